@@ -87,8 +87,8 @@ def _definition(definition: Definition) -> str:
         f"- range: {metric.low:g} to {high}; {metric.better} is better",
         *([] if metric.none_means == NEVER else [f"- `null` when: {metric.none_means}"]),
         *(
-            [f"- printed together with: {', '.join(f'`{name}`' for name in definition.beside)}"]
-            if definition.beside
+            [f"- printed together with: {', '.join(f'`{name}`' for name in definition.companions)}"]
+            if definition.companions
             else []
         ),
         f"- source: {metric.reference}",

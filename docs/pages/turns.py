@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from docs.pages import page
-from stream_metrics.metrics.gain import Through
-from stream_metrics.metrics.registry import METRICS, NO_SEARCH, OWN, THROUGH, Metric
+from stream_metrics.metrics.gain import TurnTotals
+from stream_metrics.metrics.registry import CUMULATIVE, METRICS, NO_SEARCH, OWN, Metric
 
 _INTRO: Final = """\
 # Metrics
@@ -86,7 +86,7 @@ EXAMPLE: Final = (
 
 def _example() -> str:
     """The worked example; the values come from the code that computes the live ones."""
-    through = Through()
+    through = TurnTotals()
     rows: dict[str, list[float]] = {}
     for _, counts in EXAMPLE:
         through.add(*counts)
@@ -97,7 +97,11 @@ def _example() -> str:
             "UR@i": through.unique,
             "GR@i": through.good,
             "DupR@i": through.duplicates,
-            **{one.title: one.compute(through) or 0 for one in THROUGH if one.compute is not None},
+            **{
+                one.title: one.compute(through) or 0
+                for one in CUMULATIVE
+                if one.compute is not None
+            },
         }
         for title, value in found.items():
             rows.setdefault(title, []).append(value)

@@ -12,7 +12,7 @@ from stream_metrics.adapters.collection.lines import read_bytes, read_lines
 from stream_metrics.adapters.files import InputError
 from stream_metrics.adapters.reports import NO_JSON, QUERIES, ROWS, TURNS
 from stream_metrics.evaluation.headline import SCHEMA_VERSION
-from stream_metrics.evaluation.observed import READ, Kind, Observations, unit_of
+from stream_metrics.evaluation.observed import READERS, Kind, Observations, unit_of
 from stream_metrics.metrics.decisions import FACTS
 
 _Recorded = dict[tuple[str, Any], Mapping[str, str]]
@@ -96,7 +96,7 @@ def _observations(path: Path, kind: Kind, recorded: _Recorded) -> Observations:
     unit = "conversation"
     for number, row in read_rows(path):
         try:
-            one = READ[kind](row)
+            one = READERS[kind](row)
             turn = (one.unit, row.get("turn"))
             if kind == "conversations":
                 one = one._replace(dimensions={**recorded.get(turn, {}), **one.dimensions})

@@ -24,10 +24,10 @@ from stream_metrics.cli.compare_tables import as_markdown, print_comparison
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.engine.row import canonical
 from stream_metrics.evaluation.estimates import UnknownDimension
-from stream_metrics.evaluation.gates import ANY, Figures, Gate
-from stream_metrics.evaluation.observed import UnknownFigure, of_labels
+from stream_metrics.evaluation.gates import ANY, Condition, Figures
+from stream_metrics.evaluation.observed import UnknownFigure, uses_labels
 from stream_metrics.evaluation.remarks import Run, no_labels
-from stream_metrics.evaluation.versus import Method, versus
+from stream_metrics.evaluation.versus import Method, compare_runs
 from stream_metrics.settings.lab import UnpairedChoice
 from stream_metrics.settings.whole import Settings
 
@@ -137,7 +137,7 @@ def compare(
     metrics = metric or settings.comparison.metrics or None
     _check_labelled(gates, runs, metrics)
     try:
-        found = versus(runs, method, metrics=metrics, dimensions=stratify or ())
+        found = compare_runs(runs, method, metrics=metrics, dimensions=stratify or ())
     except UnknownFigure as error:
         where = "--metric" if metric or not metrics else "setting comparison.metrics"
         raise UsageError(f"{where}: {error}") from error
@@ -186,7 +186,7 @@ def _method(
     )
 
 
-def _check_tested(gates: Sequence[Gate], method: Method) -> None:
+def _check_tested(gates: Sequence[Condition], method: Method) -> None:
     """Refuse conditions about tests that are not made."""
     for gate in gates:
         if not method.tested and gate.left.rpartition(".")[2] in TESTED:
@@ -197,7 +197,7 @@ def _check_tested(gates: Sequence[Gate], method: Method) -> None:
 
 
 def _check_labelled(
-    gates: Sequence[Gate], runs: Sequence[Run], metrics: Sequence[str] | None
+    gates: Sequence[Condition], runs: Sequence[Run], metrics: Sequence[str] | None
 ) -> None:
     """Refuse conditions about labels where a run has none.
 
@@ -207,10 +207,10 @@ def _check_labelled(
         run.name for run in runs if any(one.nothing_labelled for one in run.files.values())
     ]
     compared = metrics or {n for run in runs for one in run.files.values() for n in one.names}
-    lost = any(map(of_labels, compared))
+    lost = any(map(uses_labels, compared))
     for gate in gates:
         of_any = gate.left.partition(".")[0] == ANY
-        if unlabelled and (of_labels(gate.left) or (of_any and lost)):
+        if unlabelled and (uses_labels(gate.left) or (of_any and lost)):
             raise UsageError(f"--fail-if {gate.text!r}: {no_labels(unlabelled)}")
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from stream_metrics.cli.common import printable
 from stream_metrics.cli.figures import WIDTH
-from stream_metrics.evaluation.observed import name_beside, title_of
+from stream_metrics.evaluation.observed import distinct_name, title_of
 from stream_metrics.evaluation.wording import (
     about,
     adjusted_title,
@@ -146,7 +146,7 @@ def _difference(first: str, metric: str, one: Block) -> tuple[str, ...]:
 
 def _titled(metric: str) -> str:
     """The title, and behind it the name to type if that is another."""
-    typed = name_beside(metric)
+    typed = distinct_name(metric)
     return title_of(metric) + ("" if typed is None else f" ({typed})")
 
 

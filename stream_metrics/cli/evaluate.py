@@ -45,7 +45,7 @@ from stream_metrics.engine.row import canonical
 from stream_metrics.evaluation.collection import (
     Collection,
     Joined,
-    Judging,
+    JudgingOptions,
     Run,
     Similarities,
     join,
@@ -54,7 +54,7 @@ from stream_metrics.evaluation.collection import (
 from stream_metrics.evaluation.estimates import Block, UnknownDimension
 from stream_metrics.evaluation.headline import PARTS, SCHEMA_VERSION, figures_of_report
 from stream_metrics.evaluation.report import retrieval_block
-from stream_metrics.evaluation.scoring import Scored, metrics_of, score_rankings
+from stream_metrics.evaluation.scoring import ScoredRankings, metrics_of, score_rankings
 from stream_metrics.metrics.ranking.names import MetricNameError, RankedMetric
 from stream_metrics.settings.lab import EvaluationSettings
 from stream_metrics.settings.whole import masked
@@ -192,13 +192,13 @@ def evaluate(
             f"--predicate {rule.name}: max_ont_sim needs the expected terms, which a predicate "
             "does not give; leave out one of them"
         )
-    judging = Judging(
+    judging = JudgingOptions(
         rel=chosen.rel,
         graded=chosen.graded_relevance,
         queries=queries,
         ignore_identical_ids=ignore_identical_ids,
         limit=limit,
-        others=None if rule is None else rule.relevance,
+        fallback=None if rule is None else rule.relevance,
     )
     started = time.perf_counter()
     with _Reading() as reading:
@@ -305,7 +305,9 @@ def _example(ids: Any) -> str:
     return next((repr(one) for one in ids), "none")
 
 
-def _joined(read: _Read, judging: Judging, chosen: EvaluationSettings, reading: _Reading) -> Joined:
+def _joined(
+    read: _Read, judging: JudgingOptions, chosen: EvaluationSettings, reading: _Reading
+) -> Joined:
     formulas = similarity_formulas(read.metrics)
     similarities = None
     with _as_usage():
@@ -321,7 +323,7 @@ def _joined(read: _Read, judging: Judging, chosen: EvaluationSettings, reading: 
 
 def _scored(
     read: _Read, joined: Joined, chosen: EvaluationSettings, stratify: list[str] | None
-) -> tuple[Scored, Block]:
+) -> tuple[ScoredRankings, Block]:
     with _as_usage():
         scored = score_rankings(joined.rankings, read.metrics, cells=chosen.batch_results)
         block = retrieval_block(
@@ -351,7 +353,7 @@ def _report(block: Block, source: list[str], config: dict[str, Any]) -> dict[str
     }
 
 
-def _write(out: Path, scored: Scored, report: dict[str, Any], seconds: float) -> None:
+def _write(out: Path, scored: ScoredRankings, report: dict[str, Any], seconds: float) -> None:
     make_directory(out)
     write_rows(out, scored.rows(), QUERIES)
     write_json(out, "report.json", report)

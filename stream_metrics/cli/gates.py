@@ -9,7 +9,14 @@ import typer
 from rich.console import Console
 
 from stream_metrics.cli.common import UsageError, printable
-from stream_metrics.evaluation.gates import Figures, Gate, GateError, crossed, parse_gate, resolved
+from stream_metrics.evaluation.gates import (
+    Condition,
+    ConditionError,
+    Figures,
+    parse_condition,
+    resolve,
+    violations,
+)
 
 FailIfOption = Annotated[
     list[str] | None,
@@ -24,7 +31,7 @@ FailIfOption = Annotated[
 
 def read_gates(
     texts: Sequence[str] | None, names: Sequence[str] | None, parts: Sequence[str]
-) -> list[Gate]:
+) -> list[Condition]:
     """The conditions of ``--fail-if``, before anything is computed.
 
     Args:
@@ -36,16 +43,16 @@ def read_gates(
         UsageError: One is no condition, or names what there is not.
     """
     try:
-        gates = [parse_gate(text) for text in texts or ()]
+        gates = [parse_condition(text) for text in texts or ()]
         for gate in gates if names is not None else ():
-            resolved(gate, names or (), parts)
-    except GateError as error:
+            resolve(gate, names or (), parts)
+    except ConditionError as error:
         raise UsageError(f"--fail-if {error}") from error
     return gates
 
 
 def fail_if_crossed(
-    gates: Sequence[Gate], figures: Mapping[str, Figures], parts: Sequence[str]
+    gates: Sequence[Condition], figures: Mapping[str, Figures], parts: Sequence[str]
 ) -> None:
     """End with exit code 1 and a line on standard error for each condition that holds.
 
@@ -54,8 +61,8 @@ def fail_if_crossed(
         typer.Exit: One holds.
     """
     try:
-        said = crossed(gates, figures, parts)
-    except GateError as error:
+        said = violations(gates, figures, parts)
+    except ConditionError as error:
         raise UsageError(f"--fail-if {error}") from error
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     for line in said:

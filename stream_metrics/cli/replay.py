@@ -54,7 +54,7 @@ from stream_metrics.evaluation.headline import (
     figures_of_report,
     without_labels,
 )
-from stream_metrics.evaluation.recorded import Scoring, UnfitMetric
+from stream_metrics.evaluation.recorded import Scoring, UndefinedMetric
 from stream_metrics.metrics.ranking.names import MetricNameError
 from stream_metrics.metrics.ranking.relevance import PredicateError
 from stream_metrics.settings.lab import EvaluationSettings
@@ -311,7 +311,7 @@ def _explained(out: Path) -> Iterator[None]:
         raise UsageError(str(error)) from error
     except UnknownDimension as error:
         raise UsageError(f"--stratify: {error}") from error
-    except (BadModel, BadSimilarity, PredicateError, UnfitMetric) as error:
+    except (BadModel, BadSimilarity, PredicateError, UndefinedMetric) as error:
         raise UsageError(str(error)) from error
     except OSError as error:
         raise UsageError(f"{error.filename or out}: {error.strerror}") from error

@@ -23,7 +23,7 @@ from stream_metrics.engine.state import (
 )
 from stream_metrics.events.times import round_scaled
 from stream_metrics.metrics.decisions import NO_RELEASE, Rerank, rerank
-from stream_metrics.metrics.gain import Through, settled
+from stream_metrics.metrics.gain import TurnTotals, settled
 from stream_metrics.metrics.ranking.names import RankedMetric
 from stream_metrics.metrics.registry import BASES, TURN_LABELS, WINDOWED
 
@@ -310,7 +310,7 @@ def _add_scores(
                     sums.pop(sum_code, None)
 
 
-def through_turn(turn: Turn) -> Through:
+def through_turn(turn: Turn) -> TurnTotals:
     """What the metrics of a turn are computed from, at its last counted iteration."""
     through = begun(turn)
     for iteration in turn.counted:
@@ -318,12 +318,12 @@ def through_turn(turn: Turn) -> Through:
     return through
 
 
-def begun(turn: Turn) -> Through:
+def begun(turn: Turn) -> TurnTotals:
     """The same, with no iteration yet."""
-    return Through(ground_truth=turn.relevant is not None, qrels=turn.qrels)
+    return TurnTotals(ground_truth=turn.relevant is not None, qrels=turn.qrels)
 
 
-def extend(through: Through, iteration: Iteration) -> None:
+def extend(through: TurnTotals, iteration: Iteration) -> None:
     """Take the next counted iteration in."""
     through.add(
         iteration.results, iteration.unique, iteration.good, iteration.labelled, iteration.gain

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from stream_metrics.engine.row import iteration_row, totals
 from stream_metrics.engine.state import Iteration
 from stream_metrics.metrics.decisions import GateCounts, RerankSums, RoutingCounts
-from stream_metrics.metrics.gain import Through
-from stream_metrics.metrics.registry import BASES, THROUGH, Metric, placed
+from stream_metrics.metrics.gain import TurnTotals
+from stream_metrics.metrics.registry import BASES, CUMULATIVE, Metric, metrics_at
 
 Whole = Annotated[int, Field(ge=0)]
 Number = Annotated[int, Field(ge=1)]
@@ -64,14 +64,14 @@ RowIteration: Final = _model(
             labelled="Unique documents with a label.",
             gain="Gain of its good unique documents, G_i.",
         ),
-        **_metrics(placed("iteration"), nullable=False),
+        **_metrics(metrics_at("iteration"), nullable=False),
         **_counts(
             r_at="Results so far, R@i.",
             ur_at="Unique documents so far, UR@i.",
             gr_at="Good unique documents so far, GR@i.",
             dup_at="Duplicates so far, DupR@i.",
         ),
-        **_metrics(THROUGH, nullable=False),
+        **_metrics(CUMULATIVE, nullable=False),
     },
 )
 
@@ -88,7 +88,7 @@ RowGate: Final = _model(
             correct_search="Searched, and a search was needed.",
             wasted="Searched, and no search was needed.",
         ),
-        **_metrics(placed("gate"), nullable=True),
+        **_metrics(metrics_at("gate"), nullable=True),
     },
 )
 
@@ -102,7 +102,7 @@ RowRouting: Final = _model(
             labelled="Routed searches with a label.",
             correct="Those of them that took the best route.",
         ),
-        **_metrics(placed("routing"), nullable=True),
+        **_metrics(metrics_at("routing"), nullable=True),
     },
 )
 
@@ -119,7 +119,7 @@ RowReranking: Final = _model(
             ndcg_shown="Mean NDCG of the order shown.",
             ndcg_baseline="Mean NDCG of the order before reranking.",
         ),
-        **_metrics(placed("reranking"), nullable=True),
+        **_metrics(metrics_at("reranking"), nullable=True),
         **_counts(
             float | None,
             mean_improvement="Mean of the improvements of single searches, where defined.",
@@ -155,7 +155,7 @@ Row: Final = _model(
             unlabelled="Unique documents without one.",
         ),
         **_counts(Whole | None, gain="Gain of the good unique documents."),
-        **_metrics((*THROUGH, *placed("turn")), nullable=True),
+        **_metrics((*CUMULATIVE, *metrics_at("turn")), nullable=True),
         **_counts(
             Literal[BASES] | None,
             all_good_basis='Whether "all" is by the ground truth of the turn, or by what it '
@@ -173,7 +173,7 @@ Row: Final = _model(
 
 
 def _example() -> dict[str, Any]:
-    iteration, through = Iteration(1), Through()
+    iteration, through = Iteration(1), TurnTotals()
     iteration.results, iteration.unique, iteration.good = 2, 2, 1
     iteration.labelled, iteration.gain = 1, 4
     through.add(2, 2, 1, 1, 4)

@@ -18,8 +18,8 @@ from stream_metrics.metrics.decisions import (
     RoutingCounts,
     gate_cell,
 )
-from stream_metrics.metrics.gain import Through
-from stream_metrics.metrics.registry import THROUGH, placed, values
+from stream_metrics.metrics.gain import TurnTotals
+from stream_metrics.metrics.registry import CUMULATIVE, metrics_at, values
 
 Row = dict[str, Any]
 
@@ -99,7 +99,7 @@ def origin_of(turn: Turn) -> tuple[str, str | None]:
     return agent, release
 
 
-def iteration_row(iteration: Iteration, through: Through) -> Row:
+def iteration_row(iteration: Iteration, through: TurnTotals) -> Row:
     """An iteration that searched, which is the last one that ``through`` has taken in."""
     return {
         "iteration": iteration.number,
@@ -115,16 +115,16 @@ def iteration_row(iteration: Iteration, through: Through) -> Row:
         "ur_at": through.unique,
         "gr_at": through.good,
         "dup_at": through.duplicates,
-        **values(THROUGH, through),
+        **values(CUMULATIVE, through),
     }
 
 
-_OF_ITERATIONS: Final = placed("iteration")
-_OF_TURNS: Final = (*THROUGH, *placed("turn"))
+_OF_ITERATIONS: Final = metrics_at("iteration")
+_OF_TURNS: Final = (*CUMULATIVE, *metrics_at("turn"))
 _UNDEFINED: Final = {metric.key: None for metric in _OF_TURNS}
 
 
-def totals(through: Through) -> Row:
+def totals(through: TurnTotals) -> Row:
     searched = through.n > 0
     return {
         "n": through.n,

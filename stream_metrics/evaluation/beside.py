@@ -1,4 +1,4 @@
-"""What can be computed beside the rest: in other processes, where there are some."""
+"""Calls that may be computed in another process."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Protocol, TypeVar
 _T = TypeVar("_T")
 
 
-class Begin(Protocol):
-    """Begins a call; what it gives back waits for the result, and raises what the call raises."""
+class Submit(Protocol):
+    """Submits a call and returns a function that waits for its result or raises its exception."""
 
     def __call__(self, call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]: ...
 
 
-def here(call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]:
-    """Begins nothing: the call is made in this process when its result is asked for.
+def deferred(call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]:
+    """Defer the call: this process makes it when the result is requested.
 
-    >>> here(max, 1, 2)()
+    >>> deferred(max, 1, 2)()
     2
     """
     return partial(call, *arguments)

@@ -1,4 +1,4 @@
-"""A test collection (queries and their qrels), and a run over it, as rankings to be scored."""
+"""A test collection (queries and their qrels) and a run over it, joined into rankings to score."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stream_metrics.metrics.ranking.relevance import (
 
 Grades = Mapping[str, float]
 Run = Mapping[str, Sequence[str]]
-"""By query, document ids, the best first."""
+"""Document ids by query, the best first."""
 
 QuerySet = Literal["qrels", "intersection"]
 
@@ -30,10 +30,10 @@ class Collection:
     """The queries of a test collection and what is relevant to them.
 
     Attributes:
-        qrels: By query, the grade of each judged document; the query set.
-        subtopics: The same by query and subtopic, where documents are judged by subtopic; ``qrels``
-            is empty then.
-        dimensions: By query, what figures can be split by.
+        qrels: The grade of each judged document, by query. The queries are the query set.
+        subtopics: Grades by query and subtopic, if documents are judged by subtopic; ``qrels``
+            is then empty.
+        dimensions: The dimensions of each query, by which figures can be split.
     """
 
     qrels: Mapping[str, Grades] = field(default_factory=dict)
@@ -42,24 +42,24 @@ class Collection:
 
     @property
     def queries(self) -> list[str]:
-        """The query set, by code point."""
+        """The query set, sorted by code point."""
         return sorted({*self.qrels, *self.subtopics})
 
 
 @dataclass(frozen=True, slots=True)
-class Judging:
+class JudgingOptions:
     """How a run is judged.
 
     Attributes:
-        rel: The grade from which a document is relevant, where a metric does not say.
-        graded: Whether NDCG takes the grades as gains by default.
+        rel: The lowest relevant grade, for metrics that do not set their own.
+        graded: Whether NDCG uses the grades as gains by default.
         queries: ``qrels``: a query that the run lacks is scored as an empty ranking.
             ``intersection``: it is left out.
-        ignore_identical_ids: Take out a result whose document has the query's own id, as BEIR does
+        ignore_identical_ids: Remove a result whose document has the query's own id, as BEIR does
             where queries are documents.
-        limit: Score the first so many queries only, by code point.
-        others: What judges queries of the run that have no qrels, a predicate; those that it does
-            not judge are dropped. None: all of them are.
+        limit: Score only this many queries, the first by code point. None: all.
+        fallback: Judges queries of the run that have no qrels, by a predicate. Queries that it does
+            not judge are dropped. None: all queries without qrels are dropped.
     """
 
     rel: float = 1.0
@@ -67,11 +67,18 @@ class Judging:
     queries: QuerySet = "qrels"
     ignore_identical_ids: bool = False
     limit: int | None = None
-    others: Relevance | None = None
+    fallback: Relevance | None = None
 
 
 class Joined(NamedTuple):
-    """Rankings by query id, and the queries that only one side has."""
+    """Rankings in query order, and how many queries only one side has.
+
+    Attributes:
+        rankings: The rankings to score.
+        missing: Queries of the qrels without a ranking in the run. They are scored as empty, or
+            left out with ``intersection``.
+        dropped: Queries of the run that nothing judges.
+    """
 
     rankings: list[Ranking]
     missing: int
@@ -79,7 +86,7 @@ class Joined(NamedTuple):
 
 
 class Similarities(NamedTuple):
-    """What ``max_ont_sim`` needs: an ontology, and formulas as ``similarity_formulas`` has them."""
+    """What ``max_ont_sim`` needs: an ontology, and the formulas from ``similarity_formulas``."""
 
     ontology: Ontology
     formulas: Mapping[str, int | None]
@@ -88,34 +95,32 @@ class Similarities(NamedTuple):
 def join(
     collection: Collection,
     run: Run,
-    judging: Judging = Judging(),
+    judging: JudgingOptions = JudgingOptions(),
     similarities: Similarities | None = None,
 ) -> Joined:
-    """Judge each query's ranking by the collection's qrels, those without by ``judging.others``.
+    """Judge each query's ranking by its qrels, or by ``judging.fallback`` if it has none.
 
     Args:
         collection: What is relevant.
         run: What was retrieved.
-        judging: How the two are put together.
-        similarities: Compare the documents, which are terms of an ontology, with the relevant ones.
+        judging: How the run is judged.
+        similarities: Compares the documents, as terms of an ontology, with the relevant ones.
 
     Returns:
-        The rankings in the order of their queries; ``missing``: queries without a ranking in the
-        run, of those that are scored (with ``intersection``: that are left out); ``dropped``:
-        queries of the run that nothing judges.
+        The rankings, sorted by query id, and the counts of queries that only one side has.
 
     Raises:
-        ValueError: The ontology has no such formula, or a value outside of [0, 1] that is not
-            declared.
+        ValueError: The ontology has no such formula, or returns a value outside [0, 1] for a
+            formula that it does not declare as unbounded.
         PredicateError: The predicate cannot judge a query.
 
     >>> found = join(Collection({"1": {"a": 1}, "2": {"a": 1}}), {"1": ["a"], "3": ["a"]})
     >>> [(one.unit, list(one.judged.grades)) for one in found.rankings], found.missing
     ([('1', [1]), ('2', [])], 1)
     """
-    others = _judged_otherwise(collection, run, judging)
+    fallback = _judged_by_fallback(collection, run, judging)
     known = set(collection.queries)
-    queries = sorted(known | others.keys())
+    queries = sorted(known | fallback.keys())
     if judging.queries == "intersection":
         missing = sum(query not in run for query in known)
         queries = [query for query in queries if query in run][: judging.limit]
@@ -125,41 +130,47 @@ def join(
     rankings = []
     for query in queries:
         dimensions = collection.dimensions.get(query, {})
-        if query in others:
-            rankings.append(Ranking(query, others[query], dimensions=dimensions))
+        if query in fallback:
+            rankings.append(Ranking(query, fallback[query], dimensions=dimensions))
             continue
         found = _found(run, query, judging)
         judged = _judged(collection, query, found, judging)
         if similarities is not None:
-            judged = _compared(judged, collection.qrels.get(query, {}), found, similarities)
+            judged = _with_similarities(
+                judged, collection.qrels.get(query, {}), found, similarities
+            )
         rankings.append(Ranking(query, judged, dimensions=dimensions))
-    dropped = sum(query not in known and query not in others for query in run)
+    dropped = sum(query not in known and query not in fallback for query in run)
     return Joined(rankings, missing, dropped)
 
 
-def _found(run: Run, query: str, judging: Judging) -> Sequence[str]:
+def _found(run: Run, query: str, judging: JudgingOptions) -> Sequence[str]:
     found = run.get(query, ())
     if judging.ignore_identical_ids:
         return [document for document in found if document != query]
     return found
 
 
-def _judged_otherwise(collection: Collection, run: Run, judging: Judging) -> dict[str, Judged]:
-    """What ``judging.others`` makes of the run's queries without qrels, by query."""
-    if judging.others is None:
+def _judged_by_fallback(
+    collection: Collection, run: Run, judging: JudgingOptions
+) -> dict[str, Judged]:
+    """The run's queries without qrels that ``judging.fallback`` judges."""
+    if judging.fallback is None:
         return {}
     known = {*collection.queries}
     rows = {}
     for query in sorted(one for one in run if one not in known):
         results = [Retrieved(one, one) for one in _found(run, query, judging)]
         dimensions = collection.dimensions.get(query, {})
-        row = judging.others.judge(Query(results, query_id=query, dimensions=dimensions))
+        row = judging.fallback.judge(Query(results, query_id=query, dimensions=dimensions))
         if row is not None:
             rows[query] = row
     return rows
 
 
-def _judged(collection: Collection, query: str, found: Sequence[str], judging: Judging) -> Judged:
+def _judged(
+    collection: Collection, query: str, found: Sequence[str], judging: JudgingOptions
+) -> Judged:
     subtopics = collection.subtopics.get(query)
     if subtopics is None:
         grades = collection.qrels[query]
@@ -168,7 +179,7 @@ def _judged(collection: Collection, query: str, found: Sequence[str], judging: J
     return by_subtopic._replace(graded=judging.graded)
 
 
-def _compared(
+def _with_similarities(
     judged: Judged, grades: Grades, found: Sequence[str], similarities: Similarities
 ) -> Judged:
     expected = sorted(term for term, grade in grades.items() if grade >= judged.rel)
@@ -176,9 +187,9 @@ def _compared(
 
 
 def similarity_formulas(metrics: Sequence[RankedMetric]) -> dict[str, int | None]:
-    """The ontology's formulas that the metrics need, each with the depth down to which they do.
+    """The ontology formulas that the metrics need, each with the depth it is needed to.
 
-    None: the whole ranking. Empty: no metric needs an ontology.
+    A depth of None means the whole ranking. Empty: no metric needs an ontology.
 
     >>> from stream_metrics.metrics.ranking.registry import parse
     >>> similarity_formulas([parse("max_ont_sim@3"), parse("max_ont_sim@10"), parse("mrr")])

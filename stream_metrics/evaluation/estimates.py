@@ -1,4 +1,4 @@
-"""Means with intervals over chosen rows, and by stratum: what blocks of a report are made of."""
+"""Means with intervals over selected rows and by stratum, the building blocks of a report."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from stream_metrics.statistics.units import Floats, Integers, Units, sums_from
 Block = dict[str, Any]
 
 MOST_STRATA: Final = 50
-"""Values that a dimension may have to be split by unasked."""
+"""The most values that a dimension may have to be split by when no dimensions are requested."""
 LANGUAGE: Final = "language"
-"""The dimension that comes first: a mean over several languages says little."""
+"""The dimension that comes first, because a mean over several languages says little."""
 
 
 class Intervals(NamedTuple):
-    """How intervals are made.
+    """How confidence intervals are computed.
 
-    ``wilson`` is for 0/1 metrics and ``t`` for means, both with one value a unit; other figures get
-    the percentile interval.
+    ``wilson`` applies to 0/1 metrics and ``t`` to means, both with one value per unit. Other
+    figures get the percentile interval.
     """
 
     method: Method = "percentile"
@@ -35,12 +35,14 @@ class Intervals(NamedTuple):
     seed: int = SEED
 
 
-def estimated(figures: Mapping[str, Units], intervals: Intervals | None) -> dict[str, Estimate]:
-    """Each figure with its interval; percentile intervals share their drawings.
+def with_intervals(
+    figures: Mapping[str, Units], intervals: Intervals | None
+) -> dict[str, Estimate]:
+    """Estimate each figure with its interval. Percentile intervals share their resamples.
 
     Args:
-        figures: By name.
-        intervals: How to make them. None: no bounds.
+        figures: The figures by name.
+        intervals: How to compute the intervals. None: no bounds.
     """
     if intervals is None:
         return {
@@ -63,32 +65,32 @@ def estimated(figures: Mapping[str, Units], intervals: Intervals | None) -> dict
 
 
 def _suits(method: Method, units: Units) -> bool:
-    """Whether an interval other than the percentile one is of this figure."""
+    """Whether ``method`` applies to these units and is not the percentile interval."""
     if method == "wilson":
         return units.binary and units.single
     return units.single if method == "t" else method != "percentile"
 
 
 class UnknownDimension(ValueError):
-    """No row has the dimension that figures are to be split by."""
+    """No row has the requested dimension."""
 
 
-class Placed(Protocol):
-    """Where a row belongs."""
+class SampledRow(Protocol):
+    """A row's resampling unit and dimensions."""
 
     @property
     def unit(self) -> str:
-        """What is resampled."""
+        """The id of the conversation or query that is resampled."""
 
     @property
     def dimensions(self) -> Mapping[str, str]:
-        """What figures can be split by."""
+        """The values by which figures can be split."""
 
 
 def split_by(row: Mapping[str, Any]) -> dict[str, str]:
-    """What the figures of a row of ``queries.jsonl`` or ``turns.jsonl`` can be split by.
+    """The dimensions of a row of ``queries.jsonl`` or ``turns.jsonl``.
 
-    A search or an answer without a release is of ``NO_RELEASE``, as a conversation is.
+    A search or an answer without a release gets ``NO_RELEASE``, as a conversation does.
 
     >>> split_by({"agent": "bot", "conversation_id": "c", "dimensions": {"language": "de"}})
     {'language': 'de', 'agent': 'bot', 'release': 'none'}
@@ -102,40 +104,40 @@ def split_by(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Dimensions:
-    """The dimensions of rows; those of rows with the same are one mapping."""
+    """Interns the dimensions of rows: rows with equal dimensions share one mapping."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
-        self._seen: dict[tuple[Any, ...], Mapping[str, str]] = {}  # by what a row tells of it
+        self._seen: dict[tuple[Any, ...], Mapping[str, str]] = {}  # by a row's raw values
 
     def of(self, row: Mapping[str, Any]) -> Mapping[str, str]:
-        """What the row's figures can be split by; see ``split_by``."""
-        told = (*(row.get("dimensions") or {}).items(), "conversation_id" in row, row.get("agent"))
-        seen = self._seen.get(told)
+        """The dimensions of a row (``split_by``)."""
+        key = (*(row.get("dimensions") or {}).items(), "conversation_id" in row, row.get("agent"))
+        seen = self._seen.get(key)
         if seen is None:
             found = split_by(row)
             seen = self._known.setdefault(tuple(sorted(found.items())), found)
-            self._seen[told] = seen
+            self._seen[key] = seen
         return seen
 
     @property
     def names(self) -> set[str]:
-        """Of all that some row has."""
+        """The names of all dimensions that some row has."""
         return {name for known in self._known.values() for name in known}
 
 
-def dimensions_of(places: Sequence[Placed], asked: Sequence[str] | None, row: str) -> list[str]:
-    """The dimensions to split by: those asked for, or each with 2 to ``MOST_STRATA`` values.
+def dimensions_of(places: Sequence[SampledRow], asked: Sequence[str] | None, row: str) -> list[str]:
+    """The dimensions to split by: the requested ones, or each with 2 to ``MOST_STRATA`` values.
 
-    Unasked, the language comes first, the others in the order of their names.
+    By default the language comes first, then the others by name.
 
     Args:
-        places: Of all rows.
-        asked: Dimensions by name. None: nobody asked.
-        row: What a row is called, for the message.
+        places: All rows.
+        asked: The requested dimensions. None: choose by the number of values.
+        row: What a row is called in the error message.
 
     Raises:
-        UnknownDimension: No row has that dimension.
+        UnknownDimension: No row has a requested dimension.
     """
     values: dict[str, set[str]] = {}
     for dimensions in {id(place.dimensions): place.dimensions for place in places}.values():
@@ -152,26 +154,26 @@ def dimensions_of(places: Sequence[Placed], asked: Sequence[str] | None, row: st
 
 
 class _Of(NamedTuple):
-    """The numbers of rows' units, in ascending order; ``key`` is the same for equal ones alone."""
+    """The unit numbers of rows in ascending order, and a digest of them as ``key``."""
 
     unit: Integers
     key: bytes
 
     @classmethod
     def units(cls, unit: Integers) -> Self:
-        """Of these units."""
+        """Digest these unit numbers."""
         return cls(unit, hashlib.blake2b(unit.data).digest())
 
 
 class _Column(NamedTuple):
-    """Values, and whose they are."""
+    """Values with the units they belong to."""
 
     of: _Of
     values: Floats
 
     @property
     def key(self) -> str:
-        """The same for equal columns alone."""
+        """A digest of units and values."""
         digest = hashlib.blake2b(self.of.key)
         digest.update(self.values.data)
         return digest.hexdigest()
@@ -181,17 +183,17 @@ _Named = tuple[str, _Column]
 
 
 class Estimates:
-    """Estimates over chosen rows of columns of values; NaN takes no part.
+    """Estimates over selected rows of columns of values. NaN is ignored.
 
-    Metrics often agree about all rows (a precision at 1 is a hit at 1), and strata of two
-    dimensions may have the same rows: what is equal is estimated once.
+    Columns are often equal: precision at 1 is hit at 1, and strata of two dimensions may contain
+    the same rows. Equal columns are estimated once.
 
     Args:
-        places: Of the rows, whose order changes nothing.
-        intervals: How to make them. None: no bounds.
+        places: The unit and dimensions of each row. The order of the rows has no effect.
+        intervals: How to compute the intervals. None: no bounds.
     """
 
-    def __init__(self, places: Sequence[Placed], intervals: Intervals | None) -> None:
+    def __init__(self, places: Sequence[SampledRow], intervals: Intervals | None) -> None:
         self._intervals = intervals
         numbers = {unit: at for at, unit in enumerate(sorted({place.unit for place in places}))}
         self._unit = np.array([numbers[place.unit] for place in places], dtype=np.int64)
@@ -209,24 +211,24 @@ class Estimates:
             self._kind[at] = kinds[id(found)]
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process, which makes its own estimates while this one makes others."""
+        """Pickle for another process without the estimates already computed here."""
         return {**self.__dict__, "_known": {}}
 
     def over_all(self, columns: Mapping[str, Floats]) -> dict[str, Block]:
-        """The means of several columns, over all rows."""
+        """The means of the columns over all rows."""
         return self._blocks(self._chosen(columns, dict.fromkeys(columns, self._by_unit)))
 
-    def over_each(
+    def over_own_rows(
         self, values: Mapping[str, Floats], rows: Mapping[str, Integers]
     ) -> dict[str, Block]:
-        """The mean of each column over rows of its own."""
+        """The mean of each column over its own selection of rows."""
         return self._blocks(self._chosen(values, {name: self._in(rows[name]) for name in values}))
 
     def over_turns(self, columns: Mapping[str, Floats], turns: Sequence[int]) -> dict[str, Block]:
-        """The means of several columns over turns, of which each has the mean of its own rows.
+        """The means of the columns over turns, where a turn's value is the mean of its rows.
 
         Args:
-            columns: Values by the name of their metric.
+            columns: The values by metric name.
             turns: The number of each row's turn.
         """
         turn = np.array(turns, dtype=np.int64)
@@ -236,7 +238,7 @@ class Estimates:
     def _by_turn(
         self, columns: Mapping[str, Floats], unit: Integers, turn: Integers, order: Integers
     ) -> Iterator[_Named]:
-        """Of each column the means of the turns; ``order`` puts its rows beside the others."""
+        """The turn means of each column; ``order`` sorts its rows by unit and turn."""
         for name, values in columns.items():
             ordered = values[order]
             taken = ~np.isnan(ordered)
@@ -248,8 +250,8 @@ class Estimates:
                 means = sums_from(ordered, starts) / np.diff(starts, append=len(ordered))
             yield name, _Column(_Of.units(of[starts]), means)
 
-    def alike(self, dimensions: Sequence[str]) -> list[list[str]]:
-        """The dimensions, those together that tell the same rows apart: a release an agent, say."""
+    def same_partitions(self, dimensions: Sequence[str]) -> list[list[str]]:
+        """Group dimensions that partition the rows identically, such as one release per agent."""
         found: dict[tuple[int, ...], list[str]] = {}
         for dimension in dimensions:
             firsts: dict[str | None, int] = {None: -1}
@@ -261,11 +263,11 @@ class Estimates:
     def of_several(
         self, dimensions: Sequence[str], columns: Mapping[str, Floats]
     ) -> dict[str, Block]:
-        """What ``of_strata`` gives for each of several dimensions."""
+        """``of_strata`` for each dimension."""
         return {dimension: self.of_strata(dimension, columns) for dimension in dimensions}
 
     def of_strata(self, dimension: str, columns: Mapping[str, Floats]) -> Block:
-        """All columns, by the names of their metrics, in each stratum of a dimension."""
+        """The block of a dimension: every column's estimate in each stratum, by metric name."""
         of_kind = [one.get(dimension) for one in self._kinds]
         names = sorted({name for name in of_kind if name is not None})
         numbers = {name: number for number, name in enumerate(names)}
@@ -295,7 +297,7 @@ class Estimates:
         }
 
     def _in(self, rows: Sequence[int] | Integers) -> Integers:
-        """The rows in the order of their units."""
+        """Sort row numbers by unit."""
         chosen = np.array(rows, dtype=np.int64)
         ordered: Integers = chosen[np.argsort(self._unit[chosen], kind="stable")]
         return ordered
@@ -303,7 +305,7 @@ class Estimates:
     def _chosen(
         self, columns: Mapping[str, Floats], rows: Mapping[str, Integers]
     ) -> Iterator[_Named]:
-        """Of each column the values of its own rows."""
+        """Select each column's own rows."""
         known: dict[int, _Of] = {}  # columns often share the array of their rows
         for name, values in columns.items():
             chosen = rows[name]
@@ -313,14 +315,14 @@ class Estimates:
             yield name, _Column(of, values[chosen])
 
     def _estimates(self, columns: Iterable[_Named]) -> dict[str, Estimate]:
-        """The estimate of each column; of equal ones it is made once."""
+        """Estimate each column; equal columns share one estimate."""
         keys: dict[str, str] = {}
         units: dict[str, Units] = {}
         for name, column in columns:
             key = keys[name] = column.key
             if key not in self._known and key not in units:
                 units[key] = Units.of_columns(column.of.unit, column.values)
-        self._known |= estimated(units, self._intervals)
+        self._known |= with_intervals(units, self._intervals)
         return {name: self._known[key] for name, key in keys.items()}
 
     def _blocks(self, columns: Iterable[_Named]) -> dict[str, Block]:

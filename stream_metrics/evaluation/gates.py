@@ -1,4 +1,4 @@
-"""Conditions such as ``srr>0.4`` under which a command fails: what ``--fail-if`` takes."""
+"""Conditions for ``--fail-if``, such as ``srr>0.4``, under which a command fails."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Final, NamedTuple
 
-from stream_metrics.evaluation.observed import UnknownFigure, canonical_name, of_labels
+from stream_metrics.evaluation.observed import UnknownFigure, canonical_name, uses_labels
 from stream_metrics.metrics.labelled import nothing_labelled
 from stream_metrics.metrics.numerals import read_number
 
 Figures = Mapping[str, Mapping[str, float | bool | None]]
-"""By the name of a figure its parts: ``value``, and others such as ``ci_low``."""
+"""The parts of each figure by its name: ``value``, and others such as ``ci_low``."""
 
 VALUE: Final = "value"
 ANY: Final = "any"
-CONDITIONS: Final = ("worse",)
-"""Parts that are true or false; they are written without a comparison."""
+BOOLEAN_PARTS: Final = ("worse",)
+"""Parts that are true or false and are written without a comparison."""
 OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -28,18 +28,18 @@ OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 _COMPARED: Final = re.compile(r"(?P<left>[^<>]+?)\s*(?P<sign>>=|<=|>|<)\s*(?P<bound>[^<>=\s]+)")
 
 
-class GateError(ValueError):
-    """What was given is no condition, or names what is not there."""
+class ConditionError(ValueError):
+    """The text is not a condition, or names an unknown figure."""
 
 
-class Gate(NamedTuple):
+class Condition(NamedTuple):
     """One condition.
 
     Attributes:
-        text: As it was given.
-        left: The figure, with a part or without.
-        sign: The comparison; None: the part is true or false by itself.
-        bound: What is compared with.
+        text: The text as given.
+        left: The figure, with or without a part.
+        sign: The comparison operator. None: the part is boolean.
+        bound: The value to compare with.
     """
 
     text: str
@@ -48,51 +48,53 @@ class Gate(NamedTuple):
     bound: float = 0.0
 
 
-def parse_gate(text: str) -> Gate:
-    """The condition that ``text`` writes.
+def parse_condition(text: str) -> Condition:
+    """Parse a condition.
 
     Raises:
-        GateError: It is none; the message says how one is written.
+        ConditionError: The text is not a condition. The message shows the syntax.
 
-    >>> parse_gate("srr > 0.4")[1:]
+    >>> parse_condition("srr > 0.4")[1:]
     ('srr', '>', 0.4)
-    >>> parse_gate("ndcg@10.worse")[1:3]
+    >>> parse_condition("ndcg@10.worse")[1:3]
     ('ndcg@10.worse', None)
     """
     written = text.strip()
     match = _COMPARED.fullmatch(written)
     if match is None:
-        if written.rpartition(".")[2] in CONDITIONS and not re.search(r"[<>]", written):
-            return Gate(text, written)
-        raise GateError(
-            f"{text!r} is no condition: write a figure, one of > >= < <= and a number, as in "
-            "'srr>0.4'; of a comparison also 'ndcg@10.difference<-0.02' or 'ndcg@10.worse'"
+        if written.rpartition(".")[2] in BOOLEAN_PARTS and not re.search(r"[<>]", written):
+            return Condition(text, written)
+        raise ConditionError(
+            f"{text!r} is not a condition: write a figure, one of > >= < <= and a number, as in "
+            "'srr>0.4'; for a comparison also 'ndcg@10.difference<-0.02' or 'ndcg@10.worse'"
         )
     try:
         bound = read_number(match["bound"])
     except ValueError:
         bound = float("nan")
     if not isfinite(bound):
-        raise GateError(f"{text!r}: {match['bound']!r} is no number")
-    return Gate(text, match["left"], match["sign"], bound)
+        raise ConditionError(f"{text!r}: {match['bound']!r} is not a number")
+    return Condition(text, match["left"], match["sign"], bound)
 
 
-def resolved(gate: Gate, names: Sequence[str], parts: Sequence[str] = (VALUE,)) -> tuple[str, str]:
-    """The figure and the part that a condition is about, among those there are.
+def resolve(
+    gate: Condition, names: Sequence[str], parts: Sequence[str] = (VALUE,)
+) -> tuple[str, str]:
+    """The canonical name of a condition's figure, and its part.
 
     Raises:
-        GateError: There is no such figure or part; the message has the nearest.
+        ConditionError: There is no such figure or part. The message names the nearest ones.
 
-    >>> resolved(parse_gate("ndcg_at_5.ci_low<0.5"), ["ndcg@5", "mrr"], ["value", "ci_low"])
+    >>> resolve(parse_condition("ndcg_at_5.ci_low<0.5"), ["ndcg@5", "mrr"], ["value", "ci_low"])
     ('ndcg@5', 'ci_low')
     """
     head, dot, tail = gate.left.rpartition(".")
     boolean = gate.sign is None
     with_part = bool(dot) and tail in parts
     if boolean and not with_part:
-        raise GateError(f"{gate.text!r}: .{tail} is of comparisons only")
-    if with_part and (tail in CONDITIONS) != boolean:
-        raise GateError(f"{gate.text!r}: .{tail} is true or false, and compared with nothing")
+        raise ConditionError(f"{gate.text!r}: .{tail} applies to comparisons only")
+    if with_part and (tail in BOOLEAN_PARTS) != boolean:
+        raise ConditionError(f"{gate.text!r}: .{tail} is true or false and takes no comparison")
     if head == ANY and boolean:
         return ANY, tail
     try:
@@ -101,32 +103,33 @@ def resolved(gate: Gate, names: Sequence[str], parts: Sequence[str] = (VALUE,)) 
         return canonical_name(gate.left, names), VALUE
     except UnknownFigure as error:
         also = ", ".join(part for part in parts if part != VALUE)
-        hint = f"; behind a figure may stand a point and one of {also}" if dot and also else ""
-        raise GateError(f"{gate.text!r}: {error}{hint}") from error
+        hint = f"; a figure may be followed by a dot and one of {also}" if dot and also else ""
+        raise ConditionError(f"{gate.text!r}: {error}{hint}") from error
 
 
-def crossed(
-    gates: Sequence[Gate], figures: Mapping[str, Figures], parts: Sequence[str] = (VALUE,)
+def violations(
+    gates: Sequence[Condition], figures: Mapping[str, Figures], parts: Sequence[str] = (VALUE,)
 ) -> list[str]:
-    """What to say of each condition that holds; nothing if none does.
+    """A message for each condition that holds; empty if none does.
 
-    A figure that is not defined fails as well: a check that could not be made has not been passed.
+    An undefined figure also counts: a check that could not be made has not been passed.
 
     Args:
         gates: The conditions.
-        figures: Of each run, by its name; the name is not said if there is only one.
-        parts: What a figure may be asked for.
+        figures: The figures of each run, by its name. A run with an empty name is not named in
+            messages.
+        parts: The parts that a figure may have.
 
     Raises:
-        GateError: A condition names what is not there.
+        ConditionError: A condition names an unknown figure or part.
 
-    >>> crossed([parse_gate("srr>0.4")], {"": {"srr": {"value": 0.5}}})
+    >>> violations([parse_condition("srr>0.4")], {"": {"srr": {"value": 0.5}}})
     ["'srr>0.4': srr is 0.5000"]
     """
     names = list(dict.fromkeys(name for one in figures.values() for name in one))
     said = []
     for gate in gates:
-        name, part = resolved(gate, names, parts)
+        name, part = resolve(gate, names, parts)
         for run, found in figures.items():
             wanted = names if name == ANY else [name]
             if name == ANY and not any(_defined(found.get(one), part) for one in wanted):
@@ -145,18 +148,18 @@ def _defined(found: Mapping[str, float | bool | None] | None, part: str) -> bool
 
 
 def _why(
-    gate: Gate,
+    gate: Condition,
     name: str,
     part: str,
     figures: Figures,
     *,
     skip_undefined: bool,
 ) -> str | None:
-    """Why a condition holds; None if it does not."""
+    """Why the condition holds for a figure; None if it does not hold."""
     value = figures.get(name, {}).get(part)
     about = name if part == VALUE else f"{name}.{part}"
     if value is None:
-        unlabelled = of_labels(name) and nothing_labelled(
+        unlabelled = uses_labels(name) and nothing_labelled(
             _count(figures, "unique"), _count(figures, "labelled")
         )
         why = ", because no document has a label" if unlabelled else ""

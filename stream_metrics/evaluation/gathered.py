@@ -1,6 +1,6 @@
-"""What a page shows of rows: distributions, figures by iteration, the worst, strata.
+"""Summaries of rows for the report page: distributions, means by iteration, worst rows, strata.
 
-Rows are taken one by one, and what is kept of them does not grow with their number.
+Rows are added one by one. Memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ WORST: Final = 10
 _NDCG: Final = re.compile(r"ndcg(?![a-z_])")
 
 
-class Bins:
-    """How many values lie in each tenth of [0, 1], the last one closed."""
+class Histogram:
+    """Counts of values in each tenth of [0, 1]; the last bin includes 1."""
 
     def __init__(self) -> None:
         self.counts = [0] * BINS
         self.undefined = 0
 
     def add(self, value: float | None) -> None:
-        """Take the next value."""
+        """Count a value; None counts as undefined."""
         if value is None:
             self.undefined += 1
         else:
             self.counts[min(BINS - 1, max(0, int(value * BINS)))] += 1
 
     def labelled(self) -> list[tuple[str, int]]:
-        """The counts with their bounds."""
+        """The bounds and count of each bin."""
         return [(f"{at / BINS:.1f}–{(at + 1) / BINS:.1f}", n) for at, n in enumerate(self.counts)]
 
 
-class AtIteration(NamedTuple):
+class IterationMeans(NamedTuple):
     """Means of SRR@i and SRE@i over the rows that have an iteration i.
 
-    ``sre`` is None if documents were found until then and none has a label.
+    ``sre`` is None if documents were found up to then and none has a label.
     """
 
     i: int
@@ -68,18 +68,18 @@ class Stratum(NamedTuple):
 
     @property
     def srr(self) -> float | None:
-        """Share of the results that are duplicates; None without results."""
+        """The share of results that are duplicates; None without results."""
         return ratio(self.duplicates, self.results)
 
     @property
     def sre(self) -> float | None:
-        """Share of the results that are new and good; None without results or labels."""
+        """The share of results that are new and good; None without results or labels."""
         unknown = nothing_labelled(self.unique, self.labelled)
         return None if unknown else ratio(self.good_unique, self.results)
 
 
-class _Worst:
-    """The rows with the largest keys; of equal ones those that came first."""
+class _TopRows:
+    """The ``WORST`` rows with the largest keys; among equal keys, those added first."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[tuple[float, ...], int, Mapping[str, Any]]] = []
@@ -94,11 +94,11 @@ class _Worst:
             heappushpop(self._heap, entry)
 
     def surpasses(self, first: float) -> bool:
-        """Whether all rows that are kept have larger keys than one that begins so."""
+        """Whether a key that begins with ``first`` is below those of all kept rows."""
         return len(self._heap) == WORST and first < self._heap[0][0][0]
 
     def skip(self) -> None:
-        """Pass over a row with such a key."""
+        """Count a row without keeping it."""
         self._seen += 1
 
     def rows(self) -> list[Mapping[str, Any]]:
@@ -106,21 +106,21 @@ class _Worst:
 
 
 class Conversations:
-    """Takes rows of ``conversations.jsonl``.
+    """Summarises rows of ``conversations.jsonl``.
 
-    ``unlabelled`` counts rows with documents of which none has a label: nothing is known of their
-    SRE, so that they are neither in its bins nor among the lowest.
+    ``unlabelled`` counts rows with documents of which none has a label. Their SRE is unknown, so
+    they are neither in its histogram nor among the lowest.
     """
 
     def __init__(self) -> None:
         self.rows = self.over_limit = self.without_search = self.unlabelled = 0
-        self.srr, self.sre = Bins(), Bins()
+        self.srr, self.sre = Histogram(), Histogram()
         self._sums: list[list[float]] = []
-        self._redundant, self._inefficient = _Worst(), _Worst()
+        self._redundant, self._inefficient = _TopRows(), _TopRows()
         self._strata: dict[str, dict[str, list[int]]] = {"agent": {}, "release": {}}
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Take the next row; raises ``KeyError`` or ``TypeError`` for what is none."""
+        """Add a row; raises ``KeyError`` or ``TypeError`` if it is malformed."""
         self.rows += 1
         self.over_limit += bool(row["over_limit"])
         self.without_search += not row["n"]
@@ -151,25 +151,25 @@ class Conversations:
 
     @property
     def redundant(self) -> list[Mapping[str, Any]]:
-        """Rows of the highest SRR, among equal ones the most duplicates first."""
+        """The rows with the highest SRR; among equal ones, most duplicates first."""
         return self._redundant.rows()
 
     @property
     def inefficient(self) -> list[Mapping[str, Any]]:
-        """Rows of the lowest SRE, among equal ones the most results first."""
+        """The rows with the lowest SRE; among equal ones, most results first."""
         return self._inefficient.rows()
 
-    def by_iteration(self) -> list[AtIteration]:
-        """The first iterations, as many as ``MOST_ITERATIONS``."""
+    def by_iteration(self) -> list[IterationMeans]:
+        """Means of the first ``MOST_ITERATIONS`` iterations."""
         return [
-            AtIteration(
+            IterationMeans(
                 at + 1, int(n), srr / n, None if nothing_labelled(unique, labelled) else sre / n
             )
             for at, (n, srr, sre, unique, labelled) in enumerate(self._sums)
         ]
 
     def strata(self, dimension: str) -> list[Stratum]:
-        """By name; none if all rows are of one."""
+        """The strata of a dimension by name; empty if there is only one."""
         found = self._strata[dimension]
         return [Stratum(name, *found[name]) for name in sorted(found)] if len(found) > 1 else []
 
@@ -177,15 +177,15 @@ class Conversations:
 SHOWN: Final = (
     "conversation_id", "turn", "agent", "n", "results", "duplicates", "good_unique", "srr", "sre",
 )  # fmt: skip
-"""What is kept of a row among the worst."""
+"""The fields that are kept of the worst rows."""
 SUMMED: Final = ("results", "duplicates", "good_unique", "unique", "labelled")
-"""What is added up by stratum."""
+"""The fields that are summed by stratum."""
 
 
-def telling(metrics: Sequence[str]) -> list[str]:
-    """The metrics, and first the one that tells searches apart best: the deepest NDCG, if any.
+def most_telling_first(metrics: Sequence[str]) -> list[str]:
+    """The metrics, beginning with the one that distinguishes searches best: the deepest NDCG.
 
-    >>> telling(["hit@1", "ndcg@1", "ndcg(gains=binary)@10", "mrr"])
+    >>> most_telling_first(["hit@1", "ndcg@1", "ndcg(gains=binary)@10", "mrr"])
     ['ndcg(gains=binary)@10', 'hit@1', 'ndcg@1', 'mrr']
     """
     graded = [one for one in metrics if _NDCG.match(one)]
@@ -194,37 +194,37 @@ def telling(metrics: Sequence[str]) -> list[str]:
 
 
 def _depth(name: str) -> float:
-    """The cut-off at the end of a metric's name."""
+    """The cut-off at the end of a metric's name; infinite without one."""
     k = name.rpartition("@")[2]
     return int(k) if k.isdecimal() else inf
 
 
 class Queries:
-    """Takes rows of ``queries.jsonl``.
+    """Summarises rows of ``queries.jsonl``.
 
     Args:
-        shown: The metrics of histograms.
-        by: The metrics that say which are the worst; each where those before it are equal.
-        low: Those of them whose lower values are better.
+        shown: The metrics to make histograms of.
+        by: The metrics that rank the worst rows; each breaks the ties of those before it.
+        low: The metrics among them whose lower values are better.
     """
 
     def __init__(self, shown: Sequence[str], by: Sequence[str], low: Collection[str] = ()) -> None:
-        self.bins = {name: Bins() for name in shown}
+        self.bins = {name: Histogram() for name in shown}
         self._signs = {name: 1.0 if name in low else -1.0 for name in by}
         self.by = tuple(by)
         self._by = next(iter(by), None)
-        self._worst = _Worst()
+        self._worst = _TopRows()
 
     @classmethod
     def of(cls, metrics: Sequence[str]) -> Self:
-        """What a page shows of rows with scores by these metrics."""
+        """The summary for rows with scores by these metrics."""
         better = {name: better_of(name) for name in metrics}
         scores = [name for name in metrics if better[name] != "neither"]
         low = [name for name in scores if better[name] == "lower"]
-        return cls(scores[:MOST_HISTOGRAMS], telling(scores), low)
+        return cls(scores[:MOST_HISTOGRAMS], most_telling_first(scores), low)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Take the next row."""
+        """Add a row."""
         scores = row["scores"]
         for name, bins in self.bins.items():
             bins.add(scores.get(name))
@@ -237,13 +237,13 @@ class Queries:
             self._worst.add((*keys, row["n_relevant"] or 0), row)
 
     def _key(self, name: str, value: float | None) -> float:
-        """How bad a score is; one that is not defined is not bad."""
+        """How bad a score is; an undefined score is not bad."""
         return -inf if value is None else self._signs[name] * value
 
     def worst(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Id and row of the worst of those to which something is relevant.
+        """Id and row of the worst queries that have a relevant document.
 
-        Of equal ones those with more relevant documents come first, then those that came first.
+        Among equal ones, those with more relevant documents come first, then those added first.
         """
         for row in self._worst.rows():
             yield str(row.get("query_id", row.get("conversation_id"))), row

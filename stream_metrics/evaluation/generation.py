@@ -1,7 +1,7 @@
-"""Answers and their scores: the rows of ``turns.jsonl``, and the block ``generation`` of a report.
+"""Scores of answers: the rows of ``turns.jsonl`` and the block ``generation`` of a report.
 
-``score_turns`` makes rows, in any process; ``Generation`` takes rows, of any shard and in any
-order, and sums them up to the same block.
+``score_turns`` produces rows, in any process. ``Generation`` summarises rows from any shard and in
+any order into the same block.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from stream_metrics.metrics.words import ARTICLES, WORDS_VERSION
 Row = dict[str, Any]
 
 OTHER: Final = "other"
-"""Languages that have no lists of articles and stopwords, together."""
+"""All languages without lists of articles and stopwords."""
 BATCH_TURNS: Final = 256
-"""Turns whose texts are held while a model judges them together."""
+"""Turns whose texts a model scores in one batch."""
 
 _NO_MODELS: Final[Mapping[str, Similarity]] = {}
 
 
 class BadSimilarity(ValueError):
-    """A model gave other values than it was asked for; the message says which."""
+    """A model returned the wrong number of values or a non-finite value."""
 
 
 # -- rows -------------------------------------------------------------------------------------
@@ -57,17 +57,17 @@ def score_turns(
     *,
     batch_turns: int = BATCH_TURNS,
 ) -> Iterator[Row]:
-    """The rows of ``turns.jsonl``: one for each turn that has an answer, in the order of the turns.
+    """Score the turns that have an answer: the rows of ``turns.jsonl``, in the order of the turns.
 
     Args:
-        turns: With an answer or without.
-        models: What judges semantic similarity, by the metric's name (``generation.SEMANTIC``).
+        turns: Turns with or without an answer.
+        models: The model of each semantic metric, by metric name (``generation.SEMANTIC``).
             Metrics without a model are not in the rows.
-        batch_turns: For how many turns a model is asked at a time.
+        batch_turns: The number of turns that a model scores at a time.
 
     Raises:
-        ValueError: A model is for a metric that needs none.
-        BadSimilarity: A model gave too few values, or one that is not finite.
+        ValueError: A model is given for a metric that takes none.
+        BadSimilarity: A model returned too few values, or a non-finite one.
 
     >>> turn = AnsweredTurn("c", answer="the Nile", references=["Nile"], texts=["The Nile is long"])
     >>> next(score_turns([turn]))["scores"]["exact_match"]
@@ -105,7 +105,7 @@ def _row(turn: AnsweredTurn) -> Row:
 
 
 def _judged(name: str, model: Similarity, turns: Sequence[AnsweredTurn]) -> list[float | None]:
-    """For each turn the highest similarity over its reference answers."""
+    """Each turn's highest similarity to a reference answer; None without reference answers."""
     asked = [
         (at, (turn.answer or "", reference))
         for at, turn in enumerate(turns)
@@ -133,20 +133,20 @@ def _judged(name: str, model: Similarity, turns: Sequence[AnsweredTurn]) -> list
 # -- the block of a report --------------------------------------------------------------------
 
 
-class _Place(NamedTuple):
+class RowKey(NamedTuple):
     unit: str
     dimensions: Mapping[str, str]
 
 
 class Generation:
-    """Takes rows of ``turns.jsonl`` and makes the block ``generation`` of them.
+    """Summarises rows of ``turns.jsonl`` into the block ``generation``.
 
-    Neither the order of the rows nor how they were cut into files changes a bit of it. Of a row its
-    scores are kept, the id of its conversation and its dimensions.
+    The block is identical whatever the order of the rows and however they were divided among files.
+    The scores, conversation id and dimensions of each row are kept in memory.
     """
 
     def __init__(self) -> None:
-        self._places: list[_Place] = []
+        self._places: list[RowKey] = []
         self._values: dict[str, array[float]] = {}
         self._counts: Counter[str] = Counter()
         self._languages: Counter[str] = Counter()
@@ -154,11 +154,11 @@ class Generation:
 
     @property
     def dimensions(self) -> set[str]:
-        """What some row can be split by."""
+        """The names of all dimensions that some row has."""
         return self._dimensions.names
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Take a row; raises ``KeyError`` for what is none."""
+        """Add a row; raises ``KeyError`` if it is malformed."""
         known = self._dimensions.of(row)
         scores: Mapping[str, float | None] = row["scores"]
         for name in scores:
@@ -167,7 +167,7 @@ class Generation:
         for name, values in self._values.items():
             value = scores.get(name)
             values.append(nan if value is None else value)
-        self._places.append(_Place(row["conversation_id"], known))
+        self._places.append(RowKey(row["conversation_id"], known))
         self._counts["empty_answer"] += not row["n_tokens"]
         self._counts["without_reference"] += not row["n_references"]
         self._counts["without_text"] += not row["n_texts"]
@@ -180,11 +180,11 @@ class Generation:
         intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
         dimensions: Sequence[str] | None = None,
     ) -> Block | None:
-        """The block; None without any row.
+        """The block; None without rows.
 
         Args:
-            intervals: How to make them, by resampling conversations. None: no bounds.
-            dimensions: What to split by. None: each dimension with 2 to ``MOST_STRATA`` values, the
+            intervals: How to compute intervals, by resampling conversations. None: no bounds.
+            dimensions: The dimensions to split by. None: each with 2 to ``MOST_STRATA`` values, the
                 language first.
 
         Raises:

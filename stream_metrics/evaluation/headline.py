@@ -1,40 +1,40 @@
-"""The figures of a ``report.json`` by name, as conditions and pages speak of them."""
+"""The figures of a ``report.json`` by the names that conditions and pages use."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from stream_metrics.evaluation.observed import MACRO, MEAN, of_labels
+from stream_metrics.evaluation.observed import MACRO, MACRO_SUFFIX, uses_labels
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
 from stream_metrics.metrics.labelled import nothing_labelled
-from stream_metrics.metrics.registry import BASES, BLOCKS, ITERATIONS, QUOTIENTS, placed
+from stream_metrics.metrics.registry import BASES, BLOCKS, ITERATIONS, QUOTIENTS, metrics_at
 
 SCHEMA_VERSION: Final = 1
-"""Of ``report.json``."""
+"""The schema version of ``report.json``."""
 PARTS: Final = ("value", "n", "sd", "ci_low", "ci_high")
 MICRO: Final = {one.name: one.reported for one in QUOTIENTS if one.place not in BLOCKS}
-"""Quotients of sums over all rows, and their keys in a report."""
-DECISIONS: Final = placed("gate", "routing", "reranking")
+"""Quotients of sums over all rows, with their keys in a report."""
+DECISIONS: Final = metrics_at("gate", "routing", "reranking")
 COUNTS: Final = (
     "events", "invalid", "stale", "forgotten", "conversations", "turns", "iterations", "results",
     "unique", "duplicates", "good_unique", "labelled", "unlabelled", "orphan_labels",
 )  # fmt: skip
 REPLAY_FIGURES: Final = (
     *MICRO,
-    *(name + MEAN if name in MICRO else name for name in MACRO),
+    *(name + MACRO_SUFFIX if name in MICRO else name for name in MACRO),
     *(f"{ITERATIONS}.{basis}" for basis in BASES),
     *(metric.name for metric in DECISIONS),
     *(f"counts.{name}" for name in COUNTS),
     *ANSWERS,
 )
-"""What the report of a replay has, whatever was replayed."""
+"""The figures that every report of a replay has."""
 
 
 def figures_of_report(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
-    """Every figure of a report, with its interval where the report has one.
+    """Every figure of a report, with its interval if the report has one.
 
-    Figures of labels have no value if documents were found and none has a label.
+    Figures that depend on labels have no value if documents were found and none has a label.
 
     >>> found = figures_of_report({"retrieval": {"metrics": {"mrr": {"mean": 0.5, "n": 4}}}})
     >>> found["mrr"]["value"], found["mrr"]["ci_low"]
@@ -58,14 +58,14 @@ def _replayed(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
         found[name] = _parts(one, "value")
         found[name]["value"] = aggregate["micro"].get(key, one.get("value"))
     for name, one in aggregate["macro"].items():
-        found[name + MEAN if name in found else name] = _parts(one, "mean")
+        found[name + MACRO_SUFFIX if name in found else name] = _parts(one, "mean")
     for basis, one in aggregate[ITERATIONS].items():
         found[f"{ITERATIONS}.{basis}"] = _parts(one, "mean")
     for metric in DECISIONS:
         name, value = metric.name, (report.get(metric.place) or {}).get(metric.key)
         found[name] = {**_parts(intervals.get(name) or {}, "value"), "value": value}
     if without_labels(report):
-        found |= {name: _parts({}, "value") for name in found if of_labels(name)}
+        found |= {name: _parts({}, "value") for name in found if uses_labels(name)}
     for name, count in (report.get("counts") or {}).items():
         found[f"counts.{name}"] = {"value": count}
     return found | {name: _parts({}, "mean") for name in ANSWERS}

@@ -1,4 +1,4 @@
-"""Rows of a report's directory as figures over units: what comparisons are made of."""
+"""Rows of a report directory as figures over units, the input of comparisons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 from stream_metrics.evaluation.estimates import split_by
 from stream_metrics.metrics.decisions import FACTS, NO_RELEASE, routes_together
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
-from stream_metrics.metrics.labelled import OF_LABELS, nothing_labelled
+from stream_metrics.metrics.labelled import LABEL_METRICS, nothing_labelled
 from stream_metrics.metrics.ranking.names import MetricNameError, meant_by
 from stream_metrics.metrics.ranking.registry import BY_NAME as RANKED
 from stream_metrics.metrics.ranking.registry import parse as parse_ranked
@@ -21,10 +21,10 @@ from stream_metrics.metrics.registry import (
     BASES,
     BLOCKS,
     BY_NAME,
+    CUMULATIVE,
     ITERATIONS,
     LABELLED_SHARE,
     QUOTIENTS,
-    THROUGH,
     Metric,
 )
 from stream_metrics.statistics.units import Units
@@ -32,27 +32,27 @@ from stream_metrics.statistics.units import Units
 Kind = Literal["conversations", "queries", "turns"]
 Better = Literal["higher", "lower", "neither"]
 Value = float | tuple[float, float] | None
-"""A value whose mean is taken; or numerator and denominator of a quotient of sums."""
+"""A value to average, or the numerator and denominator of a quotient of sums."""
 
-MACRO: Final = tuple(metric.name for metric in THROUGH)
-MEAN: Final = ".macro"
-"""Ends the name of a mean over rows where a quotient of sums has the plain name."""
+MACRO: Final = tuple(metric.name for metric in CUMULATIVE)
+MACRO_SUFFIX: Final = ".macro"
+"""The suffix of a mean over rows if a quotient of sums has the plain name."""
 
 _FAMILY: Final = re.compile(r"\(|@|_at_")
-"""Ends the name of a ranked metric, before options and cut-off."""
+"""Separates the name of a ranked metric from its options and cut-off."""
 
 
 class UnknownFigure(ValueError):
-    """There is no figure of that name."""
+    """No figure has this name."""
 
 
 class Observation(NamedTuple):
     """One row.
 
     Attributes:
-        unit: The conversation or query.
-        dimensions: What it can be stratified by.
-        values: By the name of the figure.
+        unit: The id of the conversation or query.
+        dimensions: The values by which it can be stratified.
+        values: The values by figure name.
     """
 
     unit: str
@@ -64,9 +64,9 @@ class Observations(NamedTuple):
     """The rows of one file.
 
     Attributes:
-        kind: Which file.
+        kind: The kind of file.
         unit: What is resampled: ``conversation`` or ``query``.
-        rows: In the file's order, which does not matter.
+        rows: The rows, in any order.
     """
 
     kind: Kind
@@ -75,9 +75,9 @@ class Observations(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The figures that some row has a value of, in the rows' order.
+        """The figures for which some row has a value, in the order of first appearance.
 
-        Figures of labels are left out if documents were found and none has a label.
+        Figures that depend on labels are left out if documents were found and none has a label.
         """
         found: dict[str, bool] = {}
         for row in self.rows:
@@ -85,7 +85,7 @@ class Observations(NamedTuple):
                 found[name] = found.get(name, False) or _known(value)
         left_out = self.nothing_labelled
         return [
-            name for name, known in found.items() if known and not (left_out and of_labels(name))
+            name for name, known in found.items() if known and not (left_out and uses_labels(name))
         ]
 
     @property
@@ -97,11 +97,11 @@ class Observations(NamedTuple):
 
     @property
     def units(self) -> set[str]:
-        """All units."""
+        """The ids of all units."""
         return {row.unit for row in self.rows}
 
     def strata(self, dimension: str) -> dict[str, Observations]:
-        """The rows by their value of a dimension; rows without one take no part."""
+        """The rows by their value of a dimension; rows without a value are left out."""
         found: dict[str, list[Observation]] = {}
         for row in self.rows:
             if dimension in row.dimensions:
@@ -109,8 +109,8 @@ class Observations(NamedTuple):
         return {name: self._replace(rows=found[name]) for name in sorted(found)}
 
     def figure(self, name: str) -> Units:
-        """The figure of that name over its units; without units if ``names`` has no such figure."""
-        if of_labels(name) and self.nothing_labelled:
+        """A figure over its units; empty if ``names`` does not contain it."""
+        if uses_labels(name) and self.nothing_labelled:
             return Units.of_values(())
         values = [(row.unit, row.values.get(name)) for row in self.rows]
         quotients = [(unit, *value) for unit, value in values if isinstance(value, tuple)]
@@ -129,7 +129,7 @@ def _known(value: Value) -> bool:
 
 
 def of_conversation(row: Mapping[str, Any]) -> Observation:
-    """A row of ``conversations.jsonl``; raises ``KeyError`` or ``TypeError`` for any other.
+    """Read a row of ``conversations.jsonl``; raises ``KeyError`` or ``TypeError`` for any other.
 
     >>> row = {"duplicates": 1, "good_unique": 1, "labelled": 2, "unique": 3, "results": 4, "n": 2}
     >>> row |= {"conversation_id": "c", "agent": "a", "release": None, "gain": 3}
@@ -140,7 +140,7 @@ def of_conversation(row: Mapping[str, Any]) -> Observation:
     """
     values: dict[str, Value] = {metric.name: _quotient(metric, row) for metric in QUOTIENTS}
     for name in MACRO:
-        values[name + MEAN if name in values else name] = row[name]
+        values[name + MACRO_SUFFIX if name in values else name] = row[name]
     for basis in BASES:
         known = row[ITERATIONS] if row["all_good_basis"] == basis else None
         values[f"{ITERATIONS}.{basis}"] = known
@@ -152,7 +152,7 @@ def of_conversation(row: Mapping[str, Any]) -> Observation:
 
 
 def _quotient(metric: Metric, row: Mapping[str, Any]) -> tuple[float, float]:
-    """Both sides of a quotient of sums; a block of decisions may be empty."""
+    """Numerator and denominator of a metric in one row; missing decision counts are 0."""
     assert metric.quotient is not None
     above, below = (
         reduce(add, (_count(row, metric.place, name) for name in names))
@@ -166,7 +166,10 @@ def _count(row: Mapping[str, Any], place: str, name: str) -> Any:
 
 
 def of_scores(row: Mapping[str, Any]) -> Observation:
-    """A row of ``queries.jsonl`` or ``turns.jsonl``; raises ``KeyError`` or ``TypeError`` else.
+    """Read a row of ``queries.jsonl`` or ``turns.jsonl``.
+
+    Raises:
+        KeyError, TypeError: It is another row, or malformed.
 
     >>> of_scores({"query_id": "q", "agent": None, "dimensions": {}, "scores": {"mrr": 1.0}})
     Observation(unit='q', dimensions={}, values={'mrr': 1.0})
@@ -176,24 +179,24 @@ def of_scores(row: Mapping[str, Any]) -> Observation:
 
 
 def _checked(one: Observation) -> Observation:
-    """The same; raises ``TypeError`` where a text or a number is something else."""
+    """Return the observation; raises ``TypeError`` for a value of the wrong type."""
     for what, text in {"its unit": one.unit, **one.dimensions}.items():
         if not isinstance(text, str):
-            raise TypeError(f"{what} is no text")
+            raise TypeError(f"{what} is not a string")
     for name, value in one.values.items():
         numbers: tuple[object, ...] = value if isinstance(value, tuple) else (value,)
         for number in () if value is None else numbers:
             if not isinstance(number, int | float) or not isfinite(number):
-                raise TypeError(f"{name} is no number, or made of what is none")
+                raise TypeError(f"{name} is not a finite number or a pair of them")
     return one
 
 
 def unit_of(row: Mapping[str, Any]) -> str:
-    """What a row is resampled by."""
+    """The resampling unit of a row: ``query`` or ``conversation``."""
     return "query" if "query_id" in row else "conversation"
 
 
-READ: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Observation]]] = {
+READERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Observation]]] = {
     "conversations": of_conversation,
     "queries": of_scores,
     "turns": of_scores,
@@ -202,22 +205,22 @@ READ: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Observation]]] = {
 # -- names ------------------------------------------------------------------------------------
 
 
-def of_labels(name: str) -> bool:
-    """Whether a figure, or a part of one, is made of the labels of documents.
+def uses_labels(name: str) -> bool:
+    """Whether a figure, or a part of one, is computed from document labels.
 
-    >>> of_labels("sre"), of_labels("sre.macro.ci_low"), of_labels("srr")
+    >>> uses_labels("sre"), uses_labels("sre.macro.ci_low"), uses_labels("srr")
     (True, True, False)
     """
-    return name.strip().lower().partition(".")[0] in OF_LABELS
+    return name.strip().lower().partition(".")[0] in LABEL_METRICS
 
 
 def better_of(name: str) -> Better:
-    """Which values of a figure are better, as the registries say; ``neither`` for an unknown one.
+    """Whether higher or lower values of a figure are better; ``neither`` if it is unknown.
 
     >>> better_of("srr.macro"), better_of("ndcg@10"), better_of("labelled_share")
     ('lower', 'higher', 'neither')
     """
-    plain = name.removesuffix(MEAN)
+    plain = name.removesuffix(MACRO_SUFFIX)
     if plain.startswith(ITERATIONS):
         plain = ITERATIONS
     described = _described(plain)
@@ -230,12 +233,15 @@ def better_of(name: str) -> Better:
 
 
 def title_of(name: str) -> str:
-    """What a figure is, in words.
+    """The title of a figure.
 
     >>> title_of("srr"), title_of("srr.macro"), title_of("ndcg@10")
     ('SRR', 'SRR, mean over rows', 'ndcg@10')
     """
-    plain, mean = name.removesuffix(MEAN), ", mean over rows" if name.endswith(MEAN) else ""
+    plain, mean = (
+        name.removesuffix(MACRO_SUFFIX),
+        ", mean over rows" if name.endswith(MACRO_SUFFIX) else "",
+    )
     if plain.startswith(ITERATIONS + "."):
         basis = plain.removeprefix(ITERATIONS + ".")
         return f"{BY_NAME[ITERATIONS].title} ({basis})"
@@ -243,29 +249,30 @@ def title_of(name: str) -> str:
     return (plain if described is None else described.title) + mean
 
 
-def name_beside(name: str) -> str | None:
-    """The name to type for a figure; None: its title reads as that, whatever the case.
+def distinct_name(name: str) -> str | None:
+    """The name to type for a figure; None if its title equals it, ignoring case.
 
-    >>> name_beside("labelled_share"), name_beside("srr"), name_beside("srr.macro")
+    >>> distinct_name("labelled_share"), distinct_name("srr"), distinct_name("srr.macro")
     ('labelled_share', None, 'srr.macro')
     """
     return None if title_of(name).lower() == name.lower() else name
 
 
 def _described(name: str) -> Metric | None:
-    """The description of a figure that has one name only, unlike those of rankings."""
+    """The description of a figure with a fixed name; None for ranked and unknown figures."""
     if name in ANSWERS:
         return ANSWERS[name].metric
     return LABELLED_SHARE if name == LABELLED_SHARE.name else BY_NAME.get(name)
 
 
 def canonical_name(text: str, known: Sequence[str]) -> str:
-    """The figure that a name means, among those there are.
+    """Resolve a name to one of the known figures.
 
-    ``srr.micro`` is ``srr``, ``cg.macro`` is ``cg``; ranked metrics may be written as anywhere.
+    ``srr.micro`` is ``srr`` and ``cg.macro`` is ``cg``. Ranked metrics may be written in any form
+    that ``parse`` accepts.
 
     Raises:
-        UnknownFigure: There is none; the message has the nearest ones.
+        UnknownFigure: No figure matches. The message names the nearest ones.
 
     >>> canonical_name("NDCG_at_10", ["ndcg@10"]), canonical_name("cg.macro", ["cg", "srr"])
     ('ndcg@10', 'cg')
@@ -274,10 +281,13 @@ def canonical_name(text: str, known: Sequence[str]) -> str:
     if name in known:
         return name
     plain = name.lower().removesuffix(".micro")
-    if plain.removesuffix(MEAN) + MEAN in known and plain.endswith(MEAN):
+    if plain.removesuffix(MACRO_SUFFIX) + MACRO_SUFFIX in known and plain.endswith(MACRO_SUFFIX):
         return plain
-    if plain.removesuffix(MEAN) in known and plain.removesuffix(MEAN) + MEAN not in known:
-        return plain.removesuffix(MEAN)
+    if (
+        plain.removesuffix(MACRO_SUFFIX) in known
+        and plain.removesuffix(MACRO_SUFFIX) + MACRO_SUFFIX not in known
+    ):
+        return plain.removesuffix(MACRO_SUFFIX)
     if plain in known:
         return plain
     try:
@@ -293,7 +303,7 @@ def canonical_name(text: str, known: Sequence[str]) -> str:
 
 
 def _meant(text: str, known: Sequence[str]) -> list[str]:
-    """The nearest ranked figures of the family that ``text`` names, if it names one.
+    """The nearest ranked figures of the family that ``text`` names; empty if it names none.
 
     >>> _meant("mean_reciprocal_rank@10", ["srr", "mrr", "mrr@1", "mrr@10", "mrr@5"])
     ['mrr@10', 'mrr@1', 'mrr@5']

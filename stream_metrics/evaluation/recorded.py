@@ -1,4 +1,4 @@
-"""Searches of recorded conversations, judged and scored: how, and as rows with their marks."""
+"""Judge and score the searches of recorded conversations."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from stream_metrics.metrics.ranking.relevance import Predicate, RecordedSearch, 
 ONTOLOGY = "max_ont_sim"
 
 
-class UnfitMetric(ValueError):
-    """A metric is not defined for a grade that was recorded; the message says which."""
+class UndefinedMetric(ValueError):
+    """A metric is not defined for a recorded grade."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How searches of recorded conversations are scored, and their scores summed up.
+    """How searches of recorded conversations are scored and summarised.
 
     Attributes:
-        metrics: In the order of a row's scores.
-        relevance: What is relevant.
-        intervals: Of the means; None: no bounds.
-        cells: How many ranks are held as arrays at a time.
-        predicate: The name of the predicate, which is not among ``relevance`` until ``judged_by``
-            puts it there: a name goes to other processes, what it names may not.
+        metrics: The metrics, in the order of a row's scores.
+        relevance: How relevance is judged.
+        intervals: How to compute the intervals of means. None: no bounds.
+        cells: The most ranks held in arrays at a time.
+        predicate: The name of the predicate. ``with_predicate`` adds the loaded predicate to
+            ``relevance``: a name can be sent to other processes, a loaded predicate may not.
     """
 
     metrics: tuple[RankedMetric, ...]
@@ -40,17 +40,17 @@ class Scoring:
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any], good_gain: float, cells: int = CELLS) -> Self:
-        """What the settings ``evaluation`` say, as a report shows them.
+        """From the settings ``evaluation``, in the form that a report shows them.
 
         Raises:
-            MetricNameError: A metric is none, or cannot be told from events.
-            KeyError: A setting is not there.
+            MetricNameError: A name is not a metric, or the metric cannot be computed from events.
+            KeyError: A setting is missing.
         """
         metrics = metrics_of(evaluation["metrics"])
         for metric in metrics:
             if metric.name == ONTOLOGY:
                 raise MetricNameError(
-                    f"{metric} cannot be computed of events: they lack the expected terms; "
+                    f"{metric} cannot be computed from events: they lack the expected terms; "
                     "export run and qrels, and use evaluate"
                 )
         intervals = None
@@ -65,8 +65,8 @@ class Scoring:
         )
         return cls(tuple(metrics), relevance, intervals, cells, evaluation.get("predicate"))
 
-    def judged_by(self, predicate: Predicate) -> Self:
-        """The same with what ``predicate`` names."""
+    def with_predicate(self, predicate: Predicate) -> Self:
+        """A copy that judges by the loaded predicate."""
         relevance = replace(
             self.relevance, predicate=predicate, predicate_name=f"predicate {self.predicate!r}"
         )
@@ -74,18 +74,18 @@ class Scoring:
 
 
 class ScoredSearch(NamedTuple):
-    """A row of ``queries.jsonl``, and what it does not tell.
+    """A row of ``queries.jsonl``, and what the row itself does not contain.
 
-    ``without``: the places of the metrics, in the order of the row's scores, to which nothing is
-    relevant; for a search that nothing judges none.
+    ``without_relevant``: the indexes of the metrics, in the order of the row's scores, for which
+    nothing is relevant; empty for a search that nothing judges.
     """
 
     row: Row
-    without: list[int]
+    without_relevant: list[int]
 
 
 def score_searches(searches: Sequence[RecordedSearch], scoring: Scoring) -> Iterator[ScoredSearch]:
-    """Judge and score searches; a score does not depend on what else is among them.
+    """Judge and score searches. A score does not depend on the other searches.
 
     Raises:
         UnfitMetric: A metric is not defined for a grade.
@@ -95,7 +95,7 @@ def score_searches(searches: Sequence[RecordedSearch], scoring: Scoring) -> Iter
     >>> query = Query([Retrieved(0, "x"), Retrieved(1, "a")], {"a": 1})
     >>> scoring = Scoring((*metrics_of(["mrr"]),), Relevance(), None)
     >>> found = next(score_searches([RecordedSearch("c", 1, "s", "bot", {}, query)], scoring))
-    >>> found.row["scores"], found.without
+    >>> found.row["scores"], found.without_relevant
     ({'mrr': 0.5, 'judged@10': 0.5}, [])
     """
     rankings = [
@@ -113,7 +113,7 @@ def score_searches(searches: Sequence[RecordedSearch], scoring: Scoring) -> Iter
     try:
         scored = score_rankings(rankings, scoring.metrics, unit="conversation", cells=scoring.cells)
     except ValueError as error:
-        raise UnfitMetric(str(error)) from error
+        raise UndefinedMetric(str(error)) from error
     for row, relevant in zip(scored.rows(), scored.with_relevant.tolist(), strict=True):
         known = row["strategy"] is not None
         yield ScoredSearch(row, [at for at, one in enumerate(relevant) if known and not one])

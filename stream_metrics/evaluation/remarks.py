@@ -1,4 +1,4 @@
-"""What to know before a comparison is read: small samples, other settings, other sources."""
+"""Notes on a comparison: small samples, differing settings, differing sources."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from stream_metrics.evaluation.observed import Kind, Observations
 from stream_metrics.statistics.several import FEW, MODERATE
 
 Rows = Mapping[Kind, Sequence[Observations | None]]
-"""The rows of several runs, the first one first, by the kind of file."""
+"""The rows of each run, the baseline first, by the kind of file."""
 
 
 class Run(NamedTuple):
-    """One directory.
+    """One report directory.
 
     Attributes:
-        name: As it is shown.
-        files: Its rows, by the kind of file.
-        report: Its ``report.json``; empty if it has none.
+        name: The displayed name.
+        files: The rows, by the kind of file.
+        report: The content of ``report.json``; empty if there is none.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Run(NamedTuple):
 
 
 def notes_of(runs: Sequence[Run], by_kind: Rows) -> list[str]:
-    """Small samples, runs without shared units, other configurations and other sources."""
+    """All notes: small samples, missing shared units, differing settings and sources."""
     notes = about_rows([run.name for run in runs], by_kind)
     for run in runs[1:]:
         notes += _about_settings(runs[0], run)
@@ -35,7 +35,7 @@ def notes_of(runs: Sequence[Run], by_kind: Rows) -> list[str]:
 
 
 def about_rows(names: Sequence[str], by_kind: Rows) -> list[str]:
-    """What each run lacks, and what is too small."""
+    """Notes on missing rows, missing labels and small samples."""
     notes = []
     for kind, (one, *others) in by_kind.items():
         if unlabelled := runs_without_labels(names, [one, *others]):
@@ -49,13 +49,13 @@ def about_rows(names: Sequence[str], by_kind: Rows) -> list[str]:
 
 
 def runs_without_labels(names: Sequence[str], several: Sequence[Observations | None]) -> list[str]:
-    """The runs that found documents and have no label of any."""
+    """The runs that found documents of which none has a label."""
     runs = zip(names, several, strict=True)
     return [run for run, one in runs if one is not None and one.nothing_labelled]
 
 
 def no_labels(runs: Iterable[str]) -> str:
-    """That these runs have no labels.
+    """The note that these runs have no labels.
 
     >>> no_labels(["before", "after"])
     'no document of before and after has a label'
@@ -70,7 +70,7 @@ def _about_units(
     about = f"{run} and {first}, {kind}"
     if not shared:
         fewest = min(len(one.units), len(other.units))
-        small = f"; with {fewest:,} units on one side only large ones are seen"
+        small = f"; with {fewest:,} units on one side, only large differences can be detected"
         return [
             f"{about}: no {one.unit} is in both. The differences are unpaired"
             + (small if fewest < MODERATE else "")
@@ -83,11 +83,13 @@ def _about_units(
             f"{run}. Differences are of shared units, values of all"
         )
     if shared < FEW:
-        found.append(f"{about}: {shared:,} shared units: fewer than {FEW} are a warning, no result")
+        found.append(
+            f"{about}: {shared:,} shared units: fewer than {FEW} are a warning, not a result"
+        )
     elif shared < MODERATE:
         found.append(
-            f"{about}: {shared:,} shared units: with fewer than {MODERATE} only differences of "
-            "some size are seen"
+            f"{about}: {shared:,} shared units: with fewer than {MODERATE}, only large "
+            "differences can be detected"
         )
     return found
 
@@ -95,7 +97,7 @@ def _about_units(
 def about_figures(
     first: str, run: str, names: Sequence[str], both: int, alone: Sequence[int]
 ) -> str:
-    """That some figures are not of all units that two runs share.
+    """The note that some figures are not defined for all units that two runs share.
 
     >>> about_figures("before", "after", ["srr"], 200, (0, 100))
     'after and before, srr: defined for 200 units of both; 0 only in before, 100 only in \

@@ -1,4 +1,4 @@
-"""The block ``retrieval`` of a report: means with intervals, by strategy and by stratum."""
+"""The block ``retrieval`` of a report: means with intervals, also by strategy and by stratum."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_metrics.evaluation.beside import Begin, here
+from stream_metrics.evaluation.beside import Submit, deferred
 from stream_metrics.evaluation.estimates import (
     Block,
     Dimensions,
     Estimates,
     Intervals,
-    Placed,
+    SampledRow,
     dimensions_of,
 )
-from stream_metrics.evaluation.scoring import Scored
+from stream_metrics.evaluation.scoring import ScoredRankings
 from stream_metrics.metrics.ranking.batch import STRATEGIES, Bools, Floats, Strategy
 
 
-class _Place(NamedTuple):
+class RowKey(NamedTuple):
     unit: str
     dimensions: Mapping[str, str]
 
 
-class _All(NamedTuple):
-    """All rankings in columns: a row a ranking.
+class _Table(NamedTuple):
+    """All rankings in columns, one row per ranking.
 
-    ``turns``: None where rankings are of files; ``retrieved``, ``judged``: of all together.
+    ``turns`` is None for rankings from files; ``retrieved`` and ``judged`` are totals.
     """
 
     unit: str
     metrics: Sequence[str]
-    places: Sequence[Placed]
+    places: Sequence[SampledRow]
     strategies: Sequence[Strategy | None]
     turns: Sequence[int] | None
     values: Floats
@@ -45,45 +45,45 @@ class _All(NamedTuple):
 
 
 def retrieval_block(
-    parts: Sequence[Scored],
+    parts: Sequence[ScoredRankings],
     *,
     intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
     dimensions: Sequence[str] | None = None,
     missing: int = 0,
     dropped: int = 0,
 ) -> Block:
-    """Sum up scored rankings; the order of parts and rankings changes nothing.
+    """Summarise scored rankings. The order of parts and rankings has no effect.
 
     Args:
-        parts: One or more, with the same unit and metrics.
-        intervals: How to make them. None: no bounds.
-        dimensions: What to split by. None: each dimension with 2 to ``MOST_STRATA`` values.
+        parts: One or more parts with the same unit and metrics.
+        intervals: How to compute intervals. None: no bounds.
+        dimensions: The dimensions to split by. None: each with 2 to ``MOST_STRATA`` values.
         missing: Queries of the qrels that the run lacks.
         dropped: Queries of the run that the qrels lack.
 
     Raises:
         UnknownDimension: No ranking has that dimension.
-        ValueError: The parts differ in unit or metrics, or there is none; a method of intervals
+        ValueError: There is no part, the parts differ in unit or metrics, or the interval method
             does not exist.
     """
     whole = _together(parts)
     split = dimensions_of(whole.places, dimensions, "query")
-    return _begun(whole, intervals, split, missing, dropped)()
+    return _submit_block(whole, intervals, split, missing, dropped)()
 
 
 class Retrieval:
-    """Takes rows of ``queries.jsonl`` of events, and makes the block ``retrieval`` of them.
+    """Summarises rows of ``queries.jsonl`` from events into the block ``retrieval``.
 
-    Neither the order of the rows nor how they were cut into files changes a bit of it. Of a row its
-    scores are kept, and one number a metric, a conversation and a turn.
+    The block is identical whatever the order of the rows and however they were divided among files.
+    The scores of each row are kept, and a number for each metric, conversation and turn.
 
     Args:
-        metrics: The names of a row's scores, in their order.
+        metrics: The names of a row's scores, in order.
     """
 
     def __init__(self, metrics: Sequence[str]) -> None:
         self._metrics = tuple(metrics)
-        self._places: list[_Place] = []
+        self._places: list[RowKey] = []
         self._strategies: list[Strategy | None] = []
         self._turns = array("q")
         self._values = array("d")
@@ -94,18 +94,18 @@ class Retrieval:
 
     @property
     def dimensions(self) -> set[str]:
-        """What some row can be split by."""
+        """The names of all dimensions that some row has."""
         return self._dimensions.names
 
     def add(self, row: Mapping[str, Any], without: Sequence[int]) -> None:
-        """Take a row.
+        """Add a row.
 
         Args:
-            row: As ``score_searches`` makes it.
-            without: The places of the metrics to which nothing is relevant.
+            row: A row from ``score_searches``.
+            without: The indexes of the metrics for which nothing is relevant.
 
         Raises:
-            KeyError, TypeError, IndexError, ValueError: This is none, or of other metrics.
+            KeyError, TypeError, IndexError, ValueError: The row is malformed, or has other metrics.
         """
         scores: Mapping[str, Any] = row["scores"]
         if tuple(scores) != self._metrics:
@@ -121,7 +121,7 @@ class Retrieval:
         values: Collection[Any] = scores.values()
         if None in values:
             values = [nan if value is None else value for value in values]
-        place = _Place(row["conversation_id"], self._dimensions.of(row))
+        place = RowKey(row["conversation_id"], self._dimensions.of(row))
         if self._places and self._places[-1] == place:
             place = self._places[-1]
         self._turns.append(row["turn"])
@@ -138,29 +138,29 @@ class Retrieval:
         intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
         dimensions: Sequence[str] | None = None,
     ) -> Block:
-        """What ``begun`` makes, here and now."""
-        return self.begun(intervals=intervals, dimensions=dimensions)()
+        """The block, computed in this process; arguments as for ``submit_block``."""
+        return self.submit_block(intervals=intervals, dimensions=dimensions)()
 
-    def begun(
+    def submit_block(
         self,
         *,
         intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
         dimensions: Sequence[str] | None = None,
-        begin: Begin = here,
+        submit: Submit = deferred,
     ) -> Callable[[], Block]:
-        """Begin the block; what it gives back makes it of what was begun and the rest.
+        """Submit the costly calls and return a function that completes the block.
 
         Args:
-            intervals: How to make them, by resampling conversations. None: no bounds.
-            dimensions: What to split by. None: each dimension with 2 to ``MOST_STRATA`` values, the
+            intervals: How to compute intervals, by resampling conversations. None: no bounds.
+            dimensions: The dimensions to split by. None: each with 2 to ``MOST_STRATA`` values, the
                 language first.
-            begin: Takes what can be computed beside the rest.
+            submit: Takes the calls that may be computed in another process.
 
         Raises:
             UnknownDimension: No search has that dimension.
         """
         shape = (len(self._places), len(self._metrics))
-        whole = _All(
+        whole = _Table(
             "conversation",
             self._metrics,
             self._places,
@@ -172,17 +172,17 @@ class Retrieval:
             self._judged,
         )
         split = dimensions_of(self._places, dimensions, "search")
-        return _begun(whole, intervals, split, begin=begin)
+        return _submit_block(whole, intervals, split, submit=submit)
 
 
-def _together(parts: Sequence[Scored]) -> _All:
+def _together(parts: Sequence[ScoredRankings]) -> _Table:
     if not parts or any(
         (part.unit, part.metrics) != (parts[0].unit, parts[0].metrics) for part in parts
     ):
         raise ValueError("give one part or more, all with the same unit and the same metrics")
     places = [place for part in parts for place in part.places]
     turns = [-1 if place.turn is None else place.turn for place in places]
-    return _All(
+    return _Table(
         parts[0].unit,
         [str(metric) for metric in parts[0].metrics],
         places,
@@ -195,21 +195,21 @@ def _together(parts: Sequence[Scored]) -> _All:
     )
 
 
-class _Beside(NamedTuple):
-    """What is computed beside the rest of a block, by metric or dimension."""
+class _Pending(NamedTuple):
+    """The submitted parts of a block."""
 
     turns: Callable[[], dict[str, Block]] | None
     strategies: Mapping[Strategy, Callable[[], dict[str, Block]]]
     strata: Sequence[Callable[[], dict[str, Block]]]
 
 
-def _begun(
-    whole: _All,
+def _submit_block(
+    whole: _Table,
     intervals: Intervals | None,
     split: Sequence[str],
     missing: int = 0,
     dropped: int = 0,
-    begin: Begin = here,
+    submit: Submit = deferred,
 ) -> Callable[[], Block]:
     counts = dict.fromkeys(STRATEGIES, 0)
     for strategy in whole.strategies:
@@ -225,13 +225,16 @@ def _begun(
         strategy: np.flatnonzero(strategies == STRATEGIES.index(strategy))
         for strategy in (used if len(used) > 1 else ())
     }
-    beside = _Beside(
-        None if whole.turns is None else begin(estimates.over_turns, columns, whole.turns),
+    beside = _Pending(
+        None if whole.turns is None else submit(estimates.over_turns, columns, whole.turns),
         {
-            strategy: begin(estimates.over_each, columns, dict.fromkeys(columns, rows))
+            strategy: submit(estimates.over_own_rows, columns, dict.fromkeys(columns, rows))
             for strategy, rows in of_strategy.items()
         },
-        [begin(estimates.of_several, names, columns) for names in estimates.alike(split)],
+        [
+            submit(estimates.of_several, names, columns)
+            for names in estimates.same_partitions(split)
+        ],
     )
 
     def block() -> Block:
@@ -255,13 +258,13 @@ def _begun(
 
 
 def _metrics(
-    whole: _All,
+    whole: _Table,
     estimates: Estimates,
     columns: Mapping[str, Floats],
     known: Bools,
-    beside: _Beside,
+    beside: _Pending,
 ) -> Block:
-    """All figures of each metric; ``known``: which searches something judges."""
+    """All figures of each metric; ``known`` marks the searches that something judges."""
     relevant = {
         name: np.flatnonzero(known & whole.with_relevant[:, at])
         for at, name in enumerate(whole.metrics)
@@ -269,7 +272,7 @@ def _metrics(
     queries = int(known.sum())
     blocks = estimates.over_all(columns)
     fewer = [name for name in columns if len(relevant[name]) < queries]
-    over_fewer = estimates.over_each({name: columns[name] for name in fewer}, relevant)
+    over_fewer = estimates.over_own_rows({name: columns[name] for name in fewer}, relevant)
     turns = None if beside.turns is None else beside.turns()
     by_strategy = {strategy: of_it() for strategy, of_it in beside.strategies.items()}
     found = {}

@@ -1,4 +1,4 @@
-"""Rankings and their scores, as the rows of ``queries.jsonl``."""
+"""Score rankings into the rows of ``queries.jsonl``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from stream_metrics.metrics.ranking.batch import CELLS, Bools, Floats, Ints, Judged, Strategy
 from stream_metrics.metrics.ranking.names import RankedMetric
-from stream_metrics.metrics.ranking.registry import beside, parse, parse_all
+from stream_metrics.metrics.ranking.registry import companions, parse, parse_all
 from stream_metrics.metrics.ranking.scoring import score
 
 Unit = Literal["query", "conversation"]
@@ -20,18 +20,18 @@ Row = dict[str, Any]
 _NO_DIMENSIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 DEPTH: Final = 10
-"""The cut-off of the share of judged results beside a metric without one."""
+"""The cut-off of ``judged@k`` for metrics that have no cut-off themselves."""
 
 
 class Ranking(NamedTuple):
-    """One search to be scored.
+    """One search to score.
 
     Attributes:
-        unit: The id of what is resampled: of the query, or of the conversation.
-        judged: Its results and their judgements; None if there is nothing to judge it by.
-        turn, search_id, agent: Where it stands in a conversation; None for a query of a file.
-        dimensions: What the figures can be split by, such as language or difficulty.
-        results: How many results there are, where ``judged`` is None.
+        unit: The id of the query or conversation, which is resampled.
+        judged: The results and their judgements; None if nothing judges the search.
+        turn, search_id, agent: Its position in a conversation; None for a query from a file.
+        dimensions: The values by which figures can be split, such as language or difficulty.
+        results: The number of results if ``judged`` is None.
     """
 
     unit: str
@@ -44,7 +44,7 @@ class Ranking(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A ranking without its results: what it is called, and which strategy judged it."""
+    """The identity of a ranking, without its results, and the strategy that judged it."""
 
     unit: str
     turn: int | None
@@ -55,17 +55,17 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """Scored rankings: a row a ranking, a column a metric.
+class ScoredRankings:
+    """Scored rankings, one row per ranking and one column per metric.
 
     Attributes:
         unit: What is resampled.
-        metrics: In the order of the columns.
-        places: In the order of the rows.
+        metrics: The metrics of the columns.
+        places: The rankings of the rows.
         values: The scores; NaN where undefined.
-        with_relevant: Whether the query has something relevant, as each metric sees it.
-        retrieved, judged: Results, and those of them that have a judgement.
-        relevant: Relevant documents of the ground truth; -1 where that is not known as a whole.
+        with_relevant: Whether the query has a relevant document by each metric's definition.
+        retrieved, judged: The number of results, and of those with a judgement.
+        relevant: The number of relevant documents in the ground truth; -1 if it is not fully known.
     """
 
     unit: Unit
@@ -102,15 +102,15 @@ class Scored:
 
 
 def metrics_of(names: Iterable[str]) -> list[RankedMetric]:
-    """The metrics of names and suites, each followed by its parts, with judged@k behind them.
+    """Parse names and suites into metrics, each followed by its companions, and add judged@k.
 
     Raises:
-        MetricNameError: A name is no metric.
+        MetricNameError: A name is not a metric.
 
     >>> [str(one) for one in metrics_of(["ndcg@5", "mrr"])]
     ['ndcg@5', 'mrr', 'judged@5', 'judged@10']
     """
-    found = [one for metric in parse_all(names) for one in (metric, *beside(metric))]
+    found = [one for metric in parse_all(names) for one in (metric, *companions(metric))]
     depths = sorted({DEPTH if metric.k is None else metric.k for metric in found})
     judged = [parse(f"judged@{k}") for k in depths]
     return list(dict.fromkeys([*(one for one in found if one not in judged), *judged]))
@@ -122,17 +122,17 @@ def score_rankings(
     *,
     unit: Unit = "query",
     cells: int = CELLS,
-) -> Scored:
-    """Score rankings; a score does not depend on what else is among them.
+) -> ScoredRankings:
+    """Score rankings. A score does not depend on the other rankings.
 
     Args:
-        rankings: In the order in which rows are wanted.
-        metrics: What to compute.
+        rankings: The rankings, in the order of the resulting rows.
+        metrics: The metrics to compute.
         unit: What is resampled.
-        cells: How many ranks are held as arrays at a time.
+        cells: The most ranks held in arrays at a time.
 
     Raises:
-        ValueError: A grade is outside of what a metric is defined for.
+        ValueError: A metric is not defined for a grade.
 
     >>> from stream_metrics.metrics.ranking.relevance import judge_ids
     >>> found = score_rankings([Ranking("q", judge_ids(["x", "a"], {"a": 1}))], metrics_of(["mrr"]))
@@ -164,4 +164,6 @@ def score_rankings(
         )
         for ranking in rankings
     )
-    return Scored(unit, tuple(metrics), places, values, with_relevant, retrieved, judged, relevant)
+    return ScoredRankings(
+        unit, tuple(metrics), places, values, with_relevant, retrieved, judged, relevant
+    )

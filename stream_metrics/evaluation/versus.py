@@ -1,4 +1,4 @@
-"""Several runs against the first of them: values, differences, tests, strata."""
+"""Compare runs with the first one: values, differences, tests, strata."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
 from stream_metrics.choices import ALPHA, SEED, TEST_RESAMPLES, Correction, Test
-from stream_metrics.evaluation.estimates import Intervals, UnknownDimension, estimated
+from stream_metrics.evaluation.estimates import Intervals, UnknownDimension, with_intervals
 from stream_metrics.evaluation.observed import (
-    MEAN,
-    READ,
+    MACRO_SUFFIX,
+    READERS,
     Better,
     Kind,
     Observations,
     UnknownFigure,
     better_of,
     canonical_name,
-    of_labels,
+    uses_labels,
 )
 from stream_metrics.evaluation.remarks import (
     Rows,
@@ -28,7 +28,7 @@ from stream_metrics.evaluation.remarks import (
     runs_without_labels,
 )
 from stream_metrics.metrics.decisions import FACTS
-from stream_metrics.metrics.registry import placed
+from stream_metrics.metrics.registry import metrics_at
 from stream_metrics.statistics.comparison import Comparison, compare
 from stream_metrics.statistics.several import adjusted
 from stream_metrics.statistics.units import Units
@@ -36,7 +36,7 @@ from stream_metrics.statistics.unpaired import UnpairedTest, compare_unpaired
 
 Block = dict[str, Any]
 
-GATE: Final = tuple(metric.name for metric in placed("gate"))
+GATE: Final = tuple(metric.name for metric in metrics_at("gate"))
 
 NOT_TESTED: Final = "neither higher nor lower is better: not tested"
 OF_MEANS: Final = "the test is of the units' own means, not of the figure"
@@ -44,23 +44,23 @@ WITHOUT_GATE: Final = (
     "figures of the gate are left out: turns without a search or an answer have no such dimension"
 )
 FIGURE_TESTS: Final = ("bootstrap", "plain_bootstrap", "permutation")
-"""Tests of the figure itself, whatever it is."""
+"""Tests of the figure itself rather than of the units' means."""
 
 
 class Method(NamedTuple):
     """How runs are compared.
 
     Attributes:
-        paired: The test where they share units.
-        unpaired: The one where they share none. None: ``welch`` for means with a value a unit,
-            ``bootstrap`` for what Welch's test is not about: quotients of sums, and units with
-            several values.
-        alpha: The level of significance.
-        resample_count: Of tests that resample.
-        seed: Of those tests, and of the intervals of differences.
+        paired: The test for runs that share units.
+        unpaired: The test for runs that share none. None: ``welch`` for means with one value per
+            unit, ``bootstrap`` for quotients of sums and units with several values, to which
+            Welch's test does not apply.
+        alpha: The significance level.
+        resample_count: The number of resamples of a test.
+        seed: The seed of tests and of the intervals of differences.
         correction: How the p-values of a family are adjusted.
-        intervals: Of values and differences; those of differences are percentile intervals. None:
-            no bounds.
+        intervals: How to compute the intervals of values. Those of differences are always
+            percentile intervals. None: no bounds.
         tested: Whether differences are tested at all.
     """
 
@@ -74,34 +74,35 @@ class Method(NamedTuple):
     tested: bool = True
 
 
-def versus(
+def compare_runs(
     runs: Sequence[Run],
     method: Method = Method(),  # noqa: B008 - a value, never changed
     *,
     metrics: Sequence[str] | None = None,
     dimensions: Sequence[str] = (),
 ) -> Block:
-    """Compare runs with the first: the content of ``compare.json``.
+    """Compare runs with the first one and return the content of ``compare.json``.
 
-    The p-values of all figures and runs are one family. Each stratum is one of its own.
+    The p-values of all figures and runs form one family. Each stratum is a family of its own.
 
     Args:
-        runs: Two or more.
-        method: Of the tests.
-        metrics: Which figures; None: all that the first run and another have, without the means
-            over rows of what is a quotient of sums as well.
-        dimensions: What to split by.
+        runs: Two or more runs, the baseline first.
+        method: How to compare.
+        metrics: The figures to compare. None: all that the baseline and another run have, without
+            the means over rows of figures that also have a quotient of sums.
+        dimensions: The dimensions to split by.
 
     Raises:
-        UnknownFigure: There is no such figure in the first and another run.
+        UnknownFigure: A figure is not in both the baseline and another run.
         UnknownDimension: No row has such a dimension.
-        ValueError: There are no two runs, or nothing that the first has in common with another.
+        ValueError: There are fewer than two runs, or the baseline has no kind of rows in common
+            with another.
     """
     if len(runs) < 2:
         raise ValueError("give two runs or more: the first is what the others are compared with")
     kinds: list[Kind] = [
         kind
-        for kind in READ
+        for kind in READERS
         if kind in runs[0].files and any(kind in run.files for run in runs[1:])
     ]
     if not kinds:
@@ -137,13 +138,13 @@ def versus(
                 for stratum in _strata(by_kind, dimension)
             }
             for dimension in dict.fromkeys(dimensions)
-            for left in [_told_by(dimension, by_kind, chosen)]
+            for left in [_stratifiable(dimension, by_kind, chosen)]
         },
     }
 
 
 def _shown_method(method: Method) -> Block:
-    """What of the method is part of the content."""
+    """The method as part of ``compare.json``."""
     intervals = method.intervals
     return {
         "significance_testing": method.tested,
@@ -166,7 +167,7 @@ def _listed(kinds: Any) -> str:
 def _chosen(
     runs: Sequence[str], by_kind: Rows, metrics: Sequence[str] | None
 ) -> dict[Kind, list[str]]:
-    """The figures of each kind: those that the first run and another have."""
+    """The figures to compare, by kind: those that the baseline and another run have."""
     first = runs[0]
     unlabelled = dict.fromkeys(
         run for several in by_kind.values() for run in runs_without_labels(runs, several)
@@ -185,10 +186,13 @@ def _chosen(
             f"{', '.join(anywhere) or 'none'}"
         )
     if metrics is None:
-        return {kind: [n for n in found if not n.endswith(MEAN)] for kind, found in shared.items()}
+        return {
+            kind: [n for n in found if not n.endswith(MACRO_SUFFIX)]
+            for kind, found in shared.items()
+        }
     wanted = []
     for text in metrics:
-        if unlabelled and of_labels(text) and not any(map(of_labels, known)):
+        if unlabelled and uses_labels(text) and not any(map(uses_labels, known)):
             raise UnknownFigure(f"{text} has no value, as {no_labels(unlabelled)}")
         name = canonical_name(text, known if text not in anywhere else [*known, text])
         if name not in known:
@@ -207,7 +211,7 @@ def _chosen(
 def _family(
     names: Sequence[str], by_kind: Rows, chosen: Mapping[Kind, Sequence[str]], method: Method
 ) -> Block:
-    """Every figure of every kind, with p-values that are adjusted together."""
+    """Compare every figure of every kind and adjust their p-values together."""
     tables: Block = {}
     tested: list[Block] = []
     for kind, several in by_kind.items():
@@ -259,7 +263,7 @@ def _metric(
 
 
 def _value(units: Units, method: Method) -> Block:
-    found = estimated({"": units}, method.intervals)[""]
+    found = with_intervals({"": units}, method.intervals)[""]
     return {
         "value": found.mean,
         "n": found.n,
@@ -323,7 +327,7 @@ def _comparison(
 
 
 def _reason(found: Comparison, units: Units, first: Units, better: Better) -> str | None:
-    """Why p is not there, or what else it is of than the figure."""
+    """Why there is no p-value, or what it tests if that is not the figure itself."""
     if better == "neither":
         return NOT_TESTED
     if found.p is None or found.test in FIGURE_TESTS or (units.single and first.single):
@@ -332,7 +336,7 @@ def _reason(found: Comparison, units: Units, first: Units, better: Better) -> st
 
 
 def _verdict(one: Block, better: Better) -> str | None:
-    """``better`` or ``worse``, if the difference is significant and it matters which way."""
+    """``better`` or ``worse`` for a significant difference with a preferred direction."""
     if not one["significant"] or not one["difference"] or better == "neither":
         return None
     return "better" if (one["difference"] > 0) == (better == "higher") else "worse"
@@ -356,7 +360,7 @@ def _check(dimension: str, by_kind: Rows) -> None:
 
 
 def _strata(by_kind: Rows, dimension: str) -> list[str]:
-    """The strata that the first run and another have rows of."""
+    """The strata that both the baseline and another run have rows in."""
     found = set()
     for first, *others in by_kind.values():
         if first is not None:
@@ -367,14 +371,13 @@ def _strata(by_kind: Rows, dimension: str) -> list[str]:
     return sorted(found)
 
 
-def _told_by(
+def _stratifiable(
     dimension: str, by_kind: Rows, chosen: Mapping[Kind, Sequence[str]]
 ) -> dict[Kind, Sequence[str]]:
-    """The figures that a dimension can tell apart.
+    """The figures that can be split by a dimension.
 
-    What was recorded of a turn stands in the rows of its searches and its answer. A turn with
-    neither, as of a gate that skipped its only search, is in no stratum: figures of the gate would
-    leave out what they are about.
+    Recorded dimensions are in the rows of a turn's searches and answer. A turn with neither, such
+    as one whose gate skipped the only search, is in no stratum, so gate figures are left out.
     """
     rows = [row for one in by_kind.get("conversations", ()) if one is not None for row in one.rows]
     if dimension in FACTS or all(dimension in row.dimensions for row in rows):
@@ -397,7 +400,7 @@ def _of_stratum(
 
 
 def _about_family(names: Sequence[str], by_kind: Rows, family: Block) -> list[str]:
-    """Which figures are not of all units that both runs have."""
+    """Notes on figures that are not defined for all units that both runs have."""
     notes = []
     for kind, table in family["tables"].items():
         compared: dict[tuple[str, int, int, int], list[str]] = {}
@@ -409,12 +412,12 @@ def _about_family(names: Sequence[str], by_kind: Rows, family: Block) -> list[st
         notes += [
             about_figures(names[0], run, metrics, both, alone)
             for (run, both, *alone), metrics in compared.items()
-            if any(alone) and tuple(alone) != _alone(names, by_kind[kind], run)
+            if any(alone) and tuple(alone) != _unshared(names, by_kind[kind], run)
         ]
     return notes
 
 
-def _alone(names: Sequence[str], several: Sequence[Observations | None], run: str) -> Any:
+def _unshared(names: Sequence[str], several: Sequence[Observations | None], run: str) -> Any:
     one, other = several[0], several[names.index(run)]
     if one is None or other is None:
         return None

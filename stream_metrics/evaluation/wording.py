@@ -1,4 +1,4 @@
-"""Figures and comparisons in words, the same on a terminal, in Markdown and on a page."""
+"""Format figures and comparisons identically for terminal, Markdown and HTML page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CORRECTIONS: Final = {"holm": "Holm", "bonferroni": "Bonferroni"}
 
 
 def interval_title(confidence: float | None) -> str:
-    """The title of a column of intervals; None: there are none.
+    """The title of a column of intervals; ``confidence`` is None without intervals.
 
     >>> interval_title(0.95), interval_title(0.999), interval_title(None)
     ('95% CI', '99.9% CI', 'CI')
@@ -28,7 +28,7 @@ def adjusted_title(correction: str) -> str:
 
 
 def about(found: Block) -> str:
-    """What was done, in one line."""
+    """One line on which runs were compared, by which tests."""
     others = ", ".join(run["name"] for run in found["runs"][1:])
     which = f"{others} against {found['runs'][0]['name']}"
     if not found["significance_testing"]:
@@ -49,12 +49,12 @@ def about(found: Block) -> str:
 
 
 def number(value: float | None) -> str:
-    """Four decimals; a dash for what is not defined."""
+    """Four decimals; a dash if undefined."""
     return "-" if value is None else f"{value:.4f}"
 
 
 def variance(value: float | None) -> str:
-    """Two significant digits, as variances differ by powers of ten; a dash for what is not defined.
+    """Two significant digits, as variances differ by powers of ten; a dash if undefined.
 
     >>> variance(0.00012345), variance(345.6), variance(0.0), variance(None)
     ('0.00012', '346', '0', '-')
@@ -65,7 +65,7 @@ def variance(value: float | None) -> str:
 
 
 def signed(value: float | None) -> str:
-    """Four decimals with a sign; a dash for what is not defined.
+    """Four decimals with a sign; a dash if undefined.
 
     >>> signed(0.125), signed(None)
     ('+0.1250', '-')
@@ -74,7 +74,7 @@ def signed(value: float | None) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """A p-value as it is printed.
+    """Format a p-value; a dash if undefined.
 
     >>> p_value(0.0123), p_value(0.00009999), p_value(None)
     ('0.0123', '0.0001', '-')
@@ -85,7 +85,7 @@ def p_value(p: float | None) -> str:
 
 
 def interval(one: Block, *, signed_bounds: bool = False) -> str:
-    """Both bounds; a dash without any."""
+    """Both bounds in brackets; a dash without bounds."""
     if one["ci_low"] is None:
         return "-"
     spec = "+.4f" if signed_bounds else ".4f"
@@ -93,7 +93,7 @@ def interval(one: Block, *, signed_bounds: bool = False) -> str:
 
 
 def significance(one: Block) -> str:
-    """Whether a difference is significant, and for whom it speaks."""
+    """Whether a difference is significant, and its verdict."""
     if one["significant"] is None:
         return "-"
     if not one["significant"]:

@@ -1,6 +1,6 @@
-"""Gate, routing and reranking figures.
+"""Figures of gate decisions, routing and reranking.
 
-A ratio without a denominator is None.
+A ratio whose denominator is 0 is None.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from operator import truediv
 from typing import Final, NamedTuple
 
 from stream_metrics import compiled
-from stream_metrics.metrics.exact import exact_sum, rounded
+from stream_metrics.metrics.exact import scaled_sum, unscaled
 from stream_metrics.metrics.gain import discounts
-from stream_metrics.metrics.registry import placed, quotients
+from stream_metrics.metrics.registry import metrics_at, quotients
 
-_OF_GATES: Final = placed("gate")
-_OF_ROUTING: Final = placed("routing")
+_OF_GATES: Final = metrics_at("gate")
+_OF_ROUTING: Final = metrics_at("routing")
 
 NO_RELEASE: Final = "none"
-"""What stands for the release of a search that names none."""
+"""The release of searches that do not name one."""
 FACTS: Final = ("agent", "release", "route")
-"""The dimensions that searches themselves tell; others are recorded beside them."""
+"""The dimensions that are fields of searches; others are recorded separately."""
 
 
 def ratio(numerator: float, denominator: float) -> float | None:
-    """The quotient, or None if there is nothing to divide by."""
+    """The quotient; None if the denominator is 0."""
     return numerator / denominator if denominator else None
 
 
 class GateCounts(NamedTuple):
-    """Gate decisions of a turn (or a report): all of them, and the four cells of labelled ones."""
+    """Gate decisions of a turn or report: all by decision, the labelled ones by outcome."""
 
     search: int = 0
     skip: int = 0
@@ -45,7 +45,7 @@ class GateCounts(NamedTuple):
         return self.correct_skip + self.missed + self.correct_search + self.wasted
 
     def row(self) -> dict[str, int | float | None]:
-        """The block ``gate`` of a row, in its order.
+        """The block ``gate`` of a row.
 
         >>> GateCounts(2, 2, 1, 1, 1, 1).row()["efficiency"]
         0.25
@@ -63,14 +63,14 @@ class GateCounts(NamedTuple):
 
 
 def gate_cell(decision: str, needed: bool) -> str:
-    """The cell of a labelled decision."""
+    """The field of ``GateCounts`` in which a labelled decision counts."""
     if decision == "skip":
         return "missed" if needed else "correct_skip"
     return "correct_search" if needed else "wasted"
 
 
 class RoutingCounts(NamedTuple):
-    """Searches by route; those with a label, and those of them that took the best route."""
+    """Searches by route, searches with a label, and labelled searches that took the best route."""
 
     routes: Mapping[str, int]
     labelled: int
@@ -95,25 +95,25 @@ class Rerank(NamedTuple):
 
     @property
     def improvement(self) -> float | None:
-        """Relative gain of the order shown; None if the baseline scores 0."""
+        """The relative change by reranking; None if the baseline scores 0."""
         return (self.shown - self.baseline) / self.baseline if self.baseline else None
 
 
 def rerank(
     documents: list[int], baseline: list[int | None], credited: list[int | None]
 ) -> tuple[float, float] | None:
-    """NDCG of the results of one search in the order shown, and in the one before reranking.
+    """NDCG of one search's results in the order shown and in the order before reranking.
 
-    Each document counts at its first place in either order, places are counted among the documents
-    that are left, gains are linear. None unless two results and one label at least take part.
+    In either order, each document counts once, at its first rank after repeats are removed. Gains
+    are linear. None unless at least two results and one label take part.
 
     >>> rerank([0, 1], [2, 1], [4, 2])
     (1.0, 0.8597186998521972)
 
     Args:
-        documents: The document of each result, as a number.
-        baseline: The rank of each result before reranking; None for one that does not take part.
-        credited: The gain of each document; None for one without a label.
+        documents: The number of each result's document.
+        baseline: Each result's rank before reranking; None for results that do not take part.
+        credited: The gain of each document; None without a label.
     """
     found = compiled.reranked(documents, baseline, credited)
     return plain_rerank(documents, baseline, credited) if found is None else found
@@ -122,7 +122,7 @@ def rerank(
 def plain_rerank(
     documents: list[int], baseline: list[int | None], credited: list[int | None]
 ) -> tuple[float, float] | None:
-    """What ``rerank`` does, in Python."""
+    """``rerank`` in Python."""
     ranks = [rank for rank in baseline if rank is not None]
     if len(ranks) < len(baseline):
         ranked = zip(documents, baseline, strict=True)
@@ -157,7 +157,7 @@ def _dcg(gains: list[int]) -> float:
 
 
 def routes_together(routes: Iterable[str]) -> str | None:
-    """One name for the routes that the searches of a turn took; None if they took none.
+    """Join the routes that the searches of a turn took; None if there are none.
 
     >>> routes_together(["web", "kb"]), routes_together([])
     ('kb+web', None)
@@ -166,9 +166,9 @@ def routes_together(routes: Iterable[str]) -> str | None:
 
 
 class RerankSums(NamedTuple):
-    """Comparisons of searches as sums that merge exactly; those of NDCG are from ``exact``.
+    """Sums of comparisons that merge exactly; those of NDCG are from ``scaled_sum``.
 
-    ``improvement`` is summed over the searches where it is defined.
+    ``improvement`` is summed over the searches for which it is defined.
     """
 
     searches: int = 0
@@ -184,9 +184,9 @@ class RerankSums(NamedTuple):
         return cls(
             len(values),
             len(values) - len(defined),
-            exact_sum(value.shown for value in values),
-            exact_sum(value.baseline for value in values),
-            exact_sum(defined),
+            scaled_sum(value.shown for value in values),
+            scaled_sum(value.baseline for value in values),
+            scaled_sum(defined),
         )
 
     def plus(self, other: RerankSums) -> RerankSums:
@@ -194,9 +194,10 @@ class RerankSums(NamedTuple):
         return RerankSums._make(map(sum, zip(self, other, strict=True)))
 
     def row(self) -> dict[str, int | float | None]:
-        """The block ``reranking``: means over the searches that take part.
+        """The block ``reranking``: means over the compared searches.
 
-        ``improvement`` is the ratio of the means, ``mean_improvement`` the mean of those defined.
+        ``improvement`` is computed from the means, ``mean_improvement`` is the mean of the
+        searches' own improvements where defined.
 
         >>> RerankSums.of([Rerank(1.0, 0.5), Rerank(0.5, 0.0)]).row()["mean_improvement"]
         1.0
@@ -204,10 +205,10 @@ class RerankSums(NamedTuple):
         if not self.searches:
             means: tuple[float | None, ...] = (None,) * 4
         else:
-            shown = rounded(self.shown) / self.searches
-            baseline = rounded(self.baseline) / self.searches
+            shown = unscaled(self.shown) / self.searches
+            baseline = unscaled(self.baseline) / self.searches
             defined = self.searches - self.undefined
-            mean = rounded(self.improvement) / defined if defined else None
+            mean = unscaled(self.improvement) / defined if defined else None
             means = (shown, baseline, ratio(shown - baseline, baseline), mean)
         names = ("ndcg_shown", "ndcg_baseline", "improvement", "mean_improvement")
         return {

@@ -1,8 +1,7 @@
-"""Sums of doubles without rounding, so that they may be cut anywhere and put together again.
+"""Exact sums of doubles, which can be computed in parts and merged.
 
-A sum is a whole number of 2⁻¹⁰⁷⁴, the smallest step of a double. Rounded once in the end, it is
-what
-``math.fsum`` gives for all terms at once.
+A sum is an integer multiple of 2⁻¹⁰⁷⁴, the smallest positive double. Rounded once at the end, it
+equals ``math.fsum`` of all terms.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ _BITS: Final = 1074
 _ONE: Final = 1 << _BITS
 
 
-def exact_sum(values: Iterable[float]) -> int:
-    """The sum of finite doubles in steps of 2⁻¹⁰⁷⁴.
+def scaled_sum(values: Iterable[float]) -> int:
+    """The exact sum of finite doubles as a multiple of 2⁻¹⁰⁷⁴.
 
-    >>> rounded(exact_sum([0.1] * 3) + exact_sum([0.1] * 7))
+    >>> unscaled(scaled_sum([0.1] * 3) + scaled_sum([0.1] * 7))
     1.0
     """
     total = 0
@@ -27,6 +26,6 @@ def exact_sum(values: Iterable[float]) -> int:
     return total
 
 
-def rounded(total: int) -> float:
-    """The double that is nearest to an exact sum."""
+def unscaled(total: int) -> float:
+    """The double nearest to a sum from ``scaled_sum``."""
     return total / _ONE

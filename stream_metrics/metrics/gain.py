@@ -1,7 +1,8 @@
-"""Good gain and redundancy of a turn, from five integers an iteration.
+"""Good gain and redundancy of a turn, from five integers per iteration.
 
-An iteration counts if search was invoked in it; the counted ones are numbered 1..N. ``G_i`` is the
-summed gain of the good documents that iteration i was the first to return, ``R_i`` all its results.
+An iteration counts if it has a search; the counted iterations are numbered 1..N. ``G_i`` is the
+total gain of the good documents that iteration i was the first to return, ``R_i`` the number of its
+results.
 
 Discount of iteration k: 1 / log2(k + 1).
 """
@@ -17,24 +18,24 @@ _LOG2: Final[list[float]] = [log2(k + 1) for k in range(1, 513)]
 
 
 def discounts(count: int) -> list[float]:
-    """log2(k + 1) from k = 1 on, ``count`` of them and perhaps more."""
+    """log2(k + 1) for k = 1, 2, ...; at least ``count`` values."""
     while len(_LOG2) < count:
         _LOG2.append(log2(len(_LOG2) + 2))
     return _LOG2
 
 
-class Through:
-    """What a turn holds from its first counted iteration through the last one that was added.
+class TurnTotals:
+    """Running totals of a turn over the counted iterations added so far.
 
-    The metrics of a turn (``registry``) are computed from it. ``n`` iterations were added;
-    ``results``, ``unique``, ``good``, ``labelled`` and ``gain`` are sums over them, ``averages``
-    the gain per result of each. What ends in ``discounted`` counts later iterations less.
-    ``last_good`` is the last one with a good document, 0 without one.
+    The metrics of a turn (``registry``) are computed from them. ``n`` is the number of iterations;
+    ``results``, ``unique``, ``good``, ``labelled`` and ``gain`` are sums over them; ``averages``
+    has the gain per result of each. Lists that end in ``discounted`` discount later iterations.
+    ``last_good`` is the last iteration with a good document, 0 if there is none.
 
-    ``ground_truth`` says that somebody told which documents are relevant; ``qrels`` is then the
-    number of iterations until all of them had been retrieved, None where that is not defined.
+    ``ground_truth`` says whether the relevant documents of the turn are known; ``qrels`` is then
+    the number of iterations until all of them were retrieved, None if that is undefined.
 
-    >>> turn = Through()
+    >>> turn = TurnTotals()
     >>> for counts in [(2, 2, 2, 2, 5), (3, 2, 1, 2, 4), (3, 1, 1, 1, 2)]:
     ...     turn.add(*counts)
     >>> turn.n, turn.results, turn.unique, turn.good, turn.gain, turn.last_good
@@ -59,11 +60,11 @@ class Through:
         """Add the integers of the next iteration.
 
         Args:
-            results: All results that it returned.
-            unique: Documents that it was the first to return.
-            good: Those of them that are good.
-            labelled: Those of them that have a label.
-            gain: Summed over the good ones.
+            results: The results that the iteration returned.
+            unique: The documents that it was the first to return.
+            good: The good documents among these.
+            labelled: The labelled documents among these.
+            gain: The total gain of the good documents.
         """
         n = self.n = self.n + 1
         self.results += results
@@ -81,7 +82,7 @@ class Through:
 
     @property
     def duplicates(self) -> int:
-        """Results whose document the turn had returned before."""
+        """Results whose document the turn had already returned."""
         return self.results - self.unique
 
     @property
@@ -91,12 +92,12 @@ class Through:
 
     @property
     def basis(self) -> str:
-        """What "all good documents" are counted against: ``qrels`` or ``retrieved``."""
+        """What defines "all good documents": ``qrels`` or ``retrieved``."""
         return "qrels" if self.ground_truth else "retrieved"
 
     @property
     def until_all_good(self) -> int | None:
-        """Iterations until all good documents were retrieved, None where that is not defined."""
+        """Iterations until all good documents were retrieved; None if undefined."""
         if self.ground_truth:
             return self.qrels
         return min(self.last_good, ITERATIONS_CAP) if self.last_good else None

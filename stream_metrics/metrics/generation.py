@@ -1,8 +1,8 @@
-"""Metrics of answers: against reference answers, the question, and the texts that were retrieved.
+"""Metrics of answers: against reference answers, the question, and the retrieved texts.
 
-All compare tokens (``text.tokens``): lower case, without punctuation and articles. Articles and
-stopwords are those of the turn's language. What a model has to judge, semantic similarity, is
-declared here and computed where there is a model (``Similarity``).
+Lexical metrics compare tokens (``text.tokens``): lower case, without punctuation and articles.
+Articles and stopwords are those of the turn's language. Semantic metrics are declared here and
+computed by a model (``Similarity``).
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ class AnsweredTurn(NamedTuple):
     """A turn with its texts.
 
     Attributes:
-        conversation_id, turn, agent: Which one.
-        dimensions: What figures can be split by. ``language`` chooses articles and stopwords.
-        answer: What was answered. None: nobody recorded it; an empty text is an answer.
-        references: Reference answers.
-        question: What was asked. None: nobody recorded it.
-        texts: Those of the turn's unique results.
+        conversation_id, turn, agent: The identity of the turn.
+        dimensions: The values by which figures can be split. ``language`` selects articles and
+            stopwords.
+        answer: The answer. None: not recorded. An empty text is an answer.
+        references: The reference answers.
+        question: The question. None: not recorded.
+        texts: The texts of the turn's unique results.
     """
 
     conversation_id: str
@@ -50,19 +51,19 @@ class AnsweredTurn(NamedTuple):
 
     @property
     def language(self) -> str:
-        """The language whose articles and stopwords are taken, without its region."""
+        """The language that selects articles and stopwords, without its region."""
         return base_language(self.dimensions.get("language"))
 
 
 class Words(NamedTuple):
-    """A turn in tokens.
+    """The tokens of a turn's texts.
 
     Attributes:
-        answer, question: None if there is none.
-        references: Each reference answer; one that normalises to nothing is empty.
-        supported: The distinct tokens of the answer that a retrieved text has.
-        texts: How many retrieved texts have a token.
-        stopwords: What is not a content word.
+        answer, question: The tokens; None if the text is missing.
+        references: The tokens of each reference answer.
+        supported: The distinct tokens of the answer that occur in a retrieved text.
+        texts: The number of retrieved texts with at least one token.
+        stopwords: The tokens that are not content words.
     """
 
     answer: list[str] | None
@@ -74,7 +75,7 @@ class Words(NamedTuple):
 
 
 def words_of(turn: AnsweredTurn) -> Words:
-    """The tokens of a turn's texts.
+    """Tokenize a turn's texts.
 
     >>> words_of(AnsweredTurn("c", answer="The Nile.", texts=["Nile: a river", "..."])).supported
     frozenset({'nile'})
@@ -105,7 +106,7 @@ def exact_match(words: Words) -> float | None:
 
 
 def token_f1(words: Words) -> float | None:
-    """F1 of the tokens that answer and reference share; of the reference where it is highest.
+    """F1 of the tokens that answer and reference share; the highest over the references.
 
     >>> token_f1(words_of(AnsweredTurn("c", answer="the long Nile", references=["Nile"])))
     0.6666666666666666
@@ -114,7 +115,7 @@ def token_f1(words: Words) -> float | None:
 
 
 def rouge_l(words: Words) -> float | None:
-    """F1 of the longest common subsequence; of the reference where it is highest.
+    """F1 of the longest common subsequence; the highest over the references.
 
     >>> rouge_l(words_of(AnsweredTurn("c", answer="b a c", references=["a b c d"], dimensions={
     ...     "language": "none"})))
@@ -135,7 +136,7 @@ def answer_relevance(words: Words) -> float | None:
 
 
 def support_coverage(words: Words) -> float | None:
-    """Share of the answer's distinct content words that a retrieved text has.
+    """Share of the answer's distinct content words that occur in a retrieved text.
 
     >>> support_coverage(words_of(AnsweredTurn("c", answer="Is it the Nile?", texts=["Nile"])))
     1.0
@@ -149,7 +150,7 @@ def support_coverage(words: Words) -> float | None:
 
 
 def support_density(words: Words) -> float | None:
-    """Share of the answer's tokens that a retrieved text has, each as often as it stands there.
+    """Share of the answer's tokens that occur in a retrieved text, counting repeats.
 
     >>> support_density(words_of(AnsweredTurn("c", answer="Nile, is it?", texts=["The Nile is"])))
     0.6666666666666666
@@ -162,7 +163,7 @@ def support_density(words: Words) -> float | None:
 
 
 def hallucination_rate(words: Words) -> float | None:
-    """Share of the answer's tokens that no retrieved text has: 1 - support density.
+    """Share of the answer's tokens that occur in no retrieved text: 1 - support density.
 
     >>> hallucination_rate(words_of(AnsweredTurn("c", answer="Nile, Po", texts=["the Po"])))
     0.5
@@ -182,7 +183,7 @@ def _best(words: Words, score: Callable[[list[str], list[str]], float]) -> float
 def _subsequence_f1(left: list[str], right: list[str]) -> float:
     if not left or not right:
         return float(not left and not right)
-    from rapidfuzz.distance import LCSseq  # late: the live worker does without
+    from rapidfuzz.distance import LCSseq  # imported late: the live worker does not install it
 
     return 2 * int(LCSseq.similarity(left, right)) / (len(left) + len(right))
 
@@ -191,24 +192,24 @@ def _subsequence_f1(left: list[str], right: list[str]) -> float:
 
 
 class Similarity(Protocol):
-    """How similar texts are in meaning, as a model sees it."""
+    """A model of the semantic similarity of texts."""
 
     def similarities(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
-        """The similarity of each answer and reference answer, in the order given."""
+        """The similarity of each (answer, reference answer) pair, in the order given."""
 
 
 # -- definitions ------------------------------------------------------------------------------
 
 
 class UnknownGenerationMetric(ValueError):
-    """There is no generation metric of that name; the message has the nearest ones."""
+    """No generation metric has this name; the message suggests the nearest ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A generation metric: its description, and how tokens give it.
+    """A generation metric: its description, and the function that computes it from tokens.
 
-    ``compute`` is None for those that need a ``Similarity``.
+    ``compute`` is None for metrics that need a ``Similarity``.
     """
 
     metric: Metric
@@ -216,7 +217,7 @@ class Definition:
 
     @property
     def name(self) -> str:
-        """What it is called in rows and reports."""
+        """The name in rows and reports."""
         return self.metric.name
 
 
@@ -324,10 +325,10 @@ SEMANTIC: Final = tuple(one.name for one in DEFINITIONS if one.compute is None)
 
 
 def parse(text: str) -> Definition:
-    """The generation metric of that name; case does not matter.
+    """The generation metric with this name, ignoring case.
 
     Raises:
-        UnknownGenerationMetric: There is none.
+        UnknownGenerationMetric: There is no such metric.
 
     >>> parse("Token_F1").metric.title
     'Token F1'

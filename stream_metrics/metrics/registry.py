@@ -1,7 +1,7 @@
-"""What each metric is, as one object: what it means, and how it is computed.
+"""The registry of metrics: each is one object with its meaning and its computation.
 
-Rows, their published schema, window sums, reports, documentation, dashboards and the page go
-through the registry. A metric that is added here is in all of them (``docs/extending.md``).
+Rows, their published schema, window sums, reports, documentation, dashboards and the page iterate
+over the registry. A metric added here appears in all of them (``docs/extending.md``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Any, Final, Literal
 
-from stream_metrics.metrics.gain import Through
+from stream_metrics.metrics.gain import TurnTotals
 
 RETRIEVED_GOOD_GAIN: Final = "Retrieved good gain: gain of new good documents per search iteration"
 ROUTING_AND_GATING: Final = "Routing accuracy, gate efficiency and reranking improvement"
@@ -22,10 +22,10 @@ NEVER: Final = "never"
 
 ITERATIONS: Final = "iterations_for_all_good_results"
 BASES: Final = ("qrels", "retrieved")
-"""What all good documents of a turn can be counted against."""
+"""What may define "all good documents" of a turn."""
 
 BLOCKS: Final = ("gate", "routing", "reranking")
-"""Parts of a row that have their counts by themselves."""
+"""Blocks of a row that contain counts of their own."""
 
 Place = Literal["iteration", "through", "turn", "gate", "routing", "reranking"]
 Quotient = tuple[tuple[str, ...], tuple[str, ...]]
@@ -36,27 +36,28 @@ class Metric:
     """One metric.
 
     Attributes:
-        name: Unique, parses back.
-        title: The field's own name for it.
-        help: What it tells, in one sentence.
-        formula: In plain text; i is the compact number of an iteration, N the last.
+        name: The unique name.
+        title: The usual name in the literature.
+        help: A description in one sentence.
+        formula: The formula as plain text; i is the number of a counted iteration, N the last.
         unit: ``1`` (a ratio or a score), ``results``, ``gain``, ``iterations``.
         better: Whether a higher or a lower value is better, or neither.
-        compute: Its value from what a turn holds, None where that is not defined. None for
-            families that are computed in another way.
-        place: Where a row has it: ``iteration`` (of one iteration by itself), ``through`` (in each
-            iteration, of all up to it, and at the last one for the turn), ``turn`` (for the turn
-            only), or the block of that name.
-        field: Its key there, if it is not its name.
+        compute: Computes the value from a turn's running totals; returns None if undefined. None
+            for metrics that are computed in another way.
+        place: Where a row has the value: ``iteration`` (of each iteration alone), ``through``
+            (cumulative up to each iteration, and for the whole turn), ``turn`` (for the turn only),
+            or in the block of this name.
+        field: The key in the row, if it differs from the name.
         whole: Whether every value is a whole number.
         none_means: When the value is None (undefined).
-        low, high: The range; ``high`` None is unbounded.
-        family: What it is documented with.
-        windowed: Whether its value at the end of a turn is summed up in windows over turns.
-        bases: What its window sums are kept apart by.
-        quotient: The counts of a row whose sums give it over all rows: those above, those below.
-        series: The window series whose quotient it is over a window.
-        reference: Where the definition comes from.
+        low, high: The range. ``high`` is None if there is no upper bound.
+        family: The section of the documentation.
+        windowed: Whether the value at the end of a turn is summed in windows over turns.
+        bases: The bases by which its window sums are kept separate.
+        quotient: The counts of a row that are summed for the figure over many rows: numerators,
+            denominators.
+        series: The window series whose quotient is the figure over a window.
+        reference: The source of the definition.
     """
 
     name: str
@@ -65,7 +66,7 @@ class Metric:
     formula: str
     unit: str
     better: Literal["higher", "lower", "neither"]
-    compute: Callable[[Through], float | None] | None = None
+    compute: Callable[[TurnTotals], float | None] | None = None
     place: Place = "through"
     field: str = ""
     whole: bool = False
@@ -81,17 +82,17 @@ class Metric:
 
     @property
     def key(self) -> str:
-        """The key under which its place in a row has it."""
+        """The key in the row or block."""
         return self.field or self.name
 
     @property
     def reported(self) -> str:
-        """The key under which reports have it."""
+        """The key in reports."""
         return self.name if self.place in BLOCKS else self.key
 
     @property
     def path(self) -> str:
-        """Where a row has it, as one path."""
+        """The path in a row."""
         if self.place in ("through", "turn"):
             return self.key
         return (
@@ -99,12 +100,12 @@ class Metric:
         )
 
     def label(self, basis: str = "") -> str:
-        """The value of the label ``metric`` of its window sums."""
+        """The value of the label ``metric`` of the window sums."""
         return f"{self.name}_{basis}" if self.bases else self.name
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """All values of that label; none if windows do not sum it."""
+        """All values of the label ``metric``; empty if the metric is not windowed."""
         return tuple(map(self.label, self.bases or ("",))) if self.windowed else ()
 
 
@@ -198,23 +199,23 @@ LABELLED_SHARE: Final = Metric(
     "labelled unique documents / unique documents", "1", "neither", field="labelled", high=1.0,
     quotient=(("labelled",), ("unique",)), series=("labelled_results", "unique_results"),
 )  # fmt: skip
-"""How much the others may be trusted. It is of many turns, and in no row."""
+"""Indicates how far the other metrics can be trusted. It covers many turns and is in no row."""
 
 BY_NAME: Final = {metric.name: metric for metric in METRICS}
 
 
-def placed(*places: Place) -> tuple[Metric, ...]:
-    """The metrics that rows have in any of these places, in the order of the registry."""
+def metrics_at(*places: Place) -> tuple[Metric, ...]:
+    """The metrics in any of these places of a row, in the order of the registry."""
     return tuple(metric for metric in METRICS if metric.place in places)
 
 
-def values(metrics: Iterable[Metric], through: Through) -> dict[str, float | None]:
-    """What metrics of a turn are, by their keys."""
+def values(metrics: Iterable[Metric], through: TurnTotals) -> dict[str, float | None]:
+    """The values of metrics from a turn's running totals, by key."""
     return {one.key: None if one.compute is None else one.compute(through) for one in metrics}
 
 
 def quotients(metrics: Iterable[Metric], counts: Any) -> dict[str, float | None]:
-    """The same for those that are a quotient of counts, which are attributes of ``counts``."""
+    """The values of metrics that are quotients of the attributes of ``counts``, by key."""
     found: dict[str, float | None] = {}
     for metric in metrics:
         assert metric.quotient is not None
@@ -223,16 +224,16 @@ def quotients(metrics: Iterable[Metric], counts: Any) -> dict[str, float | None]
     return found
 
 
-THROUGH: Final = placed("through")
+CUMULATIVE: Final = metrics_at("through")
 QUOTIENTS: Final = tuple(one for one in (*METRICS, LABELLED_SHARE) if one.quotient is not None)
-"""Metrics that are, over many rows, a quotient of sums."""
+"""The metrics that are a quotient of sums over many rows."""
 WINDOWED: Final = tuple(metric for metric in METRICS if metric.windowed)
 TURN_LABELS: Final = tuple(label for metric in WINDOWED for label in metric.labels)
 """The values of the label ``metric`` of window sums over turns."""
 
 
 def parse(name: str) -> Metric:
-    """The metric of that name; raises ``KeyError`` with the nearest names for any other.
+    """The metric with this name; raises ``KeyError`` that lists the names if there is none.
 
     >>> parse("srr").title
     'SRR'

@@ -1,8 +1,8 @@
-"""Tokens of texts, compared as answers are in SQuAD.
+"""Tokenize texts as SQuAD does for comparing answers.
 
-Lower case, punctuation out, articles out, split at white space (Rajpurkar et al., EMNLP 2016).
-Beyond English: punctuation is what Unicode calls so as well, articles are those of the text's
-language, and Chinese, Japanese and Korean characters are a token each.
+Lower case, remove punctuation and articles, split at white space (Rajpurkar et al., EMNLP 2016).
+Beyond English, Unicode punctuation is also removed, articles are those of the text's language, and
+each Chinese, Japanese or Korean character is a token.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from stream_metrics.metrics.words import ARTICLES
 
 DEFAULT_LANGUAGE: Final = "en"
 
-_BETWEEN: Final = "\x1e"
-"""Between texts that are normalised together: white space, and no part of what makes a word."""
+_SEPARATOR: Final = "\x1e"
+"""Separates texts that are normalised together: white space that occurs in no word."""
 _NO_ARTICLES: Final[frozenset[str]] = frozenset()
 
 _CJK: Final = re.compile(
@@ -30,8 +30,8 @@ _CJK: Final = re.compile(
 )
 
 
-class _Left(dict[int, str]):
-    """By code point what is left of a sign; filled as signs are met."""
+class _Replacements(dict[int, str]):
+    """The normalised form of each character by code point, computed on first use."""
 
     def __missing__(self, code: int) -> str:
         sign = chr(code)
@@ -40,36 +40,36 @@ class _Left(dict[int, str]):
         return self[code]
 
 
-_LEFT: Final = _Left()
+_REPLACEMENTS: Final = _Replacements()
 
 _ASCII: Final = bytes(range(128))
 _ASCII_LOWER: Final = _ASCII.lower() + bytes(range(128, 256))
 _ASCII_PUNCTUATION: Final = punctuation.encode()
 _SIGMA: Final = "\u03a3"
-"""The one letter whose lower case depends on the letters around it."""
+"""The only letter whose lower case depends on its context."""
 _FEW: Final = 32
-"""Distinct signs beyond ASCII that are sooner replaced one by one than all at once."""
+"""Up to this many distinct non-ASCII characters, replacing them one by one is faster."""
 
 
 def _normalised(text: str) -> str:
-    """Lower case, without punctuation, CJK characters apart."""
+    """Lower case without punctuation, with spaces around CJK characters."""
     if _SIGMA in text:
         text = text.lower()
-    # Most signs are ASCII, and bytes go through a table many times faster than signs do.
+    # Most characters are ASCII, and translating bytes is many times faster than characters.
     raw = text.encode("utf-8", "surrogatepass").translate(_ASCII_LOWER, _ASCII_PUNCTUATION)
     left = raw.decode("utf-8", "surrogatepass")
     if left.isascii():
         return left
     beyond = set(raw.translate(None, _ASCII).decode("utf-8", "surrogatepass"))
     if len(beyond) > _FEW:
-        return left.translate(_LEFT)
+        return left.translate(_REPLACEMENTS)
     for sign in beyond:
-        left = left.replace(sign, _LEFT[ord(sign)])
+        left = left.replace(sign, _REPLACEMENTS[ord(sign)])
     return left
 
 
 def base_language(language: str | None) -> str:
-    """The language without region and script; English if there is none.
+    """The language without region and script; English if ``language`` is None or empty.
 
     >>> base_language("de-AT"), base_language(None)
     ('de', 'en')
@@ -83,8 +83,8 @@ def tokens(text: str, language: str | None = None) -> list[str]:
 
     Args:
         text: Any text.
-        language: Whose articles are left out, as in ``en`` or ``de-AT``; default English. No
-            articles are left out of a language without a list.
+        language: The language whose articles are removed, such as ``en`` or ``de-AT``; default
+            English. Nothing is removed for a language without a list.
 
     >>> tokens("The  Eiffel Tower's height?")
     ['eiffel', 'towers', 'height']
@@ -95,7 +95,7 @@ def tokens(text: str, language: str | None = None) -> list[str]:
 
 
 def tokens_of_each(texts: Sequence[str], language: str | None = None) -> list[list[str]]:
-    """What ``tokens`` gives for each of several texts of one language, sooner.
+    """``tokens`` for each of several texts of one language, faster.
 
     >>> tokens_of_each(["The Nile", "a", "rivers' mouth"])
     [['nile'], [], ['rivers', 'mouth']]
@@ -107,12 +107,12 @@ def tokens_of_each(texts: Sequence[str], language: str | None = None) -> list[li
 def tokens_among(
     texts: Sequence[str], wanted: Iterable[str], language: str | None = None
 ) -> tuple[set[str], int]:
-    """Those of the wanted tokens that some text has, and how many texts have a token.
+    """The wanted tokens that occur in some text, and the number of texts with at least one token.
 
     Args:
         texts: Texts of one language.
         wanted: Tokens of a text of that language.
-        language: As of ``tokens``.
+        language: As for ``tokens``.
 
     >>> tokens_among(["The Nile", "a", "Nile, Po"], ["nile", "delta"])
     ({'nile'}, 2)
@@ -128,7 +128,7 @@ def tokens_among(
 def plain_tokens_among(
     texts: Sequence[str], wanted: frozenset[str], articles: frozenset[str]
 ) -> tuple[set[str], int]:
-    """The same in Python; the articles are those of the texts' language."""
+    """``tokens_among`` in Python, given the articles of the texts' language."""
     found: set[str] = set()
     count = 0
     for words in _words_of_each(texts):
@@ -145,21 +145,21 @@ def _words_of_each(texts: Sequence[str]) -> list[list[str]]:
     """The normalised words of each text, articles included."""
     if not texts:
         return []
-    return [words.split() for words in _together(texts).split(_BETWEEN)]
+    return [words.split() for words in _together(texts).split(_SEPARATOR)]
 
 
 def _together(texts: Sequence[str]) -> str:
-    """The texts normalised, with what stands between them."""
-    together = _BETWEEN.join(texts)
-    if together.count(_BETWEEN) >= len(texts):  # white space inside of a text
-        together = _BETWEEN.join(text.replace(_BETWEEN, " ") for text in texts)
+    """The normalised texts, joined by ``_SEPARATOR``."""
+    together = _SEPARATOR.join(texts)
+    if together.count(_SEPARATOR) >= len(texts):  # a text contains it
+        together = _SEPARATOR.join(text.replace(_SEPARATOR, " ") for text in texts)
     return _normalised(together)
 
 
 def overlap_f1(left: Sequence[str], right: Sequence[str]) -> float:
-    """F1 of the tokens that two texts share, each as often as in both; in [0, 1].
+    """F1 of the tokens that two texts share, counting repeats; in [0, 1].
 
-    1 if both are empty, 0 if one is.
+    It is 1 if both are empty, 0 if one is.
 
     >>> overlap_f1(["a", "b", "b"], ["b", "c"])
     0.4

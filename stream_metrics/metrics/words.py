@@ -1,7 +1,7 @@
-"""Articles and stopwords by language, as they stand after normalisation (no punctuation).
+"""Articles and stopwords by language, in normalised form (without punctuation).
 
-The lists are part of the metrics' definitions: whoever changes one raises ``WORDS_VERSION``, so
-that figures say by which lists they were made.
+The lists are part of the metrics' definitions. Increase ``WORDS_VERSION`` with every change, so
+that reports record which lists they used.
 """
 
 from __future__ import annotations

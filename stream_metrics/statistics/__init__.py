@@ -1,6 +1,6 @@
-"""Means with intervals, comparisons of two systems, and what to make of several at once.
+"""Means with intervals, comparisons of two systems, and corrections for multiple tests.
 
-The unit of resampling is the conversation (for rankings without one: the query), because searches
-of one conversation are not independent. ``docs/evidence/calibration.md`` shows
-how well each method does.
+The resampling unit is the conversation, because searches of one conversation are not independent;
+rankings without a conversation are resampled by query. ``docs/evidence/calibration.md`` shows how
+well each method is calibrated.
 """

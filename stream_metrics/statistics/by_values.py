@@ -1,4 +1,4 @@
-"""The statistics as plain functions of lists of scores, for a notebook or a test of one's own."""
+"""The statistics as plain functions of lists of scores, for notebooks and tests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from stream_metrics.statistics.units import Units
 from stream_metrics.statistics.unpaired import compare_unpaired
 
 
-class Significance(TypedDict):
-    """What ``statistical_significance_test`` returns."""
+class TTestResult(TypedDict):
+    """The result of ``statistical_significance_test``."""
 
     t_statistic: float | None
     p_value: float | None
@@ -32,7 +32,7 @@ def _units(scores: Sequence[float]) -> Units:
 def calculate_confidence_interval(
     scores: Sequence[float], confidence_level: float = CONFIDENCE
 ) -> tuple[float | None, float | None]:
-    """Student's interval of a mean, with the true quantile; no bounds for one score.
+    """Student's t interval of a mean; no bounds for one score.
 
     Raises:
         ValueError: There are no scores.
@@ -47,7 +47,7 @@ def calculate_confidence_interval(
 
 def statistical_significance_test(
     scores_a: Sequence[float], scores_b: Sequence[float], alpha: float = ALPHA
-) -> Significance:
+) -> TTestResult:
     """Student's t-test of two independent samples, with pooled variance.
 
     Scores of the same queries are not independent: use ``paired_bootstrap_test`` for them.
@@ -83,10 +83,10 @@ def paired_bootstrap_test(
 ) -> tuple[float | None, bool]:
     """The p-value of the plain paired bootstrap, and whether it is below 0.05.
 
-    It finds too much under 50 queries; ``compare`` has the studentised one.
+    It rejects too often with fewer than 50 queries; ``compare`` has the studentised bootstrap.
 
     Raises:
-        ValueError: There are no values, or not as many of both.
+        ValueError: There are no values, or the lists differ in length.
     """
     if len(values_a) != len(values_b):
         raise ValueError(f"{len(values_a)} and {len(values_b)} values: give one pair per query")

@@ -1,4 +1,4 @@
-"""Two systems on the same units: the difference, its interval, its size, and a test of it."""
+"""Compare two systems on the same units: difference, interval, effect size, significance test."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ from numpy.typing import NDArray
 
 from stream_metrics.choices import CONFIDENCE, RESAMPLES, SEED, TEST_RESAMPLES, TESTS, Test
 from stream_metrics.statistics.distributions import t_paired, wilcoxon
-from stream_metrics.statistics.intervals import between
-from stream_metrics.statistics.resampling import changes, resamples
-from stream_metrics.statistics.units import Floats, Units, spread
+from stream_metrics.statistics.intervals import percentile_interval
+from stream_metrics.statistics.resampling import resamples, swaps
+from stream_metrics.statistics.units import Floats, Units, standard_deviation
 
 FEWEST: Final = 5
-"""Units below which no test is made."""
+"""The fewest units that are tested."""
 TOLERANCE: Final = 1e-12
-"""How far below the observed statistic one still counts as extreme, so that rounding decides
-nothing."""
+"""How far below the observed statistic a value still counts as extreme, so that rounding has no
+effect."""
 
 
 class Comparison(NamedTuple):
     """The difference of two systems' figures.
 
     Attributes:
-        n: Units that both have (in an unpaired comparison: of both together).
+        n: The number of shared units; in an unpaired comparison, of all units.
         a, b: The two figures over those units.
         difference: a − b.
-        ci_low, ci_high: Its interval; None for fewer than two units, or if none was asked for.
-        effect: The difference in standard deviations of what each unit adds to it (see
-            ``contributions``): d_z, or Hedges' g of an unpaired comparison. None without spread.
-        test: What p comes from; None if no test was asked for.
-        statistic: What the test looks at; None where it has none of its own.
-        p: Two-sided. None: no test was made, and ``reason`` says why.
-        reason: Why p is None, or what is special about it.
+        ci_low, ci_high: The interval of the difference; None for fewer than two units, or if no
+            interval was requested.
+        effect: The difference in standard deviations of the units' contributions to it (see
+            ``contributions``): d_z, or Hedges' g for an unpaired comparison. None if they are
+            all equal.
+        test: The test that p comes from; None if no test was requested.
+        statistic: The test statistic; None if the test has none.
+        p: The two-sided p-value. None: no test was made, and ``reason`` says why.
+        reason: Why p is None, or a remark on it.
     """
 
     n: int
@@ -52,7 +54,7 @@ class Comparison(NamedTuple):
 
 
 class Significance(NamedTuple):
-    """The last three of a comparison."""
+    """The result of a significance test."""
 
     statistic: float | None
     p: float | None
@@ -63,7 +65,7 @@ UNTESTED: Final = Significance(None, None, "no test was asked for")
 
 
 class Pairs(NamedTuple):
-    """Sums and counts of both systems, unit by unit."""
+    """Sums and counts of both systems by unit."""
 
     a_sums: Floats
     a_counts: Floats
@@ -72,12 +74,12 @@ class Pairs(NamedTuple):
 
     @property
     def differences(self) -> Floats:
-        """Each unit's mean under a less that under b."""
+        """Each unit's mean under a minus its mean under b."""
         return self.a_sums / self.a_counts - self.b_sums / self.b_counts
 
     @property
     def single(self) -> bool:
-        """Whether each unit counts once in both."""
+        """Whether each unit has a count of 1 in both."""
         return bool((self.a_counts == 1).all() and (self.b_counts == 1).all())
 
 
@@ -95,16 +97,16 @@ def compare(
 
     Args:
         a: The values of the system of interest.
-        b: Those of the one it is compared with.
+        b: The values of the baseline.
         test: ``bootstrap``: of the studentised difference (Sakai, SIGIR 2006). ``plain_bootstrap``:
-            of the difference itself, which finds too much under 50 units. ``permutation``: both
-            systems change places in a unit with probability 1/2, in all 2^n ways if those are no
-            more than ``resample_count``. ``t``, ``wilcoxon``: of the units' mean differences.
-            None: no test is made.
-        confidence: Of the interval, the percentile bootstrap's. None: there is none.
-        interval_resamples: How many resamples the interval is of.
-        resample_count: How many draws the test makes.
-        seed: Of the draws.
+            of the difference itself, which rejects too often with fewer than 50 units.
+            ``permutation``: swaps the systems within each unit with probability 1/2, or in all 2^n
+            ways if these are at most ``resample_count``. ``t``, ``wilcoxon``: of the units' mean
+            differences. None: no test is made.
+        confidence: The confidence level of the percentile bootstrap interval. None: no interval.
+        interval_resamples: The number of resamples for the interval.
+        resample_count: The number of resamples or permutations for the test.
+        seed: The seed of the random draws.
 
     Raises:
         ValueError: There is no such test.
@@ -116,7 +118,7 @@ def compare(
     (0.4167, 0.25)
     """
     shared = sorted(set(a.keys) & set(b.keys))
-    a, b = a.only(shared), b.only(shared)
+    a, b = a.subset(shared), b.subset(shared)
     found = UNTESTED
     if test is not None:
         found = significance(a, b, test, resample_count=resample_count, seed=seed)
@@ -126,7 +128,7 @@ def compare(
     difference = a.figure - b.figure
     low = high = None
     if len(shared) > 1 and confidence is not None:
-        low, high = between(_resampled(pairs, interval_resamples, seed), confidence)
+        low, high = percentile_interval(_resampled(pairs, interval_resamples, seed), confidence)
     return Comparison(
         len(shared),
         a.figure,
@@ -148,7 +150,7 @@ def significance(
     resample_count: int = TEST_RESAMPLES,
     seed: int = SEED,
 ) -> Significance:
-    """The test of ``compare`` alone, for systems with the same units.
+    """Test the difference of two systems with the same units, as ``compare`` does.
 
     Raises:
         ValueError: There is no such test, or the units are not the same.
@@ -174,13 +176,13 @@ def significance(
 
 
 def _drawn(pairs: Pairs, count: int, seed: int) -> Iterator[Pairs]:
-    """Both systems' values in each resample of the units."""
+    """Both systems' values in each resample of units."""
     for drawn in resamples(len(pairs.a_sums), count, seed=seed):
         yield Pairs(*(values[drawn] for values in pairs))
 
 
 def _difference(pairs: Pairs) -> Floats:
-    """The difference of the figures, along the last axis."""
+    """The difference of the figures along the last axis."""
     found = pairs.a_sums.sum(axis=-1) / pairs.a_counts.sum(axis=-1)
     found -= pairs.b_sums.sum(axis=-1) / pairs.b_counts.sum(axis=-1)
     return np.asarray(found, dtype=np.float64)
@@ -199,31 +201,31 @@ def _resampled(pairs: Pairs, count: int, seed: int) -> Floats:
 
 
 def share_of_extremes(statistics: Floats, observed: float) -> float:
-    """(as extreme as observed + 1) ÷ (drawn + 1)."""
+    """The p-value of a resampling test: (values as extreme as observed + 1) ÷ (values + 1)."""
     return (_extremes(statistics, observed) + 1) / (len(statistics) + 1)
 
 
 def _extremes(statistics: Floats, observed: float) -> int:
-    """How many are as far from 0 as what was observed; rounding makes none of them less so."""
+    """The number of values at least as far from 0 as the observed one, within ``TOLERANCE``."""
     floor = abs(observed) - TOLERANCE * max(1.0, abs(observed))
     return int((np.abs(statistics) >= floor).sum())
 
 
-def errors(sums: Floats, counts: Floats) -> Floats:
-    """How far each unit takes the ratio Σ sums ÷ Σ counts away, to first order, times n."""
+def influences(sums: Floats, counts: Floats) -> Floats:
+    """Each unit's first-order influence on the ratio Σ sums ÷ Σ counts, times n."""
     totals = counts.sum(axis=-1, keepdims=True)
     figures = sums.sum(axis=-1, keepdims=True) / totals
     return np.asarray((sums - figures * counts) * (counts.shape[-1] / totals), dtype=np.float64)
 
 
 def standard_error(residuals: Floats) -> Floats:
-    """Of a mean or ratio, from what each unit adds to it (their mean is 0)."""
+    """The standard error of a mean or ratio from its units' influences, whose mean is 0."""
     n = residuals.shape[-1]
     return np.asarray(np.sqrt((residuals**2).sum(axis=-1) / ((n - 1) * n)), dtype=np.float64)
 
 
 def studentised(distances: Floats, deviations: Floats, scale: float) -> Floats:
-    """Distance ÷ standard error; a resample without spread is 0, or beyond any bound."""
+    """Distance ÷ standard error; for a resample without variance, 0 or infinity."""
     none = deviations <= TOLERANCE * scale
     beyond = np.where(np.abs(distances) <= TOLERANCE * scale, 0.0, np.inf)
     return np.where(none, beyond, distances / np.where(none, 1.0, deviations))
@@ -250,7 +252,7 @@ def _studentised_bootstrap(pairs: Pairs, count: int, seed: int) -> tuple[float, 
 
 
 def _residuals(pairs: Pairs) -> Floats:
-    return errors(pairs.a_sums, pairs.a_counts) - errors(pairs.b_sums, pairs.b_counts)
+    return influences(pairs.a_sums, pairs.a_counts) - influences(pairs.b_sums, pairs.b_counts)
 
 
 def _plain_bootstrap(pairs: Pairs, count: int, seed: int) -> tuple[float, float]:
@@ -262,15 +264,15 @@ def _permutation(pairs: Pairs, count: int, seed: int) -> tuple[float, float]:
     observed = float(_difference(pairs))
     n = len(pairs.a_sums)
     exact = n < 63 and 2**n <= count
-    blocks = _every_change(n) if exact else changes(n, count, seed=seed)
-    found = np.concatenate([_changed(pairs, swapped) for swapped in blocks])
+    blocks = _every_swap(n) if exact else swaps(n, count, seed=seed)
+    found = np.concatenate([_differences_after_swaps(pairs, swapped) for swapped in blocks])
     if not exact:
         return observed, share_of_extremes(found, observed)
     return observed, _extremes(found, observed) / len(found)
 
 
-def _changed(pairs: Pairs, swapped: NDArray[np.bool_]) -> Floats:
-    """The difference after the systems have changed places in some units, a row each time."""
+def _differences_after_swaps(pairs: Pairs, swapped: NDArray[np.bool_]) -> Floats:
+    """The difference after swapping the systems in some units, one row per permutation."""
     if pairs.single:
         differences = pairs.differences
         return np.asarray(np.where(swapped, -differences, differences).mean(axis=1))
@@ -284,7 +286,7 @@ def _changed(pairs: Pairs, swapped: NDArray[np.bool_]) -> Floats:
     )
 
 
-def _every_change(n: int) -> Iterator[NDArray[np.bool_]]:
+def _every_swap(n: int) -> Iterator[NDArray[np.bool_]]:
     yield (np.arange(2**n)[:, None] >> np.arange(n)) & 1 == 1
 
 
@@ -306,15 +308,15 @@ _P_VALUES: Final[dict[Test, Callable[[Pairs, int, int], tuple[float, float]]]] =
 
 
 def d_z(difference: float, differences: Floats) -> float | None:
-    """Difference ÷ standard deviation (n − 1) of paired differences; None without spread.
+    """Difference ÷ standard deviation (n − 1) of paired differences; None if they are all equal.
 
-    ``difference`` is the mean of ``differences`` without their rounding, so that an effect has the
-    sign of what is shown beside it.
+    ``difference`` is the exact mean of ``differences``, so that the effect has the sign of the
+    displayed difference.
 
     >>> d_z(2.0, np.array([1.0, 2.0, 3.0]))
     2.0
     """
-    sd = spread(differences.tolist())
+    sd = standard_deviation(differences.tolist())
     flat = bool((differences == differences[0]).all())
     return None if flat or not sd else difference / sd
 
@@ -327,10 +329,10 @@ def _effect(pairs: Pairs, difference: float) -> float | None:
 
 
 def contributions(units: Units) -> Floats:
-    """What each unit adds to a figure: its value; of a quotient of sums, to first order.
+    """Each unit's contribution to a figure: its value or, for a quotient of sums, to first order.
 
-    Their mean is the figure, which that of the units' own quotients is not: a long conversation
-    moves SRR more than a short one.
+    Their mean is the figure. The mean of the units' own quotients is not: a long conversation
+    affects SRR more than a short one.
 
     >>> contributions(Units.of_sums([("a", 1, 2), ("b", 6, 8)])).tolist()
     [0.62, 0.78]
@@ -338,16 +340,16 @@ def contributions(units: Units) -> Floats:
     if units.single:
         return units.means
     scale = float(np.abs(units.means).max())
-    return with_spread(units.figure or 0.0, errors(units.sums, units.counts), scale)
+    return with_spread(units.figure or 0.0, influences(units.sums, units.counts), scale)
 
 
 def with_spread(middle: float, residuals: Floats, scale: float) -> Floats:
-    """The residuals around a figure; without those that are rounding alone."""
+    """A figure plus the residuals, which are dropped if they are rounding errors only."""
     none = np.abs(residuals).max() <= TOLERANCE * scale
     return np.asarray(middle + (0.0 if none else 1.0) * residuals, dtype=np.float64)
 
 
-def pooled_spread(one: Floats, other: Floats) -> float:
-    """The standard deviation of two samples around their own means."""
+def pooled_deviation(one: Floats, other: Floats) -> float:
+    """The pooled standard deviation of two samples."""
     squares = [fsum((x - fsum(xs) / len(xs)) ** 2 for x in xs) for xs in (one, other)]
     return sqrt(fsum(squares) / (len(one) + len(other) - 2))

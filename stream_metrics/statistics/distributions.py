@@ -1,4 +1,4 @@
-"""What the statistics take from scipy (the extra ``eval``), which the live worker does without."""
+"""The functions that need scipy (the extra ``eval``), which the live worker does not install."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def wilcoxon(differences: Floats) -> tuple[float, float]:
 
 def _tested(test: Callable[..., Any], *samples: Floats, **options: Any) -> tuple[float, float]:
     with warnings.catch_warnings():
-        # scipy warns where one sample is constant; the callers have looked for what that breaks.
+        # scipy warns if a sample is constant; the callers handle the cases that matter.
         warnings.simplefilter("ignore", RuntimeWarning)
         found = test(*samples, **options)
     return float(found.statistic), float(found.pvalue)

@@ -1,7 +1,7 @@
-"""Sums of many doubles, rounded once: what ``math.fsum`` gives, for whole arrays.
+"""Correctly rounded sums of arrays, equal to ``math.fsum``.
 
-Values are cut into parts of so few bits that doubles add up the parts without rounding, in any
-order. The sums of the parts are then added, and rounded once.
+Each value is split into parts with so few bits that doubles add the parts without rounding, in any
+order. The sums of the parts are then added and rounded once.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 FEW: Final = 64
-"""Values that ``fsum`` itself adds up sooner."""
+"""Up to this many values, ``fsum`` itself is faster."""
 
 BLOCK: Final = 1 << 14
-"""Values that are cut at a time: they fit a processor's cache."""
+"""Values that are split at a time; they fit the processor's cache."""
 
 _BITS: Final = 53  # of a double
 _MOST_PARTS: Final = 4
@@ -29,7 +29,7 @@ _SMALLEST: Final = -900
 
 
 def exact_sum(values: Floats) -> float:
-    """The sum of all values, rounded once, whatever their order.
+    """The correctly rounded sum of all values, independent of their order.
 
     >>> exact_sum(np.array([0.1] * 100)), sum([0.1] * 100) == 10.0
     (10.0, False)
@@ -41,7 +41,7 @@ def exact_sum(values: Floats) -> float:
 
 
 def _few_sums(values: Floats) -> list[float]:
-    """As few doubles as can be had that have the same sum."""
+    """A few doubles with the same exact sum."""
     if len(values) > FEW:
         sums: list[float] = []
         for part in _parts(values, len(values)):
@@ -53,11 +53,11 @@ def _few_sums(values: Floats) -> list[float]:
 
 
 def exact_sums(values: Floats, starts: Integers) -> Floats | None:
-    """The sum of each run of values, rounded once; None where that takes more than two parts.
+    """The correctly rounded sum of each run of values; None if that takes more than two parts.
 
     Args:
-        values: One run behind the other.
-        starts: Where each run begins.
+        values: Consecutive runs.
+        starts: The index at which each run begins.
 
     >>> found = exact_sums(np.array([0.1, 0.2, 0.3, 1.0]), np.array([0, 3]))
     >>> None if found is None else found.tolist()
@@ -75,13 +75,13 @@ def exact_sums(values: Floats, starts: Integers) -> Floats | None:
 
 
 def _parts(values: Floats, together: int) -> Iterator[Floats | None]:
-    """Parts that add up to the values, and None behind the last of them.
+    """Parts that add up to the values, then None.
 
-    As many parts as ``together`` add up without rounding. Without None at the end there are more
-    parts than it is worth to make, or values that this cannot be done with.
+    Any ``together`` values of one part add up without rounding. If no None follows, the values
+    need more than ``_MOST_PARTS`` parts or cannot be split this way.
     """
     largest = float(np.abs(values).max(initial=0.0))
-    if not largest < ldexp(1.0, _LARGEST):  # NaN is not either
+    if not largest < ldexp(1.0, _LARGEST):  # also excludes NaN
         return
     exponent = frexp(largest)[1]
     bits = _BITS - together.bit_length() - 1

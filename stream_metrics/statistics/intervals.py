@@ -1,4 +1,4 @@
-"""Intervals of a figure over units."""
+"""Confidence intervals of a figure over units."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ TIE: Final = 1e-12
 class Estimate(NamedTuple):
     """A figure with its interval; bounds are None for fewer than two units.
 
-    ``mean`` is Σ sums ÷ Σ counts; for the method ``t`` the mean of the units' means, which its
-    interval is about. ``note`` says what is special about the interval, if anything is.
+    ``mean`` is Σ sums ÷ Σ counts; for the method ``t``, it is the mean of the units' means, to
+    which the interval applies. ``note`` is a remark on the interval, or None.
     """
 
     mean: float | None
@@ -48,14 +48,14 @@ def estimate(
         units: The values.
         method: ``percentile``: quantiles of the bootstrap, by linear interpolation. ``bca``: the
             same, corrected for bias and skewness (Efron, 1987). ``t``: Student's, of the units'
-            means. ``wilson``: of a share of 0/1 values, a value a unit (Wilson, 1927).
-        confidence: How often the interval is to hold the true value.
-        resample_count: How many resamples the bootstrap draws.
-        seed: Of the draws.
+            means. ``wilson``: of a share of 0/1 values, one value per unit (Wilson, 1927).
+        confidence: The confidence level.
+        resample_count: The number of bootstrap resamples.
+        seed: The seed of the random draws.
 
     Raises:
-        ValueError: The method is none, the confidence is not between 0 and 1, or ``wilson`` is
-            asked of other values.
+        ValueError: The method does not exist, the confidence is not between 0 and 1, or ``wilson``
+            is requested for values other than 0 and 1.
 
     >>> estimate(Units.of_values([("a", 1.0), ("b", 0.0), ("c", 1.0)]), "wilson")[:6]
     (0.6666666666666666, 3, 3, 0.5773502691896258, 0.20765960080204776, 0.9385080552796037)
@@ -70,9 +70,9 @@ def estimate_all(
     resample_count: int = RESAMPLES,
     seed: int = SEED,
 ) -> dict[str, Estimate]:
-    """What ``estimate`` gives for each figure, with percentile intervals.
+    """Estimate each figure with its percentile interval, as ``estimate`` does.
 
-    Figures of as many units share one drawing.
+    Figures with the same number of units share their resamples.
 
     >>> units = Units.of_values([("a", 1.0), ("b", 0.0), ("c", 0.5)])
     >>> estimate_all({"one": units, "two": units})["two"] == estimate(units)
@@ -102,7 +102,7 @@ def _estimate(
     seed: int,
     figures: Floats | None = None,
 ) -> Estimate:
-    """``estimate``, with the resampled figures if they are there already."""
+    """``estimate``, optionally from figures that are already resampled."""
     if method not in METHODS:
         raise ValueError(f"no interval is called {method!r}; there are {', '.join(METHODS)}")
     mean = units.figure
@@ -132,7 +132,7 @@ def _estimate(
 
 
 def tail_of(confidence: float) -> float:
-    """The probability below an interval, and above it.
+    """The probability below an interval, which equals that above it.
 
     Raises:
         ValueError: The confidence is not between 0 and 1.
@@ -145,14 +145,14 @@ def tail_of(confidence: float) -> float:
     return round((1 - confidence) / 2, 15)
 
 
-def between(figures: Floats, confidence: float) -> tuple[float, float]:
+def percentile_interval(figures: Floats, confidence: float) -> tuple[float, float]:
     """The percentile interval of resampled figures."""
     tail = tail_of(confidence)
     return quantiles(figures, (tail, 1 - tail))
 
 
 def quantiles(figures: Floats, shares: tuple[float, float]) -> tuple[float, float]:
-    """Below which these shares of the figures lie, by linear interpolation."""
+    """Two quantiles of the figures, by linear interpolation."""
     low, high = np.quantile(figures, shares)
     return float(low), float(high)
 
@@ -165,7 +165,7 @@ def resampled(units: Units, count: int, seed: int = SEED, stream: int = 0) -> Fl
 def _resampled_together(
     several: Sequence[Units], count: int, seed: int, stream: int
 ) -> list[Floats]:
-    """The same for several figures of as many units."""
+    """The same for several figures with the same number of units."""
     below = [b"" if units.single else units.counts.tobytes() for units in several]
     others = {key: units.counts for key, units in zip(below, several, strict=True) if key}
     columns = [*(units.sums for units in several), *others.values()]
@@ -193,9 +193,9 @@ def _standard_error(units: Units) -> float:
 
 
 def _bca_tails(units: Units, figures: Floats, tail: float) -> tuple[float, float] | None:
-    """Where to cut the bootstrap distribution; None where bias or skewness have no value."""
+    """The corrected tail probabilities; None if bias or skewness are undefined."""
     point = fsum(units.sums) / fsum(units.counts)
-    # A resample with the very figure counts half; rounding must not push it to either side.
+    # A resample equal to the point estimate counts half; rounding must not move it to either side.
     near = TIE * max(1.0, abs(point))
     below = (int((figures < point - near).sum()) + int((figures <= point + near).sum())) / 2
     below /= len(figures)

@@ -1,8 +1,8 @@
-"""The draws of the bootstrap: one stream of indices, the same for every figure of as many units.
+"""Bootstrap resamples: one stream of indices, shared by all figures with the same number of units.
 
-The stream is PCG64's from a seed, cut into resamples. It depends on the seed and on the number of
-units alone: not on which figures are computed, in what order, or by how many processes. Blocks
-bound the memory and do not change the stream.
+The stream comes from a seeded PCG64 generator. It depends only on the seed and the number of units:
+not on which figures are computed, in what order, or by how many processes. Blocks bound the memory
+and do not change the stream.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from stream_metrics.choices import SEED
 
 BLOCK: Final = 2_000_000
-"""Indices that are held at a time, if one resample has not more."""
+"""Indices held at a time, unless one resample has more."""
 
-CHANGES: Final = 2
-"""The stream of a seed that changes of place come from; 0 and 1 are those of two samples."""
+SWAP_STREAM: Final = 2
+"""The stream that swaps are drawn from; 0 and 1 are those of two samples."""
 
 CELLS: Final = 1 << 15
-"""Counts that are held at a time, if one resample has not more: they fit a processor's cache."""
+"""Counts held at a time, unless one resample has more; they fit the processor's cache."""
 
 Indices = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
@@ -31,13 +31,13 @@ Floats = NDArray[np.float64]
 
 
 def resamples(units: int, count: int, *, seed: int = SEED, stream: int = 0) -> Iterator[Indices]:
-    """``count`` resamples of ``units`` units, in blocks: a row a resample.
+    """``count`` resamples of ``units`` units in blocks, one row per resample.
 
     Args:
-        units: How many units there are, one at least.
-        count: How many resamples.
-        seed: Of the stream.
-        stream: Which of the seed's independent streams; a second sample needs a second one.
+        units: The number of units, at least 1.
+        count: The number of resamples.
+        seed: The seed of the stream.
+        stream: Which of the seed's independent streams; a second sample needs another one.
     """
     if units * count <= BLOCK:
         yield _whole(units, count, seed, stream)
@@ -45,12 +45,12 @@ def resamples(units: int, count: int, *, seed: int = SEED, stream: int = 0) -> I
         yield from _blocks(units, count, seed, stream)
 
 
-def times_drawn(units: int, count: int, *, seed: int = SEED, stream: int = 0) -> Iterator[Floats]:
-    """How often each unit is in each of ``resamples``, in smaller blocks: a row a resample.
+def draw_counts(units: int, count: int, *, seed: int = SEED, stream: int = 0) -> Iterator[Floats]:
+    """How often each unit is in each resample, in smaller blocks, one row per resample.
 
-    Sums over resamples come by multiplication then, which is faster than to look up each value.
+    Multiplying by these counts sums a resample faster than looking up each value.
 
-    >>> [times.sum(axis=1).tolist() for times in times_drawn(3, 2)]
+    >>> [times.sum(axis=1).tolist() for times in draw_counts(3, 2)]
     [[3.0, 3.0]]
     """
     rows = max(1, CELLS // units)
@@ -64,7 +64,7 @@ def times_drawn(units: int, count: int, *, seed: int = SEED, stream: int = 0) ->
 
 @lru_cache(maxsize=4)
 def _whole(units: int, count: int, seed: int, stream: int) -> Indices:
-    """All of a short stream, which every metric of a report uses again."""
+    """All of a short stream, which every metric of a report reuses."""
     drawn = np.concatenate(list(_blocks(units, count, seed, stream)))
     drawn.flags.writeable = False
     return drawn
@@ -77,34 +77,34 @@ def _blocks(units: int, count: int, seed: int, stream: int) -> Iterator[Indices]
         yield draws.integers(0, units, size=(min(rows, count - start), units))
 
 
-def changes(units: int, count: int, *, seed: int = SEED) -> Iterator[Booleans]:
-    """``count`` times for each unit whether two systems change places, in blocks: a row each time.
+def swaps(units: int, count: int, *, seed: int = SEED) -> Iterator[Booleans]:
+    """For ``count`` permutations whether each unit's two systems are swapped, in blocks of rows.
 
     Args:
-        units: How many units there are, one at least.
-        count: How many times.
-        seed: Of the stream, which is not that of the resamples.
+        units: The number of units, at least 1.
+        count: The number of permutations.
+        seed: The seed of the stream, which differs from that of the resamples.
     """
     if units * count <= BLOCK:
-        yield _all_changes(units, count, seed)
+        yield _all_swaps(units, count, seed)
     else:
-        yield from _change_blocks(units, count, seed)
+        yield from _swap_blocks(units, count, seed)
 
 
 @lru_cache(maxsize=4)
-def _all_changes(units: int, count: int, seed: int) -> Booleans:
-    drawn = np.concatenate(list(_change_blocks(units, count, seed)))
+def _all_swaps(units: int, count: int, seed: int) -> Booleans:
+    drawn = np.concatenate(list(_swap_blocks(units, count, seed)))
     drawn.flags.writeable = False
     return drawn
 
 
-def _change_blocks(units: int, count: int, seed: int) -> Iterator[Booleans]:
-    draws = generator(seed, CHANGES)
+def _swap_blocks(units: int, count: int, seed: int) -> Iterator[Booleans]:
+    draws = generator(seed, SWAP_STREAM)
     rows = max(1, BLOCK // units)
     for start in range(0, count, rows):
         yield draws.integers(0, 2, size=(min(rows, count - start), units)) == 1
 
 
 def generator(seed: int, stream: int = 0) -> np.random.Generator:
-    """The source of randomness of a stream; stream 0 is the seed's own."""
+    """The random generator of a stream; stream 0 uses the seed itself."""
     return np.random.Generator(np.random.PCG64(seed if stream == 0 else [seed, stream]))

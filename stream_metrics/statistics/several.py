@@ -1,4 +1,4 @@
-"""Several tests at once, and several strata."""
+"""Corrections for multiple tests, and estimates by stratum."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from stream_metrics.statistics.intervals import Estimate, estimate
 from stream_metrics.statistics.units import Units
 
 FEW: Final = 50
-"""Units below which a stratum's figures come with a warning."""
+"""Strata with fewer units get a warning."""
 MODERATE: Final = 200
-"""Units below which they come with a note."""
+"""Strata with fewer units get a note."""
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjust the p-values of one family of tests (Holm, 1979): they keep their order.
+    """Adjust the p-values of one family of tests (Holm, 1979). They keep their order.
 
-    A test that was not made (None) stays None. It counts in the size of the family, so that what is
-    found does not depend on which tests could be made.
+    A test that was not made (None) stays None. It counts in the size of the family, so that the
+    result does not depend on which tests could be made.
 
     >>> holm([0.01, 0.04, None, 0.03])
     [0.04, 0.09, None, 0.09]
@@ -48,8 +48,9 @@ def bonferroni(p_values: Sequence[float | None]) -> list[float | None]:
 def adjusted(
     p_values: Sequence[float | None], correction: Correction = "holm"
 ) -> list[float | None]:
-    """The p-values of one family of tests, so that all together find something that is not there
-    no more often than one test alone; ``none`` leaves them as they are.
+    """Adjust the p-values of one family of tests to control the family-wise error rate.
+
+    ``none`` leaves them unchanged.
 
     Raises:
         ValueError: There is no such correction.
@@ -66,13 +67,13 @@ def adjusted(
 
 
 class Strata(NamedTuple):
-    """A figure in each stratum, and how it differs between them.
+    """A figure in each stratum, and its variation between strata.
 
     Attributes:
-        estimates: By stratum, sorted.
-        notes: What a stratum is too small for.
-        stratum_average: The mean of the strata's figures, each counting the same.
-        cross_stratum_variance: The variance of those figures, with n below.
+        estimates: The estimates by stratum, sorted by name.
+        notes: Remarks on strata that are too small, by name.
+        stratum_average: The unweighted mean of the strata's figures.
+        cross_stratum_variance: The population variance of those figures.
     """
 
     estimates: dict[str, Estimate]
@@ -81,16 +82,15 @@ class Strata(NamedTuple):
     cross_stratum_variance: float | None
 
 
-class Spread(NamedTuple):
-    """How the figures of several strata lie: their mean, each counting the same, and their variance
-    with n below. None without any figure."""
+class StratumSpread(NamedTuple):
+    """The unweighted mean and population variance of strata's figures; None without figures."""
 
     average: float | None
     variance: float | None
 
 
 def stratum_note(units: int) -> str | None:
-    """What a stratum of that many units is too small for; None if it is large enough.
+    """A remark on a stratum with too few units; None if it is large enough.
 
     >>> stratum_note(49), stratum_note(200)
     ('fewer than 50 units: a warning, not a result', None)
@@ -98,21 +98,21 @@ def stratum_note(units: int) -> str | None:
     if units < FEW:
         return f"fewer than {FEW} units: a warning, not a result"
     if units < MODERATE:
-        return f"fewer than {MODERATE} units: differences of some size only are seen"
+        return f"fewer than {MODERATE} units: only large differences can be detected"
     return None
 
 
-def spread_of_strata(figures: Iterable[float | None]) -> Spread:
-    """Mean and variance of the strata's figures; those that are None take no part.
+def spread_of_strata(figures: Iterable[float | None]) -> StratumSpread:
+    """Mean and variance of the strata's figures; None is ignored.
 
     >>> spread_of_strata([0.5, None, 1.0])
-    Spread(average=0.75, variance=0.0625)
+    StratumSpread(average=0.75, variance=0.0625)
     """
     known = [figure for figure in figures if figure is not None]
     if not known:
-        return Spread(None, None)
+        return StratumSpread(None, None)
     average = fsum(known) / len(known)
-    return Spread(average, fsum((figure - average) ** 2 for figure in known) / len(known))
+    return StratumSpread(average, fsum((figure - average) ** 2 for figure in known) / len(known))
 
 
 def stratify(
@@ -122,8 +122,8 @@ def stratify(
 
     Args:
         strata: The values by stratum.
-        method: Of the intervals.
-        seed: Of the draws.
+        method: The interval method.
+        seed: The seed of the random draws.
 
     >>> found = stratify({"de": Units.of_values([("a", 0.5)]), "en": Units.of_values([("b", 1.0)])})
     >>> found.stratum_average, found.cross_stratum_variance, found.notes["de"]

@@ -1,6 +1,7 @@
-"""Sums of values over the resamples of the bootstrap, by the compiled kernel where it is there.
+"""Sums of values over bootstrap resamples, by the compiled kernel if it is installed.
 
-The twins draw from the same stream and add up in the same order: their bits are the same.
+Kernel and Python draw from the same stream and add in the same order, so their results are
+identical to the bit.
 """
 
 from __future__ import annotations
@@ -12,24 +13,25 @@ import numpy as np
 
 from stream_metrics import compiled
 from stream_metrics.choices import SEED
-from stream_metrics.statistics.resampling import generator, times_drawn
+from stream_metrics.statistics.resampling import draw_counts, generator
 from stream_metrics.statistics.units import Floats
 
 MOST_UNITS: Final = 2**32 - 1
-"""Units that the kernel draws from; above, numpy takes whole words of the generator."""
+"""The most units that the kernel supports; above this, numpy draws 64-bit words."""
 
 
 def resampled_sums(
     columns: Sequence[Floats], count: int, *, seed: int = SEED, stream: int = 0
 ) -> list[Floats]:
-    """The sum of each column of values in each resample, one array a column.
+    """The sum of each column of values in each resample, one array per column.
 
-    Memory is that of the columns, of one count a unit and of the sums, however many resamples.
+    Memory holds the columns, one count per unit and the sums, independent of the number of
+    resamples.
 
     Args:
-        columns: Values by unit, of one length; the resamples are the same for all.
-        count: How many resamples.
-        seed: Of the stream.
+        columns: Values by unit, of equal length. All columns share the resamples.
+        count: The number of resamples.
+        seed: The seed of the stream.
         stream: Which of the seed's independent streams.
 
     >>> ones, halves = resampled_sums([np.ones(3), np.full(3, 0.5)], 2)
@@ -49,10 +51,10 @@ def resampled_sums(
 def plain_sums(
     columns: Sequence[Floats], count: int, *, seed: int = SEED, stream: int = 0
 ) -> list[Floats]:
-    """The same in Python."""
+    """``resampled_sums`` in Python."""
     found = [np.empty(count) for _ in columns]
     rows = 0
-    for times in times_drawn(len(columns[0]), count, seed=seed, stream=stream):
+    for times in draw_counts(len(columns[0]), count, seed=seed, stream=stream):
         part = slice(rows, rows + len(times))
         for values, sums in zip(columns, found, strict=True):
             # Neither a matrix product nor einsum: their bits depend on the processor.

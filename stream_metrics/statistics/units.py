@@ -1,4 +1,4 @@
-"""The values of a figure, gathered by the unit that is resampled."""
+"""The values of a figure, grouped by resampling unit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stream_metrics.statistics.exact import exact_sum, exact_sums
 
 EXACT: Final = float(1 << 53)
-"""Below this, doubles of whole numbers add up without rounding."""
+"""Whole numbers whose sum is below this add up without rounding."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -24,11 +24,11 @@ class Units:
     """A figure Σ sums ÷ Σ counts over units, in the order of their keys.
 
     Attributes:
-        keys: Of the units, by code point; whatever order the rows came in. Units from columns
-            have numbers, as their rows are in order already.
+        keys: The ids of the units, sorted by code point. Units from columns have numbers instead,
+            because their rows are already in order.
         sums, counts: Numerator and denominator of each unit; no count is 0.
-        n: The values (of a mean), or the units (of a ratio of sums).
-        sd: The spread of the values, or of the units' own ratios, with n − 1 below; None for
+        n: The number of values (of a mean) or of units (of a ratio of sums).
+        sd: The sample standard deviation of the values, or of the units' own ratios; None for
             n < 2.
         binary: Whether every value is 0 or 1.
     """
@@ -42,7 +42,7 @@ class Units:
 
     @classmethod
     def of_values(cls, rows: Iterable[tuple[str, float | None]]) -> Units:
-        """The mean of all values, each with the key of its unit; None takes no part.
+        """The mean of all values, each with the id of its unit; None is ignored.
 
         >>> units = Units.of_values([("b", 1.0), ("a", 0.0), ("b", 0.5), ("c", None)])
         >>> units.keys, units.sums.tolist(), units.counts.tolist(), units.figure
@@ -59,13 +59,13 @@ class Units:
             np.array([fsum(by_unit[key]) for key in keys]),
             np.array([len(by_unit[key]) for key in keys], dtype=np.float64),
             len(values),
-            spread(values),
+            standard_deviation(values),
             all(value in (0, 1) for value in values),
         )
 
     @classmethod
     def of_sums(cls, rows: Iterable[tuple[str, float, float]]) -> Units:
-        """Σ numerators ÷ Σ denominators; units whose denominators sum to 0 take no part.
+        """Σ numerators ÷ Σ denominators; units whose denominators sum to 0 are left out.
 
         >>> Units.of_sums([("a", 1, 4), ("b", 0, 0), ("a", 1, 4), ("c", 3, 2)]).figure
         0.5
@@ -78,11 +78,11 @@ class Units:
         keys = tuple(sorted(key for key in below if fsum(below[key])))
         sums = np.array([fsum(above[key]) for key in keys])
         counts = np.array([fsum(below[key]) for key in keys])
-        return cls(keys, sums, counts, len(keys), spread((sums / counts).tolist()))
+        return cls(keys, sums, counts, len(keys), standard_deviation((sums / counts).tolist()))
 
     @classmethod
     def of_columns(cls, unit: Integers, values: Floats) -> Units:
-        """What ``of_values`` gives, from columns; NaN takes no part.
+        """``of_values`` from columns; NaN is ignored.
 
         Args:
             unit: The number of each value's unit, in ascending order.
@@ -100,11 +100,13 @@ class Units:
         if len(starts) < len(values):
             sums = sums_from(values, starts)
         binary = bool(((values == 0) | (values == 1)).all())
-        return cls(Numbers(len(starts)), sums, counts, len(values), spread(values), binary)
+        return cls(
+            NumberedKeys(len(starts)), sums, counts, len(values), standard_deviation(values), binary
+        )
 
     @classmethod
     def of_count_columns(cls, unit: Integers, above: Integers, below: Integers) -> Units:
-        """What ``of_sums`` gives, from columns of whole numbers.
+        """``of_sums`` from columns of whole numbers.
 
         Args:
             unit: The number of each row's unit, in ascending order.
@@ -120,11 +122,13 @@ class Units:
             sums = np.add.reduceat(above, starts).astype(np.float64)
             counts = np.add.reduceat(below, starts).astype(np.float64)
         sums, counts = sums[counts != 0], counts[counts != 0]
-        return cls(Numbers(len(sums)), sums, counts, len(sums), spread(sums / counts))
+        return cls(
+            NumberedKeys(len(sums)), sums, counts, len(sums), standard_deviation(sums / counts)
+        )
 
     @property
     def size(self) -> int:
-        """How many units there are."""
+        """The number of units."""
         return len(self.keys)
 
     @property
@@ -139,24 +143,24 @@ class Units:
 
     @property
     def single(self) -> bool:
-        """Whether each unit counts once, so that the figure is the mean of the units."""
+        """Whether each unit has a count of 1, so that the figure is the mean of the units."""
         return bool((self.counts == 1).all())
 
-    def only(self, keys: Iterable[str]) -> Units:
-        """The same for some of the units. ``n`` and ``sd`` are those of the units then."""
+    def subset(self, keys: Iterable[str]) -> Units:
+        """The figure over some of the units. ``n`` and ``sd`` then refer to units."""
         wanted = set(keys)
         kept = [at for at, key in enumerate(self.keys) if key in wanted]
         sums, counts = self.sums[kept], self.counts[kept]
-        own = spread((sums / counts).tolist())
+        own = standard_deviation((sums / counts).tolist())
         return Units(tuple(self.keys[at] for at in kept), sums, counts, len(kept), own, self.binary)
 
 
 def sums_from(values: Floats, starts: Integers) -> Floats:
-    """The sum of each run of values, rounded once, whatever their order in it.
+    """The correctly rounded sum of each run of values, independent of the order within it.
 
     Args:
-        values: One run behind the other.
-        starts: Where each run begins.
+        values: Consecutive runs.
+        starts: The index at which each run begins.
 
     >>> sums_from(np.array([0.1, 0.2, 0.3, 1.0]), np.array([0, 3])).tolist()
     [0.6, 1.0]
@@ -169,7 +173,7 @@ def sums_from(values: Floats, starts: Integers) -> Floats:
         return quick
     lengths = np.diff(starts, append=len(values))
     sums: Floats = values[starts] + 0.0
-    sums[lengths == 2] += values[starts[lengths == 2] + 1]  # rounded once, as fsum does
+    sums[lengths == 2] += values[starts[lengths == 2] + 1]  # rounded once, like fsum
     longer = np.flatnonzero(lengths > 2)
     plain = values.tolist()
     ends = (starts + lengths)[longer].tolist()
@@ -177,8 +181,8 @@ def sums_from(values: Floats, starts: Integers) -> Floats:
     return sums
 
 
-class Numbers(Sequence[str]):
-    """The keys of units that are known by their place alone: the numbers from 0, as text."""
+class NumberedKeys(Sequence[str]):
+    """The keys of units that have no ids: the numbers from 0 as text."""
 
     def __init__(self, size: int) -> None:
         self._places = range(size)
@@ -198,10 +202,10 @@ class Numbers(Sequence[str]):
         return f"{self._places[at]:015}"
 
 
-def spread(values: Sequence[float] | Floats) -> float | None:
-    """The standard deviation with n − 1 below; None for fewer than two values.
+def standard_deviation(values: Sequence[float] | Floats) -> float | None:
+    """The sample standard deviation; None for fewer than two values.
 
-    >>> spread([1.0, 2.0, 3.0])
+    >>> standard_deviation([1.0, 2.0, 3.0])
     1.0
     """
     n = len(values)

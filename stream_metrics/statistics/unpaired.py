@@ -1,4 +1,4 @@
-"""Two systems without shared units, as in a live A/B test."""
+"""Compare two systems without shared units, as in a live A/B test."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from stream_metrics.statistics.comparison import (
     Comparison,
     Significance,
     contributions,
-    errors,
-    pooled_spread,
+    influences,
+    pooled_deviation,
     share_of_extremes,
     standard_error,
     studentised,
 )
 from stream_metrics.statistics.distributions import t_unpaired
-from stream_metrics.statistics.intervals import between, resampled
+from stream_metrics.statistics.intervals import percentile_interval, resampled
 from stream_metrics.statistics.resampling import resamples
 from stream_metrics.statistics.units import Floats, Units
 
@@ -43,14 +43,14 @@ def compare_unpaired(
 
     Args:
         a: The values of the system of interest.
-        b: Those of the one it is compared with.
+        b: The values of the baseline.
         test: ``welch``: Welch's t-test of the units' means. ``bootstrap``: of the studentised
-            difference, units of each drawn on their own. ``pooled_t``: Student's, for samples of
-            equal variance. None: no test is made.
-        confidence: Of the interval, the percentile bootstrap's. None: there is none.
-        interval_resamples: How many resamples the interval is of.
-        resample_count: How many draws the bootstrap test makes.
-        seed: Of the draws.
+            difference, resampling each system's units independently. ``pooled_t``: Student's, for
+            samples of equal variance. None: no test is made.
+        confidence: The confidence level of the percentile bootstrap interval. None: no interval.
+        interval_resamples: The number of resamples for the interval.
+        resample_count: The number of resamples for the bootstrap test.
+        seed: The seed of the random draws.
 
     Raises:
         ValueError: There is no such test.
@@ -73,7 +73,9 @@ def compare_unpaired(
         effect = hedges_g(difference, contributions(a), contributions(b))
         if confidence is not None:
             drawn = resampled(a, interval_resamples, seed)
-            low, high = between(drawn - resampled(b, interval_resamples, seed, 1), confidence)
+            low, high = percentile_interval(
+                drawn - resampled(b, interval_resamples, seed, 1), confidence
+            )
     return Comparison(n, a.figure, b.figure, difference, low, high, effect, test, *found)
 
 
@@ -85,7 +87,7 @@ def significance_unpaired(
     resample_count: int = TEST_RESAMPLES,
     seed: int = SEED,
 ) -> Significance:
-    """The test of ``compare_unpaired`` alone.
+    """Test the difference of two systems without shared units, as ``compare_unpaired`` does.
 
     Raises:
         ValueError: There is no such test.
@@ -98,7 +100,7 @@ def significance_unpaired(
     if all(flat) and a.means[0] == b.means[0]:
         return Significance(None, 1.0, "no unit differs")
     if all(flat) or (any(flat) and test != "pooled_t"):
-        # Its variance would be taken for 0: with few units of a 0/1 metric, a false alarm.
+        # Its estimated variance is 0, which raises false alarms with few units of a 0/1 metric.
         return Significance(None, None, "one side has no spread")
     if test == "bootstrap":
         return Significance(*_bootstrap(a, b, resample_count, seed), None)
@@ -108,9 +110,9 @@ def significance_unpaired(
 def hedges_g(difference: float, one: Floats, other: Floats) -> float | None:
     """Difference of means ÷ pooled standard deviation, corrected for bias (Hedges, 1981).
 
-    ``difference`` is that of the means without their rounding, as in ``d_z``.
-    The correction is the exact one, Γ(m/2) ÷ (√(m/2) · Γ((m − 1)/2)) with m degrees of freedom.
-    None without spread.
+    ``difference`` is the exact difference of the means, as in ``d_z``. The correction is the exact
+    one, Γ(m/2) ÷ (√(m/2) · Γ((m − 1)/2)) with m degrees of freedom. None if all values are equal
+    within each sample.
 
     >>> round(hedges_g(1.0, np.array([2.0, 4.0]), np.array([1.0, 3.0])), 4)
     0.3989
@@ -119,7 +121,7 @@ def hedges_g(difference: float, one: Floats, other: Floats) -> float | None:
     flat = bool((one == one[0]).all() and (other == other[0]).all())
     if flat or freedom < 2:
         return None
-    sd = pooled_spread(one, other)
+    sd = pooled_deviation(one, other)
     correction = exp(lgamma(freedom / 2) - lgamma((freedom - 1) / 2) - log(freedom / 2) / 2)
     return correction * difference / sd
 
@@ -136,7 +138,7 @@ def _bootstrap(a: Units, b: Units, count: int, seed: int) -> tuple[float, float]
 
 
 def _parts(units: Units, count: int, seed: int, stream: int) -> tuple[Floats, Floats]:
-    """Figure and standard error of one side in each resample."""
+    """Figure and standard error of one system in each resample."""
     figures, deviations = [], []
     for drawn in resamples(units.size, count, seed=seed, stream=stream):
         sums, counts = units.sums[drawn], units.counts[drawn]
@@ -150,7 +152,7 @@ def _figure(sums: Floats, counts: Floats) -> Floats:
 
 
 def _own_error(sums: Floats, counts: Floats) -> Floats:
-    return standard_error(errors(sums, counts))
+    return standard_error(influences(sums, counts))
 
 
 def _error(one: Floats, other: Floats) -> Floats:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_metrics.evaluation.estimates import LANGUAGE, MOST_STRATA, Intervals, estimated
+from stream_metrics.evaluation.estimates import LANGUAGE, MOST_STRATA, Intervals, with_intervals
 from stream_metrics.evaluation.headline import SCHEMA_VERSION
 from stream_metrics.metrics.decisions import (
     NO_RELEASE,
@@ -25,11 +25,11 @@ from stream_metrics.metrics.decisions import (
 from stream_metrics.metrics.gain import ITERATIONS_CAP
 from stream_metrics.metrics.registry import (
     BASES,
+    CUMULATIVE,
     ITERATIONS,
     QUOTIENTS,
-    THROUGH,
     Quotient,
-    placed,
+    metrics_at,
 )
 from stream_metrics.statistics.intervals import Estimate
 from stream_metrics.statistics.several import spread_of_strata, stratum_note
@@ -47,7 +47,7 @@ def _columns(quotient: Quotient, place: str) -> Quotient:
     return tuple(prefix + name for name in above), tuple(prefix + name for name in below)
 
 
-MACRO: Final = tuple(metric.name for metric in THROUGH)
+MACRO: Final = tuple(metric.name for metric in CUMULATIVE)
 MICRO: Final[Mapping[str, Quotient]] = {
     metric.reported: _columns(metric.quotient, metric.place)
     for metric in QUOTIENTS
@@ -109,7 +109,7 @@ class Figures(msgspec.Struct, gc=False, frozen=True):
 
 READ: Final[type[Figures]] = msgspec.defstruct(  # type: ignore[assignment]
     "Read",
-    [(metric.key, float | None) for metric in placed("through", "turn")],
+    [(metric.key, float | None) for metric in metrics_at("through", "turn")],
     bases=(Figures,),
     gc=False,
     frozen=True,
@@ -212,7 +212,7 @@ class Report:
         Searches, which take longest, have a place in it that is still empty.
         """
         totals = {name: sum(self._counts[name]) for name in _COUNTED}
-        found = estimated(self._figures(), self._intervals)
+        found = with_intervals(self._figures(), self._intervals)
         return {
             "schema_version": SCHEMA_VERSION,
             "source": list(source),
@@ -296,7 +296,7 @@ class Report:
         strata: dict[str, Any] = {}
         for stratum, place in sorted(self._names[dimension].items()):
             chosen = places == place
-            found = estimated(self._figures(chosen), self._intervals)
+            found = with_intervals(self._figures(chosen), self._intervals)
             for name in MACRO:
                 means[name].append(found[name].mean)
             conversations = len(np.unique(unit[chosen]))

@@ -20,7 +20,7 @@ from scipy import special, stats
 from stream_metrics.choices import RESAMPLES, TEST_RESAMPLES, Method, Test
 from stream_metrics.statistics.comparison import TOLERANCE
 from stream_metrics.statistics.intervals import TIE
-from stream_metrics.statistics.resampling import changes, resamples
+from stream_metrics.statistics.resampling import resamples, swaps
 from stream_metrics.statistics.unpaired import UnpairedTest
 from tests.calibration.shapes import Floats, Generator, Shape
 
@@ -248,7 +248,7 @@ def paired_p(one: Data, other: Data, count: int = TEST_RESAMPLES) -> dict[Test, 
     observed, error = (found[0] for found in _errors(np.ones((1, n)), (one, other)))
     figures, errors = _errors(weights(n, count), (one, other))
     error = np.where(error > 0, error, 1.0)
-    change = np.concatenate(list(changes(n, count))).astype(np.float64)
+    change = np.concatenate(list(swaps(n, count))).astype(np.float64)
     above = one.sums.sum(axis=0) + change @ (other.sums - one.sums)
     below = one.counts.sum(axis=0) + change @ (other.counts - one.counts)
     both = [a.sum(axis=0) + b.sum(axis=0) for a, b in zip(one.columns, other.columns, strict=True)]

@@ -56,7 +56,7 @@ class Incident:
     strength: float = 1.0
 
 
-OF_LABELS: Final = frozenset({"labeller_down", "labels_late"})
+LABEL_METRICS: Final = frozenset({"labeller_down", "labels_late"})
 OF_DELIVERY: Final = frozenset({"consumer_stalled", "deploy"})
 
 
@@ -128,7 +128,7 @@ def conditions(
     healthy = np.ones(len(start_us), np.bool_)
     for incident in incidents:
         inside = (start_us >= incident.start_us) & (start_us < incident.end_us)
-        if incident.kind in OF_LABELS | OF_DELIVERY or not inside.any():
+        if incident.kind in LABEL_METRICS | OF_DELIVERY or not inside.any():
             continue
         healthy &= ~inside
         if incident.kind != "drift":

@@ -241,4 +241,4 @@ def _across(found: Sequence[Block]) -> tuple[float | None, float | None]:
 def _note(units: int) -> str | None:
     if units < 50:
         return "fewer than 50 units: a warning, not a result"
-    return None if units >= 200 else "fewer than 200 units: differences of some size only are seen"
+    return None if units >= 200 else "fewer than 200 units: only large differences can be detected"

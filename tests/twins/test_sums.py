@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_metrics.statistics.resampling import BLOCK, times_drawn
+from stream_metrics.statistics.resampling import BLOCK, draw_counts
 from stream_metrics.statistics.sums import resampled_sums
 from tests.twins import kernel
 from tests.twins.sums import bits
@@ -19,7 +19,7 @@ def test_a_stream_of_several_blocks_is_one_stream() -> None:
     places = np.arange(units, dtype=np.float64)
     assert 5 * units > BLOCK
 
-    by_count = [float((times * places).sum()) for times in times_drawn(units, 5)]
+    by_count = [float((times * places).sum()) for times in draw_counts(units, 5)]
 
     assert resampled_sums([places], 5)[0].tolist() == by_count
 

@@ -25,7 +25,7 @@ from stream_metrics.evaluation.observed import (
     canonical_name,
 )
 from stream_metrics.evaluation.remarks import Run
-from stream_metrics.evaluation.versus import NOT_TESTED, Method, versus
+from stream_metrics.evaluation.versus import NOT_TESTED, Method, compare_runs
 from stream_metrics.metrics.ranking.registry import DEFINITIONS
 from stream_metrics.metrics.registry import METRICS
 from stream_metrics.statistics.comparison import compare
@@ -79,7 +79,7 @@ def test_shared_units_are_compared_in_pairs() -> None:
     """Difference, interval, p and effect are those of the paired comparison, later less first."""
     one, other = scores(30, seed=1), scores(30, seed=2, shift=0.1)
 
-    found = only(versus([run("A", one), run("B", other)], FAST))
+    found = only(compare_runs([run("A", one), run("B", other)], FAST))
 
     expected = compare(units(other), units(one), resample_count=500)
     assert found["paired"] is True
@@ -96,7 +96,7 @@ def test_units_of_one_run_only_are_counted_and_left_out() -> None:
     del other["q000"]
     other["q001"]["mrr"] = one["q001"]["mrr"]
 
-    result = versus([run("A", one), run("B", other)], FAST)
+    result = compare_runs([run("A", one), run("B", other)], FAST)
 
     found = only(result)
     assert (found["n"], found["only_in_first"], found["only_in_run"]) == (29, 1, 10)
@@ -110,7 +110,7 @@ def test_a_figure_that_fewer_units_have_is_named() -> None:
     for query in ("q000", "q001"):
         other[query]["mrr"] = None
 
-    notes = versus([run("A", one), run("B", other)], FAST)["notes"]
+    notes = compare_runs([run("A", one), run("B", other)], FAST)["notes"]
 
     assert (
         "B and A, mrr: defined for 28 units of both; 2 only in A, 0 only in B. Its difference is "
@@ -130,7 +130,7 @@ def test_figures_of_the_gate_are_not_told_by_what_skipped_turns_lack() -> None:
         return [Run(name, {"conversations": found}, {}) for name in "AB"]
 
     def shown(several: list[Run], dimension: str) -> list[str]:
-        found = versus(several, FAST, dimensions=[dimension])
+        found = compare_runs(several, FAST, dimensions=[dimension])
         return [*found["strata"][dimension]["x"]["tables"]["conversations"]["metrics"]]
 
     some = runs((False, {"language": "x", "agent": "x"}), (True, {"agent": "x"}))
@@ -145,7 +145,7 @@ def test_without_shared_units_the_comparison_is_unpaired_and_says_so() -> None:
     one = scores(12, seed=1)
     other = {f"x{query}": value for query, value in scores(14, seed=2).items()}
 
-    result = versus([run("A", one), run("B", other)], FAST)
+    result = compare_runs([run("A", one), run("B", other)], FAST)
 
     found = only(result)
     assert found["paired"] is False
@@ -166,7 +166,7 @@ def test_units_with_several_values_are_not_put_to_welch() -> None:
         tables = Observations("conversations", "conversation", rows)
         runs.append(Run(name, {"conversations": tables}, {}))
 
-    found = versus(runs, FAST)["family"]["tables"]["conversations"]["metrics"]["srr"]
+    found = compare_runs(runs, FAST)["family"]["tables"]["conversations"]["metrics"]["srr"]
 
     assert found["comparisons"][0]["test"] == "bootstrap"
 
@@ -179,7 +179,9 @@ def test_a_test_of_means_says_that_it_is_one() -> None:
         rows = [Observation(f"c{at % 9}", {}, {"mrr": draw.random()}) for at in range(30)]
         tables.append({"queries": Observations("queries", "conversation", rows)})
 
-    found = only(versus([Run("A", tables[0], {}), Run("B", tables[1], {})], Method("wilcoxon")))
+    found = only(
+        compare_runs([Run("A", tables[0], {}), Run("B", tables[1], {})], Method("wilcoxon"))
+    )
 
     assert found["p"] is not None
     assert found["reason"] == "the test is of the units' own means, not of the figure"
@@ -195,7 +197,7 @@ def test_p_values_are_adjusted_over_all_runs_and_figures() -> None:
             for at in range(20)
         }
 
-    found = versus([run(name, several()) for name in "ABC"], FAST)
+    found = compare_runs([run(name, several()) for name in "ABC"], FAST)
 
     tested = [one for name in ("mrr", "ndcg@10") for one in metric_of(found, name)["comparisons"]]
     assert found["family"]["size"] == 4
@@ -211,9 +213,9 @@ def test_strata_are_families_of_their_own() -> None:
     one, other = scores(40, seed=1), scores(40, seed=2)
     runs = [run("A", one, language="de"), run("B", other, language="de")]
 
-    found = versus(runs, FAST, dimensions=["language"])
+    found = compare_runs(runs, FAST, dimensions=["language"])
 
-    assert found["family"] == versus(runs, FAST)["family"]
+    assert found["family"] == compare_runs(runs, FAST)["family"]
     family = found["strata"]["language"]["de"]
     assert family["size"] == 1
     (of_stratum,) = family["tables"]["queries"]["metrics"]["mrr"]["comparisons"]
@@ -234,7 +236,7 @@ def test_significance_has_a_direction(shift: float, metric: str, verdict: str) -
         for query, found in one.items()
     }
 
-    found = only(versus([run("A", one), run("B", other)], FAST), metric)
+    found = only(compare_runs([run("A", one), run("B", other)], FAST), metric)
 
     assert (found["significant"], found["verdict"]) == (True, verdict)
 
@@ -246,7 +248,7 @@ def test_notes_are_about_the_files_that_figures_are_of() -> None:
     runs = [one._replace(files={**one.files, "turns": other}) for one in runs]
 
     chosen, all_ = (
-        " ".join(versus(runs, FAST, metrics=metrics)["notes"]) for metrics in (["mrr"], None)
+        " ".join(compare_runs(runs, FAST, metrics=metrics)["notes"]) for metrics in (["mrr"], None)
     )
 
     assert "queries" in chosen
@@ -261,7 +263,7 @@ def test_other_settings_and_sources_are_pointed_out() -> None:
         run("B", scores(9, seed=2), {"evaluation": {"rel": 2, "seed": 3}}),
     ]
 
-    notes = versus(runs, FAST)["notes"]
+    notes = compare_runs(runs, FAST)["notes"]
 
     assert "setting evaluation.rel: 1 in A, 2 in B" in notes
     assert not any("seed" in note or "sources" in note for note in notes)
@@ -273,8 +275,8 @@ def test_the_order_of_rows_changes_nothing() -> None:
     turned = dict(reversed(other.items()))
 
     assert (
-        versus([run("A", one), run("B", other)], FAST)["family"]
-        == versus([run("A", one), run("B", turned)], FAST)["family"]
+        compare_runs([run("A", one), run("B", other)], FAST)["family"]
+        == compare_runs([run("A", one), run("B", turned)], FAST)["family"]
     )
 
 
@@ -293,7 +295,7 @@ def test_a_family_is_adjusted_as_it_is_asked_for() -> None:
             for one in metric_of(found, name)["comparisons"]
         ]
         for correction in CORRECTIONS
-        for found in [versus(runs, FAST._replace(correction=correction))]
+        for found in [compare_runs(runs, FAST._replace(correction=correction))]
     }
 
     assert all(wide == min(1.0, 2 * p) for p, wide in by_correction["bonferroni"])
@@ -309,7 +311,7 @@ def test_intervals_are_made_as_they_are_asked_for() -> None:
     runs = [run("A", one), run("B", other)]
     method = FAST._replace(intervals=Intervals("bca", 0.8, 300))
 
-    block = metric_of(versus(runs, method))
+    block = metric_of(compare_runs(runs, method))
 
     value = estimate(units(one), "bca", confidence=0.8, resample_count=300)
     assert (block["values"][0]["ci_low"], block["values"][0]["ci_high"]) == value[4:6]
@@ -331,7 +333,9 @@ def test_the_kind_of_interval_never_changes_a_value() -> None:
         tables = Observations("conversations", "conversation", rows)
         runs.append(Run(name, {"conversations": tables}, {}))
 
-    by_kind = [versus(runs, FAST._replace(intervals=Intervals(kind)))["family"] for kind in METHODS]
+    by_kind = [
+        compare_runs(runs, FAST._replace(intervals=Intervals(kind)))["family"] for kind in METHODS
+    ]
 
     values = [one["tables"]["conversations"]["metrics"]["srr"]["values"] for one in by_kind]
     assert len({value[0]["value"] for value in values}) == 1
@@ -342,9 +346,9 @@ def test_without_tests_there_are_differences_only() -> None:
     """Nothing is tested, and so nothing is a family; values, intervals and effects are there."""
     runs = [run("A", scores(30, seed=1)), run("B", scores(30, seed=2))]
 
-    result = versus(runs, FAST._replace(tested=False))
+    result = compare_runs(runs, FAST._replace(tested=False))
 
-    found, tested = only(result), only(versus(runs, FAST))
+    found, tested = only(result), only(compare_runs(runs, FAST))
     assert result["family"]["size"] == 0
     assert {found[name] for name in ("test", "p", "p_adjusted", "significant", "verdict")} == {None}
     for name in ("difference", "ci_low", "ci_high", "effect", "n"):
@@ -355,10 +359,10 @@ def test_without_intervals_there_are_values_and_tests() -> None:
     """Bounds of values and differences are null; p is the same."""
     runs = [run("A", scores(30, seed=1)), run("B", scores(30, seed=2))]
 
-    block = metric_of(versus(runs, FAST._replace(intervals=None)))
+    block = metric_of(compare_runs(runs, FAST._replace(intervals=None)))
 
     (found,) = block["comparisons"]
-    assert found["p"] == only(versus(runs, FAST))["p"]
+    assert found["p"] == only(compare_runs(runs, FAST))["p"]
     assert {one["ci_low"] for one in [found, *block["values"]]} == {None}
 
 
@@ -607,7 +611,7 @@ NO_FIGURES: dict[str, Any] = {
     (("A", "B", "--stratify", "x"), "--stratify: no row has the dimension 'x'"),
     (("A", "broken"), "queries.jsonl, line 1: "),
     (("A", "other"), "queries.jsonl, line 1: no row of queries"),
-    (("A", "text"), "conversations.jsonl, line 1: no row of conversations (srr is no number"),
+    (("A", "text"), "conversations.jsonl, line 1: no row of conversations (srr is not a finite"),
     (("A", "bytes"), "report.json: "),
     (("A", "old"), "report.json: schema version 0 is not 1, so another release wrote it; replay"),
     (("A", "new"), "report.json: schema version 99 is not 1"),

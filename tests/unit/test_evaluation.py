@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stream_metrics.engine.ranked import queries_of
 from stream_metrics.evaluation.collection import (
     Collection,
-    Judging,
+    JudgingOptions,
     Run,
     Similarities,
     join,
@@ -23,7 +23,7 @@ from stream_metrics.evaluation.collection import (
 )
 from stream_metrics.evaluation.estimates import Block, Intervals, UnknownDimension
 from stream_metrics.evaluation.report import retrieval_block
-from stream_metrics.evaluation.scoring import Ranking, Scored, metrics_of, score_rankings
+from stream_metrics.evaluation.scoring import Ranking, ScoredRankings, metrics_of, score_rankings
 from stream_metrics.metrics.ranking.batch import Judged
 from stream_metrics.metrics.ranking.live import live_metrics
 from stream_metrics.metrics.ranking.relevance import Query, Relevance, Retrieved, judge_ids
@@ -33,11 +33,11 @@ from tests.unit.test_fast_paths import Fed
 from tests.unit.test_ontology import Letters
 
 QRELS = {"q1": {"a": 1.0, "b": 2.0}, "q2": {"c": 1.0}, "q3": {"d": 0.0}, "q4": {"e": 1.0}}
-PLAIN = Judging()
+PLAIN = JudgingOptions()
 RUN: Run = {"q1": ["b", "x"], "q2": ["y", "c"], "q3": ["d"], "unknown": ["a"]}
 
 
-def scored(*names: str, judging: Judging = PLAIN, run: Run = RUN) -> Scored:
+def scored(*names: str, judging: JudgingOptions = PLAIN, run: Run = RUN) -> ScoredRankings:
     """The small run over the small collection."""
     joined = join(Collection(QRELS), run, judging)
     return score_rankings(joined.rankings, metrics_of(names))
@@ -93,7 +93,7 @@ def test_subtopics_have_binary_gains_without_graded_relevance() -> None:
     collection = Collection(subtopics={"q": {"s": {"a": 1.0}, "t": {"b": 2.0}}})
     values = []
     for graded in (True, False):
-        rankings = join(collection, {"q": ["a"]}, Judging(graded=graded)).rankings
+        rankings = join(collection, {"q": ["a"]}, JudgingOptions(graded=graded)).rankings
         row = next(score_rankings(rankings, metrics_of(["ndcg@1"])).rows())
         values.append(row["scores"]["ndcg@1"])
 
@@ -102,7 +102,7 @@ def test_subtopics_have_binary_gains_without_graded_relevance() -> None:
 
 def test_an_intersection_leaves_missing_queries_out() -> None:
     """Only queries of both sides are scored, and those that are left out are counted."""
-    judging = Judging(queries="intersection")
+    judging = JudgingOptions(queries="intersection")
 
     joined = join(Collection(QRELS), RUN, judging)
 
@@ -122,7 +122,7 @@ def test_a_limit_takes_the_first_queries_that_are_scored(
     """With an intersection, a query that the run lacks takes no place."""
     run = {"q1": ["a"], "q3": ["d"]}
 
-    joined = join(Collection(QRELS), run, Judging(queries=queries, limit=2))
+    joined = join(Collection(QRELS), run, JudgingOptions(queries=queries, limit=2))
 
     assert [one.unit for one in joined.rankings] == expected
     assert joined.missing == missing
@@ -133,7 +133,7 @@ def test_identical_ids_can_be_taken_out() -> None:
     collection, run = Collection({"a": {"b": 1.0}}), {"a": ["a", "b"]}
 
     kept, taken = (
-        join(collection, run, Judging(ignore_identical_ids=ignore)).rankings[0].judged
+        join(collection, run, JudgingOptions(ignore_identical_ids=ignore)).rankings[0].judged
         for ignore in (False, True)
     )
 
@@ -148,7 +148,9 @@ def test_without_graded_relevance_grades_are_no_gains() -> None:
     names = ("ndcg@1",)
 
     graded, binary = (
-        next(scored(*names, judging=Judging(graded=graded), run=run).rows())["scores"]["ndcg@1"]
+        next(scored(*names, judging=JudgingOptions(graded=graded), run=run).rows())["scores"][
+            "ndcg@1"
+        ]
         for graded in (True, False)
     )
 
@@ -280,7 +282,7 @@ def test_neither_order_nor_parts_change_a_bit(seed: int) -> None:
     rankings, draw = random_parts(seed)
     metrics = metrics_of(["ndcg@3", "recall@2", "mrr", "hit@1"])
 
-    def parts(cuts: list[int]) -> list[Scored]:
+    def parts(cuts: list[int]) -> list[ScoredRankings]:
         return [
             score_rankings(rankings[low:high], metrics, unit="conversation")
             for low, high in pairwise([0, *cuts, len(rankings)])

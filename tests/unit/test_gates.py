@@ -8,7 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_metrics.cli import app
-from stream_metrics.evaluation.gates import Figures, GateError, crossed, parse_gate, resolved
+from stream_metrics.evaluation.gates import (
+    ConditionError,
+    Figures,
+    parse_condition,
+    resolve,
+    violations,
+)
 from stream_metrics.evaluation.headline import REPLAY_FIGURES, figures_of_report
 from stream_metrics.worker.outcome import Outcome
 from stream_metrics.worker.report import Report
@@ -36,26 +42,26 @@ def test_a_condition_is_a_figure_perhaps_a_part_and_a_bound(
     text: str, figure: tuple[str, str]
 ) -> None:
     """Points and brackets in names do not get in the way."""
-    assert resolved(parse_gate(text), NAMES, PARTS) == figure
+    assert resolve(parse_condition(text), NAMES, PARTS) == figure
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("srr", "is no condition: write a figure"),
-    ("srr=0.4", "is no condition"),
-    ("srr>", "is no condition"),
-    ("srr>0.4>0.5", "is no condition"),
-    ("srr>much", "'much' is no number"),
-    ("srr>nan", "'nan' is no number"),
-    ("srr>0.1_5", "'0.1_5' is no number"),
-    ("srr>inf", "'inf' is no number"),
+    ("srr", "is not a condition: write a figure"),
+    ("srr=0.4", "is not a condition"),
+    ("srr>", "is not a condition"),
+    ("srr>0.4>0.5", "is not a condition"),
+    ("srr>much", "'much' is not a number"),
+    ("srr>nan", "'nan' is not a number"),
+    ("srr>0.1_5", "'0.1_5' is not a number"),
+    ("srr>inf", "'inf' is not a number"),
     ("srs>0.4", "did you mean srr"),
     ("srr.ci_lo>0.4", "one of ci_low, difference, worse"),
     ("srr.worse>0.4", "is true or false"),
 ])  # fmt: skip
 def test_what_is_no_condition_is_refused(text: str, message: str) -> None:
     """The error says how one is written, or what was probably meant."""
-    with pytest.raises(GateError, match=message):
-        resolved(parse_gate(text), NAMES, PARTS)
+    with pytest.raises(ConditionError, match=message):
+        resolve(parse_condition(text), NAMES, PARTS)
 
 
 @pytest.mark.parametrize(("sign", "holds"), [
@@ -65,7 +71,7 @@ def test_what_is_no_condition_is_refused(text: str, message: str) -> None:
 def test_the_four_comparisons(sign: str, holds: tuple[bool, ...]) -> None:
     """Each is what it says, at the bound as well."""
     found = [
-        bool(crossed([parse_gate(f"srr{sign}0.5")], {"": {"srr": {"value": value}}}))
+        bool(violations([parse_condition(f"srr{sign}0.5")], {"": {"srr": {"value": value}}}))
         for value in (0.4, 0.5, 0.6)
     ]
 
@@ -74,7 +80,7 @@ def test_the_four_comparisons(sign: str, holds: tuple[bool, ...]) -> None:
 
 def test_a_figure_that_is_not_defined_fails() -> None:
     """A check that could not be made has not been passed."""
-    said = crossed([parse_gate("srr>0.4")], {"": {"srr": {"value": None}}})
+    said = violations([parse_condition("srr>0.4")], {"": {"srr": {"value": None}}})
 
     assert said == ["'srr>0.4': srr is not defined"]
 
@@ -90,7 +96,7 @@ def test_a_figure_of_labels_that_is_not_defined_lacks_labels(text: str, why: str
     figures = dict.fromkeys(("sre", "sre.macro", "srr"), nothing)
     found: Figures = {**figures, "counts.unique": {"value": 7}, "counts.labelled": {"value": 0}}
 
-    assert crossed([parse_gate(text)], {"": found}, PARTS) == [f"{text!r}: {why}"]
+    assert violations([parse_condition(text)], {"": found}, PARTS) == [f"{text!r}: {why}"]
 
 
 @pytest.mark.parametrize("unique", [0, 7])
@@ -102,14 +108,16 @@ def test_labels_are_not_blamed_where_nothing_was_found_or_something_has_one(uniq
         "counts.labelled": {"value": unique},
     }
 
-    assert crossed([parse_gate("sre<0.5")], {"": found}) == ["'sre<0.5': sre is not defined"]
+    assert violations([parse_condition("sre<0.5")], {"": found}) == [
+        "'sre<0.5': sre is not defined"
+    ]
 
 
 def test_any_looks_at_the_tests_that_were_made() -> None:
     """``any.worse`` names each figure that is worse, and no figure that could not be tested."""
     found: Figures = {"srr": {"worse": True}, "mrr": {"worse": False}, "judged@10": {"worse": None}}
 
-    said = crossed([parse_gate("any.worse")], {"B": found}, PARTS)
+    said = violations([parse_condition("any.worse")], {"B": found}, PARTS)
 
     assert said == ["'any.worse': srr is significantly worse in B"]
 
@@ -118,7 +126,7 @@ def test_any_fails_where_nothing_could_be_tested() -> None:
     """Of four queries nothing can be said: a check that could not be made has not been passed."""
     found: Figures = {"srr": {"worse": None}, "mrr": {}}
 
-    said = crossed([parse_gate("any.worse")], {"B": found}, PARTS)
+    said = violations([parse_condition("any.worse")], {"B": found}, PARTS)
 
     assert said == ["'any.worse': nothing could be tested in B"]
 

@@ -18,7 +18,7 @@ from stream_metrics.adapters.replay import parts
 from stream_metrics.adapters.replay.run import Scale, run
 from stream_metrics.adapters.reports import QUERIES
 from stream_metrics.cli import app
-from stream_metrics.evaluation.collection import Collection, Judging, join
+from stream_metrics.evaluation.collection import Collection, JudgingOptions, join
 from stream_metrics.evaluation.scoring import Ranking, metrics_of, score_rankings
 from stream_metrics.events.record import Record
 from stream_metrics.metrics.ranking.relevance import (
@@ -354,10 +354,10 @@ def test_the_query_sets_hold_for_the_rule_as_well(folder: Path) -> None:
     """``intersection`` leaves out what the run lacks; ``limit`` takes the first of all by id."""
     collection = Collection({"q2": {"b": 1}, "q3": {"b": 1}})
     ranked = {"q1": ["a1"], "q2": ["b"], "skipped": ["a1"]}
-    others = Relevance(predicate=load_predicate("rules:ids"))
+    fallback = Relevance(predicate=load_predicate("rules:ids"))
 
-    both = join(collection, ranked, Judging(queries="intersection", others=others))
-    first = join(collection, ranked, Judging(limit=1, others=others))
+    both = join(collection, ranked, JudgingOptions(queries="intersection", fallback=fallback))
+    first = join(collection, ranked, JudgingOptions(limit=1, fallback=fallback))
 
     assert ([one.unit for one in both.rankings], both.missing, both.dropped) == (["q1", "q2"], 1, 1)
     assert [one.unit for one in first.rankings] == ["q1"]

@@ -14,7 +14,7 @@ from stream_metrics.evaluation.collection import Collection, join
 from stream_metrics.evaluation.scoring import score_rankings
 from stream_metrics.metrics.ranking.by_dicts import judged_batches, score_run
 from stream_metrics.metrics.ranking.registry import SUITES, parse_all
-from stream_metrics.metrics.ranking.relevance import by_score
+from stream_metrics.metrics.ranking.relevance import order_by_score
 from stream_metrics.metrics.ranking.scoring import score_batches
 from tests.twins.rankings import IDS, TIED
 
@@ -37,7 +37,7 @@ def test_it_is_the_short_way_of_join(
 ) -> None:
     """Scores are those of rankings that were ordered and joined one by one, to the last bit."""
     metrics = parse_all(NAMES)
-    ordered = {query: by_score(scores) for query, scores in run.items()}
+    ordered = {query: order_by_score(scores) for query, scores in run.items()}
     rankings = join(Collection(qrels), ordered).rankings
     expected = score_rankings(rankings, metrics)
 

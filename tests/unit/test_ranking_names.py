@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.metrics.ranking.names import MetricNameError, Option, RankedMetric
-from stream_metrics.metrics.ranking.registry import BY_NAME, DEFINITIONS, beside, parse, parse_all
+from stream_metrics.metrics.ranking.registry import (
+    BY_NAME,
+    DEFINITIONS,
+    companions,
+    parse,
+    parse_all,
+)
 
 
 def texts_of(option: Option) -> st.SearchStrategy[str]:
@@ -148,9 +154,9 @@ def test_several_names_come_once_each() -> None:
 
 def test_parts_are_printed_beside_their_metric() -> None:
     """AQWV shows misses and false alarms with its own options, RBP its residual."""
-    assert [str(one) for one in beside(parse("aqwv(beta=5,rel=2)@10"))] == [
+    assert [str(one) for one in companions(parse("aqwv(beta=5,rel=2)@10"))] == [
         "p_miss(rel=2)@10",
         "p_fa(rel=2)@10",
     ]
-    assert [str(one) for one in beside(parse("rbp(p=0.5,rel=2)"))] == ["rbp_residual(p=0.5)"]
-    assert beside(parse("ndcg@10")) == []
+    assert [str(one) for one in companions(parse("rbp(p=0.5,rel=2)"))] == ["rbp_residual(p=0.5)"]
+    assert companions(parse("ndcg@10")) == []

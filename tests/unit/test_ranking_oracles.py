@@ -18,7 +18,7 @@ from ir_measures import providers
 from sklearn.metrics import ndcg_score
 
 from stream_metrics.metrics.ranking.registry import parse
-from stream_metrics.metrics.ranking.relevance import by_score, judge_ids, judge_subtopics
+from stream_metrics.metrics.ranking.relevance import judge_ids, judge_subtopics, order_by_score
 from stream_metrics.metrics.ranking.scoring import score
 
 Qrels = dict[str, dict[str, int]]
@@ -54,7 +54,9 @@ def collection(
 
 def ours(name: str, data: Collection) -> dict[str, float]:
     """Our scores by query, of the queries of the qrels."""
-    rows = [judge_ids(by_score(data.run.get(q, {})), grades) for q, grades in data.qrels.items()]
+    rows = [
+        judge_ids(order_by_score(data.run.get(q, {})), grades) for q, grades in data.qrels.items()
+    ]
     return dict(zip(data.qrels, score(rows, [parse(name)]).values[:, 0].tolist(), strict=True))
 
 
@@ -224,7 +226,7 @@ def test_pytrec_eval_rounds_scores() -> None:
 
     assert trec_eval("recip_rank", data) == {"1": 0.5}
     assert ours("mrr", data) == {"1": 1.0}
-    assert by_score(data.run["1"], float32=True) == ["b", "a"]
+    assert order_by_score(data.run["1"], float32=True) == ["b", "a"]
 
 
 def test_pytrec_eval_breaks_ties_from_the_last_id() -> None:
@@ -281,7 +283,7 @@ def test_pyndeval_breaks_ties_from_the_first_id() -> None:
     lines = [("1", "s", "a", 1), ("1", "t", "c", 1)]
     run = [("1", "a", 1.0), ("1", "b", 1.0)]
     theirs = pyndeval.ndeval(lines, run, measures=["alpha-nDCG@1"])["1"]["alpha-nDCG@1"]
-    ranking = by_score({"a": 1.0, "b": 1.0})
+    ranking = order_by_score({"a": 1.0, "b": 1.0})
     row = judge_subtopics(ranking, {"s": {"a": 1}, "t": {"c": 1}})
 
     assert (theirs, score([row], [parse("alpha_ndcg@1")]).values[0, 0]) == (1.0, 0.0)

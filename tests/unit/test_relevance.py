@@ -12,8 +12,8 @@ from stream_metrics.metrics.ranking.relevance import (
     Query,
     Relevance,
     Retrieved,
-    by_score,
     judge_ids,
+    order_by_score,
     repeats,
 )
 from stream_metrics.metrics.ranking.scoring import score
@@ -213,4 +213,4 @@ def test_rankings_of_ids_are_judged_alike() -> None:
 def test_a_score_must_be_a_number() -> None:
     """Not-a-number has no place in an order."""
     with pytest.raises(ValueError, match="score of document 'b' is not a number"):
-        by_score({"a": 1.0, "b": float("nan")})
+        order_by_score({"a": 1.0, "b": float("nan")})

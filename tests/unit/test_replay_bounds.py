@@ -23,7 +23,7 @@ from stream_metrics.evaluation.generation import Generation
 from stream_metrics.evaluation.report import Retrieval
 from stream_metrics.events.limits import Limits
 from stream_metrics.events.record import Record
-from stream_metrics.metrics.registry import ITERATIONS, placed
+from stream_metrics.metrics.registry import ITERATIONS, metrics_at
 from stream_metrics.statistics import resampling
 from stream_metrics.worker.outcome import Outcome
 from stream_metrics.worker.report import READ, Figures, Gate, Report, Routing
@@ -101,7 +101,7 @@ def test_a_row_takes_what_the_docs_say(bytes_each: BytesEach) -> None:
 def row(number: int) -> Figures:
     """What a report needs of the only row of a conversation."""
     value = number % 7 / 7
-    figures: dict[str, Any] = {metric.key: value for metric in placed("through", "turn")}
+    figures: dict[str, Any] = {metric.key: value for metric in metrics_at("through", "turn")}
     return READ(
         f"conversation-{number:012}", 1, ("bot", "desk")[number % 2], None, 2, 8, 5, 4, 3, 5, 0, 9,
         "qrels", Gate(0, 0, 0, 0, 0, 0), Routing({}, 0, 0), **figures | {ITERATIONS: 3},

@@ -12,7 +12,7 @@ from stream_metrics.adapters.replay import parts
 from stream_metrics.adapters.replay.merge import BadRows
 from stream_metrics.adapters.reports import QUERIES, RELEVANT
 from stream_metrics.adapters.run_directory import read_observations
-from stream_metrics.evaluation.recorded import Scoring, UnfitMetric, score_searches
+from stream_metrics.evaluation.recorded import Scoring, UndefinedMetric, score_searches
 from stream_metrics.evaluation.report import retrieval_block
 from stream_metrics.evaluation.scoring import Ranking, score_rankings
 from stream_metrics.events.record import Record
@@ -241,7 +241,7 @@ def test_a_grade_beyond_what_a_metric_takes_is_said() -> None:
     found = RecordedSearch("c", 1, "s", "bot", {}, Query([Retrieved(0, "a")], {"a": 4}))
     scoring = Scoring((parse("err(max_grade=3)@5"),), Relevance(), None)
 
-    with pytest.raises(UnfitMetric, match="max_grade"):
+    with pytest.raises(UndefinedMetric, match="max_grade"):
         list(score_searches([found], scoring))
 
 

@@ -17,7 +17,7 @@ from stream_metrics.adapters.replay.parts import merge
 from stream_metrics.adapters.replay.run import Scale, run
 from stream_metrics.adapters.run_directory import read_observations
 from stream_metrics.evaluation.headline import figures_of_report
-from stream_metrics.metrics.exact import exact_sum, rounded
+from stream_metrics.metrics.exact import scaled_sum, unscaled
 from stream_metrics.statistics.intervals import estimate
 from stream_metrics.statistics.units import Units
 from stream_metrics.worker.report import MACRO
@@ -34,7 +34,7 @@ ROWS = st.lists(
 @given(st.lists(FINITE, max_size=20), st.integers(0, 20))
 def test_exact_sums_merge_to_what_fsum_gives(values: list[float], cut: int) -> None:
     """Wherever the values are cut in two, the sum of the sums is the correctly rounded sum."""
-    assert rounded(exact_sum(values[:cut]) + exact_sum(values[cut:])) == fsum(values)
+    assert unscaled(scaled_sum(values[:cut]) + scaled_sum(values[cut:])) == fsum(values)
 
 
 @given(ROWS)

@@ -17,7 +17,7 @@ from stream_metrics.adapters.html.figures import stratified
 from stream_metrics.adapters.html.markup import ENVIRONMENT, table
 from stream_metrics.adapters.html.report import write_report_page
 from stream_metrics.adapters.replay.run import run
-from stream_metrics.evaluation.gathered import WORST, Bins, Conversations, Queries
+from stream_metrics.evaluation.gathered import WORST, Conversations, Histogram, Queries
 from tests.replays import SPOOLED, Told, task, traffic
 from tests.unit.test_compare import folder, invoke
 
@@ -343,7 +343,7 @@ def test_every_template_escapes() -> None:
 
 def test_every_value_has_its_bin() -> None:
     """Bounds belong to the upper bin, 1 to the last; undefined values are counted apart."""
-    bins = Bins()
+    bins = Histogram()
     for value in (0.0, 0.1, 0.05, 1.0, 0.99, None):
         bins.add(value)
 

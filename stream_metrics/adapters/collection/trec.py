@@ -17,7 +17,7 @@ from stream_metrics.adapters.collection.lines import Line, Progress, place, read
 from stream_metrics.adapters.files import InputError
 from stream_metrics.evaluation.collection import Collection
 from stream_metrics.metrics.numerals import read_number
-from stream_metrics.metrics.ranking.relevance import by_score
+from stream_metrics.metrics.ranking.relevance import order_by_score
 
 RUN: Final = ("query", "Q0", "document", "rank", "score", "run")
 QRELS: Final = ("query", "iteration", "document", "grade")
@@ -47,7 +47,7 @@ def read_run(
                 "a run may have each document once per query"
             )
         found[names.setdefault(document, document)] = _number(path, line, "score", score)
-    return {query: by_score(found, float32=float32) for query, found in scores.items()}
+    return {query: order_by_score(found, float32=float32) for query, found in scores.items()}
 
 
 def read_qrels(

@@ -34,7 +34,7 @@ Block = dict[str, Any]
 
 
 def comparison_page(found: Block) -> str:
-    """The page of what ``evaluation.versus.versus`` gives."""
+    """The page of what ``evaluation.versus.compare_runs`` gives."""
     names = [run["name"] for run in found["runs"]]
     sections: list[Section] = []
     if found["notes"]:

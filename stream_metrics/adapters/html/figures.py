@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from stream_metrics.adapters.html.markup import Cell, Section, folded, parts, section, table
 from stream_metrics.evaluation.estimates import LANGUAGE
-from stream_metrics.evaluation.observed import better_of, name_beside, title_of
+from stream_metrics.evaluation.observed import better_of, distinct_name, title_of
 from stream_metrics.evaluation.wording import interval, number, variance
 
 MOST_ACROSS: Final = 3
@@ -21,7 +21,7 @@ METRICS_ACROSS: Final = 4
 
 def titled(one: str, *more: Markup) -> Markup:
     """The title of a figure, the name to type if it is another, and ``more`` below."""
-    found: Markup = parts().titled(title_of(one), name_beside(one), more)
+    found: Markup = parts().titled(title_of(one), distinct_name(one), more)
     return found
 
 

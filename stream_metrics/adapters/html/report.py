@@ -33,9 +33,9 @@ from stream_metrics.adapters.reports import QUERIES, ROWS, write_text
 from stream_metrics.adapters.run_directory import gather, read_report
 from stream_metrics.choices import CONFIDENCE
 from stream_metrics.evaluation.estimates import LANGUAGE
-from stream_metrics.evaluation.gathered import Conversations, Queries, Stratum, telling
+from stream_metrics.evaluation.gathered import Conversations, Queries, Stratum, most_telling_first
 from stream_metrics.evaluation.headline import figures_of_report, without_labels
-from stream_metrics.evaluation.observed import MACRO, of_labels
+from stream_metrics.evaluation.observed import MACRO, uses_labels
 from stream_metrics.evaluation.wording import interval_title, number
 from stream_metrics.events.turns import turn_text
 from stream_metrics.metrics.generation import BY_NAME as ANSWERS
@@ -106,7 +106,7 @@ def _headline(report: Report, ci: str) -> Section:
     figures = figures_of_report(report)
     context = _context(report)
     block = report.get("retrieval")
-    ranked = telling(list(block["metrics"]))[:1] if block and judged(block) else []
+    ranked = most_telling_first(list(block["metrics"]))[:1] if block and judged(block) else []
     shown = ["srr", "sre", "avg_gain", *ranked, *context]
     tiles = [
         tile(one, figures[one], ci, context.get(one))
@@ -256,11 +256,11 @@ def _by_metric(found: Report) -> Report:
     unlabelled = {one for one, block in strata.items() if block["micro"]["labelled"]["value"] == 0}
 
     def of(stratum: str, metric: str) -> Report:
-        unknown = stratum in unlabelled and of_labels(metric)
+        unknown = stratum in unlabelled and uses_labels(metric)
         return NO_VALUE if unknown else strata[stratum]["macro"][metric]
 
     def across(key: str, metric: str) -> float | None:
-        return None if unlabelled and of_labels(metric) else found[key][metric]
+        return None if unlabelled and uses_labels(metric) else found[key][metric]
 
     return {
         "units": {one: block["conversations"] for one, block in strata.items()},

@@ -135,8 +135,8 @@ def rule(measure: Measure, conditions: Sequence[Condition]) -> AgentRule:
     """A rule of ``conditions``, the worst first: the first that is met is what it finds."""
     longest = conditions[-1].windows[-1]
     windows = {window for condition in conditions for window in condition.windows}
-    of_labels = {c.labels for c in conditions if c.labels is not None}
-    asked = windows | of_labels
+    uses_labels = {c.labels for c in conditions if c.labels is not None}
+    asked = windows | uses_labels
 
     def judge(sums: ByWindow) -> Finding:
         for window in (longest, BASELINE, RECENT):
@@ -145,7 +145,7 @@ def rule(measure: Measure, conditions: Sequence[Condition]) -> AgentRule:
         now, day = sums[longest], figures.day_before(sums)
         if not any(measure.there(sums.get(window, {})) for window in windows):
             return Finding(NONE, f"no {measure.things} in {longest}")
-        unlabelled = of_labels and nothing_labelled(day.get("u", 0), day.get("l", 0))
+        unlabelled = uses_labels and nothing_labelled(day.get("u", 0), day.get("l", 0))
         known = 0 if unlabelled else measure.counted(day)
         usual = measure.of(day)["value"] if known >= measure.enough_usual else None
         able = [c for c in conditions if _able(c, measure, sums, usual)]

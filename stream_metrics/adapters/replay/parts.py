@@ -45,7 +45,7 @@ from stream_metrics.adapters.reports import (
 )
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.windows import parse_window
-from stream_metrics.evaluation.beside import Begin, here
+from stream_metrics.evaluation.beside import Submit, deferred
 from stream_metrics.evaluation.estimates import UnknownDimension
 from stream_metrics.evaluation.gathered import Queries
 from stream_metrics.evaluation.generation import Generation
@@ -174,7 +174,7 @@ def retrieval_of(
     part: Part,
     searches: Iterable[Searched],
     stratify: Sequence[str] = (),
-    begin: Begin = here,
+    begin: Submit = deferred,
 ) -> Begun:
     """Write lines of searches and those of ``relevant.jsonl``, each in order; their block.
 
@@ -186,7 +186,7 @@ def retrieval_of(
     found, shown = Retrieval(metrics), Queries.of(metrics)
     rows = write_queries(out / QUERIES, out / RELEVANT, scored_queries(searches, found, shown))
     split = _known(stratify, found.dimensions)
-    content = found.begun(intervals=part.scoring.intervals, dimensions=split, begin=begin)
+    content = found.submit_block(intervals=part.scoring.intervals, dimensions=split, submit=begin)
     return Begun(content, found.dimensions, rows, shown)
 
 
@@ -264,7 +264,7 @@ def finish_merged(
     stratify: Sequence[str],
     *,
     folder: Path,
-    begin: Begin = here,
+    begin: Submit = deferred,
 ) -> Finished:
     """Write the files of a report of many sources, by way of ``folder``.
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from stream_metrics.adapters.replay.pieces import Work, compute
 from stream_metrics.adapters.replay.spool import Piece
-from stream_metrics.evaluation.beside import here
+from stream_metrics.evaluation.beside import deferred
 from stream_metrics.worker.collecting import collect_seldom, collecting_once
 
 _T = TypeVar("_T")
@@ -49,7 +49,7 @@ class Pool:
         Either this or its result raises ``WorkerDied``, as soon as that is known.
         """
         if self._executor is None:
-            return here(call, *arguments)
+            return deferred(call, *arguments)
         with _told_of():
             future = self._executor.submit(call, *arguments)
 

@@ -36,7 +36,7 @@ def scored_lines(engine: Replay, records: Again, options: Options) -> Iterator[t
     scoring = options.scoring
     wanted: set[str] | None = engine.answered | (engine.described if scoring else set())
     if scoring is not None and scoring.predicate is not None:
-        scoring = scoring.judged_by(load_predicate(scoring.predicate))
+        scoring = scoring.with_predicate(load_predicate(scoring.predicate))
         wanted = None
     searches: list[RecordedSearch] = []
     turns: list[AnsweredTurn] = []

@@ -1,7 +1,7 @@
-"""Judged rankings, and many of them as arrays.
+"""Judged rankings, and batches of them as arrays.
 
-A score must not depend on what else is scored beside it. Rows are therefore padded with zeros, and
-sums run along a row from its first rank on: what stands behind a row's end cannot change its bits.
+A score must not depend on the other rankings of its batch. Rows are therefore padded with zeros and
+summed from the first rank on, so that the padding cannot change a bit of the sum.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ STRATEGIES: Final[tuple[Strategy, ...]] = ("qrels", "custom", "judged", "token_o
 UNJUDGED: Final = float("nan")
 _NOT_KNOWN: Final[Mapping[str, Sequence[float] | None]] = MappingProxyType({})
 CELLS: Final = 1_000_000
-"""Ranks that one batch holds at most, padding included (but for one ranking longer than that)."""
+"""The most ranks in one batch, padding included, unless a single ranking is longer."""
 
 
 class Judged(NamedTuple):
     """One ranking with the grade of each result.
 
     Attributes:
-        grades: By rank; NaN where a result has no judgement, below 0 counts as 0. A repeat has
-            the grade of its document.
-        truth: The grades of all relevant documents, retrieved or not, in any order; zeros and less
-            take no part. None: known only as far as it was retrieved.
-        strategy: Where the grades come from.
-        rel: The grade from which a document is relevant, where a metric does not say.
-        graded: Whether NDCG takes the grades as gains by default.
+        grades: The grades by rank; NaN for results without a judgement. Negative grades count as
+            0. A repeat has the grade of its document.
+        truth: The grades of all relevant documents, retrieved or not, in any order; grades of 0
+            and below are ignored. None: only the retrieved documents are known.
+        strategy: The source of the grades.
+        rel: The lowest relevant grade, for metrics that do not set their own.
+        graded: Whether NDCG uses the grades as gains by default.
         boolean: Whether grades are only 0 and 1, so that a metric's own ``rel`` does not apply.
         earlier: By rank, how many results above are the same document. None: no repeats.
         before: By rank, whether an earlier search of the turn returned the document. None: never.
         similarities: By formula, the largest similarity of an expected term to the one at each
-            rank. No entry: not known.
-        subtopics: What each result covers, for qrels that judge by subtopic.
+            rank. A missing entry is unknown.
+        subtopics: The subtopics that each result covers, for qrels that judge by subtopic.
     """
 
     grades: Sequence[float]
@@ -63,13 +63,13 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rankings:
-    """A batch of judged rankings: a row a ranking, a column a rank (see ``Judged``).
+    """A batch of judged rankings, one row per ranking and one column per rank (see ``Judged``).
 
-    ``grades`` has no negative and no NaN; ``gains`` are the grades with those of repeats taken
-    away: a document counts once. ``repeats`` counts the same document above; ``truth`` is sorted
-    from the largest grade down and padded with 0, and a row of it is empty where ``truth_known`` is
-    False; ``lengths`` counts results; ``similarities`` are 0 in rows that ``similarities_known``
-    says have none.
+    ``grades`` contains neither negative values nor NaN. ``gains`` are the grades with those of
+    repeats set to 0, so that a document counts once. ``repeats`` counts earlier occurrences of the
+    same document. ``truth`` is sorted in descending order and padded with 0; a row is 0 if
+    ``truth_known`` is False. ``lengths`` counts results. ``similarities`` are 0 in rows for which
+    ``similarities_known`` is False.
     """
 
     grades: Floats
@@ -88,21 +88,21 @@ class Rankings:
     subtopics: Sequence[Subtopics | None]
 
     def retrieved(self, k: int | None) -> Ints:
-        """Results in the top k of each ranking, in all of it if k is None."""
+        """The number of results in the top k of each ranking; all results if k is None."""
         return self.lengths if k is None else np.minimum(self.lengths, k)
 
     def thresholds(self, rel: float | None) -> Floats:
-        """The grade from which a document is relevant, a row."""
+        """The lowest relevant grade of each row."""
         chosen = self.rel if rel is None else np.full(len(self.rel), float(rel))
         return np.where(self.boolean, 1.0, chosen)
 
     def relevant_documents(self, rel: float | None) -> Ints:
-        """Documents of each ground truth from the threshold on; 0 where it is not known."""
+        """The number of relevant documents in each ground truth; 0 if it is unknown."""
         cells = self.truth >= self.thresholds(rel)[:, None]
         return np.asarray(np.count_nonzero(cells, axis=1), dtype=np.int64)
 
     def condensed(self) -> Rankings:
-        """The same without the results that nobody judged; the others move up."""
+        """A copy without the unjudged results; the others move up."""
         order = np.argsort(~self.judged, axis=1, kind="stable")
         lengths = self.judged.sum(axis=1)
         cells = np.arange(lengths.max(initial=0)) < lengths[:, None]
@@ -128,7 +128,7 @@ class Rankings:
 
 
 def rankings(rows: Sequence[Judged]) -> Rankings:
-    """Lay judged rankings out as arrays.
+    """Arrange judged rankings as arrays.
 
     >>> batch = rankings([Judged([3.0, UNJUDGED], [3.0, 1.0]), Judged([], [2.0])])
     >>> batch.grades.tolist(), batch.judged.tolist(), batch.truth.tolist()
@@ -171,9 +171,9 @@ def rankings(rows: Sequence[Judged]) -> Rankings:
 
 
 class Columns(NamedTuple):
-    """Rankings behind one another: grades by rank, and those of the ground truths.
+    """Concatenated rankings: grades by rank, and the grades of the ground truths.
 
-    ``lengths`` and ``truth_lengths`` say how many belong to each ranking; the rest is as in
+    ``lengths`` and ``truth_lengths`` are the number of grades of each ranking. Grades are as in
     ``Judged``.
     """
 
@@ -184,7 +184,7 @@ class Columns(NamedTuple):
 
 
 def rankings_of(columns: Columns, *, rel: float = 1.0, graded: bool = True) -> Rankings:
-    """Lay rankings without repeats out as arrays, all judged by whole ground truths.
+    """Arrange rankings without repeats, all with complete ground truths, as arrays.
 
     >>> parts = [3.0, UNJUDGED], [2, 0], [3.0, 1.0, 2.0], [2, 1]
     >>> columns = Columns(*map(np.array, parts))
@@ -213,7 +213,7 @@ def rankings_of(columns: Columns, *, rel: float = 1.0, graded: bool = True) -> R
 
 
 def _grades(raw: Floats, lengths: Ints) -> tuple[Floats, Bools]:
-    """The grades of rankings as rows, and which of them are judged."""
+    """The grades of rankings as padded rows, and which cells are judged."""
     laid = _laid(raw, lengths, UNJUDGED)
     judged = ~np.isnan(laid)
     return np.where(judged, np.maximum(laid, 0.0), 0.0), judged
@@ -225,7 +225,7 @@ def _truth(values: Floats, lengths: Ints) -> Floats:
 
 
 def _laid(values: Floats, lengths: Ints, rest: float) -> Floats:
-    """Rows of these lengths, with ``rest`` behind their ends."""
+    """Rows of these lengths, padded with ``rest``."""
     width = int(lengths.max(initial=0))
     if len(values) == width * len(lengths):
         return values.reshape(len(lengths), width)
@@ -244,7 +244,7 @@ def _similarities(rows: Sequence[Judged], name: str, shape: tuple[int, ...]) -> 
 
 
 def batches(rows: Sequence[Judged], cells: int = CELLS) -> Iterator[Rankings]:
-    """Consecutive batches of all rows, each of bounded size."""
+    """Divide the rows into consecutive batches of bounded size."""
     start = width = 0
     for at, row in enumerate(rows):
         own = max(len(row.grades), len(row.truth or ()), 1)

@@ -1,6 +1,6 @@
-"""Whole runs as dictionaries, scored: the shortest way from a TREC file in memory to its figures.
+"""Score whole runs given as dictionaries, such as a TREC run and qrels in memory.
 
-The compiled kernel orders and judges the rankings where it is there; its Python twin is beside it.
+The compiled kernel orders and judges the rankings if it is installed, Python otherwise.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import numpy as np
 from stream_metrics import compiled
 from stream_metrics.metrics.ranking.batch import UNJUDGED, Columns, Rankings, rankings_of
 from stream_metrics.metrics.ranking.registry import parse_all
-from stream_metrics.metrics.ranking.relevance import by_score
+from stream_metrics.metrics.ranking.relevance import order_by_score
 from stream_metrics.metrics.ranking.scoring import Scores, score_batches
 
 Qrels = Mapping[str, Mapping[str, float]]
-"""By query, the grade of each judged document."""
+"""The grade of each judged document, by query."""
 Run = Mapping[str, Mapping[str, float]]
-"""By query, the score of each retrieved document."""
+"""The score of each retrieved document, by query."""
 
 CELLS: Final = 100_000
-"""Ranks of one batch, padding included: the arrays of one metric fit a processor's cache."""
+"""Ranks in one batch, padding included; the arrays of one metric fit the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunScores:
-    """The scores of a run: a row of ``scores`` for each of ``queries``."""
+    """The scores of a run: one row of ``scores`` for each of ``queries``."""
 
     queries: tuple[str, ...]
     scores: Scores
@@ -45,7 +45,7 @@ class RunScores:
         return {query: dict(zip(names, row, strict=True)) for query, row in found}
 
     def means(self) -> dict[str, float | None]:
-        """Each metric's mean over the queries for which it is defined; None if there are none."""
+        """Each metric's mean over the queries for which it is defined; None if there is none."""
         found: dict[str, float | None] = {}
         for metric, column in zip(self.scores.metrics, self.scores.values.T, strict=True):
             defined = column[~np.isnan(column)]
@@ -62,19 +62,19 @@ def score_run(
     graded: bool = True,
     float32: bool = False,
 ) -> RunScores:
-    """Score each query of the qrels; one that the run lacks is scored as an empty ranking.
+    """Score each query of the qrels; a query that the run lacks is scored as an empty ranking.
 
     Args:
-        qrels: What is relevant. Queries of the run that it lacks take no part.
-        run: What was retrieved; results are ordered as ``by_score`` does.
+        qrels: The judgements. Queries of the run without qrels are ignored.
+        run: The retrieved documents, ordered by ``order_by_score``.
         metrics: Names of metrics or suites.
-        rel: The grade from which a document is relevant, where a metric does not say.
-        graded: Whether NDCG takes the grades as gains by default.
-        float32: Round scores to single precision first, which makes the ties of trec_eval.
+        rel: The lowest relevant grade, for metrics that do not set their own.
+        graded: Whether NDCG uses the grades as gains by default.
+        float32: Round scores to single precision first, for the same ties as trec_eval.
 
     Raises:
-        MetricNameError: A name is no metric.
-        ValueError: A score is not a number, or a grade is outside of what a metric is defined for.
+        MetricNameError: A name is not a metric.
+        ValueError: A score is not a number, or a metric is not defined for a grade.
 
     >>> found = score_run({"1": {"a": 2}, "2": {"a": 1}}, {"1": {"b": 0.5, "a": 0.25}}, ["mrr"])
     >>> found.by_query(), found.means()
@@ -93,7 +93,7 @@ def judged_batches(
     float32: bool = False,
     cells: int = CELLS,
 ) -> Iterator[Rankings]:
-    """The queries of the qrels in batches of bounded size, judged and ready to be scored."""
+    """The queries of the qrels in judged batches of bounded size."""
     truths: list[Mapping[str, float]] = []
     found: list[Mapping[str, float]] = []
     width = 1
@@ -112,9 +112,9 @@ def judged_batches(
 def judged(
     truths: Sequence[Mapping[str, float]], found: Sequence[Mapping[str, float]], float32: bool
 ) -> Columns:
-    """Order each query's results, and find their grades.
+    """Order each query's results and look up their grades.
 
-    The kernel leaves to Python what is more than a plain dictionary of texts and numbers.
+    The kernel handles plain dictionaries of strings and numbers; Python handles all others.
     """
     made = compiled.judged_rankings(truths, found, float32)
     if made is None:
@@ -126,11 +126,11 @@ def judged(
 def plain_judged(
     truths: Sequence[Mapping[str, float]], found: Sequence[Mapping[str, float]], float32: bool
 ) -> Columns:
-    """What ``judged`` gives, in Python."""
+    """``judged`` in Python."""
     grades: list[float] = []
     truth: list[float] = []
     for relevant, scores in zip(truths, found, strict=True):
-        grades.extend(map(relevant.get, by_score(scores, float32=float32), repeat(UNJUDGED)))
+        grades.extend(map(relevant.get, order_by_score(scores, float32=float32), repeat(UNJUDGED)))
         truth.extend(relevant.values())
     return Columns(
         np.array(grades, dtype=np.float64),

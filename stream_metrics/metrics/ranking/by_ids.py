@@ -1,7 +1,7 @@
-"""The metrics as plain functions of document ids, for a notebook or a test of one's own.
+"""The metrics as plain functions of document ids, for notebooks and tests.
 
-A relevant or predicted argument is a list of ids, the best first, or one id. An id that is
-predicted twice counts at its first place. Nothing relevant or nothing predicted: 0.0.
+An argument of relevant or predicted ids is a list, the best first, or a single id. An id that is
+predicted twice counts at its first rank. The result is 0.0 if nothing is relevant or predicted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def precision_at_k(
     *,
     denominator: Literal["k", "retrieved"] = "k",
 ) -> float:
-    """Share of relevant ids among the first k: ÷ k, or ÷ as many as were predicted up to k.
+    """Share of relevant ids among the first k, divided by k or by the number predicted up to k.
 
     >>> precision_at_k("a", ["a", "b"], 5), precision_at_k("a", "a", 5, denominator="retrieved")
     (0.2, 1.0)
@@ -74,7 +74,7 @@ def average_precision_at_k(
     *,
     normalise: Literal["relevant", "min_k"] = "relevant",
 ) -> float:
-    """Precision at each relevant rank up to k, summed, ÷ all relevant (or the smaller of it and k).
+    """Sum of precision at each relevant rank up to k ÷ all relevant (or the smaller of that and k).
 
     >>> round(average_precision_at_k(["a", "b", "c"], ["a", "x", "b", "y", "c"], 5), 3)
     0.756
@@ -94,8 +94,8 @@ def ndcg_at_k(
         relevant_ids: The whole ground truth.
         predicted_ids: The ranking.
         k: The cut-off.
-        relevance_grades: Grade by id; a relevant id without one has 0, an id that is not among the
-            relevant ones scores nothing. None: every relevant id has 1.
+        relevance_grades: Grade by id. A relevant id without a grade has 0, and ids that are not
+            relevant have no gain. None: every relevant id has 1.
 
     >>> ndcg_at_k(["a", "b"], ["a", "b", "c"], 2)
     1.0
@@ -149,16 +149,15 @@ def evaluate_retrieval_batch(
     """The mean of each metric over queries.
 
     Args:
-        queries: Each with ``relevant_docs`` (ids), and ``relevance_grades`` (grade by id) if there
-            are any.
-        retrieval_results: For each query its results, the best first, each with an ``id``.
+        queries: Each has ``relevant_docs`` (ids) and optionally ``relevance_grades`` (grade by id).
+        retrieval_results: The results of each query, the best first, each with an ``id``.
         metrics: Names of metrics; default ``BATCH_METRICS``.
 
     Returns:
-        The means under the names as they were given; None if it is undefined for every query.
+        The means under the names as given; None if a metric is undefined for every query.
 
     Raises:
-        ValueError: There is no query, the lists differ in length, or a name is no metric.
+        ValueError: There is no query, the lists differ in length, or a name is not a metric.
 
     >>> evaluate_retrieval_batch([{"relevant_docs": ["a"]}], [[{"id": "b"}, {"id": "a"}]], ["mrr"])
     {'mrr': 0.5}

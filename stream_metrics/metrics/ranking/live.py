@@ -1,4 +1,4 @@
-"""Which ranked metrics can be summed up while events come."""
+"""The ranked metrics that can be computed live."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from stream_metrics.metrics.ranking.registry import parse_all
 
 LARGEST_GRADE: Final = 4
 LARGEST_NUMBER: Final = 1_000
-"""What an option may be at most, so that whole numbers of billionths stay exact."""
+"""The largest value of an option for which sums in whole billionths stay exact."""
 
 _ONTOLOGY: Final = "max_ont_sim"
 
 
 def is_live(definition: Definition) -> bool:
-    """Whether labels, or the ground truth of a turn, are enough to compute a family."""
+    """Whether a family can be computed from labels or the ground truth of a turn."""
     return definition.name != _ONTOLOGY
 
 
 def live_metrics(names: Iterable[str]) -> tuple[RankedMetric, ...]:
-    """The metrics of several names, or of suites, each once, in the order of their names.
+    """Parse names and suites into metrics, without repeats, sorted by name.
 
     Raises:
-        MetricNameError: A name is no metric; or its score cannot be told from labels or from the
-            ground truth of a turn, whatever they are. The message says why.
+        MetricNameError: A name is not a metric, or the metric cannot be computed from labels or the
+            ground truth of a turn. The message says why.
 
     >>> [str(metric) for metric in live_metrics(["ndcg_at_10", "mrr", "NDCG@10"])]
     ['mrr', 'ndcg@10']

@@ -1,7 +1,7 @@
 """Names of ranked metrics: ``ndcg@10``, ``precision(denominator=retrieved)@5``.
 
-A metric is a value: a definition, its options and a cut-off. Its text leaves out what is default,
-and reads back to an equal value. Case does not matter, and ``ndcg_at_10`` is ``ndcg@10``.
+A metric is a value: a definition, its options and a cut-off. Its text omits defaults and parses
+back to an equal value. Case is ignored, and ``ndcg_at_10`` is ``ndcg@10``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COLLECTION = re.compile(r"collection\(\s*([0-9]+)\s*\)")
 
 
 class MetricNameError(ValueError):
-    """A name that is no metric, or has an option or a cut-off that the metric does not take."""
+    """A name is not a metric, or has an option or a cut-off that the metric does not take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Option:
     """One option of a metric.
 
     Attributes:
-        name: As written in the name.
-        help: What it does, in one sentence.
-        default: The value that is meant if none is given. None: by the relevance strategy.
-        choices: The words it takes. Empty: it takes a number (or a flag, if the default is one).
-        low, high: The range of a number; ``low`` itself is allowed if ``low_open`` is False.
-        collection: Takes ``collection(N)`` as well as its choices.
-        word: Takes any word; which ones there are, is known elsewhere.
+        name: The option's name.
+        help: A description in one sentence.
+        default: The default value. None: depends on the relevance strategy.
+        choices: The accepted words. Empty: a number, or a boolean if the default is one.
+        low, high: The range of a number; ``low`` itself is excluded if ``low_open``.
+        collection: Whether ``collection(N)`` is accepted as well as the choices.
+        word: Whether any word is accepted and validated elsewhere.
     """
 
     name: str
@@ -55,10 +55,10 @@ class Option:
     word: bool = False
 
     def parse(self, text: str) -> Value:
-        """The value that ``text`` means.
+        """Parse a value.
 
         Raises:
-            MetricNameError: It takes no such value; the message says what it takes.
+            MetricNameError: The value is not accepted. The message says which ones are.
         """
         text = text.strip().lower()
         found = self._parsed(text)
@@ -83,7 +83,7 @@ class Option:
         return number if above and number <= self.high and number != float("inf") else None
 
     def takes(self) -> str:
-        """The values that it takes, in words."""
+        """A description of the accepted values."""
         if self.word:
             return "a word of letters, digits and _"
         if self.choices:
@@ -99,16 +99,16 @@ class Definition:
     """A family of ranked metrics.
 
     Attributes:
-        metric: The description as data; ``metric.name`` is the canonical name.
-        compute: The scores of a batch, NaN where undefined.
-        options: In the order in which they are printed.
-        cutoff: Whether the name needs, may have or cannot have ``@k``.
-        aliases: Other names that read as this one.
-        in_full: Names that do not, but by which it may be meant.
-        relevant_by: What makes a query count as having something relevant: a document from the
-            threshold on, any grade above 0, either by the option ``gains``, or nothing (the metric
-            does not look at relevance).
-        beside: Templates of metrics that are printed with it; ``{k}`` is its cut-off.
+        metric: The description; ``metric.name`` is the canonical name.
+        compute: Computes the scores of a batch; NaN where undefined.
+        options: The options, in the order in which they are printed.
+        cutoff: Whether the name requires, allows or excludes ``@k``.
+        aliases: Other names that parse to this metric.
+        long_names: Names that do not parse, but for which this metric is suggested.
+        relevant_by: When a query counts as having something relevant: a grade at or above the
+            threshold, a grade above 0, either of these depending on the option ``gains``, or always
+            (the metric ignores relevance).
+        companions: The names of metrics that are reported together with it.
     """
 
     metric: Metric
@@ -116,9 +116,9 @@ class Definition:
     options: tuple[Option, ...] = ()
     cutoff: Cutoff = "required"
     aliases: tuple[str, ...] = ()
-    in_full: tuple[str, ...] = ()
+    long_names: tuple[str, ...] = ()
     relevant_by: Literal["threshold", "grade", "gains", "none"] = "threshold"
-    beside: tuple[str, ...] = ()
+    companions: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -128,7 +128,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class RankedMetric:
-    """A definition with options and a cut-off; equal if it prints the same.
+    """A definition with options and a cut-off; equal if its text is equal.
 
     ``given`` has the options that differ from their defaults, in the definition's order.
     """
@@ -145,7 +145,7 @@ class RankedMetric:
         )
 
     def option(self, name: str) -> Value:
-        """The value of an option: as given, or the default."""
+        """The value of an option, given or default."""
         for given, value in self.given:
             if given == name:
                 return value
@@ -155,7 +155,7 @@ class RankedMetric:
         raise KeyError(name)
 
     def number(self, name: str) -> float:
-        """The value of an option that is a number."""
+        """The value of a numeric option."""
         value = self.option(name)
         assert isinstance(value, float)
         return value
@@ -164,21 +164,20 @@ class RankedMetric:
         """The score of each ranking of a batch; NaN where it is undefined.
 
         Raises:
-            ValueError: A grade, or a collection's size, is outside of what the metric is defined
-                for.
+            ValueError: The metric is not defined for a grade, or for the given collection size.
         """
         return self.definition.compute(batch.condensed() if self.judged_only else batch, self)
 
     @property
     def rel(self) -> float | None:
-        """The grade from which a document is relevant; None: by the relevance strategy."""
+        """The lowest relevant grade; None: depends on the relevance strategy."""
         takes = any(option.name == "rel" for option in self.definition.options)
         rel = self.option("rel") if takes else None
         return rel if isinstance(rel, float) else None
 
     @property
     def judged_only(self) -> bool:
-        """Whether results without a judgement are taken out first."""
+        """Whether unjudged results are removed first."""
         return bool(self.option("judged_only"))
 
 
@@ -191,14 +190,15 @@ def _printed(value: Value) -> str:
 
 
 def read(text: str, definitions: Mapping[str, Definition]) -> RankedMetric:
-    """The metric that ``text`` names.
+    """Parse the name of a metric.
 
     Args:
-        text: A name with options and cut-off.
-        definitions: By canonical name and by alias.
+        text: A name with optional options and cut-off.
+        definitions: The definitions by canonical name and alias.
 
     Raises:
-        MetricNameError: No such metric, option, value or cut-off; the message has what there is.
+        MetricNameError: There is no such metric, option, value or cut-off. The message lists what
+            exists.
     """
     match = _NAME.fullmatch(text)
     if match is None:
@@ -223,15 +223,15 @@ def _unknown(text: str, name: str, definitions: Mapping[str, Definition]) -> str
 
 
 def meant_by(name: str, definitions: Mapping[str, Definition]) -> str | None:
-    """The canonical name of what is called ``name`` anywhere, in lower case and without options."""
+    """The canonical name of the metric that ``name`` (lower case, without options) may mean."""
     for definition in definitions.values():
-        if name in (definition.name, *definition.aliases, *definition.in_full):
+        if name in (definition.name, *definition.aliases, *definition.long_names):
             return definition.name
     return None
 
 
 def _split(inside: str) -> list[str]:
-    """Split at commas that stand in no brackets."""
+    """Split at commas outside brackets."""
     parts, depth, start = [], 0, 0
     for at, sign in enumerate(inside):
         depth += (sign == "(") - (sign == ")")

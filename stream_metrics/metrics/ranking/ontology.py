@@ -1,4 +1,4 @@
-"""How near retrieved terms come to expected ones in an ontology."""
+"""The similarity of retrieved terms to expected ones in an ontology."""
 
 from __future__ import annotations
 
@@ -9,32 +9,28 @@ from stream_metrics.metrics.ranking.batch import Judged
 
 
 class Ontology(Protocol):
-    """Similarities of an ontology's terms.
-
-    ``formulas`` are the names of its similarities, ``unbounded`` those of them whose values may be
-    outside of [0, 1].
-    """
+    """Similarities of an ontology's terms."""
 
     @property
     def formulas(self) -> frozenset[str]:
-        """The names of the similarities, as the option ``formula`` takes them."""
+        """The names of the similarities, which the option ``formula`` accepts."""
 
     @property
     def unbounded(self) -> frozenset[str]:
-        """Those whose values may be outside of [0, 1]."""
+        """The formulas whose values may be outside [0, 1]."""
 
     def similarity(self, expected: str, retrieved: str, formula: str) -> float:
-        """How similar two terms are; 0.0 for a term that the ontology does not have."""
+        """The similarity of two terms; 0.0 for a term that is not in the ontology."""
 
 
 def nearest(
     ontology: Ontology, expected: Sequence[str], retrieved: Iterable[str], formula: str
 ) -> list[float]:
-    """For each retrieved term the largest similarity of an expected one; 1.0 for an exact match.
+    """Each retrieved term's largest similarity to an expected one; 1.0 for an exact match.
 
     Raises:
-        ValueError: The ontology has no such formula, or it gives a value outside of [0, 1] and is
-            not declared to.
+        ValueError: The ontology has no such formula, or the formula returns a value outside [0, 1]
+            without being declared as unbounded.
     """
     if formula not in ontology.formulas:
         known = ", ".join(sorted(ontology.formulas))
@@ -61,18 +57,18 @@ def with_similarities(
     retrieved: Sequence[str],
     formulas: Mapping[str, int | None],
 ) -> Judged:
-    """A judged ranking with what ``max_ont_sim`` needs of it.
+    """Add to a judged ranking the similarities that ``max_ont_sim`` needs.
 
     Args:
         row: The ranking.
-        ontology: Where the similarities come from.
-        expected: The terms that should have been found. None at all: undefined.
+        ontology: The source of the similarities.
+        expected: The terms that should have been found. If empty, the metric is undefined.
         retrieved: The terms of the ranking, by rank.
-        formulas: The similarities to compute, each with the rank down to which it is needed, or
-            None for the whole ranking.
+        formulas: The similarities to compute, each with the depth to which it is needed; None is
+            the whole ranking.
 
     Raises:
-        ValueError: As ``nearest``; or there is not one term a rank.
+        ValueError: As for ``nearest``, or the ranking does not have one term per rank.
     """
     if len(retrieved) != len(row.grades):
         raise ValueError(f"{len(retrieved)} terms for a ranking of {len(row.grades)} results")

@@ -1,4 +1,4 @@
-"""Every ranked metric: its definition, variants and names."""
+"""The registry of ranked metrics: definitions, options, names and suites."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
                 "1 / rank of the first relevant result (in the top k), 0 if there is none",
                 "Voorhees, The TREC-8 question answering track report, 1999."),
         scores.mrr, (_REL, _JUDGED_ONLY), cutoff="optional", aliases=("rr",),
-        in_full=("mean_reciprocal_rank", "reciprocal_rank"),
+        long_names=("mean_reciprocal_rank", "reciprocal_rank"),
     ),
     Definition(
         _metric("map", "MAP, MAP@k", "Mean precision at the ranks of all relevant documents.",
@@ -112,7 +112,7 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
             _JUDGED_ONLY,
         ),
         cutoff="optional", aliases=("ap",),
-        in_full=("mean_average_precision", "average_precision"),
+        long_names=("mean_average_precision", "average_precision"),
     ),
     Definition(
         _metric("ndcg", "NDCG, NDCG@k", "Discounted gain relative to the best order of the full "
@@ -129,14 +129,14 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
             _JUDGED_ONLY,
         ),
         cutoff="optional", relevant_by="gains",
-        in_full=("normalized_discounted_cumulative_gain",
+        long_names=("normalized_discounted_cumulative_gain",
                  "normalised_discounted_cumulative_gain"),
     ),
     Definition(
         _metric("aqwv", "AQWV@k", "1 minus weighted misses and false alarms.",
                 "1 - P_miss - beta * P_FA", _MATERIAL, low=-40.0,
                 none_means=f"nothing is relevant, or {_NO_TRUTH}"),
-        scores.aqwv, (_BETA, _FA, _REL, _JUDGED_ONLY), beside=("p_miss", "p_fa"),
+        scores.aqwv, (_BETA, _FA, _REL, _JUDGED_ONLY), companions=("p_miss", "p_fa"),
     ),
     Definition(
         _metric("p_miss", "P_miss@k", "Share of the relevant documents that are not in the top k.",
@@ -172,7 +172,7 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
             _JUDGED_ONLY,
         ),
         cutoff="optional", relevant_by="gains",
-        beside=("rbp_residual",),
+        companions=("rbp_residual",),
     ),
     Definition(
         _metric("rbp_residual", "RBP residual",
@@ -247,9 +247,9 @@ BY_NAME: Final[dict[str, Definition]] = {
 
 CUTOFFS: Final = (1, 3, 5, 10)
 DEEPER: Final = (20,)
-"""The cut-off that precision and recall have beside the others."""
+"""The additional cut-off of precision and recall."""
 
-# Lists that go together, by the definitions that a kind of benchmark uses.
+# Lists of metrics that a kind of benchmark commonly reports, in its usual definitions.
 SUITES: Final[dict[str, tuple[str, ...]]] = {
     "default": (
         *(f"{name}@{k}" for name in ("hit", "ndcg") for k in CUTOFFS),
@@ -278,10 +278,10 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
 
 
 def parse(text: str) -> RankedMetric:
-    """The ranked metric of that name.
+    """Parse the name of a ranked metric.
 
     Raises:
-        MetricNameError: There is none, or it takes no such option, value or cut-off.
+        MetricNameError: There is no such metric, option, value or cut-off.
 
     >>> str(parse("NDCG_at_10")), str(parse("p(denominator=k, rel=2)@5"))
     ('ndcg@10', 'precision(rel=2)@5')
@@ -290,19 +290,19 @@ def parse(text: str) -> RankedMetric:
 
 
 def parse_all(texts: Iterable[str]) -> list[RankedMetric]:
-    """The metrics of several names, or of suites; each once, in order."""
+    """Parse names and suites into metrics, without repeats, in order."""
     found = [parse(name) for text in texts for name in SUITES.get(text.strip().lower(), (text,))]
     return list(dict.fromkeys(found))
 
 
-def beside(metric: RankedMetric) -> list[RankedMetric]:
-    """What is printed with a metric: its parts, with those of its options that they take.
+def companions(metric: RankedMetric) -> list[RankedMetric]:
+    """The metrics reported together with this one, with the options that both take.
 
-    >>> [str(one) for one in beside(parse("aqwv(fa=collection(1000))@10"))]
+    >>> [str(one) for one in companions(parse("aqwv(fa=collection(1000))@10"))]
     ['p_miss@10', 'p_fa(fa=collection(1000))@10']
     """
     found = []
-    for name in metric.definition.beside:
+    for name in metric.definition.companions:
         definition = BY_NAME[name]
         takes = {option.name for option in definition.options}
         given = tuple((option, value) for option, value in metric.given if option in takes)

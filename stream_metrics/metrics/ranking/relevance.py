@@ -1,6 +1,6 @@
-"""Which results are relevant: qrels, a predicate of one's own, labels, or overlap with an answer.
+"""Judge results by qrels, a custom predicate, labels, or overlap with a reference answer.
 
-The first strategy that is available for a query judges its ranking.
+The first strategy that is available for a query, in this order, judges its ranking.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _NO_DIMENSIONS: Final[Mapping[str, str]] = MappingProxyType({})
 class Retrieved(NamedTuple):
     """One result of a ranking, in the order shown.
 
-    ``document`` is equal for results that are the same document of the turn; ``before``: an
-    earlier search of the turn returned the document; ``recorded``: the result as an event has it,
-    if its texts were read.
+    ``document`` is equal for results that are the same document of the turn. ``before``: an earlier
+    search of the turn returned the document. ``recorded``: the result from the event, if its texts
+    were read.
     """
 
     document: Hashable
@@ -40,21 +40,22 @@ class Retrieved(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A ranking, and all that could judge it.
+    """A ranking, and everything that may judge it.
 
     Attributes:
-        results: By rank.
-        relevant: Grade by ``doc_id``, the whole ground truth (qrels). None: there are no qrels;
-            an empty map says that nothing is relevant.
-        labels: Grade by document, over all searches of the turn. None or empty: nobody
-            labelled any.
-        references: Reference answers.
-        language: Of texts and answers.
-        query_id: Of the query in a test collection; the ``search_id`` of a recorded search.
-        conversation_id, turn: Where a recorded search stands.
-        text: What was searched for, if that was recorded.
-        question: The question of the turn, if that was recorded.
-        dimensions: What figures can be split by.
+        results: The results by rank.
+        relevant: The complete ground truth (qrels): grade by ``doc_id``. None: there are no qrels.
+            Empty: nothing is relevant.
+        labels: Grade by document, over all searches of the turn. None or empty: nothing is
+            labelled.
+        references: The reference answers.
+        language: The language of texts and answers.
+        query_id: The id of the query in a test collection, or the ``search_id`` of a recorded
+            search.
+        conversation_id, turn: The position of a recorded search.
+        text: The search query, if recorded.
+        question: The question of the turn, if recorded.
+        dimensions: The values by which figures can be split.
     """
 
     results: Sequence[Retrieved]
@@ -71,7 +72,7 @@ class Query(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Which query this is, for messages.
+        """A description of the query for messages.
 
         >>> Query([], query_id="s1", conversation_id="c", turn=2).place
         "conversation 'c', turn 2, search 's1'"
@@ -83,12 +84,12 @@ class Query(NamedTuple):
 
 
 class RecordedSearch(NamedTuple):
-    """A search of a conversation, as a ranking to be judged.
+    """A search of a conversation, as a ranking to judge.
 
     Attributes:
-        conversation_id, turn, search_id, agent: Which one.
-        dimensions: What figures can be split by.
-        query: Its results, and what could judge them.
+        conversation_id, turn, search_id, agent: The identity of the search.
+        dimensions: The values by which figures can be split.
+        query: The results, and everything that may judge them.
     """
 
     conversation_id: str
@@ -100,14 +101,14 @@ class RecordedSearch(NamedTuple):
 
 
 class PredicateError(ValueError):
-    """A predicate cannot be used, failed, or gave what it must not; the message says which."""
+    """A predicate cannot be used, raised an error, or returned an invalid value."""
 
 
 class Predicate(Protocol):
-    """Relevance by a rule of one's own."""
+    """A custom rule of relevance."""
 
     def total(self, query: Query) -> int | None:
-        """How many relevant documents there are for a query; None: the rule does not apply."""
+        """The number of relevant documents for a query; None if the rule does not apply."""
 
     def relevant(self, query: Query, result: Retrieved) -> bool:
         """Whether a result is relevant."""
@@ -118,12 +119,12 @@ class Relevance:
     """How queries are judged.
 
     Attributes:
-        rel: The grade from which a document of the qrels is relevant, where a metric does not say.
-        good_gain: The same for labels.
-        graded: Whether NDCG takes grades as gains by default.
-        overlap: The token F1 with a reference answer from which a text is relevant.
-        predicate: A rule of one's own; it comes after qrels and before labels.
-        predicate_name: What messages call it.
+        rel: The lowest relevant grade of qrels, for metrics that do not set their own.
+        good_gain: The lowest relevant grade of labels.
+        graded: Whether NDCG uses grades as gains by default.
+        overlap: The lowest token F1 with a reference answer for which a text is relevant.
+        predicate: A custom rule, which is tried after qrels and before labels.
+        predicate_name: The predicate's name in messages.
     """
 
     rel: float = 1.0
@@ -144,8 +145,8 @@ class Relevance:
         """Judge a ranking by the first strategy that is available; None if there is none.
 
         Raises:
-            PredicateError: The predicate failed, gave something else than it should, or found more
-                relevant documents than it says there are.
+            PredicateError: The predicate raised an error, returned an invalid value, or found more
+                relevant documents than its total.
 
         >>> Relevance().judge(Query([Retrieved(1, "a")], {"a": 2, "b": 0})).grades
         [2]
@@ -177,32 +178,32 @@ class Relevance:
         )
 
     def _total(self, query: Query, predicate: Predicate) -> int | None:
-        """What the predicate says there is; None: it does not apply."""
-        found: Any = self._asked("total(query)", query, lambda: predicate.total(query))
+        """The predicate's total; None if it does not apply."""
+        found: Any = self._call("total(query)", query, lambda: predicate.total(query))
         if found is None:
             return None
         if isinstance(found, bool) or not isinstance(found, int | np.integer) or found < 0:
-            raise self._unfit(
+            raise self._bad_value(
                 f"total(query) gave {found!r}", query, "an integer from 0 on, or None"
             )
         return int(found)
 
     def _relevant(self, query: Query, result: Retrieved, predicate: Predicate) -> float:
         what = f"relevant(query, result) of the result {result.doc_id!r}"
-        found: Any = self._asked(what, query, lambda: predicate.relevant(query, result))
+        found: Any = self._call(what, query, lambda: predicate.relevant(query, result))
         if not isinstance(found, bool | np.bool_):
-            raise self._unfit(f"{what} gave {found!r}", query, "True or False")
+            raise self._bad_value(f"{what} gave {found!r}", query, "True or False")
         return float(found)
 
-    def _asked(self, what: str, query: Query, ask: Callable[[], object]) -> object:
+    def _call(self, what: str, query: Query, ask: Callable[[], object]) -> object:
         try:
             return ask()
-        except Exception as error:  # whatever a stranger's code raises
+        except Exception as error:  # user code may raise anything
             raise PredicateError(
                 f"{self.predicate_name}: {what} raised {_raised(error)} for {query.place}"
             ) from error
 
-    def _unfit(self, what: str, query: Query, needed: str) -> PredicateError:
+    def _bad_value(self, what: str, query: Query, needed: str) -> PredicateError:
         return PredicateError(f"{self.predicate_name}: {what} for {query.place}; expected {needed}")
 
     def _by_predicate(self, query: Query, predicate: Predicate, total: int) -> Judged:
@@ -254,7 +255,7 @@ class Relevance:
 
 
 def repeats(results: Sequence[Retrieved]) -> list[int] | None:
-    """By rank, how many results above have the same document or ``doc_id``; None: none has any.
+    """By rank, how many results above have the same document or ``doc_id``; None if there are none.
 
     >>> repeats([Retrieved(1, "a"), Retrieved(2, "a"), Retrieved(1)])
     [0, 1, 1]
@@ -282,7 +283,7 @@ def _before(results: Sequence[Retrieved]) -> list[bool] | None:
 
 
 def _raised(error: Exception) -> str:
-    """An error of a stranger's code on one line, and where it was raised."""
+    """An error of user code on one line, with the file and line that raised it."""
     said = " ".join(f"{type(error).__name__}: {error}".split())
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{said} ({Path(last.filename).name}, line {last.lineno})"
@@ -301,10 +302,10 @@ def judge_ids(
     """Judge a ranking of document ids by qrels.
 
     Args:
-        ranking: Ids, the best first; a repeated one keeps its rank and scores nothing.
-        relevant: Grade by id, of the query's whole ground truth.
-        rel: The grade from which a document is relevant, where a metric does not say.
-        graded: Whether NDCG takes the grades as gains by default.
+        ranking: The ids, the best first. A repeated id keeps its rank and has no gain.
+        relevant: The query's complete ground truth: grade by id.
+        rel: The lowest relevant grade, for metrics that do not set their own.
+        graded: Whether NDCG uses the grades as gains by default.
 
     >>> judge_ids(["b", "x", "b"], {"b": 1}).earlier
     [0, 0, 1]
@@ -332,12 +333,12 @@ def judge_subtopics(
     """Judge a ranking by qrels that grade a document for each subtopic of the query.
 
     Args:
-        ranking: Ids, the best first.
-        qrels: By subtopic, grade by id. A document's grade is the largest over the subtopics.
-        rel: The grade from which a document covers a subtopic.
+        ranking: The ids, the best first.
+        qrels: Grade by subtopic and id. A document's grade is the largest over the subtopics.
+        rel: The lowest grade for which a document covers a subtopic.
 
-    Where the ideal ranking could take several documents, it takes the one whose id comes last, as
-    ndeval does.
+    If several documents are equally good for the ideal ranking, it takes the one with the last id,
+    as ndeval does.
     """
     covered: dict[str, set[str]] = {}
     grades: dict[str, float] = {}
@@ -354,26 +355,26 @@ def judge_subtopics(
     return judged_row._replace(subtopics=subtopics)
 
 
-def by_score(scores: Mapping[str, float], *, float32: bool = False) -> list[str]:
-    """The order of a run's documents: score descending, ties by document id descending.
+def order_by_score(scores: Mapping[str, float], *, float32: bool = False) -> list[str]:
+    """Sort a run's documents by score, descending; ties by document id, descending.
 
     Args:
         scores: Score by document id.
-        float32: Round the scores to single precision first, which makes the ties of trec_eval.
+        float32: Round scores to single precision first, for the same ties as trec_eval.
 
     Raises:
         ValueError: A score is not a number.
 
-    >>> by_score({"a": 0.5, "b": 0.5, "c": 1.0})
+    >>> order_by_score({"a": 0.5, "b": 0.5, "c": 1.0})
     ['c', 'b', 'a']
     """
     values = list(scores.values())
     if not float32 and len(values) > 1 and all(map(gt, values, values[1:])):
-        return list(scores)  # in order already, as most files are; NaN is above nothing
+        return list(scores)  # already sorted, as in most files; comparisons with NaN are False
     for document, score in scores.items():
         if score != score:
             raise ValueError(f"the score of document {document!r} is not a number")
     if float32:
-        with np.errstate(over="ignore"):  # what is too large is infinite, as it is in C
+        with np.errstate(over="ignore"):  # values that are too large become infinite, as in C
             scores = {document: float(np.float32(score)) for document, score in scores.items()}
     return sorted(scores, key=lambda document: (scores[document], document), reverse=True)

@@ -1,8 +1,8 @@
 """The formulas of the ranked metrics over a batch of rankings.
 
-Each function takes a batch and a metric with its options, and gives a score a ranking; NaN is
-undefined. Sums run along the ranks in order (``accumulate``), so that a score's bits are the same
-in whatever batch it is computed.
+Each function takes a batch and a metric with its options, and returns one score per ranking; NaN is
+undefined. Sums run along the ranks in order (``accumulate``), so that a score is identical to the
+bit in any batch.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from stream_metrics.metrics.ranking.names import RankedMetric
 
 
 def total(terms: Floats) -> Floats:
-    """Each row's sum, from the first column on."""
+    """The sum of each row, added from the first column on."""
     if not terms.shape[1]:
         return np.zeros(len(terms))
     return np.asarray(np.add.accumulate(terms, axis=1)[:, -1], dtype=np.float64)
 
 
-# The logarithms and powers come from `math`, whose bits differ less between machines than those of
-# numpy's vector code.
+# Logarithms and powers use `math`, whose results vary less between machines than those of numpy's
+# vector code.
 
 
 @lru_cache(maxsize=64)
@@ -44,20 +44,20 @@ def powers(base: float, count: int) -> Floats:
 
 
 def ratio(numerators: Floats | Ints, denominators: Floats | Ints, empty: float) -> Floats:
-    """Row by row; ``empty`` where there is nothing to divide by."""
+    """The quotients by row; ``empty`` where the denominator is 0."""
     out = np.full(len(numerators), empty)
     np.divide(numerators, denominators, out=out, where=np.asarray(denominators) != 0)
     return out
 
 
 def relevant(batch: Rankings, metric: RankedMetric) -> Bools:
-    """Whether each rank of the top k has a relevant document that did not come before."""
+    """Whether each rank of the top k has the first occurrence of a relevant document."""
     thresholds = batch.thresholds(metric.rel)
     return np.asarray(batch.gains[:, : metric.k] >= thresholds[:, None])
 
 
 def all_relevant(batch: Rankings, metric: RankedMetric) -> Ints:
-    """Relevant documents of the ground truth; only those in the top k where no more is known."""
+    """The number of relevant documents; only those in the top k if the ground truth is unknown."""
     whole = batch.relevant_documents(metric.rel)
     if batch.truth_known.all():
         return whole
@@ -65,12 +65,12 @@ def all_relevant(batch: Rankings, metric: RankedMetric) -> Ints:
 
 
 def count(cells: Bools) -> Ints:
-    """How many cells of each row are true."""
+    """The number of true cells in each row."""
     return np.asarray(np.count_nonzero(cells, axis=1), dtype=np.int64)
 
 
 def has_relevant(batch: Rankings, metric: RankedMetric) -> Bools:
-    """Whether each query has something relevant, as the metric sees it."""
+    """Whether each query has something relevant by the metric's definition."""
     by = metric.definition.relevant_by
     if by == "none":
         return np.ones(len(batch.lengths), np.bool_)
@@ -87,7 +87,7 @@ def has_relevant(batch: Rankings, metric: RankedMetric) -> Bools:
 
 
 def _where_known(batch: Rankings, scores: Floats) -> Floats:
-    """Undefined where the ground truth is only what was retrieved."""
+    """The scores, undefined where the ground truth is unknown."""
     return np.where(batch.truth_known, scores, np.nan)
 
 
@@ -164,7 +164,7 @@ def mrr(batch: Rankings, metric: RankedMetric) -> Floats:
 
 
 def average_precision(batch: Rankings, metric: RankedMetric) -> Floats:
-    """Precision at each relevant rank, summed, ÷ all relevant (or the smaller of that and k)."""
+    """Sum of precision at each relevant rank ÷ all relevant (or the smaller of that and k)."""
     found = relevant(batch, metric)
     every = all_relevant(batch, metric)
     if metric.option("normalise") == "min_k" and metric.k is not None:
@@ -178,7 +178,7 @@ def average_precision(batch: Rankings, metric: RankedMetric) -> Floats:
 
 
 def ndcg(batch: Rankings, metric: RankedMetric) -> Floats:
-    """DCG of the top k ÷ that of the best order of the whole ground truth, cut at k."""
+    """DCG of the top k ÷ DCG of the best order of the complete ground truth, cut at k."""
     k = metric.k
     gains = batch.gains[:, :k]
     found = -np.sort(-gains, axis=1) if not batch.truth_known.all() else gains
@@ -191,7 +191,7 @@ def ndcg(batch: Rankings, metric: RankedMetric) -> Floats:
 
 
 def _gains(batch: Rankings, metric: RankedMetric, grades: Floats) -> Floats:
-    """Grades as the metric's gains; by default binary where grades are not taken as gains."""
+    """The gains of grades; by default binary where grades are not used as gains."""
     kind = metric.option("gains")
     if kind == "exponential":
         return np.exp2(grades) - 1.0
@@ -226,7 +226,7 @@ def _max_grade(batch: Rankings, metric: RankedMetric) -> float:
 
 
 def rbp(batch: Rankings, metric: RankedMetric) -> Floats:
-    """Rank-biased precision: a reader goes on to the next rank with probability p."""
+    """Rank-biased precision: a reader continues to the next rank with probability p."""
     p = metric.number("p")
     found = relevant(batch, metric).astype(np.float64)
     if metric.option("gains") == "linear":
@@ -235,7 +235,7 @@ def rbp(batch: Rankings, metric: RankedMetric) -> Floats:
 
 
 def rbp_residual(batch: Rankings, metric: RankedMetric) -> Floats:
-    """The mass of what RBP does not know: unjudged ranks, and all ranks behind the last."""
+    """The weight of what RBP does not know: unjudged ranks, and all ranks after the last."""
     p = metric.number("p")
     shown = batch.retrieved(metric.k)
     depth = batch.judged[:, : metric.k].shape[1]
@@ -264,10 +264,10 @@ def q_measure(batch: Rankings, metric: RankedMetric) -> Floats:
 
 
 def alpha_ndcg(batch: Rankings, metric: RankedMetric) -> Floats:
-    """DCG in which each repeat of a document is worth 1 − α of the one before.
+    """DCG in which each repeat of a document has 1 − α of the gain of the previous one.
 
-    The best order has every relevant document once, then the repeats that were retrieved, those
-    of the largest worth first. Rankings that are judged by subtopic repeat subtopics instead.
+    The best order has every relevant document once, then the retrieved repeats by descending gain.
+    In rankings judged by subtopic, subtopics repeat instead.
     """
     k, alpha = metric.k, metric.number("alpha")
     thresholds = batch.thresholds(metric.rel)[:, None]
@@ -291,7 +291,7 @@ def alpha_ndcg(batch: Rankings, metric: RankedMetric) -> Floats:
 
 
 def _cut(values: Floats, k: int | None) -> Floats:
-    """Zero behind rank k."""
+    """The values with zeros after rank k."""
     if k is None:
         return values
     kept = values.copy()
@@ -312,7 +312,7 @@ def redundancy(batch: Rankings, metric: RankedMetric) -> Floats:
 
 
 def max_ont_sim(batch: Rankings, metric: RankedMetric) -> Floats:
-    """The largest similarity of an expected term to one in the top k; 0 if none was retrieved."""
+    """The largest similarity of an expected term to one in the top k; 0 without results."""
     formula = str(metric.option("formula"))
     values = batch.similarities.get(formula)
     if values is None:

@@ -22,17 +22,17 @@ from stream_metrics.metrics.ranking.scores import has_relevant
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """A row a ranking, a column a metric.
+    """Scores, one row per ranking and one column per metric.
 
     Attributes:
-        metrics: In the order of the columns.
+        metrics: The metrics of the columns.
         values: The scores; NaN where undefined.
-        with_relevant: Whether the query has something relevant, as the metric sees it (its
-            threshold; any grade above 0 for graded gains). A metric that does not look at relevance
-            has it everywhere.
-        retrieved, judged: Results of each ranking, and those of them that have a judgement.
-        relevant: Relevant documents of each ground truth, by the ranking's own threshold; -1 where
-            it is known only as far as it was retrieved.
+        with_relevant: Whether the query has something relevant by the metric's definition: a grade
+            at its threshold, or any above 0 for graded gains. Always True for a metric that ignores
+            relevance.
+        retrieved, judged: The number of results of each ranking, and of those with a judgement.
+        relevant: The number of relevant documents in each ground truth, by the ranking's own
+            threshold; -1 if it is unknown.
     """
 
     metrics: tuple[RankedMetric, ...]
@@ -47,12 +47,12 @@ def score(rows: Sequence[Judged], metrics: Sequence[RankedMetric], *, cells: int
     """Score each ranking by each metric.
 
     Args:
-        rows: The rankings; a score does not depend on what else is among them.
-        metrics: What to compute.
-        cells: How many ranks are held as arrays at a time.
+        rows: The rankings. A score does not depend on the other rankings.
+        metrics: The metrics to compute.
+        cells: The most ranks held in arrays at a time.
 
     Raises:
-        ValueError: A grade is outside of what a metric is defined for.
+        ValueError: A metric is not defined for a grade.
 
     >>> from stream_metrics.metrics.ranking.registry import parse
     >>> from stream_metrics.metrics.ranking.relevance import judge_ids
@@ -67,7 +67,7 @@ def score_batches(parts: Iterable[Rankings], count: int, metrics: Sequence[Ranke
     """Score the rankings of several batches, ``count`` in all, by each metric.
 
     Raises:
-        ValueError: A grade is outside of what a metric is defined for.
+        ValueError: A metric is not defined for a grade.
     """
     values = np.empty((count, len(metrics)))
     with_relevant = np.empty((count, len(metrics)), np.bool_)

@@ -1,4 +1,4 @@
-"""α-nDCG where documents are judged by subtopic (Clarke et al., SIGIR 2008)."""
+"""α-nDCG for documents that are judged by subtopic (Clarke et al., SIGIR 2008)."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from math import log2
 
 @dataclass(frozen=True, slots=True)
 class Subtopics:
-    """What the results of one ranking cover, and what each judged document of the query covers.
+    """The subtopics that the results of a ranking and the judged documents of its query cover.
 
-    ``ranked`` is by rank, empty for what covers nothing; ``pool`` in the order in which documents
-    of equal worth are taken into the ideal ranking.
+    ``ranked`` is by rank, with empty sets for results that cover nothing. ``pool`` is in the order
+    in which equally good documents are taken into the ideal ranking.
     """
 
     ranked: tuple[frozenset[str], ...]
     pool: tuple[frozenset[str], ...]
 
     def only(self, kept: Sequence[bool]) -> Subtopics:
-        """The same without the ranks that are not kept."""
+        """A copy with only the kept ranks."""
         left = tuple(one for one, keep in zip(self.ranked, kept, strict=False) if keep)
         return replace(self, ranked=left)
 
     def alpha_ndcg(self, alpha: float, k: int | None = None) -> float:
-        """The worth of the ranking ÷ that of the greedy best order of the pool; 0 without one.
+        """The discounted gain of the ranking ÷ that of the greedily ordered pool; 0 without a pool.
 
-        A subtopic is worth (1 − α) ** (how many ranks above cover it); ranks are discounted by
-        log2(rank + 1). Greed does not always find the best order, so that the value may exceed 1.
+        A subtopic has the gain (1 − α) ** (number of ranks above that cover it); ranks are
+        discounted by log2(rank + 1). The greedy order is not always the best one, so the value may
+        exceed 1.
 
         >>> a, b = frozenset("x"), frozenset("y")
         >>> Subtopics((a, a, b), (a, a, b)).alpha_ndcg(0.5)
@@ -53,7 +54,7 @@ def _worth(ranking: Sequence[frozenset[str]], alpha: float) -> float:
 
 
 def greedy(pool: Sequence[frozenset[str]], alpha: float, depth: int) -> list[frozenset[str]]:
-    """At each rank the document that is worth most there; the first of several in the pool."""
+    """Take the document with the highest gain at each rank; the first in the pool among equals."""
     left = dict(enumerate(pool))
     covered: dict[str, int] = {}
     chosen: list[frozenset[str]] = []
