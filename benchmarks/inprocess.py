@@ -18,6 +18,7 @@ from stream_metrics.runtime import identity
 from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.collecting import collect_seldom
+from stream_metrics.worker.generations import begin
 from stream_metrics.worker.names import SharedNames
 from stream_metrics.worker.options import PartitionOptions
 from stream_metrics.worker.partition import StatePartition
@@ -58,6 +59,13 @@ class InProcess:
         )
         self._cache = ConversationCache(settings.state.cache_results)
         self.letters = MemoryDeadLetters()
+        self.partition: StatePartition
+
+    async def open(self) -> InProcess:
+        """Own the partition in the generation that is in force, from offset 0."""
+        collect_seldom()  # as the worker does
+        generation = await begin(self.store, self._options.identity, 0)
+        self.store = self.store.generation(generation)
         self.partition = StatePartition(
             0,
             self._options,
@@ -68,10 +76,6 @@ class InProcess:
             Operations(CollectorRegistry(), (EVENTS, LABELS)),
             TOKEN,
         )
-
-    async def open(self) -> InProcess:
-        """Own the partition, from offset 0."""
-        collect_seldom()  # as the worker does
         start = {EVENTS: Position(0), LABELS: Position(0)}
         self.partition.adopt(await self.store.claim(0, TOKEN, start))
         return self
