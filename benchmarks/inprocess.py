@@ -13,8 +13,8 @@ from benchmarks.workload import EVENTS, LABELS
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.events.record import Record
+from stream_metrics.options import identity
 from stream_metrics.ports import Position, StateStore
-from stream_metrics.runtime import identity
 from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.collecting import collect_seldom

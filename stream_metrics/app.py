@@ -30,8 +30,9 @@ from stream_metrics.adapters.web import add_pages, guard, ssl_context
 from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.layout import UnknownFormat
 from stream_metrics.logs import configure_logs
+from stream_metrics.options import check_worker_settings, web_options
 from stream_metrics.ports import StoreRefused, Superseded
-from stream_metrics.runtime import Runtime, UnsafeStore, check_worker_settings, web_options
+from stream_metrics.runtime import Runtime, UnsafeStore
 from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.identity import OtherIdentity
 

@@ -31,7 +31,7 @@ from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.web import Pages, make_app, serve
 from stream_metrics.events.key import is_labels
 from stream_metrics.logs import configure_logs
-from stream_metrics.runtime import web_options
+from stream_metrics.options import web_options
 from stream_metrics.settings.whole import Settings
 from stream_metrics.telemetry import HELP, TwoScopes
 from stream_metrics.telemetry.teller import Teller, Telling

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import socket
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -18,14 +16,12 @@ from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stream_metrics import __version__
-from stream_metrics.adapters.auth import read_users
 from stream_metrics.adapters.health import Guard, Health, run_together
 from stream_metrics.adapters.kafka.cluster import Cluster
 from stream_metrics.adapters.kafka.cluster import Group as Membership
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.internal import KafkaUpstream
 from stream_metrics.adapters.kafka.member import KafkaSource
-from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.output import KafkaFence, KafkaOutputs
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.records import record_of
@@ -38,30 +34,36 @@ from stream_metrics.adapters.page.worst import WorstConversations
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.redis.check import check, fullest, memory_bytes
-from stream_metrics.adapters.redis.connect import RedisOptions, connect, make_client
+from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.store import RedisStore
-from stream_metrics.adapters.web import Pages, WebOptions, ssl_context
+from stream_metrics.adapters.web import Pages
 from stream_metrics.compiled import ENGINE, KERNEL
 from stream_metrics.engine.windows import Windows
-from stream_metrics.layout import Generation, Identity, Impossible, Layout
+from stream_metrics.layout import Generation, Identity, Impossible
+from stream_metrics.options import (
+    for_state,
+    identity,
+    kafka_for,
+    partition_options,
+    partitioner,
+    redis_options,
+    web_options,
+)
 from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable, Superseded
-from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.settings.secrets import read_secret
 from stream_metrics.settings.whole import Settings, mask_url
-from stream_metrics.worker.announce import Announcer, Before, Scope
+from stream_metrics.worker.announce import Announcer, Scope
 from stream_metrics.worker.build import full
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.collecting import collect_seldom
 from stream_metrics.worker.generations import begin, change, joined
-from stream_metrics.worker.identity import check_identity, kept_settings
+from stream_metrics.worker.identity import check_identity
 from stream_metrics.worker.keying import KeyWatch
 from stream_metrics.worker.loop import NOT_READING, OTHER_COUNTS, Loop, LoopOptions
 from stream_metrics.worker.names import SharedNames
-from stream_metrics.worker.options import PartitionOptions
 from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.patience import Part, Patience, Stopped
-from stream_metrics.worker.publication import Publication, before
+from stream_metrics.worker.publication import Publication, before, before_of
 from stream_metrics.worker.repartition import route
 from stream_metrics.worker.switch import LOOK_SECONDS as LAYOUT_SECONDS
 from stream_metrics.worker.switch import REST_SECONDS, NoFence, Watcher, announced, roll_forward
@@ -81,131 +83,6 @@ log = structlog.get_logger(__name__)
 
 class UnsafeStore(Exception):
     """Redis is set up so that it may lose state; says what to change."""
-
-
-def redis_options(settings: Settings) -> RedisOptions:
-    """The Redis adapter's options."""
-    redis = settings.redis
-    return RedisOptions(
-        url=redis.url,
-        namespace=settings.namespace,
-        username=redis.username,
-        password=read_secret(redis.password, redis.password_file),
-        cluster=redis.cluster,
-        sentinels=redis.sentinels,
-        sentinel_service=redis.sentinel_service,
-        sentinel_username=redis.sentinel_username,
-        sentinel_password=read_secret(redis.sentinel_password, redis.sentinel_password_file),
-        socket_timeout_seconds=redis.socket_timeout_seconds,
-        connect_timeout_seconds=redis.connect_timeout_seconds,
-        ssl_ca_file=redis.ssl_ca_file,
-        ssl_certificate_file=redis.ssl_certificate_file,
-        ssl_key_file=redis.ssl_key_file,
-        ssl_key_password=read_secret(redis.ssl_key_password, redis.ssl_key_password_file),
-    )
-
-
-def web_options(settings: Settings, port: int | None = None) -> WebOptions:
-    """The pages' options; ``port`` instead of ``web.port``."""
-    web = settings.web
-    users = {user: stored.get_secret_value() for user, stored in web.users.items()}
-    if web.users_file is not None:
-        users = {**read_users(web.users_file), **users}
-    return WebOptions(
-        web.host,
-        web.port if port is None else port,
-        web.tls_certificate,
-        web.tls_key,
-        read_secret(web.tls_key_password, web.tls_key_password_file),
-        users,
-        web.allowed_hosts,
-    )
-
-
-def check_settings(settings: Settings) -> None:
-    """Raise ``ValueError`` or ``OSError`` for settings that only the clients can judge."""
-    settings.state.key()
-    ssl_context(web_options(settings))
-    make_client(redis_options(settings))
-    client_options(settings.kafka)
-
-
-def check_worker_settings(settings: Settings) -> None:
-    """``check_settings``, and ``ValueError`` for settings that no worker starts with."""
-    check_settings(settings)
-    if missing := settings.state.missing_key():
-        raise ValueError(missing)
-
-
-def for_state(settings: Settings, built: Identity) -> Settings:
-    """The settings for state that was built so: what nobody has set is as it was then."""
-    return settings.for_built(kept_settings(built))
-
-
-async def state_in(store: StateStore, settings: Settings) -> tuple[Settings, StateStore]:
-    """The state in force, and the settings for it; raises ``OtherIdentity``.
-
-    Where there is none, the store has no partitions.
-    """
-    layout = await store.layout()
-    found = joined(layout, lambda built: identity(for_state(settings, built), {}))
-    if found is None:
-        return settings, store
-    return for_state(settings, found.identity), store.generation(found)
-
-
-def identity(settings: Settings, counts: dict[str, int]) -> Identity:
-    """What state built by these settings over these topics is."""
-    return Identity(
-        settings.kafka.group_id,
-        settings.state.write_schema,
-        settings.fingerprint(),
-        counts,
-        json.dumps(settings.of_state(), sort_keys=True),
-    )
-
-
-def partition_options(settings: Settings) -> PartitionOptions:
-    """What state partitions are built and worked on with; the identity is yet to get its counts."""
-    key_id = settings.key_id()
-    return PartitionOptions(
-        identity=identity(settings, {}),
-        engine=settings.engine_config(),
-        key_id=key_id,
-        keys={key_id: settings.state.key()},
-        windows=settings.metrics.window_specs(),
-        agents=settings.metrics.agents,
-        routes=settings.metrics.routes,
-        ttl_ms=settings.state.ttl_ms,
-        batch_records=settings.state.batch_records,
-        turn_scope=settings.metrics.turn_scope,
-        now_ms=lambda: time.time_ns() // 1_000_000,
-    )
-
-
-def _partitioner(ours: Identity) -> Callable[[bytes], int]:
-    """Where Kafka's default partitioner puts a key."""
-    count = max(ours.partition_counts.values())
-    return lambda key: PARTITIONERS["murmur2"](key, count)
-
-
-def kafka_for(kafka: KafkaSettings, generation: Generation) -> KafkaSettings:
-    """How a generation reads: in a group of its own, and from the start of the log if it was built
-    beside another one."""
-    update: dict[str, str] = {"group_id": generation.group}
-    if generation.number > 1:
-        update["start"] = "earliest"
-    return kafka.model_copy(update=update)
-
-
-def before_of(space: StateStore, layout: Layout, generation: Generation, number: int) -> Before:
-    """The partitions of the generation before that may hold what a partition of this one has."""
-    other = before(layout, generation)
-    if other is None:
-        return ()
-    same = other.identity.partition_counts == generation.identity.partition_counts
-    numbers = [number] if same else range(other.identity.count)
-    return [(space.generation(other), n) for n in numbers]
 
 
 class Runtime:
@@ -390,7 +267,7 @@ class Runtime:
         options = replace(
             partition_options(settings),
             identity=replace(ours, schema_version=settings.state.write_schema),
-            partitioner=_partitioner(ours),
+            partitioner=partitioner(ours),
             now_ms=clock.now_ms,
             latest_ms=clock.latest_ms,
             worker=self.name,
@@ -441,7 +318,7 @@ class Runtime:
                 announced(found),
                 before_of(space, watcher.newest, generation, number),
                 is_mine=lambda name: (
-                    kafka.repartition_topic is None or _partitioner(ours)(name.encode()) == number
+                    kafka.repartition_topic is None or partitioner(ours)(name.encode()) == number
                 ),
             )
 

@@ -22,8 +22,8 @@ from stream_metrics.cli.common import (
     printable,
 )
 from stream_metrics.engine.cells import CODES, split_code
+from stream_metrics.options import redis_options, state_in
 from stream_metrics.ports import StoreRefused, StoreUnavailable
-from stream_metrics.runtime import redis_options, state_in
 from stream_metrics.settings.whole import Settings, mask_url
 from stream_metrics.worker.audit import Audit, AuditOptions, Difference
 from stream_metrics.worker.audit import audit as compare

@@ -18,8 +18,8 @@ from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings, said
 from stream_metrics.layout import Generation, Identity, Impossible, Layout
+from stream_metrics.options import for_state, identity, redis_options
 from stream_metrics.ports import OutputUnavailable, StoreRefused, StoreUnavailable
-from stream_metrics.runtime import for_state, identity, redis_options
 from stream_metrics.settings.whole import Settings, mask_url
 from stream_metrics.worker.build import (
     ROOM,

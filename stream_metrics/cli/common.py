@@ -19,7 +19,7 @@ from stream_metrics.adapters.kafka.rights import explain
 from stream_metrics.evaluation.estimates import Intervals
 from stream_metrics.events.decode import EARLIEST_US, LATEST_US
 from stream_metrics.events.times import parse_rfc3339
-from stream_metrics.runtime import check_settings
+from stream_metrics.options import check_settings
 from stream_metrics.settings.lab import EvaluationSettings
 from stream_metrics.settings.whole import Settings
 

@@ -35,8 +35,8 @@ from stream_metrics.engine.state import DamagedState
 from stream_metrics.events.decode import EARLIEST_US, Event, decode
 from stream_metrics.events.limits import Limits
 from stream_metrics.events.times import DAY_US
+from stream_metrics.options import redis_options
 from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
-from stream_metrics.runtime import redis_options
 from stream_metrics.settings.whole import Settings, mask_url
 from stream_metrics.worker.generations import state_in_force
 from stream_metrics.worker.options import conversation_key

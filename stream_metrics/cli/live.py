@@ -49,8 +49,8 @@ from stream_metrics.cli.keys import check_keys
 from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.layout import Identity, UnknownFormat
+from stream_metrics.options import for_state, identity, redis_options, state_in, web_options
 from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
-from stream_metrics.runtime import for_state, identity, redis_options, state_in, web_options
 from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.settings.whole import Settings, mask_url
 from stream_metrics.worker.export import NowTooEarly, Replaced, export_windows, rows_of

@@ -16,8 +16,8 @@ from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
 from stream_metrics.cli.stopped import who_is_there
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.layout import Layout
+from stream_metrics.options import redis_options
 from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
-from stream_metrics.runtime import redis_options
 from stream_metrics.settings.whole import Settings, mask_url
 from stream_metrics.worker.switch import delete_all
 

@@ -28,8 +28,8 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.engine.config import OTHER
 from stream_metrics.engine.worst import RANKINGS
+from stream_metrics.options import redis_options, state_in
 from stream_metrics.ports import PartitionState, StoreRefused, StoreUnavailable
-from stream_metrics.runtime import redis_options, state_in
 from stream_metrics.settings.whole import Settings, mask_url
 from stream_metrics.worker.identity import OtherIdentity
 from stream_metrics.worker.worst import Request, whole

@@ -15,6 +15,7 @@ from stream_metrics.engine.cells import iteration_cell, turn_cell
 from stream_metrics.engine.changes import Changes, Observations
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.plan import TurnPlan
+from stream_metrics.engine.ranked import note_documents, until_all_relevant
 from stream_metrics.engine.registers import RELEVANCE_LABELS, SEARCH_ITERATION
 from stream_metrics.engine.state import (
     END,
@@ -31,7 +32,6 @@ from stream_metrics.engine.state import (
     Turn,
     WinningEvent,
 )
-from stream_metrics.metrics.gain import ITERATIONS_CAP
 
 # In the label counts of a document, behind the numbers of results by label: the first of them.
 FIRST: Final = 5
@@ -101,7 +101,7 @@ class Derivation:
         if new:
             self._observe_new(turn, new, labelling, plan.replaced)
         if has_fingerprints and (new or rebuild or ended):
-            qrels = self.qrels(turn)
+            qrels = until_all_relevant(turn, self._good_gain)
             if qrels != turn.qrels:
                 turn.qrels = qrels
                 self._changes.turns.add(turn.number)
@@ -293,7 +293,7 @@ class Derivation:
         search.optimal = None if label is None else label.items[1][search.search_id]
         self._place_labels(turn, search, iteration)
         if turn.first_by_doc is not None:
-            _note_documents(turn.first_by_doc, search)
+            note_documents(turn.first_by_doc, search)
 
     def _place_labels(self, turn: Turn, search: Search, iteration: Iteration) -> None:
         """Give the search's results their handles and labels.
@@ -418,28 +418,6 @@ class Derivation:
             for iteration in turn.iterations.values():
                 self._touch(turn, iteration)
 
-    def qrels(self, turn: Turn) -> int | None:
-        """Iterations until every relevant document was retrieved, from ``relevant``; or None."""
-        relevant = turn.relevant
-        if relevant is None or not turn.holders:
-            return None
-        good = [d for d, grade in relevant.items() if grade >= self._good_gain]
-        if not good:
-            return None
-        if turn.first_by_doc is None:
-            turn.first_by_doc = {}
-            for search in turn.order:
-                _note_documents(turn.first_by_doc, search)
-        if not turn.first_by_doc:
-            return None
-        needed = 1
-        for document in good:
-            number = turn.first_by_doc.get(document)
-            if number is None:
-                return ITERATIONS_CAP
-            needed = max(needed, turn.iterations[number].compact)
-        return min(needed, ITERATIONS_CAP)
-
 
 def labels_conflict(turn: Turn, document: int) -> bool:
     """Whether results of one document carry different labels."""
@@ -483,13 +461,6 @@ def _note_ranked(ranked_in: dict[int, tuple[int, ...]], search: Search, number: 
                 ranked_in[document] = only
             elif number not in known:
                 ranked_in[document] = (*known, number)
-
-
-def _note_documents(first_by_doc: dict[bytes, int], search: Search) -> None:
-    assert search.fingerprints is not None
-    for document in search.fingerprints.documents:
-        if document is not None:
-            first_by_doc.setdefault(document, search.iteration)
 
 
 def _first_label(turn: Turn, document: int, counts: list[int], changed: int) -> int | None:

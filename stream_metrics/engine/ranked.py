@@ -1,4 +1,5 @@
-"""Scores of searches by the ranked metrics that are configured.
+"""Searches against what is relevant: scores by the ranked metrics that are configured, and in
+which iteration all of the ground truth had been retrieved.
 
 A search is a ranking. What is relevant is the same for all searches of a turn: the ground truth
 that came with its end, else its labels; without either nothing is judged, and no search of the turn
@@ -12,6 +13,7 @@ from math import isnan
 
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.state import Search, Turn
+from stream_metrics.metrics.gain import ITERATIONS_CAP
 from stream_metrics.metrics.ranking.relevance import Query, Relevance, Retrieved
 from stream_metrics.metrics.ranking.scoring import score
 
@@ -71,3 +73,37 @@ def _results(turn: Turn, search: Search) -> list[Retrieved]:
         Retrieved(document, None if doc is None else doc.hex(), None, firsts[document] < first)
         for document, doc in zip(search.documents, doc_ids, strict=True)
     ]
+
+
+def until_all_relevant(turn: Turn, good_gain: int) -> int | None:
+    """Iterations until every relevant document was retrieved; None where that is not defined.
+
+    Fingerprints must be loaded.
+    """
+    relevant = turn.relevant
+    if relevant is None or not turn.holders:
+        return None
+    good = [document for document, grade in relevant.items() if grade >= good_gain]
+    if not good:
+        return None
+    if turn.first_by_doc is None:
+        turn.first_by_doc = {}
+        for search in turn.order:
+            note_documents(turn.first_by_doc, search)
+    if not turn.first_by_doc:
+        return None
+    needed = 1
+    for document in good:
+        number = turn.first_by_doc.get(document)
+        if number is None:
+            return ITERATIONS_CAP
+        needed = max(needed, turn.iterations[number].compact)
+    return min(needed, ITERATIONS_CAP)
+
+
+def note_documents(first_by_doc: dict[bytes, int], search: Search) -> None:
+    """Note in which iteration documents were retrieved first; searches come in canonical order."""
+    assert search.fingerprints is not None
+    for document in search.fingerprints.documents:
+        if document is not None:
+            first_by_doc.setdefault(document, search.iteration)

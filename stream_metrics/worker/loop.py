@@ -51,7 +51,6 @@ log = structlog.get_logger(__name__)
 CHECK_SECONDS: Final = 5.0
 NOT_READING: Final = "reading"  # the reason on ``/readyz`` while ``may_read`` says no
 OTHER_COUNTS: Final = "partitions"  # and while topics have other partitions than the state
-SOME_TOPICS: Final = "held for some of the input topics only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,14 +305,14 @@ class Loop:
         for number in sorted(held):
             partition = self._partitions.get(number)
             if partition is None:
-                topics, in_order = self._options.topics, self._options.in_order
-                partition = AssignedPartition(number, topics, in_order=in_order)
-                self._partitions[number] = partition
+                partition = self._partitions[number] = AssignedPartition(
+                    number, self._options.topics, in_order=self._options.in_order
+                )
             if held[number] >= set(self._options.topics):
                 partition.on(Event.ASSIGNED)
                 wanted.append(partition)
             else:
-                self._halt(partition, Event.SPLIT, SOME_TOPICS)
+                self._halt(partition, Event.SPLIT, "held for some of the input topics only")
         return wanted
 
     async def _take(self, partition: AssignedPartition) -> None:
@@ -323,13 +322,10 @@ class Loop:
         asked_ms = self.probe.filled_up_to_ms()
         try:
             taken = await self._take_over.take(partition.number, partition.owned, gaps)
-        except DamagedState as damage:
+        except (DamagedState, Unprepared) as error:
             partition.forget()
-            self._halt(partition, Event.UNFIT, damaged(damage))
-            return
-        except Unprepared as unprepared:
-            partition.forget()
-            self._halt(partition, Event.UNFIT, str(unprepared))
+            why = damaged(error) if isinstance(error, DamagedState) else str(error)
+            self._halt(partition, Event.UNFIT, why)
             return
         if taken is None:
             partition.on(Event.UNCONFIRMED)
@@ -375,10 +371,7 @@ class Loop:
     # -- 2. and 3. records ----------------------------------------------------------------------
 
     def _stop_or_go_on(self) -> None:
-        """Stop reading, or read on, where there is a reason now, or none any more.
-
-        All else goes on.
-        """
+        """Stop reading, or read on, where a reason for it has come or gone; all else goes on."""
         why = self._may_read()
         if why is not None:
             self._reasons.set(NOT_READING, why)
@@ -395,30 +388,27 @@ class Loop:
                 self._source.read_from(partition.next_offsets())
 
     def _halt_unreadable(self, fetched: Fetched) -> None:
-        for place, why in fetched.unreadable.items():
-            partition = self._partitions.get(place.partition)
-            if partition is not None and partition.state is State.ACTIVE and not self._changed:
-                self._halt(partition, Event.UNFIT, why)
+        for partition in self._active():
+            for place in partition.logs:
+                if place in fetched.unreadable and partition.state is State.ACTIVE:
+                    self._halt(partition, Event.UNFIT, fetched.unreadable[place])
 
     def _new_records(
         self, fetched: Fetched
     ) -> Iterator[tuple[AssignedPartition, Sequence[Record]]]:
         """What was read of each partition, without what its state already has."""
-        found: dict[int, list[Record]] = {}
-        for place, records in fetched.records.items():
-            partition = self._partitions.get(place.partition)
-            if self._changed or partition is None or partition.state is not State.ACTIVE:
-                continue
-            if new := partition.new_records(place, records):
-                stored = partition.positions[place.topic].offset
-                holes = new[-1].offset - stored + 1 - len(new)
-                if holes > 0:
-                    self._metrics.offset_holes(holes)
-                found.setdefault(place.partition, []).extend(new)
-        for number, records in found.items():
-            partition = self._partitions[number]
-            if partition.state is State.ACTIVE and not partition.gaps and not self._changed:
-                yield partition, records
+        for partition in self._active():
+            found: list[Record] = []
+            for place in partition.logs:
+                read = fetched.records.get(place)
+                if read and (new := partition.new_records(place, read)):
+                    stored = partition.positions[place.topic].offset
+                    holes = new[-1].offset - stored + 1 - len(new)
+                    if holes > 0:
+                        self._metrics.offset_holes(holes)
+                    found += new
+            if found and not partition.gaps:
+                yield partition, found
 
     async def _process(self, partition: AssignedPartition, records: Sequence[Record]) -> None:
         async with self._answered(partition) as owned:
@@ -431,8 +421,7 @@ class Loop:
 
     @asynccontextmanager
     async def _answered(self, partition: AssignedPartition) -> AsyncIterator[StatePartition]:
-        """Work with a state partition ends early, without an error, where its state is not ours to
-        go on with, or is damaged."""
+        """End work with a partition early where its state is not ours any more, or is damaged."""
         assert partition.owned is not None
         try:
             yield partition.owned
@@ -473,8 +462,7 @@ class Loop:
                 if position.last_digest:  # else the note stands that nothing was written yet
                     commits[place] = Commit(position.offset)
         done = self._source.acknowledged
-        new = {place: commit for place, commit in commits.items() if done.get(place) != commit}
-        if new:
+        if new := {place: at for place, at in commits.items() if done.get(place) != at}:
             await self._source.commit(new)
 
     async def check(self) -> None:

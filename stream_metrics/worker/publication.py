@@ -29,6 +29,18 @@ def before(layout: Layout, generation: Generation) -> Generation | None:
     return found[-1] if found else None
 
 
+def before_of(
+    space: StateStore, layout: Layout, generation: Generation, number: int
+) -> list[tuple[StateStore, int]]:
+    """The partitions of the generation before that may hold what a partition of this one has."""
+    other = before(layout, generation)
+    if other is None:
+        return []
+    same = other.identity.partition_counts == generation.identity.partition_counts
+    numbers: Iterable[int] = [number] if same else range(other.identity.count)
+    return [(space.generation(other), n) for n in numbers]
+
+
 class Publication:
     """What leaves a worker of one generation, by way of ``letters`` and ``outputs``."""
 

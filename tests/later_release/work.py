@@ -13,8 +13,8 @@ import msgspec
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.events.record import Record
 from stream_metrics.layout import Identity
+from stream_metrics.options import for_state, identity, partition_options
 from stream_metrics.ports import Position
-from stream_metrics.runtime import for_state, identity, partition_options
 from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.cache import ConversationCache
 from stream_metrics.worker.export import export_state

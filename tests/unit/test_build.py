@@ -11,8 +11,8 @@ from stream_metrics.adapters.memory import MemoryStore
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events.record import Extent
 from stream_metrics.layout import NOTHING, Generation, Identity, Layout
+from stream_metrics.options import kafka_for
 from stream_metrics.ports import BatchWrite, ConversationWrite, Position
-from stream_metrics.runtime import kafka_for
 from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.worker.build import (
     BEHIND_MS,

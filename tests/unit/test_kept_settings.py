@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stream_metrics.layout import Identity
-from stream_metrics.runtime import for_state, identity
+from stream_metrics.options import for_state, identity
 from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.identity import KEPT, OtherIdentity, check_identity
 

@@ -15,8 +15,8 @@ from stream_metrics.adapters.memory import MemoryStore
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.cli import app
 from stream_metrics.layout import Generation
+from stream_metrics.options import identity
 from stream_metrics.ports import Position
-from stream_metrics.runtime import identity
 from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.generations import begin
 from stream_metrics.worker.standing import Standing, standing

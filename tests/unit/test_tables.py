@@ -22,7 +22,7 @@ from stream_metrics.dedup.tables import EntityType, Tables, newest, publish, pub
 from stream_metrics.engine.codec import decode_conversation
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.layout import Identity
-from stream_metrics.runtime import for_state, identity
+from stream_metrics.options import for_state, identity
 from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.identity import OtherIdentity, check_identity
 from tests.golden import TOPIC

@@ -16,7 +16,7 @@ from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
 from stream_metrics.events.record import Record
-from stream_metrics.runtime import identity
+from stream_metrics.options import identity
 from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.generations import begin
 from tests.property.test_partition import TOPIC, once, opened

@@ -1,0 +1,43 @@
+"""What the rows of several families share: attributes that they read, and forms of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from stream_metrics.telemetry.mapping import Role, Row
+
+GENAI: Final = "OpenTelemetry GenAI semantic conventions (gen_ai.operation.name)"
+OPENLLMETRY: Final = "OpenLLMetry (traceloop.span.kind, opentelemetry-instrumentation-langchain)"
+
+OPERATION: Final = "gen_ai.operation.name"
+FOUND: Final = ("gen_ai.retrieval.documents", "gen_ai.retriever.results")
+TOLD: Final = ("gen_ai.output.messages", "traceloop.entity.output", "output.value")
+QUESTION: Final = ("gen_ai.input.messages", "traceloop.entity.input", "input.value")
+EVALUATED: Final = ("retrieval.documents", "input.value")
+
+NAMING: Final = (Role.SEARCH, Role.TOOL, Role.RERANKER)
+"""Roles of spans that name what they searched for."""
+
+
+def operation(value: str, role: Role, source: str = GENAI, **names: Any) -> Row:
+    """The row of an operation of OpenTelemetry GenAI."""
+    return Row(role, ((OPERATION, value),), source, **names)
+
+
+def graphs(
+    source: str, kind: tuple[str, str], metadata: str, texts: tuple[str, str], scope: str = ""
+) -> Iterator[Row]:
+    """LangGraph's outermost graphs: runs that it marks, or that have its usual name."""
+    asked, answered = texts
+    for when, name in (((kind, (f"{metadata}ls_integration", "")), "*"), ((kind,), "LangGraph")):
+        yield Row(
+            Role.TURN,
+            when,
+            f"{source}: a run of LangGraph that is no node of another",
+            scope,
+            name,
+            query=(asked,),
+            answer=(answered,),
+            without=(f"{metadata}langgraph_node",),
+        )
