@@ -253,7 +253,14 @@ class StateStore(Protocol):
         ...
 
     async def describe(self, partition: int) -> PartitionState:
-        """Owner and positions, without buckets; also of a partition that has not begun."""
+        """Owner and positions, without buckets; also of a partition that has not begun.
+
+        Raises ``DamagedState``.
+        """
+        ...
+
+    async def frozen_by(self, partition: int) -> int:
+        """``PartitionState.frozen_by``, also where ``describe`` raises ``DamagedState``."""
         ...
 
     async def claim(

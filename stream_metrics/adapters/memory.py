@@ -181,10 +181,9 @@ class MemoryStore:
 
     async def describe(self, partition: int) -> PartitionState:
         """See ``StateStore.describe``; by ``clock``."""
-        self._require()
-        held = self._content.partitions.get(self._place(partition))
         state = PartitionState(None, {}, store_ms=self.clock())
-        state.frozen_by = self._content.frozen.get(self._place(partition), 0)
+        state.frozen_by = await self.frozen_by(partition)
+        held = self._content.partitions.get(self._place(partition))
         if held is None or held.wiping:
             state.wiping = held is not None
             return state
@@ -195,6 +194,11 @@ class MemoryStore:
             state.worker, state.beat_ms = held.worker, held.beat_ms
             state.behind_ms = held.behind_ms
         return state
+
+    async def frozen_by(self, partition: int) -> int:
+        """See ``StateStore.frozen_by``."""
+        self._require()
+        return self._content.frozen.get(self._place(partition), 0)
 
     async def claim(
         self, partition: int, token: bytes, start: Mapping[str, Position]

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
+import structlog
+
 from stream_metrics.engine.codec import decode_conversation, stored_header
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import conversation_rows
@@ -20,6 +22,8 @@ from stream_metrics.worker.output import message_of
 from stream_metrics.worker.partition import StatePartition
 from stream_metrics.worker.patience import Retry
 from stream_metrics.worker.worst import Reader
+
+log = structlog.get_logger(__name__)
 
 AT_ONCE = 250  # conversations in one step
 
@@ -116,10 +120,18 @@ class Announcement:
     async def _listed(self) -> AsyncIterator[_Entry]:
         """Those that had a row before, then those that are here."""
         for store, number in self._scope.before:
-            async for key, parts in store.conversations(number):
-                name = _name_with_row(parts)
-                if name and self._scope.is_mine(name):
-                    yield _Entry(key, name, parts.last_record_ms)
+            try:
+                async for key, parts in store.conversations(number):
+                    name = _name_with_row(parts)
+                    if name and self._scope.is_mine(name):
+                        yield _Entry(key, name, parts.last_record_ms)
+            except DamagedState as damage:
+                log.error(
+                    "conversations of the generation before cannot be listed; those that have no "
+                    "row any more keep their last one on the output topic",
+                    partition=number,
+                    reason=str(damage),
+                )
         async for key, _ in self._scope.store.conversations(self._partition.number):
             yield _Entry(key)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from stream_metrics.engine.state import DamagedState
 from stream_metrics.engine.windows import Windows
 from stream_metrics.events.record import DeadLetter
 from stream_metrics.layout import Generation, Layout
@@ -90,12 +91,16 @@ class _Letters:
         return record.offset < self._read[place]
 
     async def _read_up_to(self, place: Place) -> int:
-        """The offset up to which it has read this log; 0 if it does not read it."""
+        """The offset up to which it has read this log; 0 if it does not read it, or if nobody can
+        tell because its state is damaged: a letter that is there twice is better than none."""
         topic, number = place
         other = before(await self._store.layout(), self._generation)
         if other is None:
             return 0
-        state = await self._store.generation(other).describe(number)
+        try:
+            state = await self._store.generation(other).describe(number)
+        except DamagedState:
+            return 0
         position = state.positions.get(topic)
         return 0 if position is None else position.offset
 

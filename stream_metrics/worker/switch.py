@@ -59,7 +59,7 @@ async def is_frozen(store: StateStore, old: Generation) -> bool:
     """Whether the store still says so: it may have lost what it had acknowledged."""
     state = store.generation(old)
     numbers = range(old.identity.count)
-    return all([(await state.describe(number)).frozen_by for number in numbers])
+    return all([await state.frozen_by(number) for number in numbers])
 
 
 async def purge(store: StateStore, old: Generation) -> None:
@@ -149,7 +149,7 @@ async def give_up(store: StateStore, number: int) -> None:
     if live is not None:
         state = store.generation(live)
         for partition in range(live.identity.count):
-            if (await state.describe(partition)).frozen_by == number:
+            if await state.frozen_by(partition) == number:
                 raise Impossible(f"generation {number} is taking the place of {live.number}")
     await change(store, lambda now: now.abandoned(number))
 

@@ -25,7 +25,7 @@ from deploy.local.process import free_port
 from stream_metrics.adapters.redis.check import check
 from stream_metrics.adapters.redis.codec import write_call
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.adapters.redis.keys import Keys, PartitionKeys, choose_tags
+from stream_metrics.adapters.redis.keys import OFFSET, Keys, PartitionKeys, choose_tags
 from stream_metrics.adapters.redis.rights import WORKER
 from stream_metrics.adapters.redis.script import Client, Script
 from stream_metrics.adapters.redis.store import RedisStore
@@ -286,6 +286,18 @@ async def test_a_key_of_another_type_writes_nothing(store: RedisStore, raw: Redi
         await store.write(batch())
 
     assert await dump(raw, store) == before
+
+
+@redis_asyncio
+async def test_a_damaged_partition_tells_that_it_is_frozen(store: RedisStore, raw: Redis) -> None:
+    """A switch that replaces damaged state has to know."""
+    await claim(store)
+    await raw.hset(keys_of(store).meta, OFFSET + b"searches", "many")
+    await store.freeze(0, 2)
+
+    with pytest.raises(DamagedState, match="the offsets of a state partition"):
+        await store.describe(0)
+    assert await store.frozen_by(0) == 2
 
 
 @redis_asyncio

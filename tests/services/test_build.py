@@ -22,6 +22,7 @@ from tests.services.test_live import few, new_topics
 
 pytestmark = pytest.mark.service
 
+BUILT_SECONDS = 240  # for a build of little state, and its switch
 GOOD_GAIN = "STREAM_METRICS_METRICS__GOOD_GAIN"
 
 
@@ -84,7 +85,7 @@ async def test_other_settings_are_built_beside_and_take_over(
     new.launch()
     await wait_until(new.pages, 60, "the new worker serves no pages")
     assert await new.figure("streammetrics_window_results") == 0
-    code, said = await building
+    code, said = await asyncio.wait_for(building, BUILT_SECONDS)
 
     assert code == 0, said
     assert await states(system) == [(1, "retired", True), (2, "live", False)]
@@ -130,7 +131,7 @@ async def test_a_build_that_is_given_up_leaves_nothing(
     await wait_until(lambda: is_building(system), 60, "nothing is being built")
     code, said = await system.command("build", "--give-up")
     assert code == 0, said
-    code, said = await building
+    code, said = await asyncio.wait_for(building, BUILT_SECONDS)
 
     assert code == 2
     assert "is not being built any more" in said

@@ -16,7 +16,7 @@ from stream_metrics.adapters.redis.keys import OFFSET, Keys, PartitionKeys
 from stream_metrics.layout import decode
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, Worker
-from tests.services.test_build import is_building
+from tests.services.test_build import BUILT_SECONDS, is_building
 from tests.services.test_gaps import SOON, Scene, reasons, scene, traffic, until_held
 
 pytestmark = pytest.mark.service
@@ -145,7 +145,7 @@ async def test_damaged_partitions_are_halted(
     built = Worker(group.system.folder, "built", group.system.environment, "--build")
     built.launch()
     group.system.workers.append(built)
-    code, said = await building
+    code, said = await asyncio.wait_for(building, BUILT_SECONDS)
     assert code == 0, said
     await group.at_ends()
     await group.same_as_replay()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
@@ -18,14 +18,18 @@ from stream_metrics.adapters.memory import (
 )
 from stream_metrics.engine.codec import stored_header
 from stream_metrics.engine.config import EngineConfig
+from stream_metrics.engine.state import DamagedState
 from stream_metrics.events.record import DeadLetter, Origin, Record
 from stream_metrics.layout import Generation
 from stream_metrics.ports import (
     BatchWrite,
+    ConversationKey,
     ConversationWrite,
     OutputMessage,
+    PartitionState,
     Position,
     StateStore,
+    StoredConversation,
 )
 from stream_metrics.worker.announce import Announcement, Announcer, Scope
 from stream_metrics.worker.generations import begin, change
@@ -56,6 +60,38 @@ async def switched(space: MemoryStore) -> Generation:
     return found
 
 
+class OldDamaged:
+    """A store of which nobody can read the state of generation 1: as Redis says it of offsets
+    that are no numbers, and of lists that are none."""
+
+    def __init__(self, inner: Any, number: int = 0) -> None:
+        self._inner = inner
+        self._number = number
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def generation(self, generation: Generation) -> Any:
+        """See ``StateStore.generation``."""
+        return OldDamaged(self._inner.generation(generation), generation.number)
+
+    async def describe(self, partition: int) -> PartitionState:
+        """See ``StateStore.describe``."""
+        if self._number == 1:
+            raise DamagedState("offsets")
+        found: PartitionState = await self._inner.describe(partition)
+        return found
+
+    async def conversations(
+        self, partition: int
+    ) -> AsyncIterator[tuple[ConversationKey, StoredConversation]]:
+        """See ``StateStore.conversations``; the first one is read before the damage is met."""
+        async for found in self._inner.conversations(partition):
+            yield found
+            if self._number == 1:
+                raise DamagedState("a list")
+
+
 def letter(offset: int, topic: str = TOPIC, partition: int = 0) -> DeadLetter:
     """Of a record."""
     return DeadLetter(Record(b"bad", b"k", 1, topic, partition, offset), "not_json", "it is none")
@@ -83,6 +119,17 @@ async def test_letters_of_records_that_were_read_are_not_written_again() -> None
     await Publication(space, building, letters, None).letters.send([letter(4), letter(5)])
 
     assert offsets(letters) == [5]
+
+
+async def test_letters_are_written_where_nobody_can_tell() -> None:
+    """The state in force is damaged, which is why one builds: the new state must not be halted."""
+    space, old, building = await two()
+    await read_up_to(space.generation(old), 5)
+    letters, store = MemoryDeadLetters(), cast(StateStore, OldDamaged(space))
+
+    await Publication(store, building, letters, None).letters.send([letter(4), letter(5)])
+
+    assert offsets(letters) == [4, 5]
 
 
 async def test_what_is_read_meanwhile_is_seen() -> None:
@@ -188,12 +235,19 @@ EVENTS = [search(f"c{number}", 1, NOON_S + number, "a") for number in range(7)]
 
 
 async def announced_after(
-    before: Sequence[tuple[bytes, bytes, int]], now: Sequence[tuple[bytes, bytes, int]], ttl_ms: int
+    before: Sequence[tuple[bytes, bytes, int]],
+    now: Sequence[tuple[bytes, bytes, int]],
+    ttl_ms: int,
+    *,
+    damaged: bool = False,
 ) -> tuple[dict[str, bytes | None], StatePartition, Scope]:
     """What the topic is told, where the generation before had read other events."""
     space, old, building = await two()
-    was, state, topic = space.generation(old), space.generation(building), MemoryTopic()
+    was: StateStore = space.generation(old)
+    state, topic = space.generation(building), MemoryTopic()
     await owner(was, before)
+    if damaged:
+        was = cast(StateStore, OldDamaged(was, old.number))
     output = MemoryOutputs(topic).of(0)
     partition = await owner(state, now, output=output)
     topic.messages.clear()
@@ -218,6 +272,14 @@ async def test_what_has_no_row_any_more_gets_null() -> None:
     sent, _, _ = await announced_after(EVENTS, [*EVENTS[:5], forget("c1", NOON_S + 50)], 10**9)
 
     assert {name for name, value in sent.items() if value is None} == {"c1", "c5", "c6"}
+
+
+async def test_all_rows_are_announced_where_the_old_state_is_damaged() -> None:
+    """Rows of what cannot be listed any more stay on the topic; the new state is not halted."""
+    sent, partition, _ = await announced_after(EVENTS, EVENTS[:5], 10**9, damaged=True)
+
+    assert {f"c{number}" for number in range(5)} <= {name for name, row in sent.items() if row}
+    assert partition.marks == {"mark"}
 
 
 async def test_the_last_row_of_what_has_expired_stays() -> None:

@@ -35,9 +35,11 @@ from stream_metrics.worker.switch import (
     clear_away,
     delete_all,
     finish,
+    give_up,
     roll_forward,
 )
 from tests.helpers import examples
+from tests.unit.test_publication import OldDamaged
 
 PARTITIONS: Final = 2
 OLD = Identity("group", 1, "old", {"events": PARTITIONS})
@@ -277,6 +279,37 @@ def test_a_switch_without_trouble() -> None:
     ran(world.decide())
     ran(world.settle())
     world.check_topic()
+
+
+def test_damaged_state_is_replaced_too() -> None:
+    """Nobody can read the offsets of the old generation; that it is frozen can be seen all the
+    same."""
+    world = ran(World.made())
+    damaged: Any = OldDamaged(world.store)
+    ran(change(damaged, lambda now: now.switched(2, 5)))
+    ran(finish(damaged, Fence(world.topic), world.rest))
+    assert ran(world.store.layout()).of(2).state == "live"
+    ran(world.settle())
+
+
+def test_a_build_beside_damaged_state_can_be_given_up() -> None:
+    """Nobody needs to read that state for it."""
+    world = ran(World.made())
+    damaged: Any = OldDamaged(world.store)
+
+    ran(give_up(damaged, 2))
+
+    assert ran(world.store.layout()).of(2).state == "abandoned"
+
+
+def test_a_build_that_has_frozen_damaged_state_is_not_given_up() -> None:
+    """One partition that is frozen tells of a switch, also where its offsets cannot be read."""
+    world = ran(World.made())
+    damaged: Any = OldDamaged(world.store)
+    ran(world.store.generation(world.old).freeze(0, 2))
+
+    with pytest.raises(Impossible, match="is taking the place of 1"):
+        ran(give_up(damaged, 2))
 
 
 @pytest.mark.parametrize("dies", [*range(40), None])

@@ -19,6 +19,7 @@ from stream_metrics.adapters.redis import codec
 from stream_metrics.adapters.redis.errors import demoted, translated
 from stream_metrics.adapters.redis.keys import (
     DOCUMENT,
+    FROZEN,
     TOKEN,
     WIPING,
     Keys,
@@ -152,6 +153,14 @@ class RedisStore:
         state.conversations = 0 if state.token is None else int(held)
         state.store_ms = int(now_ms)
         return state
+
+    async def frozen_by(self, partition: int) -> int:
+        """See ``StateStore.frozen_by``."""
+        keys = self._partitions.get(partition)
+        if keys is None:
+            return 0
+        async with self._translating():
+            return int(await self._do("HGET", keys.meta, FROZEN) or 0)
 
     async def claim(
         self, partition: int, token: bytes, start: Mapping[str, Position]
