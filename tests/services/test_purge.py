@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.adapters.redis.keys import OFFSET
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.layout import Identity
 from stream_metrics.ports import BatchWrite, ConversationWrite, Position, Wiping, Written
@@ -107,9 +108,9 @@ async def test_yes_does_not_ask(abandoned: Abandoned) -> None:
 
 
 async def test_damaged_state_is_deleted_too(abandoned: Abandoned) -> None:
-    """A partition whose identity nobody can read is no obstacle."""
+    """A partition whose offsets nobody can read is no obstacle."""
     async for key in abandoned.raw.scan_iter(abandoned.store.keys.prefix + ":*meta"):
-        await abandoned.raw.hset(key, "i:schema", "damaged")
+        await abandoned.raw.hset(key, OFFSET + b"searches", "damaged")
 
     code, said = await abandoned.purge("--yes")
 
