@@ -208,11 +208,9 @@ async def _caught_up(store: RedisStore, building: Generation) -> None:
         if now.caught_up:
             console.print("it has caught up")
             return
-        behind = "not known yet" if now.behind_ms is None else f"{now.behind_ms // 1000:,} s"
-        line = f"{now.taken} of {now.total} partitions are worked on; behind: {behind}"
-        if line != told:
-            console.print(line)
-        told = line
+        if str(now) != told:
+            console.print(str(now), highlight=False)
+        told = str(now)
         await asyncio.sleep(LOOK_SECONDS)
 
 

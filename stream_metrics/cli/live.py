@@ -54,9 +54,9 @@ from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.settings.whole import Settings, mask_url
 from stream_metrics.worker.export import NowTooEarly, Replaced, export_windows, rows_of
-from stream_metrics.worker.generations import joined
+from stream_metrics.worker.generations import fitting, joined
 from stream_metrics.worker.identity import OtherIdentity, other_counts
-from stream_metrics.worker.standing import damaged, standing
+from stream_metrics.worker.standing import building, damaged, standing, unfinished
 
 KAFKA_WITHIN_SECONDS = 15
 
@@ -207,11 +207,19 @@ async def _check_state(
 
     try:
         layout = await store.layout()
-        generation = joined(layout, ours)
     except DamagedState as damage:
         return [Finding("state", "error", damaged(damage))]
-    except (OtherIdentity, UnknownFormat) as other:
-        return [Finding("state", "error", str(other))]
+    except UnknownFormat as later:
+        return [Finding("state", "error", str(later))]
+    more = []
+    if told := await building(store, layout, fitting(layout, ours)):
+        more.append(Finding("build", "ok", told))
+    if told := unfinished(layout):
+        more.append(Finding("build", "warning", told))
+    try:
+        generation = joined(layout, ours)
+    except OtherIdentity as other:
+        return [Finding("state", "error", str(other)), *more]
     if generation is None:
         return [
             Finding("state", "ok", "none yet"),
@@ -231,12 +239,13 @@ async def _check_state(
         findings.append(Finding("state", "warning", why))
     if not findings:
         schema, number = generation.identity.schema_version, settings.dedup.in_force().number
-        what = f"{len(found.partitions)} partitions, by schema {schema}, dedup.tables {number}"
+        force = "in force" if generation.in_force else "being built"
+        held = f"{len(found.partitions)} partitions, by schema {schema}, dedup.tables {number}"
         findings += [
-            Finding("state", "ok", f"generation {generation.number}, {what}"),
+            Finding("state", "ok", f"generation {generation.number}, {force}, {held}"),
             Finding("fingerprint", "ok", settings.fingerprint()),
         ]
-    return findings
+    return findings + more
 
 
 async def _check_kafka(settings: Settings, counts: dict[str, int]) -> list[Finding]:

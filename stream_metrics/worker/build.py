@@ -158,6 +158,15 @@ class Progress:
             and (self.behind_ms <= BEHIND_MS)
         )
 
+    def __str__(self) -> str:
+        """In words.
+
+        >>> str(Progress(2, 4, None))
+        '2 of 4 partitions are worked on; behind: not known yet'
+        """
+        behind = "not known yet" if self.behind_ms is None else f"{self.behind_ms // 1000:,} s"
+        return f"{self.taken} of {self.total} partitions are worked on; behind: {behind}"
+
 
 async def progress(store: StateStore, generation: Generation) -> Progress:
     """By the last heartbeats of its workers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from stream_metrics.layout import Generation, Identity, Layout
 from stream_metrics.ports import StateStore, Superseded
@@ -39,29 +40,35 @@ def new_mark() -> str:
     return secrets.token_hex(4)
 
 
+def fitting(layout: Layout, ours: Callable[[Identity], Identity]) -> list[Generation]:
+    """The generations that a worker can join: the one in force, and the one that is being built.
+
+    ``ours`` is told what a generation was built with, from which settings are taken that nobody
+    has set, and gives what we would build.
+    """
+    found = []
+    for generation in (layout.in_force, layout.building):
+        with suppress(OtherIdentity):
+            if generation is not None:
+                check_identity(generation.identity, ours(generation.identity))
+                found.append(generation)
+    return found
+
+
 def joined(
     layout: Layout, ours: Callable[[Identity], Identity], *, build: bool = False
 ) -> Generation | None:
     """The generation that a worker, or a command, is about; None where there is no state yet.
 
     That is the one in force if it is what we would build, else the one that is being built; with
-    ``build`` the other way round, for where both are. ``ours`` is told what a generation was built
-    with, from which settings are taken that nobody has set, and gives what we would build. Raises
-    ``OtherIdentity`` if that is neither.
+    ``build`` the other way round, for where both are. For ``ours`` see ``fitting``. Raises
+    ``OtherIdentity`` if it is neither.
     """
-    refusal: OtherIdentity | None = None
-    found = [layout.in_force, layout.building]
-    for generation in reversed(found) if build else found:
-        if generation is None:
-            continue
-        try:
-            check_identity(generation.identity, ours(generation.identity))
-        except OtherIdentity as other:
-            refusal = refusal or other
-        else:
-            return generation
-    if refusal is not None:
-        raise refusal
+    if found := fitting(layout, ours):
+        return found[-1 if build else 0]
+    named = (layout.building if build else None) or layout.in_force
+    if named is not None:
+        check_identity(named.identity, ours(named.identity))  # it says what differs
     return None
 
 

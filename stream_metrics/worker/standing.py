@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stream_metrics.engine.state import DamagedState
-from stream_metrics.layout import Generation
+from stream_metrics.layout import Generation, Layout
 from stream_metrics.ports import StateStore
+from stream_metrics.worker.build import differences, progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +41,34 @@ async def standing(store: StateStore, generation: Generation) -> Standing:
         if state.wiping:
             wiping.append(number)
     return Standing(tuple(begun), tuple(wiping), tuple(broken))
+
+
+async def building(store: StateStore, layout: Layout, fit: Sequence[Generation]) -> str:
+    """What is being built beside the state in force, how far that is, and what workers join.
+
+    ``fit`` are the generations that were built with a worker's settings. Empty if nothing is being
+    built.
+    """
+    live, new = layout.in_force, layout.building
+    if live is None or new is None:
+        return ""
+    differ = "; ".join(differences(live.identity, new.identity)) or "the same settings"
+    which = f"generation {fit[0].number}" if fit else "neither"
+    if len(fit) > 1:
+        which += f"; if they are started by `stream-metrics worker --build`, {new.number}"
+    return (
+        f"generation {new.number} is being built beside generation {live.number} ({differ}); "
+        f"{await progress(store, new)}. Workers with the present settings join {which}"
+    )
+
+
+def unfinished(layout: Layout) -> str:
+    """What is left to do of a switch, or of a build that was given up; empty if nothing is."""
+    live = layout.in_force
+    ended = ", ".join(str(generation.number) for generation in layout.to_purge)
+    if live is None or not ended:
+        return ""
+    return (
+        f"generation {ended} has ended, and is not deleted yet. Workers of generation "
+        f"{live.number} do that; without any, run `stream-metrics build` with its settings"
+    )

@@ -18,7 +18,7 @@ from stream_metrics.layout import Generation
 from stream_metrics.options import identity
 from stream_metrics.ports import Position
 from stream_metrics.settings.whole import Settings
-from stream_metrics.worker.generations import begin
+from stream_metrics.worker.generations import begin, change
 from stream_metrics.worker.standing import Standing, standing
 
 COUNTS = {"events": 2}
@@ -57,6 +57,7 @@ def namespace(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Red
     monkeypatch.setenv("STREAM_METRICS_REDIS__URL", options.url)
     monkeypatch.setenv("STREAM_METRICS_REDIS__NAMESPACE", options.namespace)
     monkeypatch.setenv("STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    monkeypatch.setenv("COLUMNS", "500")  # each finding on a line of its own
     return options
 
 
@@ -78,7 +79,7 @@ def fill(options: RedisOptions, **damage: bytes) -> None:
 
 def lines(about: str) -> list[str]:
     """What `check` says of it."""
-    said = CliRunner().invoke(app, ["check"], terminal_width=500)
+    said = CliRunner().invoke(app, ["check"])
     return [line for line in said.stdout.splitlines() if line.startswith(about)]
 
 
@@ -89,7 +90,7 @@ def test_check_tells_of_state_also_without_kafka(namespace: RedisOptions) -> Non
     [line] = lines("state")
 
     assert " ".join(line.split()) == (
-        "state ok generation 1, 1 partitions, by schema 1, dedup.tables 1"
+        "state ok generation 1, in force, 1 partitions, by schema 1, dedup.tables 1"
     )
 
 
@@ -123,3 +124,61 @@ def test_check_changes_nothing(namespace: RedisOptions) -> None:
 
     assert len(before) == 2
     assert asyncio.run(content()) == before
+
+
+def built(options: RedisOptions, *, good_gain: int = 3, switched: bool = False) -> None:
+    """Begin to build another generation, as `stream-metrics build` does; and switch to it."""
+
+    async def work() -> None:
+        space = connect(options)
+        other = Settings.model_validate({"metrics": {"good_gain": good_gain}})
+        await change(space, lambda now: now.registered(identity(other, COUNTS), "mark", 1))
+        if switched:
+            await change(space, lambda now: now.switched(2, 2))
+        await space.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("ours", "good_gain", "state", "joins"),
+    [
+        ("2", 3, "ok generation 1, in force, 1 partitions", "join generation 1"),
+        ("3", 3, "ok generation 2, being built, 0 partitions", "join generation 2"),
+        ("1", 3, "error the state of group", "join neither"),
+        ("2", 2, "ok generation 1, in force, 1 partitions", "generation 1; if they are started by"),
+    ],
+)
+def test_check_tells_of_a_build_and_who_joins_it(
+    namespace: RedisOptions,
+    monkeypatch: pytest.MonkeyPatch,
+    ours: str,
+    good_gain: int,
+    state: str,
+    joins: str,
+) -> None:
+    """What differs, how far it is, and which of the two generations these settings are for."""
+    fill(namespace)
+    assert lines("build") == []
+    built(namespace, good_gain=good_gain)
+    monkeypatch.setenv("STREAM_METRICS_METRICS__GOOD_GAIN", ours)
+
+    [line], [build] = lines("state"), lines("build")
+    assert " ".join(line.split()).startswith(f"state {state}")
+    differ = "metrics.good_gain was 2, is 3" if good_gain == 3 else "the same settings"
+    assert f"generation 2 is being built beside generation 1 ({differ})" in build
+    assert "0 of 2 partitions are worked on" in build
+    assert joins in build
+
+
+def test_check_tells_of_a_switch_that_is_not_finished(
+    namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With whose settings to finish it."""
+    fill(namespace)
+    built(namespace, switched=True)
+    monkeypatch.setenv("STREAM_METRICS_METRICS__GOOD_GAIN", "3")
+
+    [line] = lines("build")
+    assert "warning" in line
+    assert "generation 1 has ended, and is not deleted yet. Workers of generation 2 do that" in line
