@@ -31,6 +31,7 @@ from stream_metrics.worker.build import (
     short_logs,
 )
 from stream_metrics.worker.generations import change, new_mark
+from stream_metrics.worker.standing import unfinished
 from stream_metrics.worker.switch import (
     REST_SECONDS,
     Fence,
@@ -98,8 +99,11 @@ async def _build(
         if give_up:
             return await _give_up(store, settings, layout)
         live = layout.in_force
-        if live.state == "fencing" or layout.to_purge:
-            await _finish(store, settings)  # an earlier switch
+        if left := unfinished(layout):
+            if dry_run:
+                said().print(left, markup=False)
+                return 0
+            await _finish(store, settings)
             layout = await store.layout()
         target = identity(for_state(settings, live.identity), await equal_counts(settings.kafka))
         building = layout.building
@@ -114,6 +118,10 @@ async def _build(
                 f"generation {building.number} is being built otherwise ({'; '.join(other)}). Use "
                 "its settings, or delete it first: `stream-metrics build --give-up`"
             )
+        if dry_run:
+            now = await progress(store, building)
+            said().print(f"generation {building.number} is being built already; {now}")
+            return 0
         await _caught_up(store, building)
         if not (yes or typer.confirm("Switch to it?", err=True)):
             return 1
@@ -216,9 +224,14 @@ async def _caught_up(store: RedisStore, building: Generation) -> None:
 
 async def _give_up(store: RedisStore, settings: Settings, layout: Layout) -> int:
     """Delete what is being built."""
-    building = layout.building
+    live, building = layout.in_force, layout.building
     if building is not None:
         await give_up_build(store, building.number)
+    elif live is not None and live.state == "fencing":
+        raise Impossible(
+            f"generation {live.number} has taken the place of the one before. To go back, build "
+            "with the earlier settings"
+        )
     await _finish(store, settings)
     said().print("nothing is being built")
     return 0

@@ -1,0 +1,163 @@
+"""What ``stream-metrics build`` says and ends with before any worker is there, on real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import RecordsToDelete
+
+from deploy.local.kafka.cluster import Kafka, admin
+from deploy.local.servers import RedisServer
+from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.adapters.redis.store import RedisStore
+from stream_metrics.layout import Layout
+from stream_metrics.options import identity
+from stream_metrics.settings.whole import Settings
+from stream_metrics.worker.generations import begin
+from tests.helpers import wait_until
+from tests.services.live import COMMAND
+
+pytestmark = pytest.mark.service
+
+GOOD_GAIN = "STREAM_METRICS_METRICS__GOOD_GAIN"
+
+
+@dataclass
+class Asked:
+    """A namespace whose state was begun with two partitions, and the command on it."""
+
+    space: RedisStore
+    settings: dict[str, str]
+    topics: tuple[str, str]
+
+    async def layout(self) -> Layout:
+        """The generations that there are."""
+        return await self.space.layout()
+
+    async def build(
+        self, *arguments: str, typed: str = "", settings: Mapping[str, str] | None = None
+    ) -> tuple[int, str]:
+        """Run the command with another `metrics.good_gain`; exit code, and what it says."""
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            "build",
+            *arguments,
+            env={**os.environ, **self.settings, GOOD_GAIN: "3", **(settings or {})},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await process.communicate(typed.encode())
+        assert process.returncode is not None
+        return process.returncode, " ".join(said.decode().split())
+
+
+@pytest_asyncio.fixture
+async def asked(kafka: Kafka, redis_server: RedisServer) -> AsyncIterator[Asked]:
+    """State in force, and topics with a few records of this minute."""
+    name = f"asked-{uuid.uuid4().hex[:12]}"
+    topics = (f"{name}-searches", f"{name}-labels")
+    for topic in topics:
+        await kafka.create_topic(topic, 2)
+    settings = {
+        "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "STREAM_METRICS_KAFKA__GROUP_ID": name,
+        "STREAM_METRICS_KAFKA__TOPICS": f'["{topics[0]}", "{topics[1]}"]',
+        "STREAM_METRICS_REDIS__URL": redis_server.url,
+        "STREAM_METRICS_STATE__DIGEST_KEY": "a secret of the tests",
+    }
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        for topic in topics:
+            await producer.send_and_wait(topic, b"{}", partition=0)
+            await producer.send_and_wait(topic, b"{}", partition=0)
+    space = connect(RedisOptions(url=redis_server.url, namespace=name))
+    built = Settings.model_validate({"kafka": {"group_id": name, "topics": topics}})
+    await begin(space, identity(built, dict.fromkeys(topics, 2)), time.time_ns() // 1_000_000)
+    yield Asked(space, settings, topics)
+    await space.close()
+
+
+async def test_a_dry_run_says_what_differs_and_what_it_needs(asked: Asked) -> None:
+    """And begins nothing."""
+    before = await asked.layout()
+
+    code, said = await asked.build("--dry-run")
+
+    assert code == 0
+    assert "metrics.good_gain was 2, is 3" in said
+    assert "memory: about 0 bytes more; Redis uses" in said
+    assert await asked.layout() == before
+
+
+async def test_it_builds_nothing_unless_the_answer_is_yes(asked: Asked) -> None:
+    """Other answers end with 1, and nothing has begun."""
+    before = await asked.layout()
+
+    code, said = await asked.build(typed="n\n")
+
+    assert (code, await asked.layout()) == (1, before)
+    assert "Build this beside the state in force?" in said
+
+
+async def test_topics_that_begin_too_late_are_refused_unless_that_is_accepted(
+    kafka: Kafka, asked: Asked
+) -> None:
+    """It names the log, when it begins and until when figures would be short."""
+    async with admin(kafka.bootstrap_servers) as client:
+        place = TopicPartition(asked.topics[0], 0)
+        await client.delete_records({place: RecordsToDelete(before_offset=1)})
+
+    code, said = await asked.build("--dry-run")
+    assert code == 2
+    assert f"{asked.topics[0]}/0 begins at " in said
+    assert "so figures would be short until " in said
+    assert "accept that with --from-retained" in said
+
+    code, said = await asked.build("--dry-run", "--from-retained")
+    assert code == 0, said
+    assert "figures would be short" in said
+
+
+async def test_a_build_that_goes_on_is_watched_again_and_given_up(asked: Asked) -> None:
+    """A second command with the same settings goes on with it, with others it is refused; the first
+    one ends once the build is given up, and giving up twice is no error."""
+    first = asyncio.create_task(asked.build("--yes"))
+
+    async def registered() -> bool:
+        return (await asked.layout()).building is not None
+
+    await wait_until(registered, 60, "nothing is being built")
+    code, said = await asked.build(settings={GOOD_GAIN: "1"})
+    assert code == 2
+    assert "generation 2 is being built otherwise (metrics.good_gain was 3, is 1)" in said
+    assert "--give-up" in said
+    code, said = await asked.build("--dry-run")
+    assert code == 0
+    assert "generation 2 is being built already" in said
+
+    for _ in range(2):
+        code, said = await asked.build("--give-up")
+        assert (code, said) == (0, "nothing is being built")
+    code, said = await first
+    assert code == 2
+    assert "Start workers with these settings: stream-metrics worker" in said
+    assert "0 of 2 partitions are worked on; behind: not known yet" in said
+    assert "generation 2 is not being built any more" in said
+
+
+async def test_without_state_there_is_nothing_to_build(asked: Asked) -> None:
+    """The first workers begin it."""
+    code, said = await asked.build(
+        "--yes", settings={"STREAM_METRICS_REDIS__NAMESPACE": f"empty-{uuid.uuid4().hex}"}
+    )
+
+    assert code == 2
+    assert "there is no state yet: start the workers" in said
