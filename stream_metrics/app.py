@@ -25,7 +25,7 @@ from mode.types import ServiceT
 from pydantic import ValidationError
 
 from stream_metrics.adapters.kafka.errors import FencedInstance, KafkaRefused
-from stream_metrics.adapters.kafka.topics import TopicsUnfit
+from stream_metrics.adapters.kafka.topics import TopicsInvalid
 from stream_metrics.adapters.web import add_pages, guard, ssl_context
 from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.layout import UnknownFormat
@@ -39,7 +39,7 @@ from stream_metrics.worker.identity import OtherIdentity
 log = structlog.get_logger(__name__)
 
 REFUSALS = (
-    TopicsUnfit,
+    TopicsInvalid,
     OtherIdentity,
     Superseded,
     UnknownSchema,

@@ -22,7 +22,7 @@ from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.repartition import KafkaRepartition
 from stream_metrics.adapters.kafka.rights import bridge_rights
-from stream_metrics.adapters.kafka.topics import TopicsUnfit
+from stream_metrics.adapters.kafka.topics import TopicsInvalid
 from stream_metrics.adapters.kafka.traces import KafkaEvents, traces_source
 from stream_metrics.adapters.otlp.payloads import Payloads, route_by_trace
 from stream_metrics.adapters.otlp.protobuf import load_opentelemetry
@@ -45,7 +45,7 @@ REKEY: Final = "rekey"  # the part that fills the internal topic
 AGAIN_SECONDS: Final = 60.0  # between two log lines about the same agent and reason
 WAITING: Final = frozenset({"kafka", "rights", "dead_letters", "topic", "topics"})
 NOT_STARTED: Final = {"assignment": "the bridge has not joined the group yet"}
-REFUSALS: Final = (TopicsUnfit, KafkaRefused, OtlpUnavailable, TwoScopes)
+REFUSALS: Final = (TopicsInvalid, KafkaRefused, OtlpUnavailable, TwoScopes)
 
 log = structlog.get_logger(__name__)
 

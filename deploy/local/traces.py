@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from deploy.local.install import Missing
-from stream_metrics.adapters.kafka.topics import OF_TRACES
+from stream_metrics.adapters.kafka.topics import TRACE_TOPIC_CONFIG
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 COLLECTOR_CONFIG: Final = REPOSITORY / "deploy" / "otel" / "collector.yaml"
 AGENT: Final = REPOSITORY / "examples" / "langgraph" / "agent.py"
 TRACES_TOPIC: Final = "otlp_spans"
-TRACES_TOPIC_CONFIG: Final = {**OF_TRACES, "retention.ms": "86400000"}
+TRACES_TOPIC_CONFIG: Final = {**TRACE_TOPIC_CONFIG, "retention.ms": "86400000"}
 # A last turn without a search would otherwise stand for its conversation.
 EVERY_TURN: Final = {"STREAM_METRICS_METRICS__TURN_SCOPE": "all"}
 # What the bridge is told of the agent's evaluations: their scores and the attribute with the id.

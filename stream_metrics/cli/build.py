@@ -11,8 +11,8 @@ from aiokafka.errors import KafkaError
 
 from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.output import KafkaFence
-from stream_metrics.adapters.kafka.reading import KafkaLogs, reading
-from stream_metrics.adapters.kafka.topics import TopicsUnfit, equal_counts, partition_counts
+from stream_metrics.adapters.kafka.reading import KafkaLogs, open_consumer
+from stream_metrics.adapters.kafka.topics import TopicsInvalid, equal_counts, partition_counts
 from stream_metrics.adapters.redis.check import memory_bytes
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.store import RedisStore
@@ -75,7 +75,7 @@ def build(
         code = asyncio.run(
             _build(settings, dry_run=dry_run, retained=from_retained, give_up=give_up, yes=yes)
         )
-    except (CannotBuild, Impossible, TopicsUnfit, KafkaRefused) as error:
+    except (CannotBuild, Impossible, TopicsInvalid, KafkaRefused) as error:
         raise UsageError(str(error)) from error
     except (StoreUnavailable, StoreRefused) as error:
         raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}. {AGAIN}") from error
@@ -191,7 +191,7 @@ async def _reach(settings: Settings, layout: Layout, target: Identity, *, retain
     counts = await partition_counts(kafka, kafka.topics)
     places = [(topic, n) for topic, count in counts.items() for n in range(count)]
     read = [(topic, n) for topic, count in target.partition_counts.items() for n in range(count)]
-    async with reading(kafka) as consumer:
+    async with open_consumer(kafka) as consumer:
         logs = KafkaLogs(consumer, kafka)
         check_counts(layout, target, await logs.oldest_ms(read))
         windows, now_ms = settings.metrics.window_specs(), time.time_ns() // 1_000_000

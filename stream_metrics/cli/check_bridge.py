@@ -14,7 +14,7 @@ from stream_metrics.adapters.kafka.rights import (
     bridge_rights,
     explain,
     missing_rights,
-    refusal,
+    rights_error,
 )
 from stream_metrics.adapters.kafka.topics import partition_counts, topic_configs
 from stream_metrics.adapters.otlp.protobuf import load_opentelemetry
@@ -65,7 +65,7 @@ async def _topics(settings: Settings, traces: KafkaSettings) -> list[Finding]:
     """Raises aiokafka's errors and ``KafkaRefused``."""
     rights = bridge_rights(traces, settings.kafka.topics)
     missing = await missing_rights(traces, rights)
-    findings = [Finding("bridge", "error", refusal(traces, [right])) for right in missing]
+    findings = [Finding("bridge", "error", rights_error(traces, [right])) for right in missing]
     hidden = {right.name for right in missing if right.kind == "topic"}
     topics = dict.fromkeys(r.name for r in rights if r.kind == "topic" and r.name not in hidden)
     counts = await partition_counts(traces, topics)
@@ -91,7 +91,7 @@ async def _configured(settings: Settings, traces: KafkaSettings, topic: str) -> 
     try:
         config = (await topic_configs(traces, [topic]))[topic]
     except TopicAuthorizationFailedError:
-        why = refusal(traces, [Right("DESCRIBE_CONFIGS", "topic", topic)])
+        why = rights_error(traces, [Right("DESCRIBE_CONFIGS", "topic", topic)])
         why = f"its configuration could not be checked. {why}"
         return [Finding(f"topic {topic}", "warning", why)]
     return [

@@ -21,18 +21,18 @@ from rich.text import Text
 
 from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.letters import (
+    DeadLetterTopicMissing,
+    ForgetVersion,
     Forgotten,
     Letter,
-    NoDeadLetterTopic,
-    Place,
+    RecordId,
     Resubmitted,
-    Until,
-    place_text,
+    format_record_id,
     read_letters,
     resubmission,
     resubmitted_mark,
 )
-from stream_metrics.adapters.kafka.produce import producing, send_all
+from stream_metrics.adapters.kafka.produce import open_producer, send_all
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.cli.common import (
     ConfigOption,
@@ -75,7 +75,7 @@ class Listed:
 
     letter: Letter
     conversations: frozenset[str]
-    version: Until | None
+    version: ForgetVersion | None
 
     @classmethod
     def of(cls, letter: Letter, limits: Limits) -> Listed:
@@ -97,9 +97,9 @@ class Listed:
 class Pile:
     """What the dead-letter topics hold: each letter once, and the marks about them."""
 
-    letters: dict[Place, Listed] = field(default_factory=dict)
-    resubmitted: dict[Place, str] = field(default_factory=dict)
-    forgotten: dict[str, Until] = field(default_factory=dict)
+    letters: dict[RecordId, Listed] = field(default_factory=dict)
+    resubmitted: dict[RecordId, str] = field(default_factory=dict)
+    forgotten: dict[str, ForgetVersion] = field(default_factory=dict)
 
     def is_forgotten(self, listed: Listed) -> bool:
         """Whether the letter is of a forgotten conversation and its event is not newer."""
@@ -154,7 +154,7 @@ def in_kafka(settings: Settings, work: Coroutine[Any, Any, T]) -> T:
     """Run ``work``; Kafka's errors, missing topics and rights become a ``UsageError``."""
     try:
         return asyncio.run(work)
-    except (NoDeadLetterTopic, KafkaRefused) as error:
+    except (DeadLetterTopicMissing, KafkaRefused) as error:
         raise UsageError(str(error)) from error
     except (KafkaError, OSError, TimeoutError) as error:
         where = settings.kafka.bootstrap_servers
@@ -294,7 +294,7 @@ def dlq_resubmit(
     topics = _topics(settings, topic)
     pile = in_kafka(settings, read_pile(settings, topics))
     if absent := places - pile.letters.keys():
-        raise UsageError(f"no dead letter of {', '.join(sorted(map(place_text, absent)))}")
+        raise UsageError(f"no dead letter of {', '.join(sorted(map(format_record_id, absent)))}")
     choice = choose(pile, reason, places, again=again)
     _say(choice)
     if not choice.letters or dry_run:
@@ -316,7 +316,7 @@ def dlq_resubmit(
 PLACE: Final = "--place"
 
 
-def parse_place(text: str, settings: Settings, given_as: str = PLACE) -> Place:
+def parse_place(text: str, settings: Settings, given_as: str = PLACE) -> RecordId:
     named = f"{given_as} {text!r}"
     parts = _PLACE.fullmatch(text)
     if parts is None:
@@ -328,7 +328,7 @@ def parse_place(text: str, settings: Settings, given_as: str = PLACE) -> Place:
     return topic, int(number), int(offset)
 
 
-def choose(pile: Pile, reason: str | None, places: set[Place], *, again: bool) -> _Choice:
+def choose(pile: Pile, reason: str | None, places: set[RecordId], *, again: bool) -> _Choice:
     choice = _Choice()
     for place, listed in sorted(pile.letters.items()):
         if places and place not in places:
@@ -377,21 +377,23 @@ async def _resubmit(
     counts = await partition_counts(settings.kafka, topics)
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     sent, refused = 0, []
-    async with producing(settings.kafka) as producer:
+    async with open_producer(settings.kafka) as producer:
         async for part in _whole(settings, topics, chosen):
             there = []
             for letter in part:
                 if letter.record.partition < counts.get(letter.record.topic, 0):
                     there.append(letter)
                 else:
-                    refused.append(f"{place_text(letter.place)}: there is no such partition")
+                    refused.append(f"{format_record_id(letter.place)}: there is no such partition")
             answers = await send_all(producer, map(resubmission, there))
             stored = []
             for letter, error in zip(there, answers, strict=True):
                 if error is None:
                     stored.append(letter)
                 else:
-                    refused.append(f"{place_text(letter.place)}: {type(error).__name__}: {error}")
+                    refused.append(
+                        f"{format_record_id(letter.place)}: {type(error).__name__}: {error}"
+                    )
             sent += len(stored)
             marks = await send_all(producer, (resubmitted_mark(one, at) for one in stored))
             for error in filter(None, marks):

@@ -16,9 +16,13 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from stream_metrics.adapters.kafka.letters import NoDeadLetterTopic, Until, forgotten_mark
+from stream_metrics.adapters.kafka.letters import (
+    DeadLetterTopicMissing,
+    ForgetVersion,
+    forgotten_mark,
+)
 from stream_metrics.adapters.kafka.output import erasures
-from stream_metrics.adapters.kafka.produce import Outgoing, producing, send_all
+from stream_metrics.adapters.kafka.produce import OutgoingRecord, open_producer, send_all
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.cli.common import (
@@ -201,7 +205,7 @@ def _text(micros: int) -> str:
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _event(conversation: str, version: Until) -> bytes:
+def _event(conversation: str, version: ForgetVersion) -> bytes:
     """The ``forget`` event of a conversation, as every worker takes it."""
     value = json.dumps(
         {
@@ -248,7 +252,7 @@ async def _write(settings: Settings, events: dict[str, bytes]) -> int:
     await _send(
         settings,
         (
-            Outgoing(topic, number, conversation.encode(), value)
+            OutgoingRecord(topic, number, conversation.encode(), value)
             for conversation, value in events.items()
             for topic in topics
             for number in range(counts[topic])
@@ -258,9 +262,9 @@ async def _write(settings: Settings, events: dict[str, bytes]) -> int:
     return max(counts.values())
 
 
-async def _send(settings: Settings, records: Iterable[Outgoing], otherwise: str) -> None:
+async def _send(settings: Settings, records: Iterable[OutgoingRecord], otherwise: str) -> None:
     todo = iter(records)
-    async with producing(settings.kafka) as producer:
+    async with open_producer(settings.kafka) as producer:
         while part := list(islice(todo, AT_ONCE)):
             for record, error in zip(part, await send_all(producer, part), strict=True):
                 if error is not None:
@@ -270,13 +274,13 @@ async def _send(settings: Settings, records: Iterable[Outgoing], otherwise: str)
                     )
 
 
-def _mark(settings: Settings, topic: str, ids: list[str], version: Until) -> None:
+def _mark(settings: Settings, topic: str, ids: list[str], version: ForgetVersion) -> None:
     """Note on a dead-letter topic what is forgotten, and list the letters that it concerns."""
     wanted = frozenset(ids)
     try:
         found = in_kafka(settings, _letters(settings, topic, wanted, version))
     except UsageError as error:
-        if isinstance(error.__cause__, NoDeadLetterTopic):
+        if isinstance(error.__cause__, DeadLetterTopicMissing):
             suffix = settings.kafka.dead_letter_suffix
             typer.echo(f"dead letters from {topic}: none, there is no topic {topic}{suffix}")
             return
@@ -292,7 +296,7 @@ def _mark(settings: Settings, topic: str, ids: list[str], version: Until) -> Non
 
 
 async def _letters(
-    settings: Settings, topic: str, wanted: frozenset[str], version: Until
+    settings: Settings, topic: str, wanted: frozenset[str], version: ForgetVersion
 ) -> list[Listed]:
     letters = topic + settings.kafka.dead_letter_suffix
     pile = await read_pile(settings, [topic])

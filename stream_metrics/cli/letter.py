@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from stream_metrics.adapters.kafka.letters import Letter, Place, place_text, read_letters
+from stream_metrics.adapters.kafka.letters import Letter, RecordId, format_record_id, read_letters
 from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
@@ -62,19 +62,19 @@ def dlq_show(
         typer.echo(f"the {what} is cut here; --format json prints all of it", err=True)
 
 
-async def _find(settings: Settings, wanted: Place) -> tuple[Pile, Letter]:
+async def _find(settings: Settings, wanted: RecordId) -> tuple[Pile, Letter]:
     """The letter with its value, and the marks about it; of several copies the listed one."""
     pile = await read_pile(settings, [wanted[0]])
     if wanted not in pile.letters:
         raise UsageError(
-            f"there is no dead letter of {place_text(wanted)}; `stream-metrics dlq list` shows "
-            "which there are"
+            f"there is no dead letter of {format_record_id(wanted)}; `stream-metrics dlq list` "
+            "shows which there are"
         )
     lies_at = pile.letters[wanted].letter.lies_at
     async for found in read_letters(settings.kafka, [wanted[0]]):
         if isinstance(found, Letter) and found.lies_at == lies_at:
             return pile, found
-    raise UsageError(f"the dead letter of {place_text(wanted)} was deleted meanwhile")
+    raise UsageError(f"the dead letter of {format_record_id(wanted)} was deleted meanwhile")
 
 
 def document(letter: Letter, state: str) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def document(letter: Letter, state: str) -> dict[str, Any]:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": None if stamp is None else time_text(stamp),
-        "letter": place_text(letter.lies_at),
+        "letter": format_record_id(letter.lies_at),
         "seen": None if letter.written_ms is None else time_text(letter.written_ms),
         "state": state,
         "headers": letter.headers,
@@ -109,7 +109,7 @@ def _data(name: str, data: bytes | None) -> dict[str, str | None]:
 def page(letter: Letter, state: str) -> tuple[list[str], list[str]]:
     """The letter for people, as lines that no terminal acts on, and which parts of it are cut."""
     told = document(letter, state)
-    lines = [f"record     {printable(place_text(letter.place))}"]
+    lines = [f"record     {printable(format_record_id(letter.place))}"]
     for name in ("timestamp", "letter", "seen", "state"):
         if told[name]:
             lines.append(f"{name:10} {printable(str(told[name]))}")

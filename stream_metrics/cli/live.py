@@ -22,10 +22,10 @@ from stream_metrics.adapters.kafka.rights import (
     Right,
     explain,
     missing_rights,
-    refusal,
+    rights_error,
     worker_rights,
 )
-from stream_metrics.adapters.kafka.suitable import problems_of
+from stream_metrics.adapters.kafka.suitable import topic_config_problems
 from stream_metrics.adapters.kafka.topics import partition_counts, topic_configs
 from stream_metrics.adapters.redis.check import check as check_redis
 from stream_metrics.adapters.redis.connect import connect
@@ -269,7 +269,7 @@ async def _check_kafka(settings: Settings, counts: dict[str, int]) -> list[Findi
             why = str(refused)
         return [Finding("kafka", "error", f"{kafka.bootstrap_servers}: {why}")]
     findings = [Finding("kafka", "ok", kafka.bootstrap_servers)]
-    findings += [Finding("kafka", "error", refusal(kafka, [right])) for right in missing]
+    findings += [Finding("kafka", "error", rights_error(kafka, [right])) for right in missing]
     for topic in seen:
         if topic in counts:
             findings.append(Finding(f"topic {topic}", "ok", f"{counts[topic]} partitions"))
@@ -301,9 +301,9 @@ async def _check_internal(kafka: KafkaSettings, counts: Mapping[str, int]) -> li
         configs = await topic_configs(kafka, [*inputs, internal])
     except TopicAuthorizationFailedError:
         right = Right("DESCRIBE_CONFIGS", "topic", ", ".join([*inputs, internal]))
-        why = f"its configuration could not be checked. {refusal(kafka, [right])}"
+        why = f"its configuration could not be checked. {rights_error(kafka, [right])}"
         return [Finding(f"topic {internal}", "warning", why)]
-    problems = problems_of(configs[internal], [configs[topic] for topic in inputs])
+    problems = topic_config_problems(configs[internal], [configs[topic] for topic in inputs])
     return [Finding(f"topic {internal}", "error", problem) for problem in problems]
 
 

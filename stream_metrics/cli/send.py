@@ -16,7 +16,7 @@ from rich.console import Console
 
 from stream_metrics.adapters.files import InputError
 from stream_metrics.adapters.json_values import NotJson, json_values
-from stream_metrics.adapters.kafka.feed import feeding
+from stream_metrics.adapters.kafka.feed import open_feed
 from stream_metrics.adapters.kafka.topics import check_input_topics, partition_counts
 from stream_metrics.cli.common import (
     ConfigOption,
@@ -198,7 +198,7 @@ async def deliver(settings: Settings, events: list[Outgoing]) -> None:
     """
     kafka = settings.kafka
     check_input_topics(kafka.topics, await partition_counts(kafka, kafka.topics))
-    async with feeding(kafka) as feed:
+    async with open_feed(kafka) as feed:
         for event in events:
             await feed.send(event.topic, event.value, event.key, None)
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from stream_metrics.adapters.kafka.feed import Feed, feeding
+from stream_metrics.adapters.kafka.feed import Feed, open_feed
 from stream_metrics.adapters.kafka.topics import check_input_topics, partition_counts
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.sources import Sources, reading_kafka
@@ -115,7 +115,7 @@ class _Sending:
         kafka = self._settings.kafka
         self._counts = await partition_counts(kafka, kafka.topics)
         check_input_topics(kafka.topics, self._counts)
-        self._feed = await self._opened.enter_async_context(feeding(kafka))
+        self._feed = await self._opened.enter_async_context(open_feed(kafka))
 
     async def send(self, due_seconds: float, records: Iterable[Record]) -> None:
         """Wait until they are due, then hand them over."""

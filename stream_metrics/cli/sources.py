@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from stream_metrics.adapters.files import InputError, expand, numbered_records
 from stream_metrics.adapters.kafka.errors import KafkaRefused, UnreadableBatch
 from stream_metrics.adapters.kafka.reading import RecordsGone
-from stream_metrics.adapters.kafka.source import KafkaSource
+from stream_metrics.adapters.kafka.source import TopicReader
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, parse_mark
 from stream_metrics.adapters.kafka.topics import TopicsMissing
 from stream_metrics.adapters.otlp.following import Following, Part, Unreadable
@@ -107,7 +107,7 @@ class Topics:
         self.names = tuple(topics)
         self._settings = settings
         self._marks = marks
-        self._source = KafkaSource(settings.kafka, topics, *marks, around_ms)
+        self._source = TopicReader(settings.kafka, topics, *marks, around_ms)
 
     @property
     def offsets(self) -> int:
@@ -142,7 +142,7 @@ class Topics:
     @property
     def are_traces(self) -> bool:
         """Whether OTLP traces are among the first records; raises ``UsageError``."""
-        source = KafkaSource(self._settings.kafka, self.names, *self._marks)
+        source = TopicReader(self._settings.kafka, self.names, *self._marks)
         with reading_kafka(self._settings), closing(source.records()) as records:
             return any(is_payload(record.value) for record in islice(records, SEEN_RECORDS))
 

@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 from rich.console import Console
 
 from stream_metrics.adapters.kafka.errors import KafkaRefused
-from stream_metrics.adapters.kafka.topics import OF_TRACES, create_topics, partition_counts
+from stream_metrics.adapters.kafka.topics import TRACE_TOPIC_CONFIG, create_topics, partition_counts
 from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings
 from stream_metrics.settings.kafka import KafkaSettings
 
@@ -81,7 +81,7 @@ def create(
         )
     layouts = [(settings.kafka, Layout(partitions, copies, {"retention.ms": str(keep_ms)}))]
     if traces:
-        of_traces = {**OF_TRACES, "retention.ms": str(keep_traces_ms)}
+        of_traces = {**TRACE_TOPIC_CONFIG, "retention.ms": str(keep_traces_ms)}
         rekeyed = (bridge.internal_topic,) if bridge.rekey else ()
         layouts.append((settings.of_traces, Layout(partitions, copies, of_traces, rekeyed)))
     try:

@@ -13,7 +13,7 @@ import typer
 from aiokafka.errors import KafkaError
 from rich.console import Console
 
-from stream_metrics.adapters.kafka.feed import feeding
+from stream_metrics.adapters.kafka.feed import open_feed
 from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings
 from stream_metrics.settings.whole import Settings
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, endless
@@ -101,7 +101,7 @@ async def _to_kafka(records: Iterable[TrafficRecord], settings: Settings, *, pac
     topics = {"events": kafka.topics[0], "labels": kafka.topics[-1]}
     console = Console(stderr=True)
     said = time.monotonic()
-    async with feeding(kafka) as feed:
+    async with open_feed(kafka) as feed:
         for record in records:
             ahead = record.timestamp_ms / 1000 - time.time()
             if paced and ahead > 0:

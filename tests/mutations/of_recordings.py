@@ -27,7 +27,7 @@ RECORDINGS: Final = (
     Mutation(
         "merged as fetched",
         "records of several partitions are ordered by when brokers answered",
-        (Edit(MERGING, "        if self.dry(left):\n            return taken\n", ""),),
+        (Edit(MERGING, "        if self.starved(left):\n            return taken\n", ""),),
         "tests/unit/test_kafka_source.py::test_the_order_does_not_depend_on_how_records_come_in",
         "== merged(found, [100])",
     ),

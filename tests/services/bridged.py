@@ -15,7 +15,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
-from stream_metrics.adapters.kafka.groups import PASSING
+from stream_metrics.adapters.kafka.groups import TRANSIENT_ERRORS
 from stream_metrics.events.record import Record
 from tests.services.live import COMMAND, LiveSystem, Produced, Worker, recorded, said
 from tests.sessions import Sent, records, traces
@@ -94,7 +94,7 @@ class BridgedSystem(LiveSystem):
         await client.start()
         try:
             found = await client.list_consumer_group_offsets(f"{self.group}-bridge")
-        except PASSING:
+        except TRANSIENT_ERRORS:
             return {}  # nobody has joined the group yet
         finally:
             await client.close()

@@ -8,7 +8,7 @@ import secrets
 import pytest
 
 from deploy.local.kafka.cluster import Kafka
-from stream_metrics.adapters.kafka.keyed import Keyed, KeyedProducer
+from stream_metrics.adapters.kafka.keyed import KeyedProducer, KeyedRecord
 from stream_metrics.settings.kafka import KafkaSettings
 from tests.services.live import recorded
 
@@ -26,9 +26,9 @@ async def sent(kafka: Kafka, name: str, limit: int, sizes: list[int]) -> tuple[l
     )
     try:
         large = await producer.send(
-            [Keyed(topic, b"key", secrets.token_hex(size // 2).encode()) for size in sizes]
+            [KeyedRecord(topic, b"key", secrets.token_hex(size // 2).encode()) for size in sizes]
         )
-        assert await producer.send([Keyed(topic, b"key", b"another")]) == []
+        assert await producer.send([KeyedRecord(topic, b"key", b"another")]) == []
     finally:
         await producer.stop()
     stored = await recorded(kafka, (topic,))

@@ -19,7 +19,7 @@ from deploy.local.kafka.cluster import Kafka, admin
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.files import read_records
 from stream_metrics.adapters.kafka import merging
-from stream_metrics.adapters.kafka.source import KafkaSource
+from stream_metrics.adapters.kafka.source import TopicReader
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark
 from stream_metrics.events.record import Record
 from stream_metrics.settings.kafka import KafkaSettings
@@ -154,7 +154,7 @@ async def send(sender: AIOKafkaProducer, topic: str, partition: int, *minutes: i
             )
 
 
-async def values(source: KafkaSource) -> list[bytes | None]:
+async def values(source: TopicReader) -> list[bytes | None]:
     """What is read."""
     return [record.value async for batch in source.batches() for record in batch]
 
@@ -175,7 +175,7 @@ async def test_reading_ends_behind_markers_and_aborted_records(
         await sender.send(topic, b"aborted", partition=partition)
         await sender.abort_transaction()
 
-    source = KafkaSource(settings(kafka), [topic])
+    source = TopicReader(settings(kafka), [topic])
 
     assert await values(source) == [b"1", b"2", b"3"]
     assert [span.end for span in source.spans.values()] == [5, 4]
@@ -196,14 +196,14 @@ async def test_holes_of_compaction_are_passed(
         return len(await stored(kafka, ["compacted"])) < 10
 
     await wait_until(compact, 90, "the topic was not compacted")
-    source = KafkaSource(settings(kafka), ["compacted"])
+    source = TopicReader(settings(kafka), ["compacted"])
 
     found = [record.offset async for batch in source.batches() for record in batch]
 
     assert found[-4:] == [36, 37, 38, 39]
     assert len(found) < 10
     assert source.offsets == 40
-    middle = KafkaSource(settings(kafka), ["compacted"], Mark("offset", 5), Mark("offset", 20))
+    middle = TopicReader(settings(kafka), ["compacted"], Mark("offset", 5), Mark("offset", 20))
     assert await values(middle) == []
 
 
@@ -212,7 +212,7 @@ async def test_the_end_is_that_of_the_beginning(
 ) -> None:
     """Records that come while others are read are left for the next time."""
     await send(sender, topic, 0, 1, 2)
-    source = KafkaSource(settings(kafka), [topic])
+    source = TopicReader(settings(kafka), [topic])
     batches = source.batches()
 
     first = await anext(batches)
@@ -231,7 +231,7 @@ async def test_an_open_transaction_is_not_waited_for(
     await sender.begin_transaction()
     await sender.send_and_wait(topic, b"open", partition=0)
     try:
-        assert await values(KafkaSource(settings(kafka), [topic])) == [b"1"]
+        assert await values(TopicReader(settings(kafka), [topic])) == [b"1"]
     finally:
         await sender.abort_transaction()
 
@@ -263,7 +263,7 @@ async def test_marks_bound_what_is_read(
     await send(sender, topic, 0, 1, 3, 5)
     await send(sender, topic, 1, 2, 4, 6)
 
-    found = await values(KafkaSource(settings(kafka), [topic], since, until))
+    found = await values(TopicReader(settings(kafka), [topic], since, until))
 
     assert b" ".join(value or b"" for value in found).decode() == expected
 
@@ -276,7 +276,7 @@ async def test_offsets_that_are_gone_are_told(
     async with admin(kafka.bootstrap_servers) as client:
         await client.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=2)})
 
-    source = KafkaSource(settings(kafka), [topic], Mark("offset", 0))
+    source = TopicReader(settings(kafka), [topic], Mark("offset", 0))
 
     assert await values(source) == [b"3"]
     assert source.spans[topic, 0].missed == 2
@@ -289,7 +289,7 @@ async def test_records_come_from_code_without_a_loop(kafka: Kafka, topic: str) -
             await producer.send_and_wait(topic, b"%d" % number, partition=0)
 
     def first_two() -> list[Record]:
-        records = KafkaSource(settings(kafka), [topic]).records()
+        records = TopicReader(settings(kafka), [topic]).records()
         found = [next(records), next(records)]
         records.close()
         return found
@@ -301,14 +301,14 @@ async def test_brokers_that_fall_silent_end_the_reading(
     kafka_factory: Callable[[], Awaitable[Kafka]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A command ends with an error then, and does not wait for ever."""
-    monkeypatch.setattr(merging, "QUIET_SECONDS", 1.0)
+    monkeypatch.setattr(merging, "IDLE_SECONDS", 1.0)
     kafka = await kafka_factory()
     await kafka.create_topic("silent")
     async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
         for _ in range(20):
             await producer.send_and_wait("silent", bytes(100_000))
     impatient = {"request_timeout_ms": 2_000, "max_partition_fetch_bytes": 1024}
-    batches = KafkaSource(settings(kafka).model_copy(update=impatient), ["silent"]).batches()
+    batches = TopicReader(settings(kafka).model_copy(update=impatient), ["silent"]).batches()
     await anext(batches)
     kafka.pause()
     try:

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.kafka.groups import PASSING
+from stream_metrics.adapters.kafka.groups import TRANSIENT_ERRORS
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.events import BadRecord, Limits, decode
 from stream_metrics.events.record import Record
@@ -106,7 +106,7 @@ class Repartitioned(LiveSystem):
         await client.start()
         try:
             found = await client.list_consumer_group_offsets(self.internal)
-        except PASSING:
+        except TRANSIENT_ERRORS:
             return {}  # nobody has joined the group yet
         finally:
             await client.close()

@@ -253,4 +253,4 @@ def assign_again(runtime: Runtime) -> None:
     """The client tells the worker of its assignment once more, as after a rebalance."""
     assert runtime.source is not None
     client = runtime.source.consumer
-    runtime.source.heard(client, client.assignment())
+    runtime.source.on_rebalance(client, client.assignment())

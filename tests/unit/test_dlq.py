@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from stream_metrics.adapters.kafka.letters import Letter, Place, resubmission, resubmitted_mark
+from stream_metrics.adapters.kafka.letters import Letter, RecordId, resubmission, resubmitted_mark
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.dlq import Listed, Pile, choose, parse_place
@@ -48,7 +48,9 @@ def pile(*letters: Letter) -> Pile:
     return Pile({one.place: Listed.of(one, Limits()) for one in letters})
 
 
-def chosen(read: Pile, reason: str | None = None, *places: Place, again: bool = False) -> list[int]:
+def chosen(
+    read: Pile, reason: str | None = None, *places: RecordId, again: bool = False
+) -> list[int]:
     """The offsets of the letters that are to be sent."""
     choice = choose(read, reason, set(places), again=again)
     return [listed.letter.place[2] for listed in choice.letters]

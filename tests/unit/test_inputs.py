@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.kafka.errors import UnreadableBatch
-from stream_metrics.adapters.kafka.repartition import inputs_source
+from stream_metrics.adapters.kafka.repartition import input_source
 from stream_metrics.adapters.memory import MemoryDeadLetters
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.events import Limits
@@ -53,7 +53,7 @@ class Copying:
         cluster = ScriptedCluster(brokers, self.client)
         self._seconds = 0.0
         self.inputs = CommittedInputs(
-            inputs_source(chosen, cluster, patience, reasons),
+            input_source(chosen, cluster, patience, reasons),
             InputOptions("internal", chosen.on_offset_gap, chosen.start),
             patience,
             reasons,

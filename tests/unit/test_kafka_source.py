@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.kafka.merging import Merger
-from stream_metrics.adapters.kafka.reading import Place
+from stream_metrics.adapters.kafka.reading import PartitionId
 from stream_metrics.adapters.kafka.span import Mark, parse_mark
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.sources import Sources, parse_marks
 from stream_metrics.settings.whole import Settings
 
 NOW_MS = 1_718_020_800_000
-PLACES: list[Place] = [("labels", 0), ("labels", 1), ("searches", 0)]
+PLACES: list[PartitionId] = [("labels", 0), ("labels", 1), ("searches", 0)]
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Sent:
     """A record as the client gives it, as far as the order is concerned."""
 
     timestamp: int
-    place: Place
+    place: PartitionId
     offset: int
 
 
-def logs(timestamps: list[list[int]]) -> dict[Place, list[Sent]]:
+def logs(timestamps: list[list[int]]) -> dict[PartitionId, list[Sent]]:
     """Logs with these timestamps."""
     return {
         place: [Sent(stamp, place, offset) for offset, stamp in enumerate(stamps)]
@@ -36,13 +36,13 @@ def logs(timestamps: list[list[int]]) -> dict[Place, list[Sent]]:
     }
 
 
-def merged(found: dict[Place, list[Sent]], sizes: list[int]) -> list[Sent]:
+def merged(found: dict[PartitionId, list[Sent]], sizes: list[int]) -> list[Sent]:
     """The order if fetches bring so many records of one place after the other."""
     merger, read, taken = Merger(found), dict.fromkeys(found, 0), []
     left = {place for place in found if found[place]}
     turn = 0
     while left:
-        [*dry] = sorted(merger.dry(left))
+        [*dry] = sorted(merger.starved(left))
         place = dry[turn % len(dry)]
         size = sizes[turn % len(sizes)]
         records = found[place][read[place] : read[place] + size]

@@ -27,7 +27,7 @@ from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.kafka.cluster import Cluster, Group
 from stream_metrics.adapters.kafka.errors import FencedInstance
 from stream_metrics.adapters.kafka.member import KafkaSource
-from stream_metrics.adapters.kafka.records import record_to_pass_on
+from stream_metrics.adapters.kafka.records import record_with_headers
 from stream_metrics.adapters.kafka.topics import TopicsMissing
 from stream_metrics.ports import Unavailable
 from stream_metrics.settings.kafka import KafkaSettings
@@ -55,7 +55,7 @@ def source_of(cluster: Cluster, health: Health, ask: Any = counts) -> KafkaSourc
     """A member that has not joined yet."""
     group = Group("group", ("events",), RangePartitionAssignor)
     patience = AtOnce(health, lambda: None)
-    return KafkaSource(KafkaSettings(), cluster, group, ask, record_to_pass_on, patience, health)
+    return KafkaSource(KafkaSettings(), cluster, group, ask, record_with_headers, patience, health)
 
 
 class Slow(ScriptedConsumer):

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.kafka.internal import filled_up_to_ms
 from stream_metrics.adapters.kafka.records import copy_headers, origin_of
-from stream_metrics.adapters.kafka.suitable import problems_of
+from stream_metrics.adapters.kafka.suitable import topic_config_problems
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.events import BadRecord, Limits, decode
 from stream_metrics.events.record import Headers, Origin, Record
@@ -264,13 +264,13 @@ def test_the_internal_topic_keeps_what_the_input_keeps(
     """Whatever would let copies be dropped, refused or stamped anew is named."""
     internal = {**INPUT, "cleanup.policy": "delete", **changed}
 
-    found = problems_of(internal, [INPUT, {**INPUT, "retention.ms": "10"}])
+    found = topic_config_problems(internal, [INPUT, {**INPUT, "retention.ms": "10"}])
 
     assert [text[: len(start)] for text, start in zip(found, named, strict=True)] == named
 
 
 def test_copies_are_kept_as_long_as_the_input() -> None:
     """Where an input topic keeps records for ever, the internal one has to."""
-    found = problems_of({"retention.ms": "5"}, [INPUT, {"retention.ms": "-1"}])
+    found = topic_config_problems({"retention.ms": "5"}, [INPUT, {"retention.ms": "-1"}])
 
     assert [text.endswith("set it to -1") for text in found] == [True]

@@ -13,7 +13,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
 from stream_metrics.adapters.kafka.errors import UnreadableBatch
-from stream_metrics.adapters.kafka.internals import ROUND, bound_batches
+from stream_metrics.adapters.kafka.internals import ROUND_LIMIT_FACTOR, bound_batches
 
 LIMIT = 1 << 20
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -81,7 +81,7 @@ def test_what_is_not_compressed_so_is_refused(codec: int) -> None:
 
 async def test_a_round_takes_so_much_and_no_more() -> None:
     """Many batches within the limit come in several rounds, none twice and none left out."""
-    values = [bytes([n]) * (LIMIT - 100) for n in range(3 * ROUND)]
+    values = [bytes([n]) * (LIMIT - 100) for n in range(3 * ROUND_LIMIT_FACTOR)]
     batches = [batch(4, [value], offset=n) for n, value in enumerate(values)]
     rounds: list[list[bytes]] = []
     taken = 0
@@ -93,4 +93,4 @@ async def test_a_round_takes_so_much_and_no_more() -> None:
         await asyncio.sleep(0)
 
     assert [value for found in rounds for value in found] == values
-    assert max(map(len, rounds)) == ROUND + 1
+    assert max(map(len, rounds)) == ROUND_LIMIT_FACTOR + 1

@@ -1,1 +1,1 @@
-"""Kafka: the live source, dead letters, and the clients' common options."""
+"""Kafka clients of the worker and of the commands: consumers, producers and admin requests."""

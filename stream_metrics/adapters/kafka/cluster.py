@@ -1,4 +1,4 @@
-"""What a member of a group asks of Kafka before it joins: a client, its rights, the topics."""
+"""What a group member needs of Kafka before it joins: clients, access rights, partition counts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
 from stream_metrics.adapters.kafka.internals import StaticConsumer
-from stream_metrics.adapters.kafka.noting import NotingAssignor
+from stream_metrics.adapters.kafka.noting import AnnotatingAssignor
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.adapters.kafka.reading import reading, time_at
-from stream_metrics.adapters.kafka.rights import Right, check_rights, explain, lacking
+from stream_metrics.adapters.kafka.reading import open_consumer, time_at
+from stream_metrics.adapters.kafka.rights import (
+    Right,
+    check_rights,
+    describe_missing_rights,
+    explain,
+)
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.events.record import Extent
 from stream_metrics.settings.kafka import KafkaSettings
@@ -24,7 +29,7 @@ MAX_POLL_INTERVAL_MS: Final = 900_000
 
 @dataclass(frozen=True)
 class Group:
-    """A consumer group, what its members subscribe to, and how partitions are shared out."""
+    """A consumer group: its name, the topics it subscribes to and its partition assignor."""
 
     name: str
     topics: Sequence[str]
@@ -32,9 +37,9 @@ class Group:
 
 
 class Cluster:
-    """Kafka, as the settings reach it.
+    """The Kafka cluster of the settings.
 
-    ``rights`` are what is needed there; none stand for all that a worker needs.
+    ``rights`` are the access rights to check; if empty, those that a worker needs.
     """
 
     rights: Sequence[Right] = ()
@@ -44,7 +49,7 @@ class Cluster:
         self.rights = rights
 
     def consumer(self, group: Group) -> AIOKafkaConsumer:
-        """A client for a member of the group, not started; it commits and seeks when told to."""
+        """A consumer for a group member, not started, without automatic commits or resets."""
         settings = self._settings
         named = settings.group_instance_id is not None
         client = StaticConsumer if named else AIOKafkaConsumer
@@ -56,7 +61,7 @@ class Cluster:
             auto_offset_reset="none",
             isolation_level="read_committed",
             partition_assignment_strategy=(
-                NotingAssignor(group.assignor) if named else group.assignor,
+                AnnotatingAssignor(group.assignor) if named else group.assignor,
             ),
             fetch_max_wait_ms=settings.fetch_max_wait_ms,
             max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
@@ -67,16 +72,16 @@ class Cluster:
         )
 
     def admin(self) -> AIOKafkaAdminClient:
-        """A client that asks on a group's behalf, not started."""
+        """An admin client, not started."""
         return AIOKafkaAdminClient(**client_options(self._settings))
 
     async def check_rights(self) -> None:
-        """Raise ``KafkaRefused`` unless the user has the rights."""
+        """Raise ``KafkaRefused`` if the user lacks one of the rights."""
         await check_rights(self._settings, self.rights)
 
     async def lacking(self) -> str:
-        """See ``adapters.kafka.rights.lacking``."""
-        return await lacking(self._settings, self.rights)
+        """See ``adapters.kafka.rights.describe_missing_rights``."""
+        return await describe_missing_rights(self._settings, self.rights)
 
     async def partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
         """See ``adapters.kafka.topics.partition_counts``."""
@@ -84,7 +89,7 @@ class Cluster:
 
     async def time_at(self, place: TopicPartition, extent: Extent) -> int | None:
         """See ``adapters.kafka.reading.time_at``."""
-        async with reading(self._settings) as consumer:
+        async with open_consumer(self._settings) as consumer:
             return await time_at(consumer, (place.topic, place.partition), extent)
 
     async def explain(self, error: Exception) -> str:

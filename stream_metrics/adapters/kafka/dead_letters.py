@@ -1,4 +1,4 @@
-"""The dead-letter topics: ``<topic>.dlq``, the record as it came, the reason in its headers."""
+"""Writes dead letters to ``<topic>.dlq``: the rejected record, with the reason in its headers."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _SHA256: Final = HEADER_PREFIX + "value_sha256"
 _KEY_TRUNCATED: Final = HEADER_PREFIX + "key_truncated"
 _KEY_SHA256: Final = HEADER_PREFIX + "key_sha256"
 
-ANSWER_WITHIN_MS: Final = 4_000  # then the worker says what it waits for, and tries again
+ANSWER_WITHIN_MS: Final = 4_000  # after which the worker reports what it waits for, and retries
 STOP_WITHIN_SECONDS: Final = 5.0
-KEY_BYTES: Final = 4_096  # a longer key is cut; a conversation id has 512 at most
+KEY_BYTES: Final = 4_096  # longer keys are truncated; a conversation id has at most 512 bytes
 
 Headers = list[tuple[str, bytes]]
 
 
 class KafkaDeadLetters:
-    """Produces dead letters and waits until all replicas in sync have them.
+    """Produces dead letters and waits until all in-sync replicas have them.
 
-    They are stamped by ``now_ms``, or as their records are if the brokers refuse that time.
+    Their timestamps come from ``now_ms``, or from their records if the brokers reject that time.
     """
 
     def __init__(self, settings: KafkaSettings, now_ms: Callable[[], int] = wall_ms) -> None:
@@ -72,8 +72,11 @@ class KafkaDeadLetters:
                 await asyncio.wait_for(producer.stop(), STOP_WITHIN_SECONDS)
 
     async def send(self, letters: Sequence[DeadLetter]) -> None:
-        """See ``ports.DeadLetters``. A letter may be sent again after a failure: readers identify
-        it by topic, partition and offset."""
+        """See ``ports.DeadLetters``.
+
+        After a failure a letter may be written twice; readers identify it by the topic, partition
+        and offset of its record.
+        """
         try:
             if self._producer is None:
                 await self.start()
@@ -129,7 +132,7 @@ class KafkaDeadLetters:
 
 
 def letter_headers(letter: DeadLetter) -> Headers:
-    """Where the record stood and why it is here."""
+    """Headers that name the record's topic, partition and offset, and why it was rejected."""
     record = letter.record
     headers = [
         (_TOPIC, record.topic.encode()),

@@ -1,4 +1,4 @@
-"""What this package raises beside aiokafka's errors."""
+"""Errors that this package raises in addition to aiokafka's."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from aiokafka.errors import KafkaError
 
 
 class KafkaRefused(Exception):
-    """Kafka turned the user away (password, rights); says what to grant, and never a secret."""
+    """Kafka rejects the user (authentication or authorization).
+
+    The message says what to grant or correct, and contains no secret.
+    """
 
 
 class UnreadableBatch(KafkaError):  # type: ignore[misc]
-    """A record batch that cannot be read: where it is, and why.
+    """A record batch cannot be read; the message says which and why.
 
-    Records that were read before it may be lost with the call that raises: seek back.
+    The call that raises may have dropped records that it read before this batch: seek back.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, why: str) -> None:
@@ -23,7 +26,7 @@ class UnreadableBatch(KafkaError):  # type: ignore[misc]
 
 
 class FencedInstance(KafkaError):  # type: ignore[misc]
-    """Another member has joined the group under our instance id, and has what was ours."""
+    """Another member has joined the group with this worker's instance id, and replaces it."""
 
     def __init__(self, group: str, instance_id: str) -> None:
         self.message = (

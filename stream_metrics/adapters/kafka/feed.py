@@ -1,4 +1,4 @@
-"""Producing many records without waiting for each: generated traffic, and recordings."""
+"""Produces many records without waiting for each: generated traffic and recordings."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.adapters.kafka.produce import LARGEST_BYTES
+from stream_metrics.adapters.kafka.produce import MAX_REQUEST_BYTES
 from stream_metrics.settings.kafka import KafkaSettings
 
 
 class Feed:
-    """Sends records in order; what Kafka refuses ends it."""
+    """Sends records in order; the first error ends it."""
 
     def __init__(self, producer: AIOKafkaProducer) -> None:
         self._producer = producer
-        self._refused: list[BaseException] = []
+        self._errors: list[BaseException] = []
         self.sent = 0
 
     async def send(
@@ -30,34 +30,36 @@ class Feed:
         timestamp_ms: int | None,
         partition: int | None = None,
     ) -> None:
-        """Hand over a record; without a partition its key decides. Raises aiokafka's errors, also
-        those of records that were handed over before."""
-        self._raise_refusal()
+        """Queue a record; without ``partition``, its key decides.
+
+        Raises aiokafka's errors, including those of records queued earlier.
+        """
+        self._raise_error()
         answer = await self._producer.send(
             topic, value, key=key, partition=partition, timestamp_ms=timestamp_ms
         )
-        answer.add_done_callback(self._answered)
+        answer.add_done_callback(self._on_answer)
         self.sent += 1
 
     async def flush(self) -> None:
-        """Return when all that was handed over is stored; raises aiokafka's errors."""
+        """Wait until all queued records are stored; raises aiokafka's errors."""
         await self._producer.flush()
-        self._raise_refusal()
+        self._raise_error()
 
-    def _answered(self, answer: asyncio.Future[Any]) -> None:
+    def _on_answer(self, answer: asyncio.Future[Any]) -> None:
         if not answer.cancelled() and (error := answer.exception()) is not None:
-            self._refused.append(error)
+            self._errors.append(error)
 
-    def _raise_refusal(self) -> None:
-        if self._refused:
-            raise self._refused[0]
+    def _raise_error(self) -> None:
+        if self._errors:
+            raise self._errors[0]
 
 
 @asynccontextmanager
-async def feeding(settings: KafkaSettings) -> AsyncIterator[Feed]:
-    """A connected feed; at the end of the block everything is stored. Raises aiokafka's errors."""
+async def open_feed(settings: KafkaSettings) -> AsyncIterator[Feed]:
+    """A connected feed, flushed at the end of the block. Raises aiokafka's errors."""
     producer = AIOKafkaProducer(
-        **client_options(settings), acks="all", linger_ms=20, max_request_size=LARGEST_BYTES
+        **client_options(settings), acks="all", linger_ms=20, max_request_size=MAX_REQUEST_BYTES
     )
     try:
         await producer.start()

@@ -1,4 +1,4 @@
-"""What Kafka says of consumer groups."""
+"""The members of consumer groups."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from aiokafka.errors import (
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.settings.kafka import KafkaSettings
 
-PASSING: Final = (  # a cluster that never had a group, or is moving it
+TRANSIENT_ERRORS: Final = (  # of a cluster that has had no group yet, or is moving its coordinator
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
     NotCoordinatorForGroupError,
 )
-AGAIN_SECONDS: Final = 0.2
+RETRY_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A consumer in a group: the name that it gave itself, and from where it came."""
+    """A consumer in a group: its client id and the host it connects from."""
 
     client_id: str
     host: str
@@ -38,10 +38,10 @@ class Member:
 
 
 async def members(settings: KafkaSettings, group: str) -> list[Member]:
-    """The consumers that the group has now; none for one that is not known.
+    """The current members of a group; empty if the group does not exist.
 
-    Raises aiokafka's errors while the brokers do not answer, or if they may not tell. How long to
-    wait for a coordinator is the caller's to say.
+    Raises aiokafka's errors while the brokers do not answer, or if the user may not describe the
+    group. Waits for a coordinator without a timeout: the caller sets one.
     """
     admin = AIOKafkaAdminClient(**client_options(settings))
     try:
@@ -49,19 +49,19 @@ async def members(settings: KafkaSettings, group: str) -> list[Member]:
         while True:
             try:
                 return await _members(admin, group)
-            except PASSING:
-                await asyncio.sleep(AGAIN_SECONDS)
+            except TRANSIENT_ERRORS:
+                await asyncio.sleep(RETRY_SECONDS)
     finally:
         await admin.close()
 
 
 async def _members(admin: AIOKafkaAdminClient, group: str) -> list[Member]:
-    # one group a call: the client reads the first of an answer only
+    # One group per call: the client reads only the first of an answer.
     answers = await admin.describe_consumer_groups([group])
-    there: list[Member] = []
+    found_members: list[Member] = []
     for error_code, _, _, _, _, found, *_ in (each for a in answers for each in a.groups):
         error = for_code(error_code)
         if error is not NoError:
             raise error(group)
-        there += (Member(client_id, host) for _, client_id, host, *_ in found)
-    return there
+        found_members += (Member(client_id, host) for _, client_id, host, *_ in found)
+    return found_members

@@ -1,8 +1,10 @@
-"""The internal topic: filled by a consumer group of its own, and read in place of the input topics.
+"""The internal topic, which a consumer group of its own fills and workers read instead of the input
+topics.
 
-How far that group has read is in its commits: beside each offset stands up to when the input
-partition has been read. Workers must know it: a conversation may only expire once all of its events
-have come, and those may lie unread in the input topics though the internal one is read to its end.
+The commits of that group say how far it has read: the metadata of each offset holds the time up to
+which the input partition has been read. Workers need that time, because a conversation may expire
+only once all of its events have arrived, and some may still be unread in the input topics after a
+worker has read the internal topic to its end.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError
 from aiokafka.structs import OffsetAndMetadata
 
-from stream_metrics.adapters.kafka.groups import PASSING
-from stream_metrics.adapters.kafka.keyed import Keyed, KeyedProducer
+from stream_metrics.adapters.kafka.groups import TRANSIENT_ERRORS
+from stream_metrics.adapters.kafka.keyed import KeyedProducer, KeyedRecord
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.records import copy_headers
 from stream_metrics.adapters.kafka.rights import DENIED
@@ -26,8 +28,8 @@ from stream_metrics.worker.inputs import note_ms
 from stream_metrics.worker.source import RightsMissing, SourceUnavailable
 
 
-class KafkaInternal:
-    """Produces to ``kafka.repartition_topic``, and waits until all replicas in sync have it."""
+class KafkaInternalTopic:
+    """Produces to ``kafka.repartition_topic``, and waits until all in-sync replicas have it."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         assert settings.repartition_topic is not None
@@ -42,7 +44,7 @@ class KafkaInternal:
             assert record.key is not None
             headers = copy_headers(record)
             copies.append(
-                Keyed(self._topic, record.key, record.value, record.timestamp_ms, headers)
+                KeyedRecord(self._topic, record.key, record.value, record.timestamp_ms, headers)
             )
         try:
             if await self._producer.send(copies):
@@ -66,12 +68,12 @@ class KafkaInternal:
         return f"cannot write to the internal topic {self._topic}: {why}"
 
     async def stop(self) -> None:
-        """Disconnect; what is not sent yet is dropped."""
+        """Disconnect; records that are not sent yet are dropped."""
         await self._producer.stop()
 
 
 class KafkaUpstream:
-    """``ports.Upstream``: up to when the internal topic is filled, by its group's commits."""
+    """``ports.Upstream``: the time up to which the internal topic is complete, from the commits."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -81,7 +83,7 @@ class KafkaUpstream:
         """See ``ports.Upstream``."""
         try:
             return await self._ask()
-        except PASSING:
+        except TRANSIENT_ERRORS:
             return 0
         except BaseException as error:
             await self.stop()

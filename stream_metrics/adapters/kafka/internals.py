@@ -1,18 +1,18 @@
-"""All that touches private parts of aiokafka 0.14: why it does, and what would end it.
+"""Everything that uses private parts of aiokafka 0.14: why, and which upstream change would end it.
 
-- **Instance ids** (``StaticConsumer``). The library joins a group under its instance id, and leaves
-  the id out of heartbeats and commits. Static membership is aiokafka #680; a class for the error of
-  a member that was replaced, and its handling, are #1186 and #1188.
-- **Memory of decompressed batches** (``bound_batches``). The library decompresses whatever comes,
-  however large it becomes. Brokers with ``max.decompressed.message.bytes`` (apache/kafka #23448)
-  bound it themselves.
-- **Giving a producer up** (``abandon``). The library's ``stop`` waits for ever for brokers that are
-  away: aiokafka #1101.
-- **Commits of partitions that other members have** (``commit_for_all``). The public method takes
-  those of the member's own partitions only. No issue is known.
+- **Instance ids** (``StaticConsumer``). The library sends the instance id when it joins a group,
+  but not with heartbeats and commits. Static membership is aiokafka #680; the error of a member
+  that was replaced, and its handling, are #1186 and #1188.
+- **Memory of decompressed batches** (``bound_batches``). The library decompresses a batch whatever
+  its size. Brokers with ``max.decompressed.message.bytes`` (apache/kafka #23448) limit it
+  themselves.
+- **Stopping a producer without brokers** (``abandon``). The library's ``stop`` waits forever for
+  brokers that do not answer: aiokafka #1101.
+- **Commits for other members' partitions** (``commit_for_all``). The public method accepts only the
+  member's own partitions. There is no issue for it.
 
-What the library does not document but does not mark as private either (``aiokafka.protocol``, the
-client's look-ups) is used where it is needed.
+Other modules use what the library does not document but does not mark as private either
+(``aiokafka.protocol``, the client's look-ups).
 """
 
 from __future__ import annotations
@@ -35,57 +35,60 @@ from aiokafka.record._crecords import legacy_records as compiled_legacy
 from aiokafka.structs import OffsetAndMetadata
 
 from stream_metrics.adapters.kafka.errors import FencedInstance, KafkaRefused, UnreadableBatch
-from stream_metrics.adapters.kafka.noting import layout
+from stream_metrics.adapters.kafka.noting import encode_partition_counts
 from stream_metrics.adapters.kafka.requests import StaticCommit, StaticHeartbeat
-from stream_metrics.adapters.kafka.unpacking import DECODERS, TooLarge
+from stream_metrics.adapters.kafka.unpacking import DECODERS, BatchTooLarge
 
-ROUND: Final = 4
-FEW_HEADERS: Final = 1_000
-HEADER_BYTES: Final = 64  # what a header takes as Python objects
-FENCED_INSTANCE_ID: Final = 82  # as brokers number it; the library has no name for it
+ROUND_LIMIT_FACTOR: Final = 4
+UNCOUNTED_HEADERS: Final = 1_000
+HEADER_BYTES: Final = 64  # memory of one header as Python objects
+FENCED_INSTANCE_ID: Final = 82  # Kafka's error code, for which the library has no class
 
-TOO_OLD: Final = "`kafka.group_instance_id` needs brokers 2.3 or later; leave it unset"
-PUT_BACK_SECONDS: Final = 0.5  # the client's pause before it sends a batch again is 0.1
+BROKERS_TOO_OLD: Final = "`kafka.group_instance_id` needs brokers 2.3 or later; leave it unset"
+REQUEUE_SECONDS: Final = 0.5  # the client pauses 0.1 s before it requeues a batch
 
 
 # -- instance ids
 
 
 class StaticConsumer(AIOKafkaConsumer):  # type: ignore[misc]
-    """A client with an instance id; once it is fenced every call raises ``FencedInstance``."""
+    """A consumer with an instance id; once fenced, every call raises ``FencedInstance``."""
 
     async def start(self) -> None:
         """See ``AIOKafkaConsumer.start``."""
         await super().start()
-        # The library makes the coordinator itself. It has sent nothing yet: there is no
+        # The library creates the coordinator itself. It has sent nothing yet, because there is no
         # subscription.
         self._coordinator.__class__ = StaticCoordinator
 
 
 class StaticCoordinator(GroupCoordinator):  # type: ignore[misc]
-    """The library's coordinator of a member that has an instance id."""
+    """The library's group coordinator client, for a member with an instance id."""
 
     _fenced: FencedInstance | None = None
-    _asked_anew = False  # once a client: where members see other layouts they would never rest
+    # Once per client: members that see different partition counts would rebalance forever.
+    _rebalance_requested = False
     _group_subscription: set[str] | None
 
     async def _send_req(self, request: Any) -> Any:
         if self._fenced is None:
-            # While the member has no member id, because it is to join anew, a commit or a heartbeat
-            # that comes too late is sent as the library does: under its instance id the broker
-            # would take it for another's.
-            named = _under(request, self._group_instance_id) if self.member_id else request
+            # While the member has no member id, because it has to rejoin, a late commit or
+            # heartbeat goes out without the instance id: with it, the broker would take the
+            # request for that of another member.
+            named = (
+                _with_instance_id(request, self._group_instance_id) if self.member_id else request
+            )
             try:
                 answer = await super()._send_req(named)
             except NotImplementedError as error:
-                raise KafkaRefused(TOO_OLD) from error
+                raise KafkaRefused(BROKERS_TOO_OLD) from error
             if FENCED_INSTANCE_ID not in _error_codes(answer):
                 return answer
             self._fenced = FencedInstance(self.group_id, self._group_instance_id)
         raise self._fenced
 
     def check_errors(self) -> None:
-        """Raise what the reader has to hear of."""
+        """Raise ``FencedInstance``, or the library's pending error, if there is one."""
         if self._fenced is not None:
             raise self._fenced
         super().check_errors()
@@ -95,38 +98,42 @@ class StaticCoordinator(GroupCoordinator):  # type: ignore[misc]
         return joined and subscription.assignment is not None
 
     async def _on_join_complete(
-        self, generation: int, member_id: str, protocol: str, share: bytes
+        self, generation: int, member_id: str, protocol: str, assignment: bytes
     ) -> None:
-        """Watch the topics' layout, too, where the group's leader ought to.
+        """Also watch the topics' partition counts, which is normally the group leader's task.
 
-        A leader that comes back under its id is not told that it leads, so that nobody would notice
-        more partitions. What changed while a member was away, topics of its own settings too, has
-        not been shared out: then there is no assignment, and the member joins once more.
+        Brokers do not tell a leader that rejoins with its instance id that it leads, so that nobody
+        would notice added partitions. If partition counts or the subscribed topics changed while
+        the member was away, its old assignment is outdated: it is not used, and the member rejoins.
         """
-        led = self._group_subscription is not None
-        made_for = b"" if led else await self._made_for(share)
-        outdated = not led and made_for != layout(self._cluster, self._subscription.topics)
-        asked_anew, self._asked_anew = self._asked_anew, True
-        if outdated and not asked_anew:
-            self._lookup_assignor(protocol).ask_anew()
+        was_leader = self._group_subscription is not None
+        assigned_counts = b"" if was_leader else await self._assigned_partition_counts(assignment)
+        outdated = not was_leader and assigned_counts != encode_partition_counts(
+            self._cluster, self._subscription.topics
+        )
+        already_requested, self._rebalance_requested = self._rebalance_requested, True
+        if outdated and not already_requested:
+            self._lookup_assignor(protocol).request_rebalance()
             return
-        await super()._on_join_complete(generation, member_id, protocol, share)
-        if not led:
+        await super()._on_join_complete(generation, member_id, protocol, assignment)
+        if not was_leader:
             self._group_subscription = set(self._subscription.topics)
-            # With none, the next look at the topics is a change.
-            self._metadata_snapshot = {} if outdated and made_for else self._get_metadata_snapshot()
+            # With an empty snapshot, the next metadata update counts as a change.
+            self._metadata_snapshot = (
+                {} if outdated and assigned_counts else self._get_metadata_snapshot()
+            )
 
-    async def _made_for(self, share: bytes) -> bytes:
-        """The layout that it was made for, empty if a member without an instance id made it.
+    async def _assigned_partition_counts(self, assignment: bytes) -> bytes:
+        """The partition counts that the assignment was computed from, as encoded by the leader.
 
-        From then on the layout of our topics is known.
+        Empty if a leader without an instance id computed it. Waits for the metadata of the topics.
         """
         await self._client._maybe_wait_metadata()
-        return ConsumerProtocol.ASSIGNMENT.decode(share).user_data or b""
+        return ConsumerProtocol.ASSIGNMENT.decode(assignment).user_data or b""
 
 
-def _under(request: Any, instance_id: str) -> Any:
-    """The request with the id, if it is one that the library sends without."""
+def _with_instance_id(request: Any, instance_id: str) -> Any:
+    """The request with the instance id added, if it is one that the library sends without."""
     if isinstance(request, HeartbeatRequest):
         beat = request.build(HeartbeatRequest_v1)
         return StaticHeartbeat(beat.group, beat.generation_id, beat.member_id, instance_id)
@@ -143,7 +150,7 @@ def _under(request: Any, instance_id: str) -> Any:
 
 
 def _error_codes(answer: Any) -> set[int]:
-    """Those of a whole answer, or of the partitions in one to a commit."""
+    """The error code of an answer, or those of each partition in the answer to a commit."""
     if isinstance(answer, StaticCommit.ANSWER):
         return {code for _, partitions in answer.topics for _, code in partitions}
     return {getattr(answer, "error_code", 0)}
@@ -152,30 +159,30 @@ def _error_codes(answer: Any) -> set[int]:
 # -- the memory of decompressed batches
 
 
-class _RoundFull(Exception):
-    """This round has taken enough."""
+class _FetchRoundFull(Exception):
+    """This round of fetching has reached its memory limit."""
 
 
-class _Round:
-    """How much the present round of fetching may take, and has taken.
+class _FetchRound:
+    """The memory limit and use, in bytes, of the current round of fetching.
 
-    aiokafka hands out what it has fetched without a pause, so that a round ends when the event loop
-    comes round again.
+    aiokafka returns what it has fetched without yielding to the event loop, so a round ends at the
+    loop's next iteration.
     """
 
     def __init__(self) -> None:
         self.limit_bytes = 0
         self._taken = 0
 
-    def weigh(self, record: Any) -> None:
-        """Count what a record's headers take, which can be many times what they were sent as."""
-        if len(record.headers) > FEW_HEADERS:
+    def count_headers(self, record: Any) -> None:
+        """Add the memory of a record's headers, which can be many times their size on the wire."""
+        if len(record.headers) > UNCOUNTED_HEADERS:
             self._take(HEADER_BYTES * len(record.headers))
 
     def decompress(self, decode: Callable[[bytes, int], bytes], data: bytes) -> bytes:
-        """One batch decompressed; the first of a round always may be as large as the limit."""
-        if self._taken >= ROUND * self.limit_bytes:
-            raise _RoundFull
+        """Decompress one batch; the first batch of a round may always use the whole limit."""
+        if self._taken >= ROUND_LIMIT_FACTOR * self.limit_bytes:
+            raise _FetchRoundFull
         found = decode(data, self.limit_bytes)
         self._take(len(found))
         return found
@@ -184,7 +191,7 @@ class _Round:
         if not self._taken:
             try:
                 asyncio.get_running_loop().call_soon(self._end)
-            except RuntimeError:  # nobody fetches
+            except RuntimeError:  # no event loop, so nothing is being fetched
                 return
         self._taken += size_bytes
 
@@ -192,11 +199,11 @@ class _Round:
         self._taken = 0
 
 
-_round: Final = _Round()
+_round: Final = _FetchRound()
 
 
 def bound_batches(limit_bytes: int) -> None:
-    """Let no batch of any Kafka consumer of this process be larger than that, decompressed."""
+    """Limit the decompressed size of a batch, for all Kafka consumers of this process."""
     _round.limit_bytes = limit_bytes
     fetcher.PartitionRecords = _Records
     for name, decode in DECODERS.items():
@@ -211,57 +218,57 @@ def _bounded(decode: Callable[[bytes, int], bytes]) -> Callable[[Any], bytes]:
 
 
 class _Records(fetcher.PartitionRecords):  # type: ignore[misc]
-    """A partition's fetched records; they end early where the round is full."""
+    """The fetched records of a partition; iteration ends early once the round is full."""
 
     def __next__(self) -> Any:
         try:
             record = super().__next__()
         except (StopIteration, KafkaError):
             raise
-        except _RoundFull:
+        except _FetchRoundFull:
             raise StopIteration from None
-        except TooLarge:
+        except BatchTooLarge:
             why = (
                 f"is larger than {_round.limit_bytes} bytes decompressed (`kafka.max_batch_bytes`)"
             )
-        except Exception as error:  # whatever a decompressor says of bytes that are none of its own
+        except Exception as error:  # decompressors raise errors of many types for invalid data
             why = f"cannot be read ({type(error).__name__})"
         else:
-            _round.weigh(record)
+            _round.count_headers(record)
             return record
         raise UnreadableBatch(
             self._tp.topic, self._tp.partition, self.next_fetch_offset, why
         ) from None
 
 
-# -- giving a producer up
+# -- stopping a producer without brokers
 
 
 async def abandon(producer: AIOKafkaProducer, within_seconds: float) -> None:
-    """Stop a producer without waiting for brokers; what it had not sent is dropped.
+    """Stop a producer without waiting for brokers; records that are not sent yet are dropped.
 
-    Its own ``stop`` waits until everything is sent, which in a broken transaction is for ever.
+    Its own ``stop`` waits until everything is sent, which never happens in a broken transaction.
     """
     sender = producer._sender.sender_task
     if sender is not None:
         sender.cancel()
     await producer.client.close()
     if sender is not None:
-        # A batch on its way is put back after a pause, for which it must not have failed yet.
-        await asyncio.wait({sender}, timeout=PUT_BACK_SECONDS)
+        # The client requeues a batch in flight after a pause; it must not have failed by then.
+        await asyncio.wait({sender}, timeout=REQUEUE_SECONDS)
     accumulator = producer._message_accumulator
-    # And one that was put back is looked for among those on their way once it has failed.
+    # When a requeued batch fails, the client looks for it among the batches in flight.
     accumulator._pending_batches.update(b for queue in accumulator._batches.values() for b in queue)
     accumulator.fail_all(ProducerClosed())
     if sender is not None:
         await asyncio.wait({sender}, timeout=within_seconds)
     with suppress(TimeoutError, KafkaError):
         await asyncio.wait_for(producer.stop(), within_seconds)
-    _take_errors(producer)
+    _retrieve_errors(producer)
 
 
-def _take_errors(producer: AIOKafkaProducer) -> None:
-    """Nobody waits for these any more; else each would be logged as an error that nobody took."""
+def _retrieve_errors(producer: AIOKafkaProducer) -> None:
+    """Retrieve errors that nobody awaits any more, or asyncio would log each of them."""
     accumulator = producer._message_accumulator
     waiters = [batch._drain_waiter for batch in accumulator._pending_batches]
     waiters += [batch._drain_waiter for queue in accumulator._batches.values() for batch in queue]
@@ -272,11 +279,11 @@ def _take_errors(producer: AIOKafkaProducer) -> None:
             waiter.exception()
 
 
-# -- commits for other members
+# -- commits for other members' partitions
 
 
 async def commit_for_all(
     consumer: AIOKafkaConsumer, commits: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
-    """Commit, also for partitions of other members; raises aiokafka's errors."""
+    """Commit offsets, also of partitions assigned to other members; raises aiokafka's errors."""
     await consumer._coordinator.commit_offsets(None, commits)

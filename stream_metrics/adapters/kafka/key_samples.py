@@ -1,4 +1,4 @@
-"""The latest keys of topics, sampled to tell how producers place them."""
+"""Samples of the latest keys of topics, to detect which partitioner their producers use."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Mapping
 from typing import Final
 
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.adapters.kafka.reading import extents, reading, records_between
+from stream_metrics.adapters.kafka.reading import extents, open_consumer, records_between
 from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.worker.keying import KeySample
 
 RECORDS: Final = 2_000
-"""How many of a topic's latest records are read, about."""
+"""About how many of a topic's latest records are read."""
 _FETCH_BYTES: Final = 1 << 20
 
 
 async def latest_keys(settings: KafkaSettings, counts: Mapping[str, int]) -> dict[str, KeySample]:
-    """A sample of each topic, of its latest records; ``counts`` are the partition counts.
+    """A sample of each topic's latest records; ``counts`` are the partition counts.
 
     Raises aiokafka's errors, ``RecordsGone`` included.
     """
     samples = {topic: KeySample(count, PARTITIONERS, RECORDS) for topic, count in counts.items()}
     places = [(topic, number) for topic, count in counts.items() for number in range(count)]
-    async with reading(settings, _FETCH_BYTES) as consumer:
+    async with open_consumer(settings, _FETCH_BYTES) as consumer:
         logs = await extents(consumer, places)
         starts = {
             (topic, number): max(log.first, log.end - max(1, RECORDS // counts[topic]))

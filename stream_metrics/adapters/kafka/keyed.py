@@ -1,4 +1,4 @@
-"""Producing records to where Java's client would put their keys, for good or not at all."""
+"""A producer that partitions keys as Kafka's Java client does, and confirms every record."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from stream_metrics.adapters.kafka.internals import abandon
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.adapters.kafka.produce import LARGEST_BYTES
+from stream_metrics.adapters.kafka.produce import MAX_REQUEST_BYTES
 from stream_metrics.events.record import Headers
 from stream_metrics.settings.kafka import KafkaSettings
 
 ANSWER_WITHIN_MS: Final = 4_000  # of one request
-DONE_WITHIN_SECONDS: Final = 10.0  # then the worker says what it waits for, and tries again
+DONE_WITHIN_SECONDS: Final = 10.0  # after which the worker reports what it waits for, and retries
 STOP_WITHIN_SECONDS: Final = 2.0
 BATCH_BYTES: Final = 256 * 1024
 LINGER_MS: Final = 5
 
 
-class Keyed(NamedTuple):
-    """A record to produce; without a timestamp it gets the present one."""
+class KeyedRecord(NamedTuple):
+    """A record to produce; without a timestamp it gets the current time."""
 
     topic: str
     key: bytes
@@ -34,22 +34,22 @@ class Keyed(NamedTuple):
 
 
 class KeyedProducer:
-    """Waits until all replicas in sync have what it sends.
+    """Sends records and waits until all in-sync replicas have them.
 
-    Idempotent, so that the records of a key keep their order. After an error the producer is given
-    up, and all of the call's records are to be sent again.
+    The producer is idempotent, so the records of a key keep their order. After an error it is
+    discarded, and the caller sends all records of the call again.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._producer: AIOKafkaProducer | None = None
 
-    async def send(self, records: Sequence[Keyed]) -> list[Keyed]:
-        """Those of the records that are too large for their topics; all others are stored.
+    async def send(self, records: Sequence[KeyedRecord]) -> list[KeyedRecord]:
+        """Send records; returns those that are too large for their topics. All others are stored.
 
-        Raises aiokafka's errors, ``OSError`` and ``TimeoutError``; then some may be stored.
+        Raises aiokafka's errors, ``OSError`` and ``TimeoutError``; some records may be stored then.
         """
-        too_large: list[Keyed] = []
+        too_large: list[KeyedRecord] = []
         waiting = [list(records)]
         while waiting:
             some = waiting.pop()
@@ -61,10 +61,10 @@ class KeyedProducer:
                 waiting += [left[middle:], left[:middle]]
         return too_large
 
-    async def _not_stored(self, records: list[Keyed]) -> list[Keyed]:
-        """Those that are not stored since one of them is too large, or all of them as a batch.
+    async def _not_stored(self, records: list[KeyedRecord]) -> list[KeyedRecord]:
+        """Send records; returns those that are not stored because a batch was too large.
 
-        A topic refuses the batch, and the producer can then send no other one behind it.
+        The broker rejects the whole batch, and the producer cannot send others after it.
         """
         if not records:
             return []
@@ -94,12 +94,14 @@ class KeyedProducer:
                 linger_ms=LINGER_MS,
                 compression_type="lz4",
                 max_batch_size=BATCH_BYTES,
-                max_request_size=LARGEST_BYTES,
+                max_request_size=MAX_REQUEST_BYTES,
             )
             await self._producer.start()
         return self._producer
 
-    async def _send(self, producer: AIOKafkaProducer, records: Sequence[Keyed]) -> list[object]:
+    async def _send(
+        self, producer: AIOKafkaProducer, records: Sequence[KeyedRecord]
+    ) -> list[object]:
         counts = {
             topic: len(await producer.partitions_for(topic))
             for topic in {record.topic for record in records}
@@ -113,13 +115,13 @@ class KeyedProducer:
                 sent.append(
                     await producer.send(topic, value, key, partition, stamp_ms, list(headers))
                 )
-            except KafkaError as error:  # a batch before it has ended the producer
+            except KafkaError as error:  # an earlier batch has failed the producer
                 failed = [error] * (len(records) - len(sent))
                 break
         return [*await asyncio.gather(*sent, return_exceptions=True), *failed]
 
     async def stop(self) -> None:
-        """Disconnect; what is not sent yet is dropped."""
+        """Disconnect; records that are not sent yet are dropped."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await abandon(producer, STOP_WITHIN_SECONDS)

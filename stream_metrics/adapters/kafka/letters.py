@@ -1,8 +1,8 @@
-"""What lies on the dead-letter topics: letters, and marks about them that commands have left.
+"""Reads dead-letter topics: letters, and the marks that commands write about them.
 
-A mark is a record with our headers and no value. ``resubmitted`` says that the letter of one place
-was sent again. ``forgotten`` says up to which version a conversation was forgotten; its key is the
-conversation's id, so that a compacted topic drops the letters too.
+A mark is a record with headers of this project and no value. ``resubmitted`` says that a letter's
+record was sent again. ``forgotten`` says up to which version a conversation was forgotten; its key
+is the conversation id, so that a compacted topic drops the letters too.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
 
-from stream_metrics.adapters.kafka.produce import Outgoing
-from stream_metrics.adapters.kafka.reading import extents, reading, records_between
+from stream_metrics.adapters.kafka.produce import OutgoingRecord
+from stream_metrics.adapters.kafka.reading import extents, open_consumer, records_between
 from stream_metrics.adapters.kafka.records import HEADER_PREFIX
 from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.events.record import Record
 from stream_metrics.settings.kafka import KafkaSettings
 
-Place = tuple[str, int, int]  # topic, partition, offset
-Until = tuple[int, str]  # the version of a forget: microseconds, event id
+RecordId = tuple[str, int, int]  # topic, partition, offset
+ForgetVersion = tuple[int, str]  # event time in microseconds, event id
 
 _RESUBMITTED: Final = HEADER_PREFIX + "resubmitted"
 _RESUBMITTED_FROM: Final = HEADER_PREFIX + "resubmitted_from"
@@ -29,55 +29,54 @@ _FORGOTTEN: Final = HEADER_PREFIX + "forgotten"
 _CUT: Final = ("truncated", "key_truncated")
 
 
-class NoDeadLetterTopic(Exception):
+class DeadLetterTopicMissing(Exception):
     """A dead-letter topic does not exist; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter: the record with the place where it stood, and where the letter lies.
+    """A dead letter: the rejected record, and where the letter is stored.
 
-    ``headers`` are ours, without their prefix. Of a letter that is ``cut``, key or value is not
-    whole. ``written_ms`` is when it was written to the dead-letter topic, in milliseconds of Unix
-    time; None where the topic does not tell.
+    ``headers`` are those of this project, without their prefix. ``written_ms`` is when the letter
+    was written to the dead-letter topic, in milliseconds of Unix time; None if unknown.
     """
 
     record: Record
     headers: dict[str, Any]
-    lies_at: Place
+    lies_at: RecordId
     written_ms: int | None = None
 
     @property
-    def place(self) -> Place:
-        """Where the record stood; it identifies the letter."""
+    def place(self) -> RecordId:
+        """Topic, partition and offset of the rejected record, which identify the letter."""
         return self.record.topic, self.record.partition, self.record.offset
 
     @property
     def cut(self) -> bool:
-        """Whether the record is not there as a whole."""
+        """Whether the record's key or value was truncated."""
         return any(name in self.headers for name in _CUT)
 
 
 @dataclass(frozen=True, slots=True)
 class Resubmitted:
-    """The letter of a place was sent again, at a time."""
+    """A mark: the record of a letter was sent again, at a time."""
 
-    place: Place
+    place: RecordId
     at: str
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """A conversation was forgotten up to a version."""
+    """A mark: a conversation was forgotten up to a version."""
 
     conversation: str
-    until: Until
+    until: ForgetVersion
 
 
-def place_text(place: Place) -> str:
-    """A place as commands take and show it.
+def format_record_id(place: RecordId) -> str:
+    """A record's id as commands accept and print it.
 
-    >>> place_text(("searches", 3, 14))
+    >>> format_record_id(("searches", 3, 14))
     'searches/3/14'
     """
     return "/".join(map(str, place))
@@ -86,11 +85,11 @@ def place_text(place: Place) -> str:
 async def read_letters(
     settings: KafkaSettings, topics: Sequence[str]
 ) -> AsyncIterator[Letter | Resubmitted | Forgotten]:
-    """Everything on the dead-letter topics of ``topics``, up to the ends as they are now.
+    """Everything on the dead-letter topics of ``topics``, up to their current ends.
 
-    Raises ``NoDeadLetterTopic``, and aiokafka's errors.
+    Raises ``DeadLetterTopicMissing``, and aiokafka's errors.
     """
-    async with reading(settings) as consumer:
+    async with open_consumer(settings) as consumer:
         for topic in topics:
             async for record in _records(settings, consumer, topic + settings.dead_letter_suffix):
                 found = _parse(record, topic)
@@ -104,7 +103,9 @@ async def _records(
     counts = await partition_counts(settings, [topic])
     places = [(topic, number) for number in range(counts.get(topic, 0))]
     if not places:
-        raise NoDeadLetterTopic(f"topic {topic} does not exist; the worker needs it too. Create it")
+        raise DeadLetterTopicMissing(
+            f"topic {topic} does not exist; the worker needs it too. Create it"
+        )
     logs = await extents(consumer, places)
     starts = {place: log.first for place, log in logs.items()}
     async for record in records_between(consumer, starts, {p: log.end for p, log in logs.items()}):
@@ -112,7 +113,7 @@ async def _records(
 
 
 def _parse(record: Any, topic: str) -> Letter | Resubmitted | Forgotten | None:
-    """What a record is; None for one that nothing of ours has put there for ``topic``."""
+    """Parse a record; None if this project did not write it for ``topic``."""
     headers: dict[str, Any] = {
         name.removeprefix(HEADER_PREFIX): value.decode("utf-8", "replace")
         for name, value in record.headers
@@ -147,17 +148,17 @@ def _forgotten(record: Any, text: str) -> Forgotten | None:
         return None
 
 
-def resubmission(letter: Letter) -> Outgoing:
-    """The record of a letter as it was, with a header that says where it stood."""
+def resubmission(letter: Letter) -> OutgoingRecord:
+    """The original record of a letter, with a header that names its topic, partition and offset."""
     record = letter.record
-    header = (_RESUBMITTED_FROM, place_text(letter.place).encode())
-    return Outgoing(
+    header = (_RESUBMITTED_FROM, format_record_id(letter.place).encode())
+    return OutgoingRecord(
         record.topic, record.partition, record.key, record.value, record.timestamp_ms, (header,)
     )
 
 
-def resubmitted_mark(letter: Letter, at: str) -> Outgoing:
-    """The note beside a letter that its record was sent again."""
+def resubmitted_mark(letter: Letter, at: str) -> OutgoingRecord:
+    """The mark that a letter's record was sent again."""
     topic, partition, offset = letter.place
     headers = (
         (HEADER_PREFIX + "topic", topic.encode()),
@@ -165,11 +166,13 @@ def resubmitted_mark(letter: Letter, at: str) -> Outgoing:
         (HEADER_PREFIX + "offset", str(offset).encode()),
         (_RESUBMITTED, at.encode()),
     )
-    key = f"resubmitted {place_text(letter.place)}".encode()
-    return Outgoing(letter.lies_at[0], letter.lies_at[1], key, None, headers=headers)
+    key = f"resubmitted {format_record_id(letter.place)}".encode()
+    return OutgoingRecord(letter.lies_at[0], letter.lies_at[1], key, None, headers=headers)
 
 
-def forgotten_mark(topic: str, partition: int, conversation: str, until: Until) -> Outgoing:
-    """The note on a dead-letter topic's partition that a conversation was forgotten."""
+def forgotten_mark(
+    topic: str, partition: int, conversation: str, until: ForgetVersion
+) -> OutgoingRecord:
+    """The mark, on one partition of a dead-letter topic, that a conversation was forgotten."""
     header = (_FORGOTTEN, f"{until[0]} {until[1]}".encode())
-    return Outgoing(topic, partition, conversation.encode(), None, headers=(header,))
+    return OutgoingRecord(topic, partition, conversation.encode(), None, headers=(header,))

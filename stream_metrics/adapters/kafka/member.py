@@ -1,11 +1,11 @@
 """One member of a consumer group: ``worker.source.Source`` and ``CommittedSource`` over aiokafka.
 
-The client calls the rebalance listener at moments of its own, so nothing is read or asked there: it
-notes what the group has said, and holds fetching still until the loop says from where to read.
+The client may call the rebalance listener at any time, so the listener makes no requests: it
+records the assignment and pauses fetching until the loop says from which offsets to read.
 
-When the client raises it may have taken records of other partitions out of its buffers, and moved
-its positions behind them. They are lost with the call. So after every error it is sent back behind
-the records that ``poll`` has returned.
+When the client raises, it may already have taken records of other partitions from its buffers and
+advanced its positions; those records are lost with the call. So after every error the positions are
+set back to follow the last records that ``poll`` has returned.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-AGAIN_SECONDS: Final = 0.05  # after an error that is over when it is seen
+RETRY_SECONDS: Final = 0.05  # after an error that has passed by the time it is raised
 LEAVE_WITHIN_SECONDS: Final = 8.0
 COMMIT_WITHIN_SECONDS: Final = 5.0
 TOO_LARGE: Final = "a record of {} is larger than `kafka.max_partition_fetch_bytes`"
 
 
 class KafkaSource:
-    """``CommittedSource`` over one consumer, from one client to the next.
+    """``CommittedSource`` over one consumer at a time.
 
-    ``counts`` asks for the partition counts of the topics; it raises ``TopicsUnfit`` where joining
-    would be wrong. ``record`` makes a record of what the client gives. ``on_assigned`` is called by
-    the client; ``on_committed`` hears how many seconds a commit took.
+    ``counts`` requests the partition counts of the topics; it raises ``TopicsInvalid`` if the
+    worker must not join. ``record`` converts the client's records. ``on_assigned`` is called from
+    the rebalance listener, ``on_committed`` with the seconds that a commit took.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class KafkaSource:
         self._on_committed = on_committed
         self._consumer: AIOKafkaConsumer | None = None
         self._admin: AIOKafkaAdminClient | None = None
-        self._since = time.monotonic()  # when the group last began to hand out partitions
-        self._next: dict[TopicPartition, int] = {}  # what ``poll`` is to return next
-        self._sending: asyncio.Task[None] | None = None
+        self._rebalance_started = time.monotonic()
+        self._next_offsets: dict[TopicPartition, int] = {}  # what ``poll`` returns next
+        self._commit_task: asyncio.Task[None] | None = None
         self.assignment: Assignment | None = None
         self.acknowledged: dict[Place, Commit] = {}
 
@@ -106,13 +106,13 @@ class KafkaSource:
     @property
     def rebalancing(self) -> bool:
         """See ``Source``."""
-        elapsed = time.monotonic() - self._since
+        elapsed = time.monotonic() - self._rebalance_started
         return self.assignment is None and elapsed < self._settings.rebalance_timeout_ms / 1000
 
     # -- joining and leaving --------------------------------------------------------------------
 
     async def join(self) -> None:
-        """See ``Source``; raises ``TopicsUnfit`` or ``KafkaRefused`` where joining is wrong."""
+        """See ``Source``; raises ``TopicsInvalid`` or ``KafkaRefused`` if it must not join."""
         self._reasons.set("assignment", "waiting for the consumer group")
         while True:
             consumer = self._cluster.consumer(self._group)
@@ -130,14 +130,14 @@ class KafkaSource:
                 raise
             else:
                 self._reasons.clear("kafka")
-                self._since = time.monotonic()
+                self._rebalance_started = time.monotonic()
                 self._consumer = consumer
                 consumer.subscribe(list(self._group.topics), listener=_Listener(self, consumer))
                 return
 
     async def leave(self) -> None:
-        """See ``Source``; a commit that is on its way is given up."""
-        self._revoked()
+        """See ``Source``; cancels a commit in flight."""
+        self._clear_assignment()
         consumer, self._consumer = self._consumer, None
         admin, self._admin = self._admin, None
         if consumer is not None:
@@ -145,21 +145,26 @@ class KafkaSource:
                 await asyncio.wait_for(consumer.stop(), LEAVE_WITHIN_SECONDS)
         if admin is not None:
             await admin.close()
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.wait({self._sending})
+        if self._commit_task is not None:
+            self._commit_task.cancel()
+            await asyncio.wait({self._commit_task})
 
-    def _revoked(self) -> None:
-        """Nothing is ours until the group has said so again."""
+    def _clear_assignment(self) -> None:
+        """Drop the assignment until the listener reports the next one."""
         self.assignment = None
-        self._since = time.monotonic()
-        self._next.clear()
+        self._rebalance_started = time.monotonic()
+        self._next_offsets.clear()
 
-    def heard(self, consumer: AIOKafkaConsumer, places: Iterable[TopicPartition] | None) -> None:
-        """What a client was told by the group; one that was left may still have a word to say."""
+    def on_rebalance(
+        self, consumer: AIOKafkaConsumer, places: Iterable[TopicPartition] | None
+    ) -> None:
+        """Record a rebalance: ``places`` are the partitions assigned, None while it is under way.
+
+        Calls from a client that has been replaced are ignored.
+        """
         if consumer is not self._consumer:
             return
-        self._revoked()
+        self._clear_assignment()
         if places is not None:
             held = list(places)
             if held:
@@ -180,45 +185,45 @@ class KafkaSource:
             raise
         except KafkaError as error:
             self._seek_back()
-            return await self._after(error)
+            return await self._handle_error(error)
         self._reasons.clear("fetch")
         for place, found in fetched.items():
-            if found and place in self._next:
-                self._next[place] = found[-1].offset + 1
+            if found and place in self._next_offsets:
+                self._next_offsets[place] = found[-1].offset + 1
         return Fetched(
             {
                 Place(*place): [self._record(one) for one in found]
                 for place, found in fetched.items()
-                if found and place in self._next
+                if found and place in self._next_offsets
             }
         )
 
     def _seek_back(self) -> None:
-        for place, offset in self._next.items():
-            with suppress(IllegalStateError):  # no longer ours, as the listener will say
+        for place, offset in self._next_offsets.items():
+            with suppress(IllegalStateError):  # no longer assigned, as the listener will report
                 self.consumer.seek(place, offset)
 
-    async def _after(self, error: KafkaError) -> Fetched:
-        """Do what the error calls for; return when fetching may be tried again."""
+    async def _handle_error(self, error: KafkaError) -> Fetched:
+        """Handle an error of ``poll``; returns when fetching may be tried again."""
         match error:
             case UnreadableBatch():
                 return Fetched(unreadable={Place(error.topic, error.partition): error.message})
             case RecordTooLargeError(args=(_, TopicPartition() as place, *_)):
                 return Fetched(unreadable={Place(*place): TOO_LARGE.format(place.topic)})
             case NoOffsetForPartitionError():
-                # For the moment between assignment and ``read_from``. A client that raises at once
-                # again must not keep all else from its turn.
-                await self._patience.pause(AGAIN_SECONDS)
+                # Raised between assignment and ``read_from``. The pause keeps a client that raises
+                # again immediately from blocking the event loop.
+                await self._patience.pause(RETRY_SECONDS)
             case _ if isinstance(error, DENIED):
                 await self._patience(self._check_rights)
-                await self._patience.pause(1.0)  # a broker may hear of it later than another
+                await self._patience.pause(1.0)  # brokers learn of new rights at different times
                 if isinstance(error, GroupAuthorizationFailedError):
-                    # a client gives no sign of life once that was denied
+                    # The client sends no heartbeats after this error.
                     await self.leave()
                     self.acknowledged.clear()
                     await self.join()
             case _:
-                # Not "kafka": the brokers may well answer, and then waiting does not help.
+                # Not "kafka": if the brokers answer, waiting for them does not help.
                 self._reasons.set("fetch", f"records cannot be fetched: {type(error).__name__}")
                 if isinstance(error, OffsetOutOfRangeError) and self.assignment is not None:
                     self.assignment = Assignment(self.assignment.places)
@@ -227,77 +232,79 @@ class KafkaSource:
 
     def read_from(self, offsets: Mapping[Place, int]) -> bool:
         """See ``Source``."""
-        if not self._holds(offsets):
+        if not self._is_assigned(offsets):
             return False
         try:
             for place, offset in offsets.items():
                 self.consumer.seek(TopicPartition(*place), offset)
-                self._next[TopicPartition(*place)] = offset
+                self._next_offsets[TopicPartition(*place)] = offset
                 self.acknowledged.pop(place, None)
             self.consumer.resume(*_partitions(offsets))
         except IllegalStateError:
-            self._revoked()  # the listener will say what is ours
+            self._clear_assignment()  # the listener will report the new assignment
             return False
         return True
 
-    def _holds(self, places: Collection[Place]) -> bool:
-        """Whether the group has assigned them; it may be about to assign again."""
+    def _is_assigned(self, places: Collection[Place]) -> bool:
+        """Whether all are in the last known assignment; a rebalance may be about to start."""
         return self.assignment is not None and self.assignment.places >= set(places)
 
     def stop_reading(self, places: Collection[Place]) -> None:
         """See ``Source``."""
         held = self.consumer.assignment()
         for place in _partitions(places):
-            self._next.pop(place, None)
+            self._next_offsets.pop(place, None)
             if place in held:
                 self.consumer.pause(place)
-                # a partition without a position keeps the client from fetching any other
+                # A partition without a position would keep the client from fetching any other.
                 self.consumer.seek(place, 0)
 
     async def passed(self, places: Collection[Place]) -> dict[Place, int]:
         """See ``Source``."""
         try:
-            reading = [p for p in places if TopicPartition(*p) in self._next]
+            reading = [p for p in places if TopicPartition(*p) in self._next_offsets]
             return {p: await self.consumer.position(TopicPartition(*p)) for p in reading}
         except IllegalStateError:
             return {}
 
-    # -- what the brokers say -------------------------------------------------------------------
+    # -- requests to the brokers ----------------------------------------------------------------
 
     async def partition_counts(self) -> dict[str, int]:
-        """See ``Source``; raises ``TopicsUnfit``."""
+        """See ``Source``; raises ``TopicsInvalid``."""
         try:
-            return await self._asked(self._counts())
+            return await self._translate_errors(self._counts())
         except (TopicsMissing, KafkaRefused) as missing:
             raise TopicsUnavailable(str(missing)) from missing
 
     async def extents(self, places: Collection[Place]) -> dict[Place, Extent]:
         """See ``Source``."""
-        firsts = await self._asked(self.consumer.beginning_offsets(_partitions(places)))
+        firsts = await self._translate_errors(self.consumer.beginning_offsets(_partitions(places)))
         ends = await self.ends(places)
         return {place: Extent(firsts[TopicPartition(*place)], ends[place]) for place in places}
 
     async def ends(self, places: Collection[Place]) -> dict[Place, int]:
         """See ``Source``."""
         if not places:
-            await self._asked(self.consumer.topics())
+            await self._translate_errors(self.consumer.topics())
             return {}
-        found = await self._asked(self.consumer.end_offsets(_partitions(places)))
+        found = await self._translate_errors(self.consumer.end_offsets(_partitions(places)))
         return {Place(*place): end for place, end in found.items()}
 
     async def committed(self, places: Collection[Place]) -> dict[Place, Commit]:
         """See ``Source``.
 
-        The consumer's own method leaves the notes out, so an admin client asks. That one does not
-        raise an error that is about the whole group; but then it leaves the partitions out.
+        An admin client asks, because the consumer's own method omits the metadata. The admin client
+        does not raise errors of the whole group, but then omits the partitions from its answer.
         """
         admin = self._admin
         if admin is None:
             admin = self._cluster.admin()
-            await self._asked(admin.start())
+            await self._translate_errors(admin.start())
             self._admin = admin
         wanted = _partitions(places)
-        found = await self._asked(admin.list_consumer_group_offsets(self._group.name, None, wanted))
+        found = await self._translate_errors(
+            admin.list_consumer_group_offsets(self._group.name, None, wanted)
+        )
         if missing := set(wanted) - found.keys():
             raise SourceUnavailable(f"brokers do not tell the commits of {sorted(missing)}")
         return {
@@ -309,12 +316,12 @@ class KafkaSource:
     async def first_since(self, times_ms: Mapping[Place, int]) -> dict[Place, int]:
         """See ``CommittedSource``."""
         wanted = {TopicPartition(*place): ms for place, ms in times_ms.items()}
-        found = await self._asked(self.consumer.offsets_for_times(wanted))
+        found = await self._translate_errors(self.consumer.offsets_for_times(wanted))
         return {Place(*place): at.offset for place, at in found.items() if at is not None}
 
     async def time_at(self, place: Place, extent: Extent) -> int | None:
         """See ``CommittedSource``."""
-        return await self._asked(self._cluster.time_at(TopicPartition(*place), extent))
+        return await self._translate_errors(self._cluster.time_at(TopicPartition(*place), extent))
 
     def shows_all(self, place: Place) -> bool:
         """See ``CommittedSource``."""
@@ -322,7 +329,7 @@ class KafkaSource:
         stable = self.consumer.last_stable_offset(TopicPartition(*place))
         return highwater is not None and bool(highwater == stable)
 
-    async def _asked(self, answer: Awaitable[T]) -> T:
+    async def _translate_errors(self, answer: Awaitable[T]) -> T:
         try:
             return await answer
         except (CommitFailedError, FencedInstance, IllegalStateError):
@@ -335,7 +342,7 @@ class KafkaSource:
             raise SourceUnavailable(why) from error
 
     async def _check_rights(self) -> None:
-        """Raise ``RightsMissing`` if rights were taken away, or ``SourceUnavailable``."""
+        """Raise ``RightsMissing`` if rights were revoked, or ``SourceUnavailable``."""
         try:
             why = await self._cluster.lacking()
         except (KafkaError, OSError, TimeoutError) as error:
@@ -348,63 +355,65 @@ class KafkaSource:
     async def confirm(self, commits: Mapping[Place, Commit]) -> bool:
         """See ``Source``.
 
-        If it fails, the client joins the group anew. Nothing may be committed meanwhile, since
-        that would make it begin again; the listener says when there is an assignment.
+        If it fails, the client rejoins the group. A commit meanwhile would make it rejoin once
+        more, so there is none until the listener reports an assignment.
         """
         assignment = self.assignment
-        if not self._holds(commits):
+        if not self._is_assigned(commits):
             return False
         try:
-            await self._asked(self.consumer.commit(_offsets(commits)))
+            await self._translate_errors(self.consumer.commit(_offsets_and_metadata(commits)))
         except (CommitFailedError, IllegalStateError):
-            if self.assignment is assignment:  # the listener may have heard of another meanwhile
-                self._revoked()
+            if self.assignment is assignment:  # not replaced by the listener meanwhile
+                self._clear_assignment()
             return False
         return True
 
     async def commit_for_all(self, commits: Mapping[Place, Commit]) -> None:
         """See ``CommittedSource``."""
-        await self._asked(commit_for_all(self.consumer, _offsets(commits)))
+        await self._translate_errors(commit_for_all(self.consumer, _offsets_and_metadata(commits)))
 
     async def commit(self, commits: Mapping[Place, Commit]) -> None:
-        """See ``Source``: nothing while the last commit is on its way."""
-        if self._sending is not None:
+        """See ``Source``; does nothing while an earlier commit is in flight."""
+        if self._commit_task is not None:
             return
-        # Not cancelled when it takes too long: the client's request would go on all the same, and
-        # nobody would take its error.
-        self._sending = asyncio.create_task(self._commit(dict(commits)))
-        await asyncio.wait({self._sending}, timeout=COMMIT_WITHIN_SECONDS)
+        # Not cancelled on timeout: the client's request would continue, and nobody would retrieve
+        # its error.
+        self._commit_task = asyncio.create_task(self._commit(dict(commits)))
+        await asyncio.wait({self._commit_task}, timeout=COMMIT_WITHIN_SECONDS)
 
     async def _commit(self, commits: dict[Place, Commit]) -> None:
         started = time.perf_counter()
         try:
-            await self.consumer.commit(_offsets(commits))
+            await self.consumer.commit(_offsets_and_metadata(commits))
         except (KafkaError, IllegalStateError) as error:
             log.info("offset commit failed", error=type(error).__name__)
         else:
             self.acknowledged |= commits
             self._on_committed(time.perf_counter() - started)
         finally:
-            self._sending = None
+            self._commit_task = None
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Tells the source what its client hears; nothing here can raise or take long."""
+    """Passes the client's rebalance callbacks on; they neither raise nor block."""
 
     def __init__(self, source: KafkaSource, consumer: AIOKafkaConsumer) -> None:
         self._source = source
         self._consumer = consumer
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        self._source.heard(self._consumer, None)
+        self._source.on_rebalance(self._consumer, None)
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._source.heard(self._consumer, assigned)
+        self._source.on_rebalance(self._consumer, assigned)
 
 
 def _partitions(places: Iterable[Place]) -> list[TopicPartition]:
     return [TopicPartition(*place) for place in places]
 
 
-def _offsets(commits: Mapping[Place, Commit]) -> dict[TopicPartition, OffsetAndMetadata]:
+def _offsets_and_metadata(
+    commits: Mapping[Place, Commit],
+) -> dict[TopicPartition, OffsetAndMetadata]:
     return {TopicPartition(*p): OffsetAndMetadata(*commit) for p, commit in commits.items()}

@@ -1,9 +1,8 @@
-"""Records of several logs in one order that depends on nothing but the records.
+"""Merges the records of several partitions by timestamp, in the same order on every run.
 
-The next record is always the one with the smallest timestamp among the first unread ones of all
-partitions; of equal ones that of the first topic by name, then of the lowest partition. So
-searches and their labels come about as they did live, at every run in the same order, and each
-partition's records in the order of their offsets.
+The next record is the one with the smallest timestamp among the first unread records of all
+partitions; ties go to the first topic by name, then to the lowest partition. So searches and their
+labels arrive in about the order they had live, and each partition's records in offset order.
 """
 
 from __future__ import annotations
@@ -16,45 +15,45 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from stream_metrics.adapters.kafka.reading import Place, rounds_between
+from stream_metrics.adapters.kafka.reading import PartitionId, rounds_between
 
-QUIET_SECONDS: Final = 5.0  # without a record, after which the brokers are asked whether they live
-HELD_BYTES: Final = 64 << 20  # fetched at once, of all partitions together
-LEAST_FETCH_BYTES: Final = 256 << 10
+IDLE_SECONDS: Final = 5.0  # without a record, after which a request checks that brokers answer
+BUFFER_BYTES: Final = 64 << 20  # fetched at a time, of all partitions together
+MIN_FETCH_BYTES: Final = 256 << 10
 
 
 def partition_fetch_bytes(partitions: int) -> int:
-    """How much to fetch of each of so many partitions: one fetch of each is held."""
-    return max(LEAST_FETCH_BYTES, HELD_BYTES // max(1, partitions))
+    """Bytes to fetch per partition, since one fetch of each partition is buffered."""
+    return max(MIN_FETCH_BYTES, BUFFER_BYTES // max(1, partitions))
 
 
 class Merger:
-    """Puts records of several places in order, as they come in."""
+    """Merges the records of several partitions as they arrive."""
 
-    def __init__(self, places: Iterable[Place]) -> None:
-        self._held: dict[Place, deque[Any]] = {place: deque() for place in places}
-        self._heads: list[tuple[int, Place]] = []
+    def __init__(self, places: Iterable[PartitionId]) -> None:
+        self._buffers: dict[PartitionId, deque[Any]] = {place: deque() for place in places}
+        self._heads: list[tuple[int, PartitionId]] = []
 
-    def add(self, found: Mapping[Place, Sequence[Any]]) -> None:
-        """Hold further records, in the order of each place."""
+    def add(self, found: Mapping[PartitionId, Sequence[Any]]) -> None:
+        """Buffer further records, each partition's in offset order."""
         for place, records in found.items():
-            held = self._held[place]
+            held = self._buffers[place]
             if records and not held:
                 heapq.heappush(self._heads, (records[0].timestamp, place))
             held.extend(records)
 
-    def dry(self, left: Collection[Place]) -> set[Place]:
-        """Those of the places with records to come of which none is held."""
-        return {place for place in left if not self._held[place]}
+    def starved(self, left: Collection[PartitionId]) -> set[PartitionId]:
+        """Those of the unfinished partitions ``left`` without a buffered record."""
+        return {place for place in left if not self._buffers[place]}
 
-    def take(self, left: Collection[Place]) -> list[Any]:
-        """The next records, up to where it is not known which comes next."""
+    def take(self, left: Collection[PartitionId]) -> list[Any]:
+        """Remove and return the next records, as far as their order is known."""
         taken: list[Any] = []
-        if self.dry(left):
+        if self.starved(left):
             return taken
         while self._heads:
             place = self._heads[0][1]
-            held = self._held[place]
+            held = self._buffers[place]
             taken.append(held.popleft())
             if held:
                 heapq.heapreplace(self._heads, (held[0].timestamp, place))
@@ -66,26 +65,26 @@ class Merger:
 
 
 async def merged_between(
-    consumer: AIOKafkaConsumer, starts: Mapping[Place, int], ends: Mapping[Place, int]
+    consumer: AIOKafkaConsumer, starts: Mapping[PartitionId, int], ends: Mapping[PartitionId, int]
 ) -> AsyncIterator[list[Any]]:
-    """The client's records from each start to before each end, merged, some at a time.
+    """The client's records from each start to before each end, merged, in batches.
 
     Raises ``RecordsGone`` if Kafka deletes some before they are read, and aiokafka's errors, also
-    if for a while no broker answers.
+    if no broker answers for a while.
     """
     merger = Merger(starts)
-    heard = time.monotonic()
+    last_found = time.monotonic()
     async for found, left in rounds_between(consumer, starts, ends):
         merger.add(found)
         taken = merger.take(left)
-        # Those whose next record is known wait, so that one fetch of each is all that is held.
-        dry = merger.dry(left)
-        consumer.pause(*(TopicPartition(*place) for place in left - dry))
-        consumer.resume(*(TopicPartition(*place) for place in dry))
+        # Partitions with a buffered record are paused, so that at most one fetch of each is held.
+        starved = merger.starved(left)
+        consumer.pause(*(TopicPartition(*place) for place in left - starved))
+        consumer.resume(*(TopicPartition(*place) for place in starved))
         if taken:
             yield taken
         if found:
-            heard = time.monotonic()
-        elif left and time.monotonic() - heard > QUIET_SECONDS:
+            last_found = time.monotonic()
+        elif left and time.monotonic() - last_found > IDLE_SECONDS:
             await consumer.end_offsets([TopicPartition(*place) for place in left])
-            heard = time.monotonic()
+            last_found = time.monotonic()

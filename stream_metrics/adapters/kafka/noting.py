@@ -1,7 +1,7 @@
-"""Shares of a group's partitions that say what they were made for.
+"""An assignor whose assignments record the partition counts they were computed from.
 
-Whoever comes back under an instance id gets the share that the id had, whatever has happened to
-the topics meanwhile, and whichever it subscribes to now. The note shows that it is outdated.
+A member that rejoins with its instance id gets its previous assignment, even if the topics or its
+subscription have changed meanwhile. The recorded partition counts show that it is outdated.
 """
 
 from __future__ import annotations
@@ -13,49 +13,54 @@ from typing import Any, Final
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import (
-    ConsumerProtocolMemberAssignment as Share,
+    ConsumerProtocolMemberAssignment as MemberAssignment,
 )
 from aiokafka.coordinator.protocol import (
-    ConsumerProtocolMemberMetadata as Subscription,
+    ConsumerProtocolMemberMetadata as MemberMetadata,
 )
 
-ANEW: Final = b"anew"
+REBALANCE_REQUEST: Final = b"anew"
 
 
-def layout(cluster: ClusterMetadata, topics: Iterable[str]) -> bytes:
-    """The topics with their partition counts, as a note."""
+def encode_partition_counts(cluster: ClusterMetadata, topics: Iterable[str]) -> bytes:
+    """The topics and their partition counts, as user data of an assignment."""
     counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in sorted(topics)}
     return json.dumps(counts).encode()
 
 
-class NotingAssignor:
-    """The library's assignor, with the layout of a member's topics in the member's share."""
+class AnnotatingAssignor:
+    """Wraps an assignor, and adds the partition counts of its topics to each assignment."""
 
     def __init__(self, assignor: type[AbstractPartitionAssignor]) -> None:
         self._assignor = assignor
         self.name = assignor.name
-        self._note = b""
+        self._user_data = b""
 
-    def ask_anew(self) -> None:
-        """Subscribe otherwise from now on: brokers let nothing be shared out anew for a member that
-        comes with the subscription that they know."""
-        self._note = ANEW
+    def request_rebalance(self) -> None:
+        """Make the next join cause a rebalance.
+
+        Brokers start none for a known instance id whose member metadata is unchanged, so the
+        metadata changes from now on.
+        """
+        self._user_data = REBALANCE_REQUEST
 
     def metadata(self, topics: Iterable[str]) -> Any:
         """See ``AbstractPartitionAssignor.metadata``."""
-        plain = self._assignor.metadata(topics)
-        return Subscription(plain.version, plain.subscription, self._note)
+        metadata = self._assignor.metadata(topics)
+        return MemberMetadata(metadata.version, metadata.subscription, self._user_data)
 
     def assign(self, cluster: ClusterMetadata, members: Mapping[str, Any]) -> dict[str, Any]:
         """See ``AbstractPartitionAssignor.assign``."""
-        shares = self._assignor.assign(cluster, members)
+        assignments = self._assignor.assign(cluster, members)
         return {
-            member: Share(
-                share.version, share.assignment, layout(cluster, members[member].subscription)
+            member: MemberAssignment(
+                assignment.version,
+                assignment.assignment,
+                encode_partition_counts(cluster, members[member].subscription),
             )
-            for member, share in shares.items()
+            for member, assignment in assignments.items()
         }
 
-    def on_assignment(self, share: Any) -> None:
+    def on_assignment(self, assignment: Any) -> None:
         """See ``AbstractPartitionAssignor.on_assignment``."""
-        self._assignor.on_assignment(share)
+        self._assignor.on_assignment(assignment)

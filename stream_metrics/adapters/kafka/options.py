@@ -1,4 +1,4 @@
-"""What every Kafka client of ours is made with."""
+"""The options that all Kafka clients share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stream_metrics.settings.secrets import read_secret
 def client_options(settings: KafkaSettings) -> dict[str, Any]:
     """Keyword arguments that consumers, producers and admin clients share.
 
-    Also sets what a batch may be, for whichever of them reads.
+    Also sets the limit of decompressed batches for this process.
     """
     bound_batches(settings.max_batch_bytes)
     options: dict[str, Any] = {
@@ -31,12 +31,12 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
     if "SSL" in settings.security_protocol:
         options["ssl_context"] = _ssl_context(settings)
     if settings.security_protocol.startswith("SASL"):
-        options |= _login(settings)
+        options |= _sasl_options(settings)
     return options
 
 
 def _ssl_context(settings: KafkaSettings) -> ssl.SSLContext:
-    """TLS that verifies the brokers and their names; ``ValueError`` for files that are unfit."""
+    """TLS that verifies brokers and their host names; raises ``ValueError`` for unusable files."""
     context = trusting("kafka.ssl_ca_file", settings.ssl_ca_file)
     OwnCertificate(
         ("kafka.ssl_certificate_file", "kafka.ssl_key_file", "kafka.ssl_key_password"),
@@ -47,7 +47,7 @@ def _ssl_context(settings: KafkaSettings) -> ssl.SSLContext:
     return context
 
 
-def _login(settings: KafkaSettings) -> dict[str, Any]:
+def _sasl_options(settings: KafkaSettings) -> dict[str, Any]:
     mechanism = settings.sasl_mechanism
     if mechanism == "OAUTHBEARER":
         if settings.sasl_token_file is None:
@@ -69,7 +69,7 @@ def _login(settings: KafkaSettings) -> dict[str, Any]:
 
 
 class _TokenFile(AbstractTokenProvider):  # type: ignore[misc]
-    """A token that somebody else keeps fresh in a file."""
+    """An OAuth token, read from a file that another process refreshes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,12 +1,13 @@
-"""The output topic: the rows of conversations, in order and with versions, by one writer at a time.
+"""The output topic: rows of conversations, in order and with versions, from one writer at a time.
 
-Each state partition writes in transactions, under a transactional id of its own. Kafka lets one
-producer at a time do that: once a second one has begun, the open transaction of the first is undone
-and nothing of it arrives any more. So the last record of a key is always the newest, also where a
-topic is compacted, although a worker that stood still may try to write after its successor.
+Each state partition writes in transactions, with a transactional id of its own. Kafka admits one
+producer at a time for an id: when a second one starts, Kafka aborts the open transaction of the
+first and rejects its further writes. So the last record of a key is always the newest, even if a
+worker that was suspended tries to write after its successor.
 
-The version of a message is how many records the topic had ever taken before it: the ends of its
-partitions, summed. It grows with whatever arrives, outlives workers and Redis, and is no clock.
+The version of a message is the sum of the end offsets of the topic's partitions before it was
+written. It grows with every record, does not depend on a clock, and survives the loss of workers
+and of Redis.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from stream_metrics.adapters.kafka.internals import abandon
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.adapters.kafka.produce import (
-    LARGEST_BYTES,
+    MAX_REQUEST_BYTES,
     TRANSACTION_TIMEOUT_MS,
-    Outgoing,
+    OutgoingRecord,
     transactional_id,
     transactional_prefix,
 )
@@ -36,62 +37,62 @@ from stream_metrics.settings.kafka import KafkaSettings
 VERSION: Final = HEADER_PREFIX + "version"
 
 ANSWER_WITHIN_MS: Final = 4_000  # of one request
-DONE_WITHIN_SECONDS: Final = 10.0  # then the worker says what it waits for, and tries again
+DONE_WITHIN_SECONDS: Final = 10.0  # after which the worker reports what it waits for, and retries
 STOP_WITHIN_SECONDS: Final = 2.0
 BATCH_BYTES: Final = 256 * 1024
 
 
 class KafkaOutputs:
-    """A worker's ways to ``kafka.output_topic``."""
+    """A worker's producers for ``kafka.output_topic``, one per state partition."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         assert settings.output_topic is not None
         self.settings = settings
         self.topic = settings.output_topic
-        self._ways: dict[int, KafkaOutput] = {}
-        self._log: AIOKafkaConsumer | None = None
+        self._outputs: dict[int, KafkaOutput] = {}
+        self._consumer: AIOKafkaConsumer | None = None
 
     def of(self, partition: int) -> KafkaOutput:
         """See ``ports.Outputs``."""
-        return self._ways.setdefault(partition, KafkaOutput(self, partition))
+        return self._outputs.setdefault(partition, KafkaOutput(self, partition))
 
     async def keep(self, partitions: Collection[int]) -> None:
         """See ``ports.Outputs``."""
-        gone = [self._ways.pop(number) for number in self._ways.keys() - set(partitions)]
-        await asyncio.gather(*(way.close() for way in gone))
+        gone = [self._outputs.pop(number) for number in self._outputs.keys() - set(partitions)]
+        await asyncio.gather(*(output.close() for output in gone))
 
     async def stop(self) -> None:
         """Disconnect."""
         await self.keep(())
-        await self._close_log()
+        await self._close_consumer()
 
     async def version(self, partitions: Collection[int]) -> int:
-        """How many records the topic has ever taken; raises aiokafka's errors.
+        """The sum of the topic's end offsets; raises aiokafka's errors.
 
-        Also of transactions that are not done, so that nothing that may arrive was left out.
+        Records of open transactions count too, because they may still be committed.
         """
         try:
-            if self._log is None:
-                self._log = AIOKafkaConsumer(**self.options())
-                await self._log.start()
-            return await records_taken(self._log, self.topic, partitions)
+            if self._consumer is None:
+                self._consumer = AIOKafkaConsumer(**self.options())
+                await self._consumer.start()
+            return await records_taken(self._consumer, self.topic, partitions)
         except BaseException:
-            await self._close_log()
+            await self._close_consumer()
             raise
 
-    async def _close_log(self) -> None:
-        log, self._log = self._log, None
+    async def _close_consumer(self) -> None:
+        log, self._consumer = self._consumer, None
         if log is not None:
             await log.stop()
 
     def options(self) -> dict[str, object]:
-        """What the clients here are made with."""
+        """The options of the clients in this module."""
         options = client_options(self.settings)
         options["request_timeout_ms"] = min(options["request_timeout_ms"], ANSWER_WITHIN_MS)
         return options
 
     def unavailable(self, error: Exception) -> OutputUnavailable:
-        """What to say about ``error``."""
+        """The error of the port for one of the client's."""
         if isinstance(error, MessageSizeTooLargeError):
             why = "a row is too large for the topic; raise its `max.message.bytes`"
         else:
@@ -104,13 +105,13 @@ class KafkaOutputs:
 
 
 class KafkaFence:
-    """``worker.switch.Fence`` over the ids of a generation; raises ``OutputUnavailable``."""
+    """``worker.switch.Fence`` by transactional ids; raises ``OutputUnavailable``."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
 
     async def shut_out(self, generation: Generation) -> None:
-        """Begin under each of its ids, as a later owner of the partition would."""
+        """Start a producer with each transactional id of the generation; this fences others."""
         named = self._settings.model_copy(update={"group_id": generation.group})
         outputs = KafkaOutputs(named)
         try:
@@ -122,7 +123,7 @@ class KafkaFence:
 
 
 class KafkaOutput:
-    """One state partition's way to the output topic; see ``ports.Output``."""
+    """The producer of one state partition for the output topic; see ``ports.Output``."""
 
     def __init__(self, outputs: KafkaOutputs, partition: int) -> None:
         self._outputs = outputs
@@ -144,7 +145,7 @@ class KafkaOutput:
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             compression_type="lz4",
             max_batch_size=BATCH_BYTES,
-            max_request_size=LARGEST_BYTES,
+            max_request_size=MAX_REQUEST_BYTES,
         )
         try:
             async with asyncio.timeout(DONE_WITHIN_SECONDS):
@@ -158,10 +159,10 @@ class KafkaOutput:
         self._producer = producer
 
     async def send(self, messages: Sequence[OutputMessage]) -> None:
-        """See ``ports.Output``; in one transaction."""
+        """See ``ports.Output``; sends in one transaction."""
         producer, self._producer = self._producer, None
         if producer is None:
-            raise RuntimeError("an output sends before it has begun")
+            raise RuntimeError("`send` was called before `begin`")
         try:
             async with asyncio.timeout(DONE_WITHIN_SECONDS):
                 await self._transact(producer, messages)
@@ -179,7 +180,8 @@ class KafkaOutput:
     async def _transact(
         self, producer: AIOKafkaProducer, messages: Sequence[OutputMessage]
     ) -> None:
-        """Not undone if it fails: whoever begins next does that, and here it might hang."""
+        """If this fails, the transaction stays open: aborting might hang, and the next ``begin``
+        aborts it."""
         topic = self._outputs.topic
         partitions = await producer.partitions_for(topic)
         version = await self._outputs.version(partitions)
@@ -206,35 +208,35 @@ class KafkaOutput:
         producer, self._producer = self._producer, None
         if producer is not None:
             self._broken.append(producer)
-        await self._clear_away()
+        await self._abandon_broken()
 
-    async def _clear_away(self) -> None:
+    async def _abandon_broken(self) -> None:
         broken, self._broken = self._broken, []
         await asyncio.gather(*(abandon(producer, STOP_WITHIN_SECONDS) for producer in broken))
 
 
 async def records_taken(log: AIOKafkaConsumer, topic: str, partitions: Iterable[int]) -> int:
-    """The ends of a topic's partitions, summed; ``log`` must read uncommitted records."""
+    """The sum of a topic's end offsets; the consumer must read uncommitted records."""
     ends = await log.end_offsets([TopicPartition(topic, number) for number in partitions])
     return sum(ends.values())
 
 
-def outgoing(topic: str, partitions: int, message: OutputMessage, version: int) -> Outgoing:
+def outgoing(topic: str, partitions: int, message: OutputMessage, version: int) -> OutgoingRecord:
     """The record of a message."""
     key = message.conversation_id.encode()
     header = (VERSION, b"%d" % version)
-    return Outgoing(
+    return OutgoingRecord(
         topic, PARTITIONERS["murmur2"](key, partitions), key, message.value, headers=(header,)
     )
 
 
 async def erasures(
     settings: KafkaSettings, partitions: int, conversations: Iterable[str]
-) -> list[Outgoing]:
-    """Records that take conversations from the output topic as it is now.
+) -> list[OutgoingRecord]:
+    """Records that delete conversations from the output topic.
 
-    What a worker sends once it has read something that is written after them comes behind them,
-    and has a larger version. Raises aiokafka's errors.
+    Their version is smaller than that of anything that a worker sends after it has read a record
+    written after them. Raises aiokafka's errors.
     """
     topic = settings.output_topic
     assert topic is not None

@@ -1,4 +1,4 @@
-"""Where producers put a key: the partitioners that Kafka's clients have by default."""
+"""The default partitioners of Kafka clients, which choose the partition of a key."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ PARTITIONERS: Final[dict[str, Callable[[bytes, int], int]]] = {
     "crc32": _crc32,
     "fnv1a": _fnv1a,
 }
-"""By name: the partition of a key among so many.
+"""Functions from a key and a partition count to a partition number, by name.
 
-``murmur2`` is that of Java's client, ``crc32`` that of librdkafka's (``consistent_random``),
-``fnv1a`` that of Sarama and kafka-go (``Hash``).
+``murmur2`` is the default of the Java client, ``crc32`` that of librdkafka
+(``consistent_random``), ``fnv1a`` that of Sarama and kafka-go (``Hash``).
 
 >>> [PARTITIONERS[name](b"c-100", 12) for name in PARTITIONERS]
 [7, 3, 0]

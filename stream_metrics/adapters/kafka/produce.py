@@ -1,4 +1,4 @@
-"""Producing, acknowledged by all: what commands send, and what producers have in common."""
+"""A producer for commands, which waits until all in-sync replicas have each record."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from aiokafka.errors import KafkaError
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.settings.kafka import KafkaSettings
 
-LARGEST_BYTES: Final = 64 * 1024 * 1024  # the brokers' own limit is what counts
-TRANSACTION_TIMEOUT_MS: Final = 30_000  # then Kafka undoes what a worker left behind that died
+MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024  # so high that the brokers' own limit decides
+TRANSACTION_TIMEOUT_MS: Final = 30_000  # after which Kafka aborts the transaction of a dead worker
 
 
 def transactional_prefix(group: str) -> str:
-    """What the names begin with under which a group's state partitions write."""
+    """The common prefix of the transactional ids of a group's state partitions."""
     return f"{group}-output-"
 
 
 def transactional_id(group: str, partition: int) -> str:
-    """The name under which a state partition writes; whoever owns the partition uses it."""
+    """The transactional id of a state partition, which its current owner uses."""
     return f"{transactional_prefix(group)}{partition}"
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A record to produce; without a timestamp it gets the present one."""
+class OutgoingRecord:
+    """A record to produce; without a timestamp it gets the current time."""
 
     topic: str
     partition: int
@@ -41,15 +41,18 @@ class Outgoing:
 
 
 @asynccontextmanager
-async def producing(settings: KafkaSettings) -> AsyncIterator[AIOKafkaProducer]:
-    """A connected producer; raises aiokafka's errors. Compressed: a topic's limit is on that."""
+async def open_producer(settings: KafkaSettings) -> AsyncIterator[AIOKafkaProducer]:
+    """A connected producer; raises aiokafka's errors.
+
+    It compresses, because a topic's size limit applies to compressed batches.
+    """
     producer = AIOKafkaProducer(
         **client_options(settings),
         acks="all",
         linger_ms=5,
         compression_type="gzip",
         enable_idempotence=False,
-        max_request_size=LARGEST_BYTES,
+        max_request_size=MAX_REQUEST_BYTES,
     )
     try:
         await producer.start()
@@ -59,9 +62,9 @@ async def producing(settings: KafkaSettings) -> AsyncIterator[AIOKafkaProducer]:
 
 
 async def send_all(
-    producer: AIOKafkaProducer, records: Iterable[Outgoing]
+    producer: AIOKafkaProducer, records: Iterable[OutgoingRecord]
 ) -> list[KafkaError | None]:
-    """Send all, and wait for every answer: None for a record that is stored for good."""
+    """Send records and wait for all answers: for each record its error, or None if stored."""
     answers = await asyncio.gather(
         *(
             producer.send_and_wait(

@@ -1,4 +1,4 @@
-"""Reading parts of logs once, outside of any group."""
+"""Reads ranges of partitions once, without a consumer group."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from stream_metrics.adapters.kafka.topics import partition_counts
 from stream_metrics.events.record import Extent, bounded_timestamp
 from stream_metrics.settings.kafka import KafkaSettings
 
-Place = tuple[str, int]  # topic and partition
+PartitionId = tuple[str, int]  # topic and partition
 WAIT_MS: Final = 500
 
 
 class RecordsGone(KafkaError):  # type: ignore[misc]
-    """A log does not hold the offset that is to be read next."""
+    """The offset to read next no longer exists in the partition."""
 
     def __init__(self, offsets: Mapping[TopicPartition, int]) -> None:
         listed = ", ".join(f"{p.topic}/{p.partition} from {o}" for p, o in offsets.items())
@@ -27,19 +27,19 @@ class RecordsGone(KafkaError):  # type: ignore[misc]
 
 
 @asynccontextmanager
-async def reading(
+async def open_consumer(
     settings: KafkaSettings, partition_fetch_bytes: int | None = None
 ) -> AsyncIterator[AIOKafkaConsumer]:
     """A connected consumer without a group; raises aiokafka's errors.
 
-    ``partition_fetch_bytes`` is fetched from one partition at once, unless the settings want less.
+    ``partition_fetch_bytes`` limits a fetch from one partition, unless the settings are lower.
     """
     usual = settings.max_partition_fetch_bytes
     consumer = AIOKafkaConsumer(
         **client_options(settings),
         isolation_level="read_committed",
         max_partition_fetch_bytes=min(usual, partition_fetch_bytes or usual),
-        auto_offset_reset="none",  # or what is deleted meanwhile would be passed over in silence
+        auto_offset_reset="none",  # or records deleted meanwhile would be skipped silently
     )
     try:
         await consumer.start()
@@ -48,18 +48,20 @@ async def reading(
         await consumer.stop()
 
 
-async def extents(consumer: AIOKafkaConsumer, places: Collection[Place]) -> dict[Place, Extent]:
-    """Where each log begins and ends now."""
+async def extents(
+    consumer: AIOKafkaConsumer, places: Collection[PartitionId]
+) -> dict[PartitionId, Extent]:
+    """The current first and end offsets of each partition."""
     partitions = [TopicPartition(*place) for place in places]
     firsts = await consumer.beginning_offsets(partitions)
     ends = await consumer.end_offsets(partitions)
     return {(p.topic, p.partition): Extent(firsts[p], ends[p]) for p in partitions}
 
 
-async def time_at(consumer: AIOKafkaConsumer, place: Place, extent: Extent) -> int | None:
+async def time_at(consumer: AIOKafkaConsumer, place: PartitionId, extent: Extent) -> int | None:
     """The timestamp of the first record between two offsets; None if there is none.
 
-    The consumer is assigned to the partition.
+    Assigns the partition to the consumer.
     """
     partition = TopicPartition(*place)
     consumer.assign([partition])
@@ -71,13 +73,13 @@ async def time_at(consumer: AIOKafkaConsumer, place: Place, extent: Extent) -> i
 
 
 async def rounds_between(
-    consumer: AIOKafkaConsumer, starts: Mapping[Place, int], ends: Mapping[Place, int]
-) -> AsyncIterator[tuple[dict[Place, list[Any]], frozenset[Place]]]:
-    """The client's records from each start to before each end, as they come in.
+    consumer: AIOKafkaConsumer, starts: Mapping[PartitionId, int], ends: Mapping[PartitionId, int]
+) -> AsyncIterator[tuple[dict[PartitionId, list[Any]], frozenset[PartitionId]]]:
+    """The client's records from each start to before each end, as they arrive.
 
-    Each round has the records by place, in the order of each place, and the places that are not
-    read to their ends yet; these the caller may pause and resume. Raises ``RecordsGone`` if Kafka
-    deletes some of them before they are read.
+    Each round has the records by partition, and the partitions that are not read to their ends yet;
+    the caller may pause and resume those. Raises ``RecordsGone`` if Kafka deletes some records
+    before they are read.
     """
     partitions = {
         TopicPartition(*place): ends[place] for place in starts if starts[place] < ends[place]
@@ -103,9 +105,9 @@ async def rounds_between(
 
 
 async def records_between(
-    consumer: AIOKafkaConsumer, starts: Mapping[Place, int], ends: Mapping[Place, int]
+    consumer: AIOKafkaConsumer, starts: Mapping[PartitionId, int], ends: Mapping[PartitionId, int]
 ) -> AsyncIterator[Any]:
-    """The same records one after the other, in the order of each place."""
+    """The records of ``rounds_between``, one by one."""
     async for found, _ in rounds_between(consumer, starts, ends):
         for records in found.values():
             for record in records:
@@ -113,7 +115,7 @@ async def records_between(
 
 
 class KafkaLogs:
-    """What commands ask of logs, by way of a consumer without a group."""
+    """Looks up partition counts, offsets and times, with a consumer that has no group."""
 
     def __init__(self, consumer: AIOKafkaConsumer, settings: KafkaSettings) -> None:
         self._consumer = consumer
@@ -123,12 +125,12 @@ class KafkaLogs:
         """Partitions by topic; topics that do not exist are left out."""
         return await partition_counts(self._settings, topics)
 
-    async def extents(self, places: Collection[Place]) -> Mapping[Place, Extent]:
-        """Where each log begins and ends now."""
+    async def extents(self, places: Collection[PartitionId]) -> Mapping[PartitionId, Extent]:
+        """The current first and end offsets of each partition."""
         return await extents(self._consumer, places)
 
-    async def oldest_ms(self, places: Collection[Place]) -> Mapping[Place, int]:
-        """The timestamp of the first record of each log; logs without one are left out."""
+    async def oldest_ms(self, places: Collection[PartitionId]) -> Mapping[PartitionId, int]:
+        """The timestamp of the first record of each partition; empty partitions are left out."""
         if not places:
             return {}
         wanted = {TopicPartition(*place): 0 for place in places}

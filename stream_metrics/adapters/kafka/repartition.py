@@ -1,4 +1,4 @@
-"""The part of a worker that fills the internal topic: ``worker.repartition`` over Kafka."""
+"""The worker's repartitioner, which fills the internal topic: ``worker.repartition`` on Kafka."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 
 from stream_metrics.adapters.kafka.cluster import Cluster, Group
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
-from stream_metrics.adapters.kafka.internal import KafkaInternal
+from stream_metrics.adapters.kafka.internal import KafkaInternalTopic
 from stream_metrics.adapters.kafka.member import KafkaSource
-from stream_metrics.adapters.kafka.records import record_to_pass_on
+from stream_metrics.adapters.kafka.records import record_with_headers
 from stream_metrics.adapters.kafka.topics import check_input_topics
 from stream_metrics.ports import DeadLetters
 from stream_metrics.settings.kafka import KafkaSettings
@@ -22,10 +22,10 @@ from stream_metrics.worker.repartition import Counts, Repartitioner, Route
 from stream_metrics.worker.watchdog import Standing
 
 
-def inputs_source(
+def input_source(
     settings: KafkaSettings, cluster: Cluster, patience: Patience, reasons: Reasons
 ) -> KafkaSource:
-    """``kafka.topics``, as a member of the copying group reads them."""
+    """A source that reads ``kafka.topics`` as a member of ``kafka.repartition_group``."""
 
     async def counts() -> dict[str, int]:
         found = await cluster.partition_counts(settings.topics)
@@ -33,17 +33,17 @@ def inputs_source(
         return found
 
     group = Group(settings.repartition_group, settings.topics, RoundRobinPartitionAssignor)
-    return KafkaSource(settings, cluster, group, counts, record_to_pass_on, patience, reasons)
+    return KafkaSource(settings, cluster, group, counts, record_with_headers, patience, reasons)
 
 
-class Operations(Gauges, Counts, Protocol):
-    """What is told of the copying."""
+class RepartitionMetrics(Gauges, Counts, Protocol):
+    """The metrics of the repartitioner."""
 
 
 class KafkaRepartition:
-    """Copies the input topics to ``kafka.repartition_topic`` until it is told to stop.
+    """Copies the input topics to ``kafka.repartition_topic`` until ``stop``.
 
-    Records without a conversation go to ``letters``, or else to the dead-letter topics.
+    Records without a conversation id go to ``letters``, by default the dead-letter topics.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class KafkaRepartition:
         cluster: Cluster,
         route: Route,
         reasons: Reasons,
-        operations: Operations,
+        operations: RepartitionMetrics,
         clock: Clock,
         letters: DeadLetters | None = None,
     ) -> None:
         self._patience = Patience(reasons, lambda: None)
-        source = inputs_source(settings, cluster, self._patience, reasons)
+        source = input_source(settings, cluster, self._patience, reasons)
         options = InputOptions(settings.repartition_group, settings.on_offset_gap, settings.start)
         self._inputs = CommittedInputs(source, options, self._patience, reasons, operations, clock)
-        self._internal = KafkaInternal(settings)
+        self._internal = KafkaInternalTopic(settings)
         self._letters = KafkaDeadLetters(settings, clock.now_ms)
         to = self._letters if letters is None else letters
         self._repartitioner = Repartitioner(
@@ -72,7 +72,7 @@ class KafkaRepartition:
         return self._inputs.standing(waiting)
 
     async def run(self) -> None:
-        """Work until ``stop``; raises ``TopicsMissing`` if an input topic is not there."""
+        """Run until ``stop``; raises ``TopicsMissing`` if an input topic does not exist."""
         try:
             await self._patience.rounds(self._repartitioner.turn)
         finally:
@@ -81,5 +81,5 @@ class KafkaRepartition:
             await self._letters.stop()
 
     def stop(self) -> None:
-        """Finish the round in hand and leave the group."""
+        """Finish the current round and leave the group."""
         self._patience.stop()

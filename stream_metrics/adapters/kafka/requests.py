@@ -1,7 +1,7 @@
-"""Requests in versions that the client's library has not got.
+"""Kafka requests in versions that aiokafka does not have.
 
-Two ask for rights. Two say under which instance id a member speaks, without which the broker cannot
-tell it that another has taken its place.
+Two return the operations that the user is authorized for. Two carry a member's instance id, without
+which a broker cannot tell the member that another one has replaced it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _TopicRightsStruct(RequestStruct):  # type: ignore[misc]
 
 
 class TopicRights(Request[_TopicRightsStruct]):  # type: ignore[misc]
-    """Of each topic of the answer, the last field has a bit for each operation allowed."""
+    """Metadata; the last field of each topic of the answer has a bit per allowed operation."""
 
     API_KEY: ClassVar[int] = 3
 
@@ -75,7 +75,7 @@ class TopicRights(Request[_TopicRightsStruct]):  # type: ignore[misc]
         self._topics = list(topics)
 
     def build(self, struct: type[_TopicRightsStruct]) -> Any:
-        """The request as it is sent."""
+        """The request to send."""
         return struct(self._topics, False, False, True)
 
 
@@ -116,7 +116,7 @@ class _GroupRightsStruct(RequestStruct):  # type: ignore[misc]
 
 
 class GroupRights(Request[_GroupRightsStruct]):  # type: ignore[misc]
-    """Of each group of the answer, the last field has a bit for each operation allowed."""
+    """DescribeGroups; the last field of each group has a bit per allowed operation."""
 
     API_KEY: ClassVar[int] = 15
 
@@ -124,7 +124,7 @@ class GroupRights(Request[_GroupRightsStruct]):  # type: ignore[misc]
         self._groups = list(groups)
 
     def build(self, struct: type[_GroupRightsStruct]) -> Any:
-        """The request as it is sent."""
+        """The request to send."""
         return struct(self._groups, True)
 
 
@@ -147,7 +147,7 @@ class _HeartbeatStruct(RequestStruct):  # type: ignore[misc]
 
 
 class StaticHeartbeat(Request[_HeartbeatStruct]):  # type: ignore[misc]
-    """A sign of life under an instance id."""
+    """Heartbeat with an instance id."""
 
     API_KEY: ClassVar[int] = 12
 
@@ -155,7 +155,7 @@ class StaticHeartbeat(Request[_HeartbeatStruct]):  # type: ignore[misc]
         self._fields = (group, generation, member_id, instance_id)
 
     def build(self, struct: type[_HeartbeatStruct]) -> Any:
-        """The request as it is sent."""
+        """The request to send."""
         return struct(*self._fields)
 
 
@@ -206,7 +206,7 @@ NO_EPOCH: Final = -1
 
 
 class StaticCommit(Request[_CommitStruct]):  # type: ignore[misc]
-    """Offsets under an instance id; each is a partition, an offset and a note."""
+    """OffsetCommit with an instance id; each commit is a partition, an offset and its metadata."""
 
     API_KEY: ClassVar[int] = 8
     ANSWER: Final = _CommitAnswer
@@ -226,5 +226,5 @@ class StaticCommit(Request[_CommitStruct]):  # type: ignore[misc]
         ]
 
     def build(self, struct: type[_CommitStruct]) -> Any:
-        """The request as it is sent."""
+        """The request to send."""
         return struct(*self._member, self._topics)

@@ -1,4 +1,4 @@
-"""What a Kafka user may do, and why Kafka turns one away."""
+"""Checks the access rights of the Kafka user, and explains why Kafka rejects it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.transaction import InitProducerIdRequest
 
 from stream_metrics.adapters.kafka.errors import KafkaRefused
-from stream_metrics.adapters.kafka.groups import AGAIN_SECONDS, PASSING
+from stream_metrics.adapters.kafka.groups import RETRY_SECONDS, TRANSIENT_ERRORS
 from stream_metrics.adapters.kafka.options import client_options
 from stream_metrics.adapters.kafka.produce import TRANSACTION_TIMEOUT_MS, transactional_prefix
 from stream_metrics.adapters.kafka.requests import GroupRights, TopicRights
@@ -35,13 +35,15 @@ from stream_metrics.settings.kafka import KafkaSettings
 ANSWER_WITHIN_SECONDS: Final = 10.0
 DENIED: Final = (TopicAuthorizationFailedError, GroupAuthorizationFailedError)
 TRANSACTIONS: Final = "transactional-id"
-_BITS: Final = {"READ": 3, "WRITE": 4}
-_NOT_OF_A_CONNECTION: Final = ("bootstrap_servers", "metadata_max_age_ms")
+_OPERATION_BITS: Final = {"READ": 3, "WRITE": 4}
+_NOT_CONNECTION_OPTIONS: Final = ("bootstrap_servers", "metadata_max_age_ms")
 
 
 class Right(NamedTuple):
-    """An operation on a ``topic``, ``group`` or ``transactional-id`` of that name; it includes
-    DESCRIBE. A name that ends in ``*`` stands for all that begin with what is before."""
+    """An operation on a ``topic``, ``group`` or ``transactional-id``; it implies DESCRIBE.
+
+    A name that ends in ``*`` is a prefix.
+    """
 
     operation: str
     kind: str
@@ -52,7 +54,7 @@ class Right(NamedTuple):
 
 
 def worker_rights(settings: KafkaSettings) -> list[Right]:
-    """All that a worker needs; ``docs/guides/security.md`` has the same list as commands."""
+    """The rights of a worker; ``docs/guides/security.md`` has the same list as commands."""
     letters = [topic + settings.dead_letter_suffix for topic in settings.topics]
     rights = [
         *(Right("READ", "topic", topic) for topic in settings.topics),
@@ -70,12 +72,12 @@ def worker_rights(settings: KafkaSettings) -> list[Right]:
 
 
 def bridge_rights(traces: KafkaSettings, events: Sequence[str]) -> list[Right]:
-    """All that a bridge needs that reads by these settings and writes to the topics ``events``."""
+    """The rights of a bridge that reads with these settings and writes to the topics ``events``."""
     return [*worker_rights(traces), *(Right("WRITE", "topic", topic) for topic in events)]
 
 
-def refusal(settings: KafkaSettings, missing: Iterable[Right]) -> str:
-    """The sentence that names user, rights and resources."""
+def rights_error(settings: KafkaSettings, missing: Iterable[Right]) -> str:
+    """The error message for missing rights: the user, the rights, and what to do."""
     user = settings.sasl_username
     named = f"user {user!r}" if user and settings.security_protocol[:4] == "SASL" else "this client"
     rights = ", ".join(map(str, missing))
@@ -83,33 +85,37 @@ def refusal(settings: KafkaSettings, missing: Iterable[Right]) -> str:
 
 
 async def missing_rights(settings: KafkaSettings, rights: Sequence[Right]) -> list[Right]:
-    """Those of ``rights`` that the user lacks; none where the brokers cannot tell (before 2.3).
+    """Those of ``rights`` that the user lacks; none with brokers before 2.3, which cannot tell.
 
-    A topic that does not exist lacks nothing, if the user may see that it does not. Raises
-    aiokafka's errors while the brokers do not answer; how long to wait is the caller's to say.
+    No right is reported for a topic that does not exist, if the user may see that. Raises
+    aiokafka's errors while the brokers do not answer; the caller sets a timeout.
     """
     client = AIOKafkaClient(**client_options(settings))
     try:
         await client.bootstrap()
         topics = {right.name for right in rights if right.kind == "topic"}
-        allowed = await _topics(client, topics)
+        allowed = await _topic_operations(client, topics)
         for group in {right.name for right in rights if right.kind == "group"}:
-            allowed["group", group] = await _group(client, group)
+            allowed["group", group] = await _group_operations(client, group)
         for name in {right.name for right in rights if right.kind == TRANSACTIONS}:
-            allowed[TRANSACTIONS, name] = await _transactions(client, name)
+            allowed[TRANSACTIONS, name] = await _transaction_operations(client, name)
     except (IncompatibleBrokerVersion, NotImplementedError):
         return []
     finally:
         await client.close()
-    return [right for right in rights if not _has(allowed.get(right[1:], -1), right.operation)]
+    return [
+        right for right in rights if not _is_allowed(allowed.get(right[1:], -1), right.operation)
+    ]
 
 
-def _has(bits: int, operation: str) -> bool:
-    return bool(bits & 1 << _BITS[operation])
+def _is_allowed(bits: int, operation: str) -> bool:
+    return bool(bits & 1 << _OPERATION_BITS[operation])
 
 
-async def _topics(client: AIOKafkaClient, names: Collection[str]) -> dict[tuple[str, str], int]:
-    """Operations as bits, by resource; topics that do not exist are left out."""
+async def _topic_operations(
+    client: AIOKafkaClient, names: Collection[str]
+) -> dict[tuple[str, str], int]:
+    """Allowed operations as bits, by resource; topics that do not exist are left out."""
     answer = await client.send(client.get_random_node(), TopicRights(sorted(names)))
     allowed = {}
     for code, name, *_, bits in answer.topics:
@@ -121,7 +127,7 @@ async def _topics(client: AIOKafkaClient, names: Collection[str]) -> dict[tuple[
     return allowed
 
 
-async def _group(client: AIOKafkaClient, name: str) -> int:
+async def _group_operations(client: AIOKafkaClient, name: str) -> int:
     while True:
         try:
             node = await client.coordinator_lookup(CoordinationType.GROUP, name)
@@ -131,14 +137,17 @@ async def _group(client: AIOKafkaClient, name: str) -> int:
                 raise for_code(code)(name)
         except GroupAuthorizationFailedError:
             return 0
-        except PASSING:
-            await asyncio.sleep(AGAIN_SECONDS)
+        except TRANSIENT_ERRORS:
+            await asyncio.sleep(RETRY_SECONDS)
         else:
             return int(bits)
 
 
-async def _transactions(client: AIOKafkaClient, name: str) -> int:
-    """Kafka does not tell of these; so a producer begins, under a name that no worker uses."""
+async def _transaction_operations(client: AIOKafkaClient, name: str) -> int:
+    """Allowed operations as bits.
+
+    Kafka has no request for these, so this initializes a producer with an id that no worker uses.
+    """
     example = name.replace("*", "check")
     while True:
         try:
@@ -149,49 +158,49 @@ async def _transactions(client: AIOKafkaClient, name: str) -> int:
                 raise for_code(answer.error_code)(example)
         except TransactionalIdAuthorizationFailed:
             return 0
-        except (*PASSING, ConcurrentTransactions):  # the latter if workers start together
-            await asyncio.sleep(AGAIN_SECONDS)
+        except (*TRANSIENT_ERRORS, ConcurrentTransactions):  # another worker may be starting too
+            await asyncio.sleep(RETRY_SECONDS)
         else:
             return -1
 
 
-async def lacking(settings: KafkaSettings, rights: Sequence[Right] = ()) -> str:
-    """Which of the rights, or else of those of a worker, the user lacks, as a sentence.
+async def describe_missing_rights(settings: KafkaSettings, rights: Sequence[Right] = ()) -> str:
+    """A message that names the rights that the user lacks; empty if there are none.
 
-    It is empty if none. Raises aiokafka's errors and ``TimeoutError`` while the brokers do not
-    answer.
+    ``rights`` defaults to those of a worker. Raises aiokafka's errors and ``TimeoutError`` while
+    the brokers do not answer.
     """
     async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
         missing = await missing_rights(settings, rights or worker_rights(settings))
-    return refusal(settings, missing) if missing else ""
+    return rights_error(settings, missing) if missing else ""
 
 
 async def check_rights(settings: KafkaSettings, rights: Sequence[Right] = ()) -> None:
-    """Raise ``KafkaRefused`` unless the user has the rights, or else all that a worker needs."""
-    if why := await lacking(settings, rights):
+    """Raise ``KafkaRefused`` if the user lacks one of ``rights``, by default those of a worker."""
+    if why := await describe_missing_rights(settings, rights):
         raise KafkaRefused(why)
 
 
 async def explain(settings: KafkaSettings, error: Exception) -> str:
-    """What is behind an error of the client, whose own says only that no broker can be reached.
+    """The cause of a client error, which by itself may only say that no broker can be reached.
 
-    Raises ``KafkaRefused`` for a user that the brokers do not know.
+    Raises ``KafkaRefused`` if the brokers reject the user or the SASL mechanism.
     """
     if isinstance(error, KafkaConnectionError):
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
-                error = await _why_not(settings) or error
+                error = await _connection_error(settings) or error
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the brokers' certificate is not trusted ({error.verify_message})"
     said = error.strerror if isinstance(error, OSError) else None
     return " ".join(f"{type(error).__name__}: {said or error}".split()).removesuffix(":")
 
 
-async def _why_not(settings: KafkaSettings) -> Exception | None:
-    """Why no broker lets us connect; None if one does."""
+async def _connection_error(settings: KafkaSettings) -> Exception | None:
+    """Try to connect to each broker; the first error, or None if one accepts the connection."""
     found: Exception | None = None
     options = client_options(settings)
-    shared = {name: options[name] for name in options if name not in _NOT_OF_A_CONNECTION}
+    shared = {name: options[name] for name in options if name not in _NOT_CONNECTION_OPTIONS}
     for host, port, _ in collect_hosts(options["bootstrap_servers"]):
         try:
             connection = await create_conn(host, port, **shared)

@@ -1,4 +1,4 @@
-"""Topics as a source of records for commands: read once, to a fixed end, outside of any group."""
+"""Reads topics once, up to a fixed end and without a consumer group, for commands."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.merging import merged_between, partition_fetch_bytes
-from stream_metrics.adapters.kafka.reading import Place, extents, reading, time_at
+from stream_metrics.adapters.kafka.reading import PartitionId, extents, open_consumer, time_at
 from stream_metrics.adapters.kafka.records import record_of
-from stream_metrics.adapters.kafka.rights import DENIED, Right, refusal
+from stream_metrics.adapters.kafka.rights import DENIED, Right, rights_error
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, Span, spans
 from stream_metrics.adapters.kafka.topics import TopicsMissing, partition_counts
 from stream_metrics.events.record import Extent, Record
 from stream_metrics.settings.kafka import KafkaSettings
 
 
-class KafkaSource:
-    """The records of topics between two marks, merged by time.
+class TopicReader:
+    """The records of topics between two marks, merged by timestamp.
 
-    ``spans`` says what is read of each partition, once reading has begun: then the ends are fixed.
-    Records of ``around_ms`` before and behind that are read too, if there are any: ``starts`` says
-    from where, and ``logs`` where each log begins and ends.
-    Nothing is committed. Reading raises ``TopicsMissing``, ``KafkaRefused``, ``RecordsGone``,
-    ``UnreadableBatch`` and aiokafka's errors.
+    When reading starts, the ends are fixed: ``spans`` has the offsets to read of each partition,
+    ``logs`` its first and end offset. Records up to ``around_ms`` before and after the span are
+    read too; ``starts`` has the first offset that is read. Nothing is committed. Reading raises
+    ``TopicsMissing``, ``KafkaRefused``, ``RecordsGone``, ``UnreadableBatch`` and aiokafka's errors.
     """
 
     def __init__(
@@ -40,34 +39,34 @@ class KafkaSource:
         self._topics = tuple(dict.fromkeys(topics))
         self._since, self._until = since, until
         self._around_ms = around_ms
-        self.spans: dict[Place, Span] = {}
-        self.starts: dict[Place, int] = {}
-        self.logs: dict[Place, Extent] = {}
+        self.spans: dict[PartitionId, Span] = {}
+        self.starts: dict[PartitionId, int] = {}
+        self.logs: dict[PartitionId, Extent] = {}
 
     @property
     def offsets(self) -> int:
-        """How many offsets are read; 0 before reading has begun."""
+        """The number of offsets to read; 0 before reading starts."""
         return sum(span.size for span in self.spans.values())
 
     def records(self) -> Generator[Record, None, None]:
-        """The records, for code that has no event loop; close it to leave Kafka before the end."""
+        """The records, for code without an event loop; close the generator to disconnect early."""
         with asyncio.Runner() as runner:
             batches = self.batches()
 
-            async def following() -> list[Record]:
+            async def next_batch() -> list[Record]:
                 return await anext(batches, [])
 
-            async def closing() -> None:
+            async def close() -> None:
                 await batches.aclose()
 
             try:
-                while batch := runner.run(following()):
+                while batch := runner.run(next_batch()):
                     yield from batch
             finally:
-                runner.run(closing())
+                runner.run(close())
 
     async def batches(self) -> AsyncGenerator[list[Record], None]:
-        """The records, some at a time and never none."""
+        """The records in batches, none of which is empty."""
         settings = self._settings
         counts = await partition_counts(settings, self._topics)
         missing = [topic for topic in self._topics if topic not in counts]
@@ -75,7 +74,7 @@ class KafkaSource:
             raise TopicsMissing(f"topics do not exist: {', '.join(missing)}; check their names")
         fetch_bytes = partition_fetch_bytes(sum(counts.values()))
         try:
-            async with reading(settings, fetch_bytes) as consumer:
+            async with open_consumer(settings, fetch_bytes) as consumer:
                 self.spans = await spans(consumer, counts, self._since, self._until)
                 self.logs = await extents(consumer, self.spans)
                 self.starts = {
@@ -90,9 +89,9 @@ class KafkaSource:
                     yield [record_of(found, settings.repartition_topic) for found in batch]
         except DENIED as error:
             rights = [Right("READ", "topic", topic) for topic in self._topics]
-            raise KafkaRefused(refusal(settings, rights)) from error
+            raise KafkaRefused(rights_error(settings, rights)) from error
 
-    async def _start(self, consumer: AIOKafkaConsumer, place: Place, span: Span) -> int:
+    async def _start(self, consumer: AIOKafkaConsumer, place: PartitionId, span: Span) -> int:
         if self._since == EARLIEST or not self._around_ms or span.first <= self.logs[place].first:
             return span.first
         first_ms = await time_at(consumer, place, Extent(span.first, span.end))
@@ -101,7 +100,7 @@ class KafkaSource:
         found = await _offset_at(consumer, place, max(0, first_ms - self._around_ms))
         return span.first if found is None else min(found, span.first)
 
-    async def _stop(self, consumer: AIOKafkaConsumer, place: Place, span: Span) -> int:
+    async def _stop(self, consumer: AIOKafkaConsumer, place: PartitionId, span: Span) -> int:
         end = self.logs[place].end
         if self._until == END or not self._around_ms or span.end >= end:
             return span.end
@@ -112,8 +111,8 @@ class KafkaSource:
         return end if found is None else max(found, span.end)
 
 
-async def _offset_at(consumer: AIOKafkaConsumer, place: Place, time_ms: int) -> int | None:
-    """The first offset of a record of that time or later; None if there is none."""
+async def _offset_at(consumer: AIOKafkaConsumer, place: PartitionId, time_ms: int) -> int | None:
+    """The offset of the first record at or after a time; None if there is none."""
     partition = TopicPartition(*place)
     found = (await consumer.offsets_for_times({partition: time_ms}))[partition]
     return None if found is None else int(found.offset)

@@ -1,4 +1,4 @@
-"""From where to where logs are read: by time, by offset, or whole."""
+"""The range of offsets to read of each partition, given by times, offsets or neither."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from stream_metrics.adapters.kafka.reading import Place, extents
+from stream_metrics.adapters.kafka.reading import PartitionId, extents
 from stream_metrics.engine.windows import parse_duration
 from stream_metrics.events.times import parse_rfc3339
 
@@ -19,8 +19,8 @@ HOW: Final = (
 
 
 class Mark(NamedTuple):
-    """A point in every log: its first offset, its end, an offset, or the first record that is not
-    older than a time in milliseconds."""
+    """A point in every partition: its first offset, its end, an offset, or the first record at or
+    after a time in milliseconds."""
 
     kind: Literal["earliest", "end", "offset", "time"]
     value: int = 0
@@ -31,7 +31,7 @@ END: Final = Mark("end")
 
 
 def parse_mark(text: str, now_ms: int) -> Mark:
-    """A mark as commands take it; raises ``ValueError``.
+    """Parse a mark as commands accept it; raises ``ValueError``.
 
     >>> parse_mark("-2h", now_ms=10_000_000)
     Mark(kind='time', value=2800000)
@@ -55,9 +55,9 @@ def parse_mark(text: str, now_ms: int) -> Mark:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The offsets that are read of a log: from ``first`` to before ``end``.
+    """The offsets to read of a partition: from ``first`` to before ``end``.
 
-    ``missed``: how many before ``first`` were asked for by offset, and are not there any more.
+    ``missed`` is the number of requested offsets before ``first`` that no longer exist.
     """
 
     first: int
@@ -66,16 +66,16 @@ class Span:
 
     @property
     def size(self) -> int:
-        """How many offsets; there may be fewer records, because of compaction and transactions."""
+        """The number of offsets; compaction and transactions can leave fewer records."""
         return self.end - self.first
 
 
 async def spans(
     consumer: AIOKafkaConsumer, counts: Mapping[str, int], since: Mark, until: Mark
-) -> dict[Place, Span]:
-    """What is to be read of each partition, of topics with so many each; ends are those of now.
+) -> dict[PartitionId, Span]:
+    """The span of each partition; ``counts`` has the partition counts of the topics.
 
-    Raises aiokafka's errors.
+    ``END`` is the current end. Raises aiokafka's errors.
     """
     places = [(topic, number) for topic, count in counts.items() for number in range(count)]
     logs = await extents(consumer, places)
@@ -90,8 +90,10 @@ async def spans(
     return found
 
 
-async def _offsets(consumer: AIOKafkaConsumer, places: list[Place], mark: Mark) -> dict[Place, int]:
-    """Where the mark lies, of those logs that have a record at it."""
+async def _offsets(
+    consumer: AIOKafkaConsumer, places: list[PartitionId], mark: Mark
+) -> dict[PartitionId, int]:
+    """The offset of the mark in each partition; partitions without a record there are left out."""
     if mark.kind == "offset":
         return dict.fromkeys(places, mark.value)
     if mark.kind != "time":

@@ -1,4 +1,4 @@
-"""Whether the internal topic is configured so that nothing is lost on it."""
+"""Checks that the configuration of the internal topic cannot lose records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 Config = Mapping[str, str]
 
 _CREATE_TIME: Final = "CreateTime"
-# What may be no less than on the input topics, and what happens otherwise. -1 is without a bound.
+# Settings that must be at least those of the input topics, and what happens if not. -1: unlimited.
 _AT_LEAST: Final = {
     "retention.ms": "copies keep their records' times, so Kafka would delete them early",
     "max.message.bytes": "the topic would reject the largest records",
@@ -20,10 +20,10 @@ _TIMES_AT_LEAST: Final = dict.fromkeys(
 )
 
 
-def problems_of(internal: Config, inputs: Sequence[Config]) -> list[str]:
-    """What to change in the internal topic's configuration, given that of the input topics.
+def topic_config_problems(internal: Config, inputs: Sequence[Config]) -> list[str]:
+    """What to change in the internal topic's configuration, given those of the input topics.
 
-    >>> problems_of({"cleanup.policy": "compact"}, [])
+    >>> topic_config_problems({"cleanup.policy": "compact"}, [])
     ['cleanup.policy is compact, which keeps one event of each conversation; set it to delete']
     """
     problems = []
@@ -39,26 +39,26 @@ def problems_of(internal: Config, inputs: Sequence[Config]) -> list[str]:
             f"message.timestamp.type is {stamps}, which replaces records' times; set it to "
             f"{_CREATE_TIME}"
         )
-    if _bound(internal, "retention.bytes") < math.inf:
+    if _limit(internal, "retention.bytes") < math.inf:
         problems.append(
             "retention.bytes is set, which may delete records before they are read; set it to -1"
         )
     stamped = [c for c in inputs if c.get("message.timestamp.type", _CREATE_TIME) == _CREATE_TIME]
-    problems += _lower(internal, inputs, _AT_LEAST)
-    problems += _lower(internal, stamped, _TIMES_AT_LEAST)
+    problems += _too_low(internal, inputs, _AT_LEAST)
+    problems += _too_low(internal, stamped, _TIMES_AT_LEAST)
     return problems
 
 
-def _lower(internal: Config, inputs: Sequence[Config], at_least: Mapping[str, str]) -> list[str]:
+def _too_low(internal: Config, inputs: Sequence[Config], at_least: Mapping[str, str]) -> list[str]:
     problems = []
     for name, otherwise in at_least.items():
-        needed = max(inputs, key=lambda config: _bound(config, name), default={})
-        if _bound(internal, name) < _bound(needed, name):
+        needed = max(inputs, key=lambda config: _limit(config, name), default={})
+        if _limit(internal, name) < _limit(needed, name):
             wanted = needed.get(name, "-1")
             problems.append(f"{name} is {internal[name]}: {otherwise}; set it to {wanted}")
     return problems
 
 
-def _bound(config: Config, name: str) -> float:
+def _limit(config: Config, name: str) -> float:
     value = int(config.get(name, "-1"))
     return math.inf if value == -1 else value

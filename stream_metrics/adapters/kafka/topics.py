@@ -1,4 +1,4 @@
-"""What Kafka says of topics, and how those that are missing are made."""
+"""Looks up, checks and creates topics."""
 
 from __future__ import annotations
 
@@ -18,47 +18,46 @@ from aiokafka.errors import (
 
 from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.options import client_options
-from stream_metrics.adapters.kafka.rights import Right, refusal
+from stream_metrics.adapters.kafka.rights import Right, rights_error
 from stream_metrics.settings.kafka import KafkaSettings
 
-MOST_COPIES: Final = 3
-OF_TRACES: Final = {
-    "message.timestamp.type": "LogAppendTime",  # the bridge goes by the times of the broker
-    "max.message.bytes": str(10 << 20),  # an export with long documents
+MAX_REPLICATION_FACTOR: Final = 3
+TRACE_TOPIC_CONFIG: Final = {
+    "message.timestamp.type": "LogAppendTime",  # the bridge relies on the broker's times
+    "max.message.bytes": str(10 << 20),  # exports may contain long documents
 }
-"""How topics of traces are configured, beside their retention."""
-ABSENT: Final = (UnknownTopicOrPartitionError, InvalidTopicError)
+"""The configuration of topics for traces, without their retention."""
+UNKNOWN_TOPIC_ERRORS: Final = (UnknownTopicOrPartitionError, InvalidTopicError)
 
 
-class TopicsUnfit(Exception):
-    """The input topics are missing, or their partition counts differ; says how to fix it."""
+class TopicsInvalid(Exception):
+    """Topics are missing or have different partition counts; the message says what to do."""
 
 
-class TopicsMissing(TopicsUnfit):
-    """An input topic does not exist: a refusal at the start, to be waited for later."""
+class TopicsMissing(TopicsInvalid):
+    """A topic does not exist: an error at the start, waited for later."""
 
 
 async def state_topic_counts(settings: KafkaSettings) -> dict[str, int]:
-    """Partition counts of the topics that state is built from; raises ``TopicsMissing`` unless all
-    of them are there."""
+    """Partition counts of the topics that state is built from; raises ``TopicsMissing``."""
     counts = await partition_counts(settings, settings.state_topics)
-    _check_there(settings, counts)
+    _check_topics_exist(settings, counts)
     return counts
 
 
 async def equal_counts(settings: KafkaSettings) -> dict[str, int]:
-    """The same; raises ``TopicsUnfit`` unless they are equal as well."""
+    """As ``state_topic_counts``; raises ``TopicsInvalid`` if the counts differ."""
     counts = await state_topic_counts(settings)
     check_state_topics(settings, counts)
     return counts
 
 
 def check_state_topics(settings: KafkaSettings, counts: Mapping[str, int]) -> None:
-    """Raise ``TopicsUnfit`` unless the topics that state is built from have equal counts."""
-    _check_there(settings, counts)
+    """Raise ``TopicsInvalid`` unless all topics of state exist, with equal partition counts."""
+    _check_topics_exist(settings, counts)
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
-        raise TopicsUnfit(
+        raise TopicsInvalid(
             f"input topics have different partition counts ({listed}); a conversation's events and "
             f"labels would be on different partition numbers. Give each {max(counts.values())} "
             "partitions (kafka-topics --alter --partitions). If the group already has state, see "
@@ -66,7 +65,7 @@ def check_state_topics(settings: KafkaSettings, counts: Mapping[str, int]) -> No
         )
 
 
-def _check_there(settings: KafkaSettings, counts: Mapping[str, int]) -> None:
+def _check_topics_exist(settings: KafkaSettings, counts: Mapping[str, int]) -> None:
     missing = [topic for topic in settings.state_topics if topic not in counts]
     if missing and settings.repartition_topic is not None:
         raise TopicsMissing(
@@ -81,7 +80,7 @@ def _check_there(settings: KafkaSettings, counts: Mapping[str, int]) -> None:
 
 
 def check_input_topics(topics: Iterable[str], counts: Mapping[str, int]) -> None:
-    """Raise ``TopicsMissing`` unless all of these input topics are there."""
+    """Raise ``TopicsMissing`` unless all of these input topics exist."""
     missing = [topic for topic in topics if topic not in counts]
     if missing:
         raise TopicsMissing(
@@ -93,8 +92,8 @@ def check_input_topics(topics: Iterable[str], counts: Mapping[str, int]) -> None
 async def partition_counts(settings: KafkaSettings, topics: Iterable[str]) -> dict[str, int]:
     """Partitions by topic; topics that do not exist are left out.
 
-    Raises ``KafkaRefused`` for topics that the user may not see, whether they exist or not, and
-    aiokafka's errors while the brokers do not answer, or cannot say yet.
+    Raises ``KafkaRefused`` for topics that the user may not describe, whether they exist or not,
+    and aiokafka's errors while the brokers do not answer or do not know yet.
     """
     admin = AIOKafkaAdminClient(**client_options(settings))
     try:
@@ -110,19 +109,19 @@ async def partition_counts(settings: KafkaSettings, topics: Iterable[str]) -> di
             counts[found["topic"]] = len(found["partitions"])
         elif error is TopicAuthorizationFailedError:
             hidden.append(Right("DESCRIBE", "topic", found["topic"]))
-        elif error not in ABSENT:
+        elif error not in UNKNOWN_TOPIC_ERRORS:
             raise error(found["topic"])
     if hidden:
-        raise KafkaRefused(refusal(settings, hidden))
+        raise KafkaRefused(rights_error(settings, hidden))
     return counts
 
 
 async def topic_configs(
     settings: KafkaSettings, topics: Iterable[str]
 ) -> dict[str, Mapping[str, str]]:
-    """How topics are configured, defaults included; those that do not exist are left out.
+    """The configuration of topics, including defaults; those that do not exist are left out.
 
-    Raises aiokafka's errors while the brokers do not answer, or may not tell.
+    Raises aiokafka's errors while the brokers do not answer, or if the user may not describe them.
     """
     admin = AIOKafkaAdminClient(**client_options(settings))
     wanted = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
@@ -148,9 +147,10 @@ async def create_topics(
     copies: int | None,
     config: Mapping[str, str],
 ) -> None:
-    """Create topics with this configuration; one that is there meanwhile is fine.
+    """Create topics with this configuration, except those that exist already.
 
-    ``copies`` None means three, or as many as there are brokers. Raises aiokafka's errors.
+    ``copies`` is the replication factor; None means 3, or the number of brokers if that is less.
+    Raises aiokafka's errors.
     """
     if not names:
         return
@@ -163,7 +163,7 @@ async def create_topics(
                 NewTopic(
                     name,
                     partitions,
-                    copies or min(MOST_COPIES, brokers),
+                    copies or min(MAX_REPLICATION_FACTOR, brokers),
                     topic_configs=dict(config),
                 )
                 for name in names

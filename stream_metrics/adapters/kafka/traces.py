@@ -10,7 +10,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import InvalidTimestampError, KafkaError
 
 from stream_metrics.adapters.kafka.cluster import Cluster, Group
-from stream_metrics.adapters.kafka.keyed import Keyed, KeyedProducer
+from stream_metrics.adapters.kafka.keyed import KeyedProducer, KeyedRecord
 from stream_metrics.adapters.kafka.member import KafkaSource
 from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.topics import TopicsMissing, check_input_topics
@@ -57,7 +57,9 @@ class KafkaEvents:
     async def send(self, events: Sequence[Event]) -> Sequence[Event]:
         """See ``worker.bridge.Events``."""
         records = {
-            Keyed(self._topic_of(event.value), event.conversation.encode(), event.value): event
+            KeyedRecord(
+                self._topic_of(event.value), event.conversation.encode(), event.value
+            ): event
             for event in events
         }
         try:

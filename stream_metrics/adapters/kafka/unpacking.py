@@ -1,7 +1,7 @@
-"""Decompressing record batches up to a limit, and what is said of those that cannot be read.
+"""Decompresses record batches up to a size limit.
 
-A broker bounds what a record batch is before decompression; a megabyte of it can hold many
-gigabytes. ``adapters.kafka.internals`` puts these in the place of aiokafka's own.
+A broker limits only the compressed size of a batch; one megabyte can expand to many gigabytes.
+``adapters.kafka.internals`` installs these functions in place of aiokafka's.
 """
 
 from __future__ import annotations
@@ -17,47 +17,49 @@ _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
 
 
-class TooLarge(Exception):
-    """More bytes than the limit."""
+class BatchTooLarge(Exception):
+    """The decompressed batch is larger than the limit."""
 
 
 def gunzip(data: bytes, limit_bytes: int) -> bytes:
-    """Decompressed gzip; raises ``TooLarge``, or ``OSError`` and others for what is none."""
+    """Decompress gzip; raises ``BatchTooLarge``, or ``OSError`` and others for invalid data."""
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as members:
-        return _within(members.read(limit_bytes + 1), limit_bytes)
+        return _check_size(members.read(limit_bytes + 1), limit_bytes)
 
 
 def unzstd(data: bytes, limit_bytes: int) -> bytes:
-    """Decompressed zstd, likewise."""
-    return _into(cramjam.zstd.decompress_into, data, limit_bytes)
+    """Decompress zstd, likewise."""
+    return _decompress_into_buffer(cramjam.zstd.decompress_into, data, limit_bytes)
 
 
 def unlz4(data: bytes, limit_bytes: int) -> bytes:
-    """Decompressed lz4 frames, likewise."""
-    return _into(cramjam.lz4.decompress_into, data, limit_bytes)
+    """Decompress lz4 frames, likewise."""
+    return _decompress_into_buffer(cramjam.lz4.decompress_into, data, limit_bytes)
 
 
 def unsnappy(data: bytes, limit_bytes: int) -> bytes:
-    """Decompressed snappy, likewise: one block, or several each with its size before it."""
+    """Decompress snappy, likewise: one block, or several, each preceded by its size."""
     if not data.startswith(_XERIAL):
-        return _block(data, limit_bytes)
+        return _unsnappy_block(data, limit_bytes)
     blocks, at, size = [], _XERIAL_HEADER_BYTES, 0
     while at < len(data):
         end = at + 4 + int.from_bytes(data[at : at + 4], "big")
-        blocks.append(_block(data[at + 4 : end], limit_bytes - size))
+        blocks.append(_unsnappy_block(data[at + 4 : end], limit_bytes - size))
         size += len(blocks[-1])
         at = end
     return b"".join(blocks)
 
 
-def _block(data: bytes, limit_bytes: int) -> bytes:
-    if cramjam.snappy.decompress_raw_len(data) > limit_bytes:  # what the block says of itself
-        raise TooLarge
+def _unsnappy_block(data: bytes, limit_bytes: int) -> bytes:
+    if cramjam.snappy.decompress_raw_len(data) > limit_bytes:  # as the block declares
+        raise BatchTooLarge
     return bytes(cramjam.snappy.decompress_raw(data))
 
 
-def _into(decompress: Callable[[bytes, bytearray], int], data: bytes, limit_bytes: int) -> bytes:
-    """Decompress into a buffer, which is kept, and grows up to the limit."""
+def _decompress_into_buffer(
+    decompress: Callable[[bytes, bytearray], int], data: bytes, limit_bytes: int
+) -> bytes:
+    """Decompress into a reused buffer, which grows up to the limit."""
     while True:
         try:
             size = decompress(data, _buffer)
@@ -65,19 +67,19 @@ def _into(decompress: Callable[[bytes, bytearray], int], data: bytes, limit_byte
             if _BUFFER_FULL not in str(error):
                 raise
             if len(_buffer) > limit_bytes:
-                raise TooLarge from None
+                raise BatchTooLarge from None
             _buffer.extend(bytes(min(3 * len(_buffer), limit_bytes + 1 - len(_buffer))))
         else:
-            return _within(bytes(memoryview(_buffer)[:size]), limit_bytes)
+            return _check_size(bytes(memoryview(_buffer)[:size]), limit_bytes)
 
 
 _buffer: Final = bytearray(1 << 20)
 _BUFFER_FULL: Final = "failed to write whole buffer"
 
 
-def _within(found: bytes, limit_bytes: int) -> bytes:
+def _check_size(found: bytes, limit_bytes: int) -> bytes:
     if len(found) > limit_bytes:
-        raise TooLarge
+        raise BatchTooLarge
     return found
 
 
