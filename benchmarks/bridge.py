@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from benchmarks.figures import Figure, figures_table
 from benchmarks.inprocess import once
 from stream_metrics.adapters.memory import MemoryDeadLetters
-from stream_metrics.adapters.otlp.payloads import Payloads, spans_of
+from stream_metrics.adapters.otlp.payloads import OtlpDecoder, spans_of
 from stream_metrics.events import Limits
 from stream_metrics.events.record import Record
 from stream_metrics.telemetry import Event, Options, mapping
-from stream_metrics.telemetry.assembly import Assembly, Bounds, Place
-from stream_metrics.telemetry.teller import Teller, Telling
+from stream_metrics.telemetry.assembly import Assembly, Bounds, ReadPosition
+from stream_metrics.telemetry.teller import InterpretedTrace, TraceInterpreter
 from stream_metrics.worker.bridge import Assemblies, Bridge
 from tests.otlp import as_protobuf
 from tests.sessions import records, traces
@@ -116,26 +116,26 @@ class _Memory:
     def produced(self, events: int) -> None:
         """Not counted."""
 
-    def told(self, telling: Telling) -> None:
+    def trace_closed(self, interpreted: InterpretedTrace) -> None:
         """Not counted."""
 
     def read(self, spans: int, late: int) -> None:
         """Not counted."""
 
-    def held(self, traces: int, held_bytes: int) -> None:
+    def open_traces(self, traces: int, open_bytes: int) -> None:
         """Not counted."""
 
 
 async def _bridged(log: Sequence[Record]) -> None:
     assemblies = Assemblies(Bounds())
-    assemblies.begin({0: Place(0, 0)})
-    teller = Teller(mapping(), Options(), Limits())
+    assemblies.begin({0: ReadPosition(0, 0)})
+    interpreter = TraceInterpreter(mapping(), Options(), Limits())
     memory = _Memory(log)
     bridge = Bridge(
         memory,
         assemblies,
-        Payloads(),
-        teller,
+        OtlpDecoder(),
+        interpreter,
         memory,
         MemoryDeadLetters(),
         once,
@@ -154,7 +154,7 @@ def _memory(number: int) -> tuple[float, float]:
     gc.collect()
     before = _resident()
     assemblies = Assemblies(Bounds())
-    assemblies.begin({0: Place(0, 0)})
+    assemblies.begin({0: ReadPosition(0, 0)})
     assembly = assemblies.of(0)
     if assembly is None:
         raise RuntimeError("the partition is not there")
@@ -163,7 +163,7 @@ def _memory(number: int) -> tuple[float, float]:
     gc.collect()
     if assembly.open_traces != number:
         raise RuntimeError(f"{assembly.open_traces:,} of {number:,} traces are open")
-    return assembly.held_bytes / 1e6, (_resident() - before) / 1e6
+    return assembly.open_bytes / 1e6, (_resident() - before) / 1e6
 
 
 def _resident() -> int:

@@ -1,4 +1,4 @@
-"""The bridge as a process: every part made from the settings, started and stopped."""
+"""Wires a bridge from the settings, and runs it as a process."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from stream_metrics.adapters.kafka.errors import KafkaRefused
 from stream_metrics.adapters.kafka.repartition import KafkaRepartition
 from stream_metrics.adapters.kafka.rights import bridge_rights
 from stream_metrics.adapters.kafka.topics import TopicsInvalid
-from stream_metrics.adapters.kafka.traces import KafkaEvents, traces_source
-from stream_metrics.adapters.otlp.payloads import Payloads, route_by_trace
+from stream_metrics.adapters.kafka.traces import KafkaEventWriter, traces_source
+from stream_metrics.adapters.otlp.payloads import OtlpDecoder, route_by_trace
 from stream_metrics.adapters.otlp.protobuf import load_opentelemetry
-from stream_metrics.adapters.otlp.spans import OtlpUnavailable
+from stream_metrics.adapters.otlp.spans import OtlpNotInstalled
 from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
 from stream_metrics.adapters.web import Pages, make_app, serve
 from stream_metrics.events.key import is_labels
 from stream_metrics.logs import configure_logs
 from stream_metrics.options import web_options
 from stream_metrics.settings.whole import Settings
-from stream_metrics.telemetry import HELP, TwoScopes
-from stream_metrics.telemetry.teller import Teller, Telling
+from stream_metrics.telemetry import HELP, ConflictingScopes
+from stream_metrics.telemetry.teller import InterpretedTrace, TraceInterpreter
 from stream_metrics.worker.bridge import Assemblies, Bridge
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.inputs import InputOptions
 from stream_metrics.worker.patience import Part, Patience
 from stream_metrics.worker.traces import TraceInputs
 
-REKEY: Final = "rekey"  # the part that fills the internal topic
-AGAIN_SECONDS: Final = 60.0  # between two log lines about the same agent and reason
-WAITING: Final = frozenset({"kafka", "rights", "dead_letters", "topic", "topics"})
-NOT_STARTED: Final = {"assignment": "the bridge has not joined the group yet"}
-REFUSALS: Final = (TopicsInvalid, KafkaRefused, OtlpUnavailable, TwoScopes)
+REKEY: Final = "rekey"  # name of the part that fills the internal topic
+REFUSAL_LOG_INTERVAL_SECONDS: Final = 60.0  # per agent and reason
+WAITING_REASONS: Final = frozenset({"kafka", "rights", "dead_letters", "topic", "topics"})
+INITIAL_REASONS: Final = {"assignment": "the bridge has not joined the group yet"}
+FATAL_ERRORS: Final = (TopicsInvalid, KafkaRefused, OtlpNotInstalled, ConflictingScopes)
 
 log = structlog.get_logger(__name__)
 
 
-class Reported(BridgeMetrics):
-    """The metrics, and a line in the log for an agent's first refusal of a reason in a while."""
+class LoggedBridgeMetrics(BridgeMetrics):
+    """The metrics, and rate-limited log lines about refusals by agent and reason."""
 
     def __init__(
         self, registry: CollectorRegistry, topics: Iterable[str], agents: Iterable[str] = ()
@@ -59,13 +59,13 @@ class Reported(BridgeMetrics):
         super().__init__(registry, topics, agents)
         self._logged: dict[tuple[str, str], float] = {}
 
-    def told(self, telling: Telling) -> None:
-        """A trace was closed."""
-        super().told(telling)
+    def trace_closed(self, interpreted: InterpretedTrace) -> None:
+        """Count a closed trace, and log its refusals."""
+        super().trace_closed(interpreted)
         now = time.monotonic()
-        for one in telling.told.refusals:
-            key = (self.known(one.agent), one.reason)
-            if now - self._logged.get(key, -math.inf) >= AGAIN_SECONDS:
+        for one in interpreted.interpretation.refusals:
+            key = (self.agent_label(one.agent), one.reason)
+            if now - self._logged.get(key, -math.inf) >= REFUSAL_LOG_INTERVAL_SECONDS:
                 self._logged[key] = now
                 log.warning(
                     "refused",
@@ -80,7 +80,7 @@ class Reported(BridgeMetrics):
 
 
 class BridgeRuntime:
-    """One bridge."""
+    """One bridge and its parts."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -90,17 +90,19 @@ class BridgeRuntime:
         topics = dict.fromkeys(traces.topics + traces.state_topics)
         by_agent = settings.metrics.dimension == "agent"
         agents = settings.metrics.agents if by_agent else ()
-        self._metrics = Reported(self.registry, topics, agents)
-        self.health = Health(settings.web.watchdog_seconds or math.inf, reasons=NOT_STARTED)
+        self._metrics = LoggedBridgeMetrics(self.registry, topics, agents)
+        self.health = Health(settings.web.watchdog_seconds or math.inf, reasons=INITIAL_REASONS)
         self.pages = Pages(self.registry, self.health)
         self._patience = Patience(self.health, lambda: None)
         self._rekey: KafkaRepartition | None = None
 
     async def run(self) -> None:
-        """Work until ``stop``; raises where the bridge must not start or go on."""
+        """Run until ``stop``; raises if the bridge must not start or continue."""
         settings, traces, clock = self.settings, self.settings.of_traces, Clock()
         options = settings.otlp.options(settings.labels.grading)
-        teller = Teller(settings.otlp.mapping(), options, settings.engine_config().limits)
+        interpreter = TraceInterpreter(
+            settings.otlp.mapping(), options, settings.engine_config().limits
+        )
         assemblies = Assemblies(settings.bridge.bounds(settings.otlp))
         cluster = Cluster(traces, bridge_rights(traces, settings.kafka.topics))
         inputs = TraceInputs(
@@ -111,16 +113,16 @@ class BridgeRuntime:
             self._metrics,
             clock,
             assemblies,
-            teller,
+            interpreter,
         )
         first, last = settings.kafka.topics[0], settings.kafka.topics[-1]
-        events = KafkaEvents(settings.kafka, lambda value: last if is_labels(value) else first)
+        events = KafkaEventWriter(settings.kafka, lambda value: last if is_labels(value) else first)
         letters = KafkaDeadLetters(traces, clock.now_ms)
         bridge = Bridge(
             inputs,
             assemblies,
-            Payloads(),
-            teller,
+            OtlpDecoder(),
+            interpreter,
             events,
             letters,
             self._patience,
@@ -144,11 +146,15 @@ class BridgeRuntime:
             rekey=settings.bridge.rekey,
         )
         running = [self._patience.rounds(bridge.turn)]
-        parts: list[tuple[TraceInputs | KafkaRepartition, frozenset[str]]] = [(inputs, WAITING)]
+        parts: list[tuple[TraceInputs | KafkaRepartition, frozenset[str]]] = [
+            (inputs, WAITING_REASONS)
+        ]
         if self._rekey is not None:
             running.append(self._rekey.run())
-            parts.append((self._rekey, frozenset(f"{REKEY}_{reason}" for reason in WAITING)))
-        guard = Guard(self.health, settings.web.watchdog_seconds, parts, self._tell)
+            parts.append(
+                (self._rekey, frozenset(f"{REKEY}_{reason}" for reason in WAITING_REASONS))
+            )
+        guard = Guard(self.health, settings.web.watchdog_seconds, parts, self._report_obstacles)
         watcher = asyncio.create_task(guard.run())
         try:
             await run_together(running, self.stop)
@@ -159,18 +165,18 @@ class BridgeRuntime:
             await events.stop()
             await letters.stop()
 
-    def _tell(self, stuck: bool) -> None:
+    def _report_obstacles(self, stuck: bool) -> None:
         self._metrics.obstructed(self.health.obstacles())
 
     def stop(self) -> None:
-        """Finish the round in hand and leave the group."""
+        """Finish the current round and leave the group."""
         self._patience.stop()
         if self._rekey is not None:
             self._rekey.stop()
 
 
 async def _serve(settings: Settings) -> None:
-    """Run a bridge and its pages until a signal comes; a second signal ends the process at once."""
+    """Run a bridge and its pages until a signal; a second signal ends the process immediately."""
     running = BridgeRuntime(settings)
     loop = asyncio.get_running_loop()
     stopping = False
@@ -202,15 +208,16 @@ async def _serve(settings: Settings) -> None:
 
 
 def run_bridge(settings: Settings) -> int:
-    """Run a bridge for ``settings`` until it is told to stop; its exit code.
+    """Run a bridge until it is stopped, and return its exit code.
 
-    0 after a graceful stop, 2 where settings, topics or traces forbid to work, 1 after a crash.
+    0 after a graceful stop, 2 if settings, topics or traces prevent it from working, 1 after a
+    crash.
     """
     configure_logs(settings.log)
     try:
         load_opentelemetry()
         uvloop.run(_serve(settings))
-    except (*REFUSALS, ValueError) as error:
+    except (*FATAL_ERRORS, ValueError) as error:
         log.error("the bridge cannot work", reason=str(error))
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stream_metrics.adapters.otlp.payloads import spans_of
-from stream_metrics.telemetry import Options, Span, Told, events, mapping, tell
+from stream_metrics.telemetry import Interpretation, Options, Span, events, interpret, mapping
 
 CAPTURES: Final = Path(__file__).parent / "data" / "otlp"
 CONFORMANCE: Final = CAPTURES.parent / "conformance"
@@ -36,12 +36,12 @@ def traces(spans: Iterable[Span]) -> list[list[Span]]:
     return [found[id] for id in sorted(found)]
 
 
-def told(*spans: Span, **options: Any) -> Told:
+def told(*spans: Span, **options: Any) -> Interpretation:
     """What one trace tells under the presets."""
-    return tell(spans, MAPPING, Options(**options))
+    return interpret(spans, MAPPING, Options(**options))
 
 
-def values(one: Told) -> list[dict[str, Any]]:
+def values(one: Interpretation) -> list[dict[str, Any]]:
     """Its events as JSON objects."""
     return [json.loads(event.value) for event in events(one)]
 
@@ -121,7 +121,7 @@ def reranker(id: str, parent: str, start: float, inputs: str, outputs: str) -> S
     return of_kind("RERANKER", id, parent, start, attributes=attributes)
 
 
-def searched(one: Told) -> list[tuple[int, str]]:
+def searched(one: Interpretation) -> list[tuple[int, str]]:
     """Of each search its iteration and the ids of what it found."""
     return [
         (search.iteration, "".join(result.doc_id or "?" for result in search.results))

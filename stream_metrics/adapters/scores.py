@@ -20,8 +20,13 @@ from stream_metrics.adapters.otlp.payloads import is_json, is_protobuf, spans_of
 from stream_metrics.adapters.otlp.spans import OtlpError
 from stream_metrics.adapters.packing import PARQUET, kind_of
 from stream_metrics.adapters.parquet import ParquetError, read_rows
-from stream_metrics.telemetry import Evaluation, Grading, Mapping, Role, Unused
-from stream_metrics.telemetry.evaluations import RESULT, of_record, of_row, of_span
+from stream_metrics.telemetry import Evaluation, Grading, Role, SpanMapping, UnusedScore
+from stream_metrics.telemetry.evaluations import (
+    RESULT,
+    evaluation_of_record,
+    evaluation_of_row,
+    evaluations_of_span,
+)
 
 LISTS: Final = ("data", "annotations", "evaluations")
 """Under which names an object holds a list of rows."""
@@ -35,17 +40,17 @@ class Scores:
     evaluation.
     """
 
-    mapping: Mapping
+    mapping: SpanMapping
     grading: Grading
     evaluations: list[Evaluation] = field(default_factory=list)
-    unused: list[Unused] = field(default_factory=list)
+    unused: list[UnusedScore] = field(default_factory=list)
     others: int = 0
 
     def file(self, path: str, time_us: int | None) -> None:
         """Take a file, or standard input for ``-``.
 
         Rows without a time are of ``time_us``; without that too, of the time at which the file was
-        changed. Raises ``InputError`` for a file that cannot be read, and ``OtlpUnavailable``.
+        changed. Raises ``InputError`` for a file that cannot be read, and ``OtlpNotInstalled``.
         """
         name = "standard input" if path == "-" else path
         if time_us is None and path != "-":
@@ -68,7 +73,7 @@ class Scores:
             raise InputError(f"{name}: {error}") from error
 
     def record(self, value: bytes | None, origin: str, time_us: int | None) -> None:
-        """Take a record of a topic: logs, traces or a row; raises ``OtlpUnavailable``."""
+        """Take a record of a topic: logs, traces or a row; raises ``OtlpNotInstalled``."""
         text = (value or b"").lstrip()
         try:
             if text[:1] in (b"{", b"["):
@@ -79,7 +84,7 @@ class Scores:
             self._refuse(origin, str(error))
 
     def payload(self, value: bytes, origin: str, time_us: int | None) -> None:
-        """Take an export of logs or traces; raises ``OtlpError`` and ``OtlpUnavailable``."""
+        """Take an export of logs or traces; raises ``OtlpError`` and ``OtlpNotInstalled``."""
         if is_json(value):
             self._spans(value, origin)
             return
@@ -101,7 +106,9 @@ class Scores:
             else:
                 place = f"{origin}, record {number}"
                 self.evaluations.append(
-                    of_record(one.attributes, self.grading, place, one.trace_id, one.span_id, when)
+                    evaluation_of_record(
+                        one.attributes, self.grading, place, one.trace_id, one.span_id, when
+                    )
                 )
 
     def _spans(self, value: bytes, origin: str) -> None:
@@ -109,7 +116,7 @@ class Scores:
         for span in spans_of(value):
             row = self.mapping.row(span)
             evaluator = row if row is not None and row.role is Role.EVALUATOR else None
-            found = list(of_span(span, evaluator, self.grading))
+            found = list(evaluations_of_span(span, evaluator, self.grading))
             self.others += not found
             self.evaluations += [
                 replace(one, origin=f"{origin}, span {span.span_id}") for one in found
@@ -143,12 +150,12 @@ class Scores:
             self._refuse(origin, "it is no object with columns")
             return
         try:
-            self.evaluations.append(of_row(row, self.grading, origin, time_us))
+            self.evaluations.append(evaluation_of_row(row, self.grading, origin, time_us))
         except ValueError as error:
             self._refuse(origin, str(error))
 
     def _refuse(self, origin: str, message: str) -> None:
-        self.unused.append(Unused(origin, "label_malformed", message))
+        self.unused.append(UnusedScore(origin, "label_malformed", message))
 
 
 def _csv(data: bytes, name: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -18,7 +18,7 @@ from stream_metrics.adapters.kafka.rights import (
 )
 from stream_metrics.adapters.kafka.topics import partition_counts, topic_configs
 from stream_metrics.adapters.otlp.protobuf import load_opentelemetry
-from stream_metrics.adapters.otlp.spans import OtlpUnavailable
+from stream_metrics.adapters.otlp.spans import OtlpNotInstalled
 from stream_metrics.cli.common import Finding
 from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.settings.whole import Settings
@@ -56,7 +56,7 @@ async def _exists(traces: KafkaSettings, topic: str) -> bool:
 def _parser() -> list[Finding]:
     try:
         load_opentelemetry()
-    except OtlpUnavailable as error:
+    except OtlpNotInstalled as error:
         return [Finding("bridge", "error", str(error))]
     return []
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from stream_metrics.adapters.otlp.spans import OtlpUnavailable
+from stream_metrics.adapters.otlp.spans import OtlpNotInstalled
 from stream_metrics.adapters.scores import Scores
 from stream_metrics.cli.common import (
     ConfigOption,
@@ -97,7 +97,7 @@ def labels(
     time_us = None if given is None else parse_time("--time", given)
     found = _read(scores, settings, since, until, time_us)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    events, unused, others = Sources(traces, settings, since, until).judged(found.evaluations)
+    events, unused, others = Sources(traces, settings, since, until).label_events(found.evaluations)
     unused = [*found.unused, *unused]
     for one in unused[:limit]:
         console.print(printable(f"{one.origin}: {one.reason}: {one.message}"), markup=False)
@@ -148,7 +148,7 @@ def _read(
                     place = f"{record.topic}/{record.partition} offset {record.offset}"
                     stamp_us = record.timestamp_ms * 1000 if record.timestamp_ms else None
                     found.record(record.value, place, stamp_us if time_us is None else time_us)
-        except OtlpUnavailable as error:
+        except OtlpNotInstalled as error:
             raise UsageError(str(error)) from error
     return found
 

@@ -19,16 +19,16 @@ from stream_metrics.adapters.kafka.reading import RecordsGone
 from stream_metrics.adapters.kafka.source import TopicReader
 from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, parse_mark
 from stream_metrics.adapters.kafka.topics import TopicsMissing
-from stream_metrics.adapters.otlp.following import Following, Part, Unreadable
+from stream_metrics.adapters.otlp.following import PartitionRange, TopicAssembler, UnreadableRecord
 from stream_metrics.adapters.otlp.payloads import is_payload, other_signal
-from stream_metrics.adapters.otlp.spans import OtlpError, OtlpUnavailable
-from stream_metrics.adapters.otlp.traces import Counts, Traces
+from stream_metrics.adapters.otlp.spans import OtlpError, OtlpNotInstalled
+from stream_metrics.adapters.otlp.traces import TraceCounts, TraceStore
 from stream_metrics.adapters.replay.manifest import file_identity
 from stream_metrics.cli.common import UsageError, kafka_reason, printable
 from stream_metrics.events.record import Record
 from stream_metrics.settings.whole import Settings
-from stream_metrics.telemetry import HELP, Evaluation, Event, TwoScopes, Unused
-from stream_metrics.telemetry.assembly import Closed
+from stream_metrics.telemetry import HELP, ConflictingScopes, Evaluation, Event, UnusedScore
+from stream_metrics.telemetry.assembly import ClosedTrace
 
 KAFKA: Final = "kafka:"
 STDIN: Final = "-"
@@ -131,13 +131,13 @@ class Topics:
             if span.missed
         ]
 
-    def part(self, record: Record) -> Part:
+    def part(self, record: Record) -> PartitionRange:
         """What is read of the record's partition."""
         place = record.topic, record.partition
         first = self._source.logs[place].first
         is_cut = self._source.starts[place] == first > 0
         span = self._source.spans[place]
-        return Part(span.first, span.end, is_cut)
+        return PartitionRange(span.first, span.end, is_cut)
 
     @property
     def are_traces(self) -> bool:
@@ -179,10 +179,10 @@ class Sources:
         )
         self._folder = folder
         self._limits = settings.engine_config().limits
-        self._traces: Traces | None = None
+        self._traces: TraceStore | None = None
         self._bounds = settings.bridge.bounds(settings.otlp)
-        self._following: Following | None = None
-        self._close: Callable[[Iterable[Closed]], None]
+        self._following: TopicAssembler | None = None
+        self._close: Callable[[Iterable[ClosedTrace]], None]
         self._others = False  # whether there were records that may be events
         self._stdin: Generator[tuple[int, Record], None, None] | None = None  # begun already
         self._parts: list[Topics | str] = []
@@ -270,37 +270,39 @@ class Sources:
             for _, _, record in placed:
                 yield record
 
-    def judged(self, evaluations: Sequence[Evaluation]) -> tuple[list[Event], list[Unused], int]:
+    def label_events(
+        self, evaluations: Sequence[Evaluation]
+    ) -> tuple[list[Event], list[UnusedScore], int]:
         """Labels of the results in the traces, as events, and the evaluations that give none.
 
         Third is how many records there were that are no traces. Raises ``UsageError`` and
         ``InputError``.
         """
-        self._following = Following(self._bounds)
-        with Traces(self._mapping, self._options, self._limits, self._folder) as self._traces:
-            self._close = self._traces.hold
+        self._following = TopicAssembler(self._bounds)
+        with TraceStore(self._mapping, self._options, self._limits, self._folder) as self._traces:
+            self._close = self._traces.store_closed
             others = sum(1 for _ in self._without_traces())
             self._close(self._following.finish())
             self._following.count(self._traces.counts)
             if not self._traces.counts.payloads:
                 raise UsageError(f"{', '.join(self.names)}: there are no OTLP traces in it")
             try:
-                return (*self._traces.judged(evaluations), others)
-            except TwoScopes as error:
+                return (*self._traces.label_events(evaluations), others)
+            except ConflictingScopes as error:
                 raise UsageError(str(error)) from error
 
     def placed(self) -> Generator[Placed, None, None]:
         """The same, each behind where it stands."""
-        self._following = Following(self._bounds)
-        with Traces(self._mapping, self._options, self._limits, self._folder) as self._traces:
-            self._close = self._traces.tell
+        self._following = TopicAssembler(self._bounds)
+        with TraceStore(self._mapping, self._options, self._limits, self._folder) as self._traces:
+            self._close = self._traces.add_closed
             yield from self._without_traces()
             self._close(self._following.finish())
             self._following.count(self._traces.counts)
             try:
                 for number, record in enumerate(self._traces.records(), 1):
                     yield TRACES, number, record
-            except TwoScopes as error:
+            except ConflictingScopes as error:
                 raise UsageError(str(error)) from error
             if not self._others:
                 check_told(self._traces.counts)
@@ -327,7 +329,7 @@ class Sources:
                 part = None if topics is None else topics.part(record)
                 try:
                     is_taken = self._is_taken(record, part)
-                except OtlpUnavailable as error:
+                except OtlpNotInstalled as error:
                     raise UsageError(str(error)) from error
                 except OtlpError as error:
                     if not record.topic:
@@ -336,7 +338,7 @@ class Sources:
                 if not is_taken and (part is None or part.first <= record.offset < part.end):
                     yield name, number, record
 
-    def _is_taken(self, record: Record, part: Part | None) -> bool:
+    def _is_taken(self, record: Record, part: PartitionRange | None) -> bool:
         """Take a record of traces; False for others. Raises ``OtlpError`` for a damaged one.
 
         A topic whose records have keys is followed as the bridge does. Without a key nothing tells
@@ -348,11 +350,11 @@ class Sources:
             self._others |= other_signal(record.value or b"") is None
         if self._following is None or part is None or record.key is None:
             if is_known and (part is None or part.first <= record.offset < part.end):
-                self._traces.take(record.value or b"")
+                self._traces.add_payload(record.value or b"")
             return is_known
         try:
             closed = (self._following.read if is_known else self._following.refuse)(record, part)
-        except Unreadable as error:
+        except UnreadableRecord as error:
             closed, is_known = error.closed, False
         self._close(closed)
         return is_known
@@ -368,7 +370,7 @@ def _from_the_first(
             yield from others
 
 
-def check_told(counts: Counts) -> None:
+def check_told(counts: TraceCounts) -> None:
     """Raises ``UsageError`` if there were spans, and none told anything."""
     if not counts.spans or counts.turns:
         return
@@ -384,7 +386,7 @@ def _most(counts: dict[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
-def _refused(counts: Counts) -> list[str]:
+def _refused(counts: TraceCounts) -> list[str]:
     """What was set aside by reason, each with the agents that it is of, and what would help."""
     helps = {str(reason): words for reason, words in HELP.items()}
     lines = []
@@ -396,7 +398,7 @@ def _refused(counts: Counts) -> list[str]:
     return lines
 
 
-def _told(counts: Counts) -> list[str]:
+def _told(counts: TraceCounts) -> list[str]:
     """What became of the spans, as sentences."""
     lines = [
         f"{counts.searches:,} searches in {counts.turns:,} turns of {counts.spans:,} spans of OTLP "

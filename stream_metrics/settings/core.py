@@ -21,7 +21,7 @@ from stream_metrics.engine.config import MAX_AGENTS, MAX_RELEASES, MAX_RETRIEVAL
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Window, parse_window
 from stream_metrics.events.limits import Limits
 from stream_metrics.metrics.ranking.live import live_metrics
-from stream_metrics.telemetry import Mapping, Options, Row, mapping
+from stream_metrics.telemetry import Options, Row, SpanMapping, mapping
 from stream_metrics.telemetry.evaluations import NO_GRADES, Grading
 from stream_metrics.telemetry.mapping import Role
 
@@ -192,7 +192,7 @@ class OtlpSettings(Part):
     fields: tuple[str, ...] = Field((), examples=[["author", "pages"]])
     """Names in a document or its metadata to use as fields."""
 
-    def mapping(self) -> Mapping:
+    def mapping(self) -> SpanMapping:
         """Which spans are what: the rows here come before those that are known."""
         rows = [row.row() for row in self.rows]
         return mapping(rows, self.conversation, self.agent, self.release)

@@ -1,37 +1,39 @@
-"""What traces of instrumented agents tell: turns, iterations and searches, or why they cannot.
+"""Interprets traces of instrumented agents: their turns, iterations and searches.
 
-``mapping`` says as data which spans are what, ``documents`` finds documents in what spans record,
-``tell`` puts one trace together, and ``events`` writes what it tells in the usual schema. Nothing
-here has a clock, does I/O, or depends on the order in which spans came.
+``mapping`` says as data which role each span has, ``documents`` reads the documents that spans
+record, ``tell`` interprets one trace, and ``events`` writes the result as search-iteration events.
+A trace that cannot be interpreted reliably is refused with a reason. Nothing here reads a clock,
+does I/O, or depends on the order in which spans arrived.
 """
 
 from stream_metrics.telemetry.evaluations import Evaluation, Grading
 from stream_metrics.telemetry.events import Event, events, label_events
-from stream_metrics.telemetry.labels import Unused
-from stream_metrics.telemetry.mapping import Mapping, Role, Row
+from stream_metrics.telemetry.labels import UnusedScore
+from stream_metrics.telemetry.mapping import Role, Row, SpanMapping
 from stream_metrics.telemetry.options import Options
 from stream_metrics.telemetry.presets import PRESETS, mapping
 from stream_metrics.telemetry.spans import Link, Span, SpanEvent
-from stream_metrics.telemetry.tell import judge, tell
+from stream_metrics.telemetry.tell import apply_evaluations, interpret
 from stream_metrics.telemetry.told import (
     HELP,
+    ConflictingScopes,
+    Interpretation,
     Reason,
     Refusal,
-    Told,
     Turn,
-    TwoScopes,
     check_scopes,
-    rivals,
+    conflicting_scopes,
 )
 
 __all__ = [
     "HELP",
     "PRESETS",
+    "ConflictingScopes",
     "Evaluation",
     "Event",
     "Grading",
+    "Interpretation",
     "Link",
-    "Mapping",
     "Options",
     "Reason",
     "Refusal",
@@ -39,15 +41,14 @@ __all__ = [
     "Row",
     "Span",
     "SpanEvent",
-    "Told",
+    "SpanMapping",
     "Turn",
-    "TwoScopes",
-    "Unused",
+    "UnusedScore",
+    "apply_evaluations",
     "check_scopes",
+    "conflicting_scopes",
     "events",
-    "judge",
+    "interpret",
     "label_events",
     "mapping",
-    "rivals",
-    "tell",
 ]

@@ -1,4 +1,4 @@
-"""The documents that a span names, in whichever form its instrumentation wrote them."""
+"""Reads the documents that a span records, in the formats of different instrumentations."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from stream_metrics.telemetry.notation import parsed
+from stream_metrics.telemetry.notation import parse_value
 from stream_metrics.telemetry.spans import Span, text
 
-DEEPEST: Final = 12
+MAX_DEPTH: Final = 12
 
 _LISTS: Final = (
     "documents",
@@ -35,8 +35,8 @@ _HAYSTACK: Final = re.compile(
 )
 
 
-class Problem(Enum):
-    """Why an attribute's documents cannot be had."""
+class UnusableDocuments(Enum):
+    """Why the documents in an attribute cannot be used."""
 
     CUT = "cut off"
     REDACTED = "redacted"
@@ -47,7 +47,8 @@ class Problem(Enum):
 class Document:
     """What is known of one document.
 
-    ``page`` is the address of what it is a part of, ``about`` all that it and its metadata say.
+    ``page`` is the address of what it is a part of; ``fields`` are all its own fields and its
+    metadata.
     """
 
     id: str | None = None
@@ -56,10 +57,10 @@ class Document:
     title: str | None = None
     text: str | None = None
     score: float | None = None
-    about: dict[str, Any] = field(default_factory=dict, compare=False, hash=False)
+    fields: dict[str, Any] = field(default_factory=dict, compare=False, hash=False)
 
-    def filled(self, other: Document) -> Document:
-        """With the other's parts where this has none."""
+    def filled_from(self, other: Document) -> Document:
+        """This document, with what it lacks taken from the other."""
         return Document(
             self.id or other.id,
             self.url or other.url,
@@ -67,21 +68,21 @@ class Document:
             self.title or other.title,
             self.text or other.text,
             self.score if self.score is not None else other.score,
-            {**other.about, **self.about},
+            {**other.fields, **self.fields},
         )
 
     @property
     def signals(self) -> int:
-        """How much of what tells documents apart is known."""
+        """The number of properties that can identify it: id, text, address."""
         return (self.id is not None) + (self.text is not None) + bool(self.url or self.page)
 
 
-def same(one: Document, other: Document) -> bool | None:
+def same_document(one: Document, other: Document) -> bool | None:
     """Whether both are one document: by id, else text, else address; None if nothing compares.
 
-    >>> same(Document(id="a", text="x"), Document(id="b", text="x"))
+    >>> same_document(Document(id="a", text="x"), Document(id="b", text="x"))
     False
-    >>> same(Document(id="a"), Document(text="x")) is None
+    >>> same_document(Document(id="a"), Document(text="x")) is None
     True
     """
     if one.id is not None and other.id is not None:
@@ -92,22 +93,22 @@ def same(one: Document, other: Document) -> bool | None:
     return places[0] == places[1] if all(places) else None
 
 
-class Known:
-    """Documents among which others are looked up as ``same`` compares them, without a loop."""
+class DocumentIndex:
+    """Finds documents as ``same_document`` compares them, in constant time."""
 
     def __init__(self, documents: Iterable[Document]) -> None:
         self._places: dict[tuple[str, ...], int] = {}
         for place, document in enumerate(documents):
-            for key in _held_under(document):
+            for key in _stored_keys(document):
                 self._places.setdefault(key, place)
 
-    def place(self, document: Document) -> int | None:
-        """The place of the first that is the same document, from 0; None if none is."""
-        places = [self._places[key] for key in _sought_under(document) if key in self._places]
+    def position(self, document: Document) -> int | None:
+        """The position, from 0, of the first document that is the same; None if none is."""
+        places = [self._places[key] for key in _lookup_keys(document) if key in self._places]
         return min(places, default=None)
 
 
-def _held_under(document: Document) -> Iterator[tuple[str, ...]]:
+def _stored_keys(document: Document) -> Iterator[tuple[str, ...]]:
     address = document.url or document.page
     if document.id is not None:
         yield "id", document.id
@@ -120,7 +121,7 @@ def _held_under(document: Document) -> Iterator[tuple[str, ...]]:
                 yield among, "address, without text", address
 
 
-def _sought_under(document: Document) -> Iterator[tuple[str, ...]]:
+def _lookup_keys(document: Document) -> Iterator[tuple[str, ...]]:
     address = document.url or document.page or ""
     among = "all" if document.id is None else "without id"
     if document.id is not None:
@@ -132,70 +133,75 @@ def _sought_under(document: Document) -> Iterator[tuple[str, ...]]:
         yield among, "address, without text", address
 
 
-Found = list[Document] | Problem | None
+Found = list[Document] | UnusableDocuments | None
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """What a span says of its documents.
+class SpanDocuments:
+    """The documents that a span names.
 
-    ``documents`` is None if it names none; ``problem`` says why, where there is a reason, as reason
-    and message.
+    ``documents`` is None if it names none; ``problem`` then says why, as reason and message, if
+    there is a reason.
     """
 
     documents: tuple[Document, ...] | None
     problem: tuple[str, str] | None = None
 
 
-def named(span: Span, attributes: Iterable[str], *, strict: bool = False) -> Named:
-    """The documents in the attributes of a span, of several that agree each filled by the others.
+def documents_of(span: Span, attributes: Iterable[str], *, strict: bool = False) -> SpanDocuments:
+    """The documents in the attributes of a span, each completed from all attributes that agree.
 
     Args:
         span: The span.
-        attributes: Where to look; the first that has documents decides how many there are.
-        strict: Whether only what has the form of documents counts, as in a tool's result.
+        attributes: Where to look; the first that has documents determines how many there are.
+        strict: Whether to accept only values that have the form of documents, as in a tool's
+            result.
     """
     found: list[list[Document]] = []
     cut = redacted = several = None
     for name in attributes:
         value = span.value(name)
-        one = in_value(value, strict) if value is not None else in_flattened(span, name)
+        one = (
+            documents_in_value(value, strict)
+            if value is not None
+            else documents_in_attributes(span, name)
+        )
         if name not in span.attributes and sum(name in each.attributes for each in span.events) > 1:
-            one = Problem.SEVERAL
-        if one is Problem.CUT:
+            one = UnusableDocuments.SEVERAL
+        if one is UnusableDocuments.CUT:
             cut = cut or name
-        elif one is Problem.REDACTED:
+        elif one is UnusableDocuments.REDACTED:
             redacted = redacted or name
-        elif one is Problem.SEVERAL:
+        elif one is UnusableDocuments.SEVERAL:
             several = several or name
         elif isinstance(one, list):
             found.append(one)
     if not found:
         if cut:
-            return Named(None, ("truncated", f"the attribute {cut} was cut off"))
+            return SpanDocuments(None, ("truncated", f"the attribute {cut} was cut off"))
         if redacted:
-            return Named(None, ("content_off", f"the attribute {redacted} is redacted"))
+            return SpanDocuments(None, ("content_off", f"the attribute {redacted} is redacted"))
         if several:
             message = f"the attribute {several} has several lists of documents"
-            return Named(None, ("unrecognised", message))
-        return Named(None)
+            return SpanDocuments(None, ("unrecognised", message))
+        return SpanDocuments(None)
     first = found[0]
     for other in found[1:]:
         if len(other) != len(first):
             message = "its attributes name different numbers of documents"
-            return Named(None, ("truncated", message))
+            return SpanDocuments(None, ("truncated", message))
         pairs = [*zip(first, other, strict=True)]
-        if any(same(mine, its) is False for mine, its in pairs):
-            return Named(None, ("truncated", "its attributes name different documents"))
-        first = [mine.filled(its) for mine, its in pairs]
+        if any(same_document(mine, its) is False for mine, its in pairs):
+            return SpanDocuments(None, ("truncated", "its attributes name different documents"))
+        first = [mine.filled_from(its) for mine, its in pairs]
     if cut and _names_ids(span, cut) and any(document.id is None for document in first):
         message = f"the attribute {cut} was cut off, and no other has the ids"
-        return Named(tuple(first), ("truncated", message))
-    return Named(tuple(first))
+        return SpanDocuments(tuple(first), ("truncated", message))
+    return SpanDocuments(tuple(first))
 
 
 def _names_ids(span: Span, prefix: str) -> bool:
-    """Whether what is left of an attribute that was cut off shows that documents had ids."""
+    """Whether the rest of a truncated attribute shows that documents had ids."""
     value = span.value(prefix)
     if value is not None:
         return True
@@ -204,8 +210,8 @@ def _names_ids(span: Span, prefix: str) -> bool:
     )
 
 
-def in_value(value: Any, strict: bool = False) -> Found:
-    """The documents in an attribute's value; None if these are none."""
+def documents_in_value(value: Any, strict: bool = False) -> Found:
+    """The documents in an attribute's value; None if it is no list of documents."""
     try:
         return _find(value, strict, 0)
     except RecursionError:
@@ -218,7 +224,7 @@ def says_failed(value: Any) -> bool:
     >>> says_failed('{"type": "tool", "data": {"content": "no such index", "status": "error"}}')
     True
     """
-    value = parsed(value) if isinstance(value, str) and value.startswith("{") else value
+    value = parse_value(value) if isinstance(value, str) and value.startswith("{") else value
     for name in ("output", "kwargs", "data"):
         if isinstance(value, dict) and isinstance(value.get(name), dict):
             value = value[name]
@@ -226,8 +232,8 @@ def says_failed(value: Any) -> bool:
     return is_message and (value.get("status") == "error" or value.get("isError") is True)
 
 
-def in_flattened(span: Span, prefix: str) -> Found:
-    """Documents of which each part is an attribute, in the order of their numbers from 0."""
+def documents_in_attributes(span: Span, prefix: str) -> Found:
+    """Documents whose fields are flattened to attributes, such as ``documents.0.document.id``."""
     parts: dict[int, dict[str, Any]] = {}
     start = prefix + "."
     for name, value in span.attributes.items():
@@ -238,40 +244,40 @@ def in_flattened(span: Span, prefix: str) -> Found:
     if not parts:
         return None
     if span.dropped_attributes or len(parts) != max(parts) + 1:
-        return Problem.CUT
+        return UnusableDocuments.CUT
     return [_document(parts[number]) for number in sorted(parts)]
 
 
-def flat(value: Any) -> Any:
-    """Lists of lists under any name as one list, as a joiner is given them."""
-    value = listed(value)
+def flatten_lists(value: Any) -> Any:
+    """The list in a value, with lists of lists joined to one, as joiners are given them."""
+    value = find_list(value)
     if isinstance(value, list) and value and all(isinstance(one, list) for one in value):
         return [one for each in value for one in each]
     return value
 
 
-def listed(value: Any) -> Any:
-    """The list under one of the names that frameworks use, also in JSON; else what there is."""
-    value = parsed(value) if isinstance(value, str) else value
+def find_list(value: Any) -> Any:
+    """The list under one of the names that frameworks use, also in JSON; else the value itself."""
+    value = parse_value(value) if isinstance(value, str) else value
     if isinstance(value, dict):
         for name in _LISTS:
             if isinstance(value.get(name), list):
-                return listed(value[name])
+                return find_list(value[name])
     return value
 
 
-def emptied(value: Any) -> bool:
+def names_no_documents(value: Any) -> bool:
     """Whether an output says by one of the usual names that there are no documents.
 
-    >>> emptied('{"documents": []}'), emptied('{"errors": []}')
+    >>> names_no_documents('{"documents": []}'), names_no_documents('{"errors": []}')
     (True, False)
     """
-    value = parsed(value) if isinstance(value, str) and value.startswith("{") else value
+    value = parse_value(value) if isinstance(value, str) and value.startswith("{") else value
     return isinstance(value, dict) and any(value.get(name) == [] for name in _LISTS)
 
 
 def _find(value: Any, strict: bool, depth: int) -> Found:
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         return None
     if isinstance(value, str):
         return _in_text(value, strict, depth)
@@ -282,15 +288,15 @@ def _find(value: Any, strict: bool, depth: int) -> Found:
 
 def _in_text(value: str, strict: bool, depth: int) -> Found:
     value = value.strip()
-    inner = parsed(value) if value.startswith(("[", "{", '"', "Document(")) else None
+    inner = parse_value(value) if value.startswith(("[", "{", '"', "Document(")) else None
     if inner is None and value and text(value) is None:
-        return Problem.REDACTED
+        return UnusableDocuments.REDACTED
     if not value.startswith(("[", "{", '"', "Document(", "<")):
         return None
     if inner is None and value.startswith(("[", "{")):
-        return Problem.CUT
+        return UnusableDocuments.CUT
     if inner is None:
-        found = _represented(value)
+        found = _from_repr(value)
         return None if found is None else [found]
     return _find(inner, strict, depth + 1)
 
@@ -304,10 +310,10 @@ def _in_list(value: list[Any], strict: bool, depth: int) -> Found:
 
 
 def _in_parts(parts: list[Any], strict: bool, depth: int) -> Found:
-    """What the content parts of a message, or of a tool's result, name together."""
+    """The documents in all content parts of a message or of a tool's result."""
     inner = [_find(one.get("text"), strict, depth + 1) for one in parts if isinstance(one, dict)]
-    if any(one is Problem.CUT for one in inner):
-        return Problem.CUT
+    if any(one is UnusableDocuments.CUT for one in inner):
+        return UnusableDocuments.CUT
     if len(inner) < len(parts) or not all(isinstance(one, list) for one in inner):
         return None
     return [document for one in inner if isinstance(one, list) for document in one]
@@ -340,20 +346,20 @@ def _in_object(value: dict[str, Any], strict: bool, depth: int) -> Found:
 
 
 def _in_components(value: dict[str, Any], strict: bool) -> Found:
-    """What the components of a pipeline return, if that is said of one of them.
+    """The documents that one component of a pipeline returned.
 
-    Where others have outputs, too, the documents may be those of a step on the way.
+    If others have outputs too, the documents may be those of an intermediate step.
     """
     found = [one for inner in value.values() if (one := _in_object(inner, strict, 2)) is not None]
-    return found[0] if found and len(value) == 1 else Problem.SEVERAL if found else None
+    return found[0] if found and len(value) == 1 else UnusableDocuments.SEVERAL if found else None
 
 
 def _as_document(value: Any, strict: bool) -> Document | None:
     if isinstance(value, str):
-        inner = parsed(value) if value.startswith("{") else None
+        inner = parse_value(value) if value.startswith("{") else None
         if isinstance(inner, dict):
             return _as_document(inner, strict)
-        found = _represented(value)
+        found = _from_repr(value)
         if found is None and not strict and not value.strip().startswith(("[", "{", "<")):
             found = Document(text=text(value))
         return found
@@ -379,13 +385,13 @@ def _as_document(value: Any, strict: bool) -> Document | None:
 
 
 def _document(value: dict[str, Any]) -> Document:
-    """The parts of a document, by the names that frameworks use."""
+    """The document in an object, by the names that frameworks use."""
     parts = {name.removeprefix("document."): one for name, one in value.items()}
     metadata = next(
         (parts[name] for name in ("metadata", "meta", "extra_info") if name in parts), None
     )
     if isinstance(metadata, str):
-        metadata = parsed(metadata)
+        metadata = parse_value(metadata)
     about: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
     resource = parts.get("text_resource")
     score = parts.get("score")
@@ -406,7 +412,7 @@ def _document(value: dict[str, Any]) -> Document:
 
 
 def _id(parts: dict[str, Any], about: dict[str, Any], page: str | None) -> str | None:
-    """The document's own id. A chunk's number counts only with what it is a chunk of."""
+    """The document's own id. The number of a chunk counts only together with its document."""
     for name in ("id", "id_", "node_id"):
         if found := text(parts.get(name)):
             return found
@@ -434,14 +440,14 @@ def _url(parts: dict[str, Any], names: Iterable[str]) -> str | None:
     return None
 
 
-def _represented(value: str) -> Document | None:
-    """A document as a framework's ``repr`` writes it; texts in these are cut and do not count."""
+def _from_repr(value: str) -> Document | None:
+    """A document as a framework's ``repr`` writes it; texts in these are cut off and ignored."""
     value = value.strip()
     if found := _NODE.match(value):
         return Document(id=found["id"], score=_number(found["score"]))
     if not value.startswith("Document("):
         return None
-    inner = parsed(value)
+    inner = parse_value(value)
     if isinstance(inner, dict):
         return _document(inner)
     if found := _HAYSTACK.match(value):

@@ -1,4 +1,4 @@
-"""Scores that evaluators gave to documents, as spans, log records and tables hold them."""
+"""Scores that evaluators gave to documents, read from spans, log records and tables."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from stream_metrics.events.decode import EARLIEST_US, LATEST_US
 from stream_metrics.events.times import MICROS, parse_rfc3339
-from stream_metrics.telemetry.documents import named
-from stream_metrics.telemetry.mapping import Mapping as Rows
-from stream_metrics.telemetry.mapping import Role, Row
-from stream_metrics.telemetry.notation import parsed
+from stream_metrics.telemetry.documents import documents_of
+from stream_metrics.telemetry.mapping import Role, Row, SpanMapping
+from stream_metrics.telemetry.notation import parse_value
 from stream_metrics.telemetry.spans import Span, text
-from stream_metrics.telemetry.texts import said
-from stream_metrics.telemetry.tree import Tree
+from stream_metrics.telemetry.texts import attribute_text
+from stream_metrics.telemetry.tree import SpanTree
 
 RESULT: Final = "gen_ai.evaluation.result"
 """The name of OpenTelemetry's event with the result of an evaluation."""
@@ -36,15 +35,15 @@ _UNITS: Final = (MICROS, 1_000, 1)  # seconds, milliseconds and microseconds, in
 
 @dataclass(frozen=True, slots=True)
 class Grading:
-    """Which evaluations are of documents, how they name these, and how scores become gains.
+    """Which evaluations judge relevance, how they name documents, and how scores become gains.
 
     Attributes:
-        names: Patterns (``*``, ``?``) for the names of evaluations that count, without regard to
-            case. An evaluation without a name counts.
-        grades: The gains of labels and scores, each written as a text.
-        cutoffs: Gains, each with the smallest score that has it, by score; lower scores have 0.
-        document: Attributes with the id of the document, or its text.
-        position: Attributes with its place among the documents of the span, from 0.
+        names: Case-insensitive patterns (``*``, ``?``) for the names of evaluations to use. An
+            evaluation without a name is used.
+        grades: The gains of labels and scores, each written as text.
+        cutoffs: The lowest score of each gain, in ascending order; lower scores have gain 0.
+        document: Attributes that hold the id or the text of the document.
+        position: Attributes that hold its position among the documents of the span, from 0.
     """
 
     names: tuple[str, ...] = ("*relevan*",)
@@ -54,7 +53,7 @@ class Grading:
     position: tuple[str, ...] = ()
 
     def covers(self, name: str | None) -> bool:
-        """Whether an evaluation of this name says how relevant a document is.
+        """Whether an evaluation of this name judges the relevance of a document.
 
         >>> Grading().covers("Document Relevance"), Grading().covers("toxicity")
         (True, False)
@@ -66,9 +65,9 @@ class Grading:
     def gain(
         self, score: float | None, label: str | None, *, minimized: bool = False
     ) -> int | None:
-        """The gain, from 0 to 4, or None if nothing says which.
+        """The gain, from 0 to 4, or None if no setting gives it.
 
-        Cut-offs say nothing of scores that are ``minimized``: of which the lowest is the best.
+        Cut-offs do not apply to ``minimized`` scores, of which the lowest is the best.
 
         >>> grading = Grading(grades=(("relevant", 3), ("0", 0)), cutoffs=((0.5, 2), (0.9, 4)))
         >>> grading.gain(0.2, "Relevant"), grading.gain(0.0, None), grading.gain(0.7, None)
@@ -94,20 +93,21 @@ NO_GRADES: Final = Grading()
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A score, and what is known of the document it was given to.
+    """A score, and what identifies the document it was given to.
 
     Attributes:
-        origin: Where it is from: a line of a file, or the span that holds it.
-        span_id: The span that was evaluated; ``trace_id`` is empty if only that is known.
-        time_us: When it was given, in Unix microseconds: of several for one result the latest wins.
-        score, label: What was given: a number, a category, or both.
-        name: What the evaluation is called.
-        labeller: Who gave it; the name, if nobody else is known.
+        origin: Its source: a line of a file, or the id of the span that holds it.
+        span_id: The span that was evaluated.
+        trace_id: The trace of that span; empty if unknown.
+        time_us: When it was given, in Unix microseconds. The latest score of a result wins.
+        score, label: The value: a number, a category, or both.
+        name: The name of the evaluation.
+        labeller: Who gave it; defaults to the name.
         document: The id of the document, or its text.
-        position: Its place among the documents of the span, from 0.
-        minimized: Whether the evaluator says that a lower score is better.
-        before_ns: Of an evaluator that names no span: when it began. The latest search of the turn
-            before that which returned the document is meant.
+        position: Its position among the documents of the span, from 0.
+        minimized: Whether a lower score is better.
+        before_ns: For an evaluator that names no span, when it began. It then refers to the latest
+            search of the turn before that which returned the document.
     """
 
     origin: str
@@ -124,21 +124,23 @@ class Evaluation:
     before_ns: int | None = None
 
 
-def in_trace(tree: Tree, rows: Rows, grading: Grading) -> Iterator[Evaluation]:
-    """The evaluations that the spans of a trace hold: events, annotations, evaluators' results."""
-    around = tree.nearest(Role.SEARCH, Role.TOOL, Role.RERANKER, Role.JOINER, Role.TURN)
+def evaluations_in_trace(
+    tree: SpanTree, mapping: SpanMapping, grading: Grading
+) -> Iterator[Evaluation]:
+    """The evaluations in the spans of a trace: events, annotations and evaluators' results."""
+    around = tree.nearest_ancestor(Role.SEARCH, Role.TOOL, Role.RERANKER, Role.JOINER, Role.TURN)
     root: dict[str, str] = {}
     for span in tree.ordered:
         outer = tree.parent(span)
         root[span.span_id] = span.span_id if outer is None else root[outer.span_id]
-        row = rows.row(span)
+        row = mapping.row(span)
         evaluator = row if row is not None and row.role is Role.EVALUATOR else None
         near = tree.by_id[around.get(span.span_id, root[span.span_id])]
         inside = tree.role(near) in (Role.SEARCH, Role.TOOL, Role.RERANKER, Role.JOINER)
-        yield from of_span(span, evaluator, grading, near, inside)
+        yield from evaluations_of_span(span, evaluator, grading, near, inside)
 
 
-def of_span(
+def evaluations_of_span(
     span: Span,
     evaluator: Row | None,
     grading: Grading,
@@ -151,7 +153,7 @@ def of_span(
         span: The span.
         evaluator: Its row, if it is an evaluator.
         grading: Which attributes name documents.
-        near: What an evaluator without a link is about: the search or the turn around it.
+        near: The search or turn around an evaluator, which it is about if it has no link.
         inside: Whether that is a search.
     """
     target = Evaluation(span.span_id, span.span_id, span.trace_id, span.end_ns // 1000)
@@ -168,7 +170,7 @@ def of_span(
         yield _read(target, result, about, grading, target.time_us, name)
 
 
-def of_record(
+def evaluation_of_record(
     attributes: Mapping[str, Any],
     grading: Grading,
     origin: str,
@@ -181,20 +183,21 @@ def of_record(
     return _read(target, attributes, attributes, grading, time_us)
 
 
-def of_row(
+def evaluation_of_row(
     row: Mapping[str, Any], grading: Grading, origin: str, time_us: int | None
 ) -> Evaluation:
-    """The evaluation that a row of a table holds, of ``time_us`` if it has no time of its own.
+    """The evaluation in a row of a table; ``time_us`` is used if the row has no time.
 
-    Raises ``ValueError`` with the reason if it is none.
+    Raises ``ValueError`` with the reason if the row holds no evaluation.
 
-    >>> found = of_row({"span_id": "a1", "position": 0, "score": 1}, Grading(), "line 1", 5)
+    >>> row = {"span_id": "a1", "position": 0, "score": 1}
+    >>> found = evaluation_of_row(row, Grading(), "line 1", 5)
     >>> found.span_id, found.position, found.score, found.time_us
     ('a1', 0, 1.0, 5)
     """
     columns = {name: value for name, value in _flat(row) if value is not None and value != ""}
     columns = {name.removeprefix("result."): value for name, value in columns.items()}
-    span_id = said(columns, _SPANS)
+    span_id = attribute_text(columns, _SPANS)
     if span_id is None:
         raise ValueError(f"it has no span_id; it has {', '.join(sorted(columns)) or 'nothing'}")
     for name in (*_SCORES, *_POSITIONS, *_RANKS):
@@ -210,17 +213,17 @@ def of_row(
     target = Evaluation(
         origin,
         span_id.strip().lower(),
-        (said(columns, _TRACES) or "").strip().lower(),
+        (attribute_text(columns, _TRACES) or "").strip().lower(),
         moment,
-        labeller=said(columns, ("labeller",)),
-        document=said(columns, (*grading.document, *_DOCUMENTS)),
+        labeller=attribute_text(columns, ("labeller",)),
+        document=attribute_text(columns, (*grading.document, *_DOCUMENTS)),
         position=_position(columns, (*grading.position, *_POSITIONS), _RANKS),
     )
     return _read(target, columns, {}, grading, moment)
 
 
 def number(value: Any) -> float | None:
-    """A finite number, also one that is written as a text.
+    """The value as a finite number, also from text; None if it is none.
 
     >>> number("0.5"), number(1), number(True), number("nan"), number("high")
     (0.5, 1.0, None, None, None)
@@ -235,10 +238,10 @@ def number(value: Any) -> float | None:
 
 
 def instant(value: Any) -> int | None:
-    """A time in Unix microseconds: RFC 3339, also with a space for the ``T``, or a Unix time.
+    """A time in Unix microseconds, from RFC 3339 (also with a space for ``T``) or a Unix time.
 
-    Unix times are seconds, milliseconds, microseconds or nanoseconds; only one of these can be
-    meant by a number between the years 2000 and 2100.
+    A Unix time may be in seconds, milliseconds, microseconds or nanoseconds; for dates between 2000
+    and 2100 the number determines the unit.
 
     >>> instant("2026-11-23 09:00:00+00:00") == instant(1795424400) == instant(1795424400000)
     True
@@ -269,12 +272,13 @@ def _read(
     time_us: int,
     otherwise: str | None = None,
 ) -> Evaluation:
-    """The evaluation of ``target`` whose score and name ``result`` has, and its document's."""
+    """The evaluation of ``target`` with the score and name in ``result``, and the document in
+    ``about``."""
     given = next((result[name] for name in _SCORES if not _missing(result.get(name))), None)
-    label = said(result, _LABELS)
+    label = attribute_text(result, _LABELS)
     if type(given) is bool:
         given, label = None, label or str(given).lower()
-    name = said(result, _NAMES) or text(otherwise)
+    name = attribute_text(result, _NAMES) or text(otherwise)
     return Evaluation(
         target.origin,
         target.span_id,
@@ -284,19 +288,19 @@ def _read(
         label,
         name,
         target.labeller or name,
-        said(about, grading.document) or target.document,
+        attribute_text(about, grading.document) or target.document,
         _position(about, grading.position) if target.position is None else target.position,
         result.get("direction") == "minimize",
         target.before_ns,
     )
 
 
-def _target(span: Span, row: Row, plain: Evaluation, near: Span | None, inside: bool) -> Evaluation:
+def _target(span: Span, row: Row, base: Evaluation, near: Span | None, inside: bool) -> Evaluation:
     """Which span an evaluator is about: the one that it links to, else the search around it.
 
-    Elsewhere it is about its turn, and only a document that it names can be meant.
+    Without either it is about its turn, and must name the document.
     """
-    found = named(span, row.documents, strict=True).documents or ()
+    found = documents_of(span, row.documents, strict=True).documents or ()
     document = found[0].id or found[0].text or found[0].url if len(found) == 1 else None
     links = {(link.trace_id, link.span_id) for link in span.links if link.span_id}
     trace_id, span_id, before_ns = span.trace_id, "", None
@@ -305,12 +309,12 @@ def _target(span: Span, row: Row, plain: Evaluation, near: Span | None, inside: 
     elif not links and near is not None:
         span_id, before_ns = near.span_id, None if inside else span.start_ns
     return Evaluation(
-        plain.origin, span_id, trace_id, plain.time_us, document=document, before_ns=before_ns
+        base.origin, span_id, trace_id, base.time_us, document=document, before_ns=before_ns
     )
 
 
 def _results(span: Span, evaluator: bool) -> Iterable[Mapping[str, Any]]:
-    """The results that a span's attributes hold."""
+    """The evaluation results in a span's attributes."""
     kind = "evaluation" if evaluator else "annotation"
     found = _numbered(span.attributes, f"{kind}s.", f"{kind}.")
     if found:
@@ -320,10 +324,10 @@ def _results(span: Span, evaluator: bool) -> Iterable[Mapping[str, Any]]:
     if not evaluator:
         return []
     metadata = span.attributes.get("metadata")
-    held = parsed(metadata) if isinstance(metadata, str) else metadata
+    held = parse_value(metadata) if isinstance(metadata, str) else metadata
     about = held if isinstance(held, dict) else {}
     output = span.text("output.value")
-    value = parsed(output) if output is not None else None
+    value = parse_value(output) if output is not None else None
     each = value if isinstance(value, list) else [value]
     scores = [one for one in each if isinstance(one, dict) and ({"score", "label"} & one.keys())]
     if scores:
@@ -347,10 +351,10 @@ def _numbered(attributes: Mapping[str, Any], start: str, part: str) -> list[dict
 def _position(
     columns: Mapping[str, Any], names: Iterable[str], from_one: Iterable[str] = ()
 ) -> int | None:
-    """A place from 0; raises ``ValueError`` in tables, where it can be none."""
+    """A position from 0; -1 if it is invalid, None if there is none."""
     for first, group in ((0, names), (1, from_one)):
         for name in group:
-            found = number(said(columns, (name,)) if ":" in name else columns.get(name))
+            found = number(attribute_text(columns, (name,)) if ":" in name else columns.get(name))
             if found is None:
                 continue
             return int(found) - first if found.is_integer() and found >= first else -1
@@ -362,7 +366,7 @@ def _missing(value: Any) -> bool:
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The columns of a row, those of an object inside behind its name and a dot."""
+    """The columns of a row; those of a nested object are prefixed by its name and a dot."""
     for name, value in row.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")

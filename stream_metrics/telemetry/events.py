@@ -1,4 +1,4 @@
-"""The events of a trace as records' values."""
+"""Writes the interpretation of a trace as events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stream_metrics.events.times import rfc3339
-from stream_metrics.telemetry.told import Label, Result, Search, Told, Turn
+from stream_metrics.telemetry.told import Interpretation, Label, Result, Search, Turn
 
 
 class Event(NamedTuple):
@@ -21,14 +21,14 @@ class Event(NamedTuple):
     value: bytes
 
 
-def events(told: Told, content: bool = True) -> Iterator[Event]:
-    """The events of a trace, in the order of its turns; ``content`` is whether texts are wanted."""
-    for turn in told.turns:
+def events(interpretation: Interpretation, content: bool = True) -> Iterator[Event]:
+    """The events of a trace in the order of its turns; ``content`` is whether to include texts."""
+    for turn in interpretation.turns:
         for search in turn.searches:
-            yield _search(told.trace_id, turn, search, content)
+            yield _search(interpretation.trace_id, turn, search, content)
         if turn.skipped:
             yield _event(
-                told.trace_id,
+                interpretation.trace_id,
                 turn,
                 "search_iteration",
                 turn.span_id,
@@ -41,7 +41,7 @@ def events(told: Told, content: bool = True) -> Iterator[Event]:
             )
         if turn.answer is not None or turn.question is not None:
             yield _event(
-                told.trace_id,
+                interpretation.trace_id,
                 turn,
                 "turn_completed",
                 turn.span_id,
@@ -49,13 +49,14 @@ def events(told: Told, content: bool = True) -> Iterator[Event]:
                 answer=turn.answer,
                 question=turn.question,
             )
-    yield from label_events(told.trace_id, told.labels)
+    yield from label_events(interpretation.trace_id, interpretation.labels)
 
 
 def label_events(trace_id: str, labels: Iterable[Label]) -> Iterator[Event]:
-    """The labels of a trace: those of a turn, a time and a labeller in one event.
+    """The labels of a trace, one event for each turn, time and labeller.
 
-    Its id is made of its content, so that the same labels are the same event in every run.
+    The event id is derived from the content, so that the same labels are the same event in every
+    run.
     """
 
     def together(label: Label) -> tuple[int, str, int, str]:

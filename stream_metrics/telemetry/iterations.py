@@ -1,4 +1,4 @@
-"""Which searches of a turn were one decision of the agent."""
+"""Groups the searches of a turn into iterations: searches that were one decision of the agent."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ _END, _MODEL, _START, _EMPTY_END = range(4)
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A search by its time, and the innermost tool or search around it, by the id of its span."""
+class TimedSearch:
+    """A search by its time, and the ids of the nearest tool or search and the nearest step around
+    it."""
 
     id: str
     start_ns: int
@@ -20,37 +21,37 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A model call: its start, and the innermost tool or search around it."""
+class ModelCall:
+    """A model call by its start, and the id of the nearest tool or search around it."""
 
     start_ns: int
     inside: str | None = None
 
 
-def by_steps(searches: Sequence[Placed], starts: dict[str, int]) -> dict[str, int]:
-    """Iterations by the step spans around the searches, in the order in which these start."""
+def by_steps(searches: Sequence[TimedSearch], starts: dict[str, int]) -> dict[str, int]:
+    """Iterations by the step spans around the searches, in order of their start."""
     steps = sorted({one.step for one in searches if one.step}, key=lambda id: (starts[id], id))
     number = {id: place for place, id in enumerate(steps, 1)}
     return {one.id: number[one.step] for one in searches if one.step}
 
 
 def by_models(
-    searches: Sequence[Placed], calls: Sequence[Call], outer: Mapping[str, str]
+    searches: Sequence[TimedSearch], calls: Sequence[ModelCall], outer: Mapping[str, str]
 ) -> dict[str, int]:
-    """Iterations by model calls: one that starts between two searches separates them.
+    """Iterations by model calls: a call that starts between two searches separates them.
 
-    A call inside of a tool or search separates only what is in there too. ``outer`` names of these
-    the next one around it. Of searches that nothing separates all are of one iteration.
+    A call inside a tool or search separates only searches inside it. ``outer`` maps each tool or
+    search to the next one around it. Searches that nothing separates form one iteration.
     """
 
-    def around(one: Placed) -> Iterator[str | None]:
+    def around(one: TimedSearch) -> Iterator[str | None]:
         place = one.inside
         while place is not None:
             yield place
             place = outer.get(place)
         yield None
 
-    moments: list[tuple[int, int, str, Placed | Call]] = [
+    moments: list[tuple[int, int, str, TimedSearch | ModelCall]] = [
         (call.start_ns, _MODEL, call.inside or "", call) for call in calls
     ]
     for one in searches:
@@ -61,7 +62,7 @@ def by_models(
     separated: dict[str | None, int] = {}
     found: dict[str, int] = {}
     for _, what, _, moment in sorted(moments, key=lambda one: one[:3]):
-        if isinstance(moment, Call):
+        if isinstance(moment, ModelCall):
             if moment.inside in ended:
                 separated[moment.inside] = ended[moment.inside]
         elif what == _START:
@@ -72,8 +73,8 @@ def by_models(
     return _without_gaps(found)
 
 
-def by_time(searches: Sequence[Placed]) -> dict[str, int]:
-    """Iterations by time: one begins with the first search that starts when another has ended."""
+def by_time(searches: Sequence[TimedSearch]) -> dict[str, int]:
+    """Iterations by time: one begins with the first search that starts after another has ended."""
     found: dict[str, int] = {}
     iteration, first_end_ns = 0, -1
     for one in sorted(searches, key=lambda one: (one.start_ns, one.id)):

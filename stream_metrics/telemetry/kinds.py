@@ -1,7 +1,7 @@
-"""Attributes that say what a span is, such as ``openinference.span.kind``: what may have been lost.
+"""Detects searches that the rows miss, by attributes such as ``openinference.span.kind``.
 
-Rows tell spans by the values of such attributes. A value that no row names gives a span no role, so
-that a search may be missed. This module says of which values that is likely.
+Rows match spans by the values of such attributes. A span with a value that no row names has no
+role, so a search may be missed. This module decides for which values that is likely.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SEARCHING: Final = re.compile(
     r"|(?<![a-z])(kb|rag|faq|wiki(pedia)?|handbook|docs|documents|documentation|passages|corpus"
     r"|articles|tavily|duckduckgo)(?![a-z])"
 )
-"""In names of spans and tools, what says that these search."""
+"""Matches names of spans and tools that suggest a search."""
 
 _BEGINS_JSON: Final = re.compile(
     r"""\{\s*(["'}<\d-]|$)|\[\s*([\[{("'<\]\d-]|\w*(\(|$)|(null|true|false|none|nan|inf)\b)""",
@@ -27,24 +27,21 @@ _BEGINS_JSON: Final = re.compile(
 _KIND: Final = re.compile(r"(kind|type|operation\.name)$", re.IGNORECASE)
 _SEARCHES: Final = re.compile(r"(?<!re)search|retriev|rank|look_?up|knowledge|quer(y|ies)")
 
-Doubt = tuple[str, str]
-"""Why it is uncertain what a span is: reason and message."""
 
+def normalized(value: str) -> str:
+    """A value as rows compare it: in lower case and without JSON's quotes.
 
-def plain(value: str) -> str:
-    """A value as rows compare it: without regard to case, or to the quotes that JSON has.
-
-    >>> plain('"RETRIEVER"')
+    >>> normalized('"RETRIEVER"')
     'retriever'
     """
     return value.strip('"').casefold()
 
 
-class Kinds:
-    """The values that are known.
+class SpanKinds:
+    """The known values of attributes that name the kind of a span.
 
-    ``values`` are the attributes and values that a row or a convention knows, each with whether the
-    row names documents. ``holders`` are the attributes in whose JSON something is looked up.
+    ``values`` are the attributes and values that a row or convention knows, each with whether the
+    row names documents. ``holders`` are the attributes in whose JSON keys are looked up.
     """
 
     def __init__(self, values: Iterable[tuple[str, str, bool]], holders: Iterable[str]) -> None:
@@ -55,22 +52,25 @@ class Kinds:
             if "*" in value or "?" in value:
                 if not _KIND.search(name):
                     continue
-                self._patterns.setdefault(name, []).append(plain(value))
+                self._patterns.setdefault(name, []).append(normalized(value))
             elif value:
                 known = self._known.setdefault(name, {})
-                known[plain(value)] = known.get(plain(value), False) or names_documents
+                known[normalized(value)] = known.get(normalized(value), False) or names_documents
 
-    def lost(self, span: Span, limit: int | None, longest: Callable[[Span], int]) -> str | None:
-        """What a limit of the length of texts cut off; None if that does not show.
+    def truncation(
+        self, span: Span, limit: int | None, longest: Callable[[Span], int]
+    ) -> str | None:
+        """How a text-length limit may have cut off the kind of the span; None if nothing shows it.
 
         Args:
-            span: The span to look at.
-            limit: At which length texts of the trace were cut off for certain; None if at none.
-            longest: How long the longest text is that the process of a span wrote.
+            span: The span to check.
+            limit: The length at which the trace's texts were certainly cut off; None if they were
+                not.
+            longest: Returns the length of the longest text that the process of a span wrote.
         """
         for name, known in self._known.items():
             value = span.attributes.get(name)
-            if not isinstance(value, str) or plain(value) in known:
+            if not isinstance(value, str) or normalized(value) in known:
                 continue
             whole = _begun(value, known)
             if whole is not None and longest(span) <= len(value):
@@ -81,53 +81,56 @@ class Kinds:
                 return f"{name} is {value!r}, as long as the longest text"
         return None
 
-    def cut_holder(self, span: Span) -> str | None:
-        """The attribute in whose JSON something is looked up, and which was cut off."""
+    def truncated_attribute(self, span: Span) -> str | None:
+        """The attribute in whose JSON a key is looked up and which was cut off; None if there is
+        none."""
         for name in self._holders:
             value = span.attributes.get(name)
-            if isinstance(value, str) and is_cut(value):
+            if isinstance(value, str) and is_truncated_json(value):
                 return name
         return None
 
-    def unknown(self, span: Span) -> str | None:
-        """What of a span without a role says that it is a search nevertheless; None if nothing."""
+    def unknown_search_kind(self, span: Span) -> str | None:
+        """Why a span without a role may still be a search; None if nothing suggests it."""
         for name, known in self._known.items():
             value = span.attributes.get(name)
             if value is None or not _KIND.search(name):
                 continue
             if not isinstance(value, str) or text(value) is None:
-                return f"{name} is no text that says what it is"
-            found = plain(value)
+                return f"{name} is no text that names a kind"
+            found = normalized(value)
             if found in known:
                 continue
             beginning = found.rstrip(".…")
             begins = any(one.startswith(beginning) for one, names in known.items() if names)
             if begins or _SEARCHES.search(found):
-                return f"no row knows {name} = {value[:100]!r}"
+                return f"no row matches {name} = {value[:100]!r}"
         return None
 
-    def is_new(self, span: Span) -> bool:
-        """Whether the span has a kind, and none that is known."""
+    def is_unknown(self, span: Span) -> bool:
+        """Whether the span names its kind, and no value of it is known."""
         found = [
-            plain(value) in known
+            normalized(value) in known
             for name, known in self._known.items()
             if isinstance(value := span.attributes.get(name), str) and _KIND.search(name)
         ]
         return bool(found) and not any(found)
 
-    def called(self, span: Span) -> str:
-        """The span's name, and the kinds that programs give themselves."""
+    def names_of(self, span: Span) -> str:
+        """The span's name, followed by kinds that programs choose themselves."""
         values = (span.attributes.get(name) for name in self._patterns)
         return " ".join((span.name, *(one for one in values if isinstance(one, str))))
 
 
-def is_cut(value: str) -> bool:
-    """Whether the text is JSON, or Python's notation of the same, whose end is missing.
+def is_truncated_json(value: str) -> bool:
+    """Whether the text is JSON, or a Python literal, without its end.
 
-    >>> is_cut('{"thread_id": "t-1"'), is_cut('{"thread_id": "t-1"}'), is_cut("{}, they said")
-    (True, False, True)
-    >>> is_cut("[prod] Europe"), is_cut("{name}: text"), is_cut("[Document(id="), is_cut("[Docu")
-    (False, False, True, True)
+    >>> cut = ('{"thread_id": "t-1"', "{}, they said", "[Document(id=", "[Docu")
+    >>> [is_truncated_json(value) for value in cut]
+    [True, True, True, True]
+    >>> whole = ('{"thread_id": "t-1"}', "[prod] Europe", "{name}: text")
+    >>> [is_truncated_json(value) for value in whole]
+    [False, False, False]
     """
     start, end = value[:1], value.rstrip()[-1:]
     is_open = (start == "{" and end != "}") or (start == "[" and end != "]")
@@ -135,15 +138,15 @@ def is_cut(value: str) -> bool:
 
 
 def _begun(value: str, known: Iterable[str]) -> str | None:
-    """The known value of which this one is no more than the beginning, perhaps with dots behind."""
-    beginning = plain(value).rstrip(".…")
+    """The known value that begins with this one, which may end in dots; None if there is none."""
+    beginning = normalized(value).rstrip(".…")
     return next((one for one in known if beginning and one.startswith(beginning)), None)
 
 
 def _fits(value: str, patterns: Iterable[str]) -> bool:
-    return any(one != "*" and fnmatchcase(plain(value), one) for one in patterns)
+    return any(one != "*" and fnmatchcase(normalized(value), one) for one in patterns)
 
 
-def says(value: Any) -> bool:
-    """Whether a name or description says that something searches."""
+def suggests_search(value: Any) -> bool:
+    """Whether a name or description suggests a search."""
     return isinstance(value, str) and SEARCHING.search(value) is not None

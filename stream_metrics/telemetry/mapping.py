@@ -1,6 +1,6 @@
-"""Which spans are what, as data: rows by instrumentation scope, span name and attributes.
+"""Rows that map spans to roles by instrumentation scope, span name and attributes.
 
-The first row that matches a span decides. Rows of the settings stand before these.
+The first row that matches a span decides. Rows from the settings come before the presets.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from stream_metrics.telemetry.kinds import Kinds, plain
+from stream_metrics.telemetry.kinds import SpanKinds, normalized
 from stream_metrics.telemetry.spans import Span
-from stream_metrics.telemetry.texts import said
+from stream_metrics.telemetry.texts import attribute_text
 
 SETTINGS: Final = "the settings"
-MOST_KEPT: Final = 1_000  # sets of attributes for which the rows that may match are known
+MAX_CACHED_ROWS: Final = 1_000  # sets of attribute names
 
 
 class Role(StrEnum):
-    """What a span is to a turn.
+    """The role of a span in a turn.
 
-    A postprocessor is a reranker if documents went in and came out, and nothing otherwise.
+    A postprocessor counts as a reranker if documents went in and came out, and has no role
+    otherwise.
     """
 
     SEARCH = "search"
@@ -39,30 +40,32 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Spans of one kind.
+    """Matches spans of one kind and gives them a role.
 
     Attributes:
-        role: What they are.
-        when: Attributes with their values, of which a span must have all; an empty value stands
-            for any. Values are patterns (``*``, ``?``), and compare without regard to case. Behind
-            a colon stands a name in an attribute's JSON.
-        without: Attributes of which a span must have none.
-        holds: Attributes with their values that a span right inside of it must have.
-        holds_span: A pattern for the name of a span that must be right inside of it.
-        source: Where this is from.
-        scope: How the name of the instrumentation scope begins.
+        role: The role of the spans.
+        when: Attributes that a span must have, with their values; an empty value matches any.
+            Values are case-insensitive patterns (``*``, ``?``). A name such as
+            ``metadata:thread_id`` is a key in an attribute's JSON.
+        without: Attributes that a span must not have.
+        child_attributes: Attributes, with their values, that a direct child of the span must have.
+        child_span: A pattern for the name of a span that must be a direct child.
+        source: Which instrumentation or convention the row describes.
+        scope: A prefix of the name of the instrumentation scope.
         span: A pattern (``*``, ``?``) for the span's name.
-        documents: Attributes with what was found, or with a reranker's output: a list, JSON, or
-            flattened attributes behind this name. Of an evaluator, with what it was given.
-        inputs: The same of what a reranker or joiner was given.
-        query: Attributes with the text that was searched for; of a turn, with the question.
-        answer: Of a turn or a model call, attributes with what was answered.
-        also_inside: Of a turn, whether it is one also inside of another, which then is none.
-        unless_around: Of a turn, whether one inside of it counts instead; of several it is one.
-        maybe_turn: Whether it may be a turn for all that it says. Of a turn, whether it is none
-            inside of another such span.
-        once: Of a turn, whether another has it inside of it only once, or may be several turns.
-        flat: Whether such spans hang beside those inside of which they ran.
+        documents: Attributes that hold the documents that were found, or a reranker's output: a
+            list, JSON, or flattened attributes with this prefix. Of an evaluator, the documents it
+            judged.
+        inputs: Attributes that hold the documents a reranker or joiner was given.
+        query: Attributes that hold the query; of a turn, the question.
+        answer: Attributes that hold the answer of a turn or a model call.
+        replaces_outer: Whether a turn inside another turn is the turn, and the outer one is not.
+        yields_to_inner: Whether a single turn inside this one is the turn instead.
+        maybe_turn: Whether the span may be a turn although nothing says so. A span with the role of
+            a turn is then not one inside another such span.
+        once_per_run: Whether a turn of this kind occurs once inside another, so that several may
+            mean several turns.
+        flattens_nesting: Whether the instrumentation writes nested calls as siblings.
     """
 
     role: Role
@@ -75,34 +78,39 @@ class Row:
     query: tuple[str, ...] = ()
     answer: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
-    holds: tuple[tuple[str, str], ...] = ()
-    holds_span: str = ""
-    also_inside: bool = False
-    unless_around: bool = False
+    child_attributes: tuple[tuple[str, str], ...] = ()
+    child_span: str = ""
+    replaces_outer: bool = False
+    yields_to_inner: bool = False
     maybe_turn: bool = False
-    once: bool = False
-    flat: bool = False
+    once_per_run: bool = False
+    flattens_nesting: bool = False
 
     @property
     def needs(self) -> str | None:
-        """An attribute without which a span is none of these."""
+        """An attribute without which no span matches; None if there is none."""
         return next((name for name, _ in self.when if ":" not in name), None)
 
     def matches(self, span: Span, inner: Iterable[Span] = ()) -> bool:
-        """Whether the row is about this span, right inside of which are ``inner``."""
+        """Whether the row matches the span, whose direct children are ``inner``."""
         return (
             span.scope.startswith(self.scope)
             and (self.span == "*" or fnmatchcase(span.name, self.span))
             and _has(span, self.when)
-            and said(span.attributes, self.without) is None
-            and (not self.holds or any(_has(one, self.holds) for one in inner))
-            and (not self.holds_span or any(fnmatchcase(x.name, self.holds_span) for x in inner))
+            and attribute_text(span.attributes, self.without) is None
+            and (
+                not self.child_attributes or any(_has(one, self.child_attributes) for one in inner)
+            )
+            and (not self.child_span or any(fnmatchcase(x.name, self.child_span) for x in inner))
         )
 
 
 def _has(span: Span, when: Iterable[tuple[str, str]]) -> bool:
     return all(
-        _is(said(span.attributes, (name,)) if ":" in name else span.attributes.get(name), value)
+        _is(
+            attribute_text(span.attributes, (name,)) if ":" in name else span.attributes.get(name),
+            value,
+        )
         for name, value in when
     )
 
@@ -110,15 +118,15 @@ def _has(span: Span, when: Iterable[tuple[str, str]]) -> bool:
 def _is(found: Any, value: str) -> bool:
     if type(found) is not str:
         return False
-    found, value = plain(found), value.casefold()
+    found, value = normalized(found), value.casefold()
     return not value or found == value or fnmatchcase(found, value)
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
-    """The rows, and the attributes that say of which conversation, agent and release a span is.
+class SpanMapping:
+    """The rows, and the attributes that hold the conversation, agent, release, route and tool.
 
-    ``neither`` are attributes with values that are known although no row names them.
+    ``other_kinds`` are attribute values that are known although no row names them.
     """
 
     rows: tuple[Row, ...]
@@ -150,41 +158,41 @@ class Mapping:
         "haystack.tool.name",
         "traceloop.entity.name",
     )
-    neither: tuple[tuple[str, str], ...] = ()
-    kinds: Kinds = field(init=False, compare=False, repr=False)
+    other_kinds: tuple[tuple[str, str], ...] = ()
+    kinds: SpanKinds = field(init=False, compare=False, repr=False)
     _needed: tuple[str, ...] = field(init=False, compare=False, repr=False)
     _for: dict[tuple[str, ...], tuple[Row, ...]] = field(
         init=False, compare=False, repr=False, default_factory=dict
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kinds", Kinds(self._values(), self._holders()))
+        object.__setattr__(self, "kinds", SpanKinds(self._values(), self._holders()))
         needed = dict.fromkeys(row.needs for row in self.rows if row.needs is not None)
         object.__setattr__(self, "_needed", tuple(needed))
 
     def _values(self) -> Iterator[tuple[str, str, bool]]:
-        """The values that are known, and whether these are of spans that name documents."""
+        """The known values, each with whether spans that have it name documents."""
         for row in self.rows:
-            for name, value in (*row.when, *row.holds):
+            for name, value in (*row.when, *row.child_attributes):
                 if ":" not in name:
                     yield name, value, bool(row.documents)
-        for name, value in self.neither:
+        for name, value in self.other_kinds:
             yield name, value, False
 
     def _holders(self) -> Iterator[str]:
-        """The attributes in whose JSON something is looked up."""
+        """The attributes in whose JSON keys are looked up."""
         of_rows = (name for row in self.rows for name, _ in row.when)
         for name in (*self.conversation, *self.agent, *self.release, *of_rows):
             if ":" in name:
                 yield name.partition(":")[0]
 
     def row(self, span: Span, inner: Iterable[Span] = ()) -> Row | None:
-        """The row of a span, or None if no row knows it; ``inner`` are the spans right inside."""
+        """The first row that matches the span, or None; ``inner`` are its direct children."""
         attributes = span.attributes
         present = tuple([name for name in self._needed if name in attributes])
         rows = self._for.get(present)
         if rows is None:
-            if len(self._for) >= MOST_KEPT:
+            if len(self._for) >= MAX_CACHED_ROWS:
                 self._for.clear()
             rows = tuple(row for row in self.rows if row.needs is None or row.needs in present)
             self._for[present] = rows

@@ -1,4 +1,4 @@
-"""Values that instrumentations wrote as texts: JSON, or Python's notation of the same."""
+"""Parses values that instrumentations wrote as text: JSON, or Python literals."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import msgspec
 LONGEST_REPRESENTATION: Final = 1 << 18
 
 
-def parsed(value: str) -> Any:
-    """JSON, or Python's notation of the same, also with ``Document(id=…)``; None for neither."""
+def parse_value(value: str) -> Any:
+    """Parses JSON or a Python literal, which may contain ``Document(id=…)``; None if it is
+    neither."""
     try:
         return msgspec.json.decode(value)
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -22,7 +23,7 @@ def parsed(value: str) -> Any:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes that Python does not know
+            warnings.simplefilter("ignore")  # invalid escape sequences
             return _literal(ast.parse(value.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
         return None
@@ -62,5 +63,5 @@ def _literal(node: ast.AST) -> Any:
         case ast.Call(args=[ast.Constant(value=str() as value)], keywords=[]):
             return value  # such as UUID('…')
         case ast.Call():
-            return None  # a date, or another value that says nothing of a document
+            return None  # a date or another value that identifies no document
     raise ValueError("no literal")

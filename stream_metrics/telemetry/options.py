@@ -1,4 +1,4 @@
-"""How traces are told."""
+"""Options of the interpretation of traces."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from stream_metrics.telemetry.evaluations import NO_GRADES, Grading
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How traces are told.
+    """Options of the interpretation of traces.
 
     Attributes:
-        turn: Whether spans are turns where there are such, or always the whole trace.
-        content: Whether queries, titles, texts, questions and answers are told.
-        scopes: The instrumentation scopes that count; all, if there are none.
-        missing_parents: Whether a span whose parent is not there makes the trace incomplete, or
+        turn: Whether turn spans delimit turns where a trace has any, or the whole trace is always
+            one turn.
+        content: Whether to keep queries, titles, texts, questions and answers.
+        scopes: The instrumentation scopes to use; all if empty.
+        missing_parents: Whether a span whose parent is missing makes the trace incomplete, or
             counts as a root.
-        require_conversation: Whether a trace without a conversation is refused, or is one itself.
-        max_spans: Of how many different spans a trace is still told.
-        max_bytes: Of how many bytes of spans, for whoever keeps these until the trace is whole.
-        ids, fields: Names in a document or its metadata that are ID components or fields of the
+        require_conversation: Whether to refuse a trace that names no conversation. Otherwise its
+            trace id is the conversation.
+        max_spans: The most distinct spans that a trace may have.
+        max_bytes: The most bytes of spans that a trace may have, for whoever stores them until it
+            is complete.
+        ids, fields: Names in a document or its metadata that become ID components or fields of the
             result.
         grading: How the scores of evaluations become labels.
     """

@@ -1,4 +1,4 @@
-"""A span as plain data, whichever encoding it came in."""
+"""A span as plain data, independent of its encoding."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
-LONGEST_NAME: Final = 64
+MAX_NAME_LENGTH: Final = 64
 NO_ID: Final = "invalid"
-"""What stands for the id of a parent that is given but is no id: no span has it."""
+"""The parent id of a span whose parent id is malformed. No span has this id."""
 
 
 class SpanEvent(msgspec.Struct, frozen=True):
-    """Something that happened during a span."""
+    """An event of a span."""
 
     name: str
     time_ns: int
@@ -21,25 +21,26 @@ class SpanEvent(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """Another span that a span names, perhaps of another trace."""
+    """A link from a span to another span, possibly of another trace."""
 
     trace_id: str
     span_id: str
 
 
 class Span(msgspec.Struct, frozen=True):
-    """What is read of a span.
+    """The parts of a span that are used.
 
     Attributes:
         trace_id, span_id: Lower-case hexadecimal; empty if missing or of the wrong length.
-        parent_id: The same; empty for a root, ``NO_ID`` for a parent whose id is malformed.
-        start_ns, end_ns: Nanoseconds since 1970, bounded so that they fit 63 bits.
+        parent_id: The same; empty for a root, ``NO_ID`` for a malformed parent id.
+        start_ns, end_ns: Nanoseconds since 1970, clamped to 63 bits.
         failed: Whether the status is an error.
-        attributes: The span's own; ``resource`` those of what sent it.
-        name: What the instrumentation calls the span; ``kind`` is OTLP's number.
-        scope, scope_version: The instrumentation that wrote it.
-        dropped_attributes: How many the SDK left out, for its limit.
-        links: Other spans that it names: an evaluator's names the span that was evaluated.
+        attributes, resource: The attributes of the span, and of the resource that sent it.
+        name: The span's name.
+        kind: The number of OTLP's span kind.
+        scope, scope_version: The instrumentation scope.
+        dropped_attributes: The number of attributes that the SDK dropped because of its limit.
+        links: Other spans: an evaluator links to the span that it evaluated.
     """
 
     trace_id: str
@@ -59,7 +60,7 @@ class Span(msgspec.Struct, frozen=True):
     links: tuple[Link, ...] = ()
 
     def value(self, name: str) -> Any:
-        """The span's attribute, else that of its first event that has it, else None."""
+        """The span's attribute, else that of the first of its events that has it, else None."""
         if name in self.attributes:
             return self.attributes[name]
         for event in self.events:
@@ -68,36 +69,37 @@ class Span(msgspec.Struct, frozen=True):
         return None
 
     def text(self, *names: str) -> str | None:
-        """The first of the attributes that is a text, or a whole number, and says something."""
+        """The first of the attributes that is a non-empty text or an integer; None if there is
+        none."""
         return next((found for name in names if (found := text(self.value(name)))), None)
 
 
 def service_of(span: Span) -> str | None:
-    """The service that sent the span; None if it has no name, or only an SDK's."""
+    """The ``service.name`` of the span's resource; None if it is missing or an SDK's default."""
     found = short(text(span.resource.get("service.name")))
     return None if found is None or found.startswith("unknown_service") else found
 
 
 def short(name: str | None) -> str | None:
-    """A name that events may have; None for one that is too long."""
-    return name if name is not None and len(name) <= LONGEST_NAME else None
+    """The name, or None if it is too long for an event."""
+    return name if name is not None and len(name) <= MAX_NAME_LENGTH else None
 
 
 def text(value: Any) -> str | None:
-    """A text, or a whole number as one; an empty or redacted text says nothing.
+    """The value as text if it is a text or an integer; None if it is empty or redacted.
 
     >>> text("a"), text(7), text(" "), text(True), text("__REDACTED__"), text("***")
     ('a', '7', None, None, None, None)
     """
     if type(value) is int:
         return str(value)
-    if type(value) is not str or _SAYS_NOTHING.fullmatch(value.strip()):
+    if type(value) is not str or _EMPTY_OR_REDACTED.fullmatch(value.strip()):
         return None
     return value
 
 
-# Nothing, only punctuation, or what filters write in the place of a text.
-_SAYS_NOTHING: Final = re.compile(
+# Empty, only punctuation, or what redaction filters write instead of a text.
+_EMPTY_OR_REDACTED: Final = re.compile(
     r"[\W_]*|x{3,}|redacted|masked"
     r"|[\[<({*_]+[^\[\]<>]{0,40}(redact|mask|hidden|scrubb|anonymi|obfuscat|filtered|removed)"
     r"[^\[\]<>]{0,60}[\])>}*_]+",

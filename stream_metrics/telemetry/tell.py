@@ -1,6 +1,6 @@
-"""What one trace tells: its turns, their iterations and searches, and what cannot be used.
+"""Interprets one trace: its turns, their iterations and searches, and what is refused.
 
-Pure: the same spans tell the same, in whichever order they came and however often.
+The result depends on neither the order of the spans nor on repetitions.
 """
 
 from __future__ import annotations
@@ -11,226 +11,259 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from stream_metrics.telemetry.evaluations import Evaluation, in_trace
-from stream_metrics.telemetry.handed_on import inside_tools
-from stream_metrics.telemetry.identity import cut_at
-from stream_metrics.telemetry.labels import Results, Unused
-from stream_metrics.telemetry.mapping import SETTINGS, Mapping, Role
+from stream_metrics.telemetry.evaluations import Evaluation, evaluations_in_trace
+from stream_metrics.telemetry.handed_on import tools_of_searches
+from stream_metrics.telemetry.identity import detect_text_limit
+from stream_metrics.telemetry.labels import ResultIndex, UnusedScore
+from stream_metrics.telemetry.mapping import SETTINGS, Role, SpanMapping
 from stream_metrics.telemetry.options import DEFAULT, Options
-from stream_metrics.telemetry.searches import Doubt, Got, merged, overlooked, searches
+from stream_metrics.telemetry.searches import (
+    Retrieval,
+    SpanProblem,
+    find_overlooked_search,
+    find_searches,
+    merge_duplicates,
+)
 from stream_metrics.telemetry.spans import Span, service_of, text
-from stream_metrics.telemetry.told import Told, Turn
-from stream_metrics.telemetry.tree import Tree, kind, unrepeated
-from stream_metrics.telemetry.turns import MISSED, Turns, named_by
+from stream_metrics.telemetry.told import Interpretation, Turn
+from stream_metrics.telemetry.tree import SpanTree, deduplicate, kind_of
+from stream_metrics.telemetry.turns import NO_TURN, TurnBuilder, agent_of_turn
 
-MOST_TURNS: Final = 10_000
-DEEPEST_SPANS: Final = 1_000
+MAX_TURNS: Final = 10_000
+MAX_SPAN_DEPTH: Final = 1_000
 
 
-def tell(spans: Iterable[Span], mapping: Mapping, options: Options = DEFAULT) -> Told:
-    """What the spans of one trace tell; never raises on what they hold."""
-    told, tree, results = _tell(spans, mapping, options)
+def interpret(
+    spans: Iterable[Span], mapping: SpanMapping, options: Options = DEFAULT
+) -> Interpretation:
+    """The interpretation of the spans of one trace; never raises because of what they hold."""
+    interpretation, tree, results = _interpret(spans, mapping, options)
     if tree is not None:
-        evaluations = in_trace(tree, mapping, options.grading)
+        evaluations = evaluations_in_trace(tree, mapping, options.grading)
         labels, unused = results.labels(evaluations, options.grading)
-        told.labels = tuple(labels)
+        interpretation.labels = tuple(labels)
         for one in sorted(unused):
-            told.refuse(one.reason, one.origin, one.message)
-    return told
+            interpretation.refuse(one.reason, one.origin, one.message)
+    return interpretation
 
 
-def judge(
-    spans: Iterable[Span], mapping: Mapping, options: Options, evaluations: Iterable[Evaluation]
-) -> tuple[Told, list[Unused]]:
-    """The same with labels of evaluations from elsewhere, instead of those that the spans hold.
+def apply_evaluations(
+    spans: Iterable[Span], mapping: SpanMapping, options: Options, evaluations: Iterable[Evaluation]
+) -> tuple[Interpretation, list[UnusedScore]]:
+    """The interpretation with labels of the given evaluations, instead of those in the spans.
 
-    Second are the evaluations that cannot be used.
+    The second result is the evaluations that cannot be used.
     """
-    told, _, results = _tell(spans, mapping, options)
+    interpretation, _, results = _interpret(spans, mapping, options)
     labels, unused = results.labels(evaluations, options.grading)
-    told.labels = tuple(labels)
-    return told, unused
+    interpretation.labels = tuple(labels)
+    return interpretation, unused
 
 
-def _tell(
-    spans: Iterable[Span], mapping: Mapping, options: Options
-) -> tuple[Told, Tree | None, Results]:
-    """The turns of a trace, its tree unless it is too large, and where its results are found."""
+def _interpret(
+    spans: Iterable[Span], mapping: SpanMapping, options: Options
+) -> tuple[Interpretation, SpanTree | None, ResultIndex]:
+    """The turns of a trace, its tree unless it is too large, and an index of its results."""
     given = list(spans)
-    told = Told(next((span.trace_id for span in given), ""))
-    told.service = told.agent = next(filter(None, map(service_of, given)), None)
-    kept = unrepeated(span for span in given if span.trace_id and span.span_id)
+    interpretation = Interpretation(next((span.trace_id for span in given), ""))
+    interpretation.service = interpretation.agent = next(filter(None, map(service_of, given)), None)
+    kept = deduplicate(span for span in given if span.trace_id and span.span_id)
     for span in given:
         if not (span.trace_id and span.span_id):
-            told.refuse(
+            interpretation.refuse(
                 "bad_id", span.span_id, "the span has no trace id or no span id of the right length"
             )
-    told.spans = len(kept)
-    told.repeated = len(given) - told.spans - told.refused["bad_id"]
-    told.kinds = Counter(kind(span) for span in kept)
-    if told.refused["bad_id"]:
-        # One of the spans that are missing may be a search.
-        return told, None, Results(None, (), {})
+    interpretation.spans = len(kept)
+    interpretation.repeated = len(given) - interpretation.spans - interpretation.refused["bad_id"]
+    interpretation.kinds = Counter(kind_of(span) for span in kept)
+    if interpretation.refused["bad_id"]:
+        # One of the dropped spans may be a search.
+        return interpretation, None, ResultIndex(None, (), {})
     if len(kept) > options.max_spans:
-        told.refuse(
+        interpretation.refuse(
             "too_large", "", f"the trace has {len(kept):,} spans, more than {options.max_spans:,}"
         )
-        return told, None, Results(None, (), {})
-    tree = Tree(kept, mapping, options.scopes)
-    if moved := inside_tools(tree):
+        return interpretation, None, ResultIndex(None, (), {})
+    tree = SpanTree(kept, mapping, options.scopes)
+    if moved := tools_of_searches(tree):
         kept = [replace(one, parent_id=moved.get(one.span_id, one.parent_id)) for one in kept]
-        tree = Tree(kept, mapping, options.scopes)
-    turns = tree.of(Role.TURN)
+        tree = SpanTree(kept, mapping, options.scopes)
+    turns = tree.with_role(Role.TURN)
     if turns:
-        told.agent = named_by(turns[0], tree, mapping) or told.service
-    if tree.depth > DEEPEST_SPANS or len(turns) > MOST_TURNS:
+        interpretation.agent = agent_of_turn(turns[0], tree, mapping) or interpretation.service
+    if tree.depth > MAX_SPAN_DEPTH or len(turns) > MAX_TURNS:
         message = f"its spans are nested {tree.depth:,} deep, and {len(turns):,} are turns"
-        told.refuse("too_large", "", message)
-        return told, None, Results(None, (), {})
-    for span in tree.circular:
-        told.refuse("cycle", span.span_id, "the span is inside of itself")
+        interpretation.refuse("too_large", "", message)
+        return interpretation, None, ResultIndex(None, (), {})
+    for span in tree.in_cycles:
+        interpretation.refuse("cycle", span.span_id, "the span is its own ancestor")
     if options.missing_parents == "refuse":
-        for span in tree.missing:
-            told.refuse("incomplete", span.span_id, f"its parent {span.parent_id} never came")
-        if tree.missing:
-            return told, tree, Results(tree, (), {})
-    became = {}
-    if not tree.circular and kept:
-        became = _tell_turns(tree, mapping, options, told)
-    return told, tree, Results(tree, told.turns, became)
+        for span in tree.orphans:
+            interpretation.refuse(
+                "incomplete", span.span_id, f"its parent {span.parent_id} is missing"
+            )
+        if tree.orphans:
+            return interpretation, tree, ResultIndex(tree, (), {})
+    replaced_by = {}
+    if not tree.in_cycles and kept:
+        replaced_by = _add_turns(tree, mapping, options, interpretation)
+    return interpretation, tree, ResultIndex(tree, interpretation.turns, replaced_by)
 
 
-def _tell_turns(tree: Tree, mapping: Mapping, options: Options, told: Told) -> dict[str, str]:
-    """Add the turns; of the spans whose results another span has now, that span's id."""
-    cut = cut_at(tree.ordered)
-    found, doubts, covered = searches(tree, mapping, told, cut.certain)
-    found, more, pairs = merged(tree, found, told, options.scopes)
-    doubts += more
-    doubts += _runs_unclear(tree)
+def _add_turns(
+    tree: SpanTree, mapping: SpanMapping, options: Options, interpretation: Interpretation
+) -> dict[str, str]:
+    """Add the turns; for each span whose results another span has now, that span's id."""
+    text_limit = detect_text_limit(tree.ordered)
+    found, problems, covered = find_searches(tree, mapping, interpretation, text_limit.certain)
+    found, more, pairs = merge_duplicates(tree, found, interpretation, options.scopes)
+    problems += more
+    problems += _ambiguous_runs(tree)
     turns, of_turn, several = _turns(tree, found, pairs, options)
     if options.turn == "span":
-        doubts += _graphs_unclear(tree)
+        problems += _ambiguous_graphs(tree)
     if options.turn == "span" and None in turns.values():
-        doubts += _parts_unclear(tree, mapping, covered)
-    got: dict[str, list[Got]] = {id: [] for id in (MISSED, *turns)}
-    unsure: dict[str, list[Doubt]] = {id: [] for id in (MISSED, *turns)}
+        problems += _ambiguous_parts(tree, mapping, covered)
+    searches_of: dict[str, list[Retrieval]] = {id: [] for id in (NO_TURN, *turns)}
+    problems_of: dict[str, list[SpanProblem]] = {id: [] for id in (NO_TURN, *turns)}
     for id in several:
-        message = "one instrumentation has several turns where another has this one"
-        unsure[id].append(Doubt(tree.by_id[id], "two_scopes", message))
+        message = "another instrumentation recorded several turns instead of this one"
+        problems_of[id].append(SpanProblem(tree.by_id[id], "two_scopes", message))
     for one in found:
-        got[of_turn.get(one.span.span_id, MISSED)].append(one)
-    wide = {doubt.span.span_id: doubt for doubt in doubts if doubt.around}
-    outer = tree.marked(wide)
+        searches_of[of_turn.get(one.span.span_id, NO_TURN)].append(one)
+    wide = {problem.span.span_id: problem for problem in problems if problem.affects_nested_turns}
+    outer = tree.outermost(wide)
     inside = {id: outer[id] for id in turns if outer.get(id, id) != id}
     told_inside = set(inside.values())
-    for id, around in inside.items():
-        unsure[id].append(wide[around])
-    for doubt in doubts:
-        if doubt.span.span_id not in told_inside:
-            unsure[of_turn.get(doubt.span.span_id, MISSED)].append(doubt)
-    for one in got[MISSED]:
-        told.refuse("outside_turn", one.span.span_id, "the search is outside of the trace's turns")
-    for doubt in unsure[MISSED]:
-        told.refuse(doubt.reason, doubt.span.span_id, doubt.message)
+    for id, outermost in inside.items():
+        problems_of[id].append(wide[outermost])
+    for problem in problems:
+        if problem.span.span_id not in told_inside:
+            problems_of[of_turn.get(problem.span.span_id, NO_TURN)].append(problem)
+    for one in searches_of[NO_TURN]:
+        interpretation.refuse(
+            "outside_turn", one.span.span_id, "the search is outside the turns of its trace"
+        )
+    for problem in problems_of[NO_TURN]:
+        interpretation.refuse(problem.reason, problem.span.span_id, problem.message)
     done: dict[tuple[str, int], Turn] = {}
-    rest = Turns(tree, mapping, options, told, covered, of_turn, cut)
+    builder = TurnBuilder(tree, mapping, options, interpretation, covered, of_turn, text_limit)
     for id, span in turns.items():
-        turn = rest.turn(id, span, got[id], unsure[id])
+        turn = builder.build(id, span, searches_of[id], problems_of[id])
         if turn is None:
             continue
         key = (turn.conversation, turn.number)
         if key in done:
-            told.refuse("turn_conflict", id, f"it begins with {done[key].span_id}")
+            interpretation.refuse(
+                "turn_conflict", id, f"it begins at the same time as {done[key].span_id}"
+            )
             continue
         done[key] = turn
-    if not done and not told.refused and (seen := overlooked(tree)) is not None:
-        told.refuse(seen.reason, seen.span.span_id, seen.message)
-    told.turns = tuple(done[key] for key in sorted(done, key=lambda key: (key[1], key[0])))
-    scoped = {one.span.span_id: one.span for one in rest.used}
-    told.scopes = frozenset(
+    if (
+        not done
+        and not interpretation.refused
+        and (seen := find_overlooked_search(tree)) is not None
+    ):
+        interpretation.refuse(seen.reason, seen.span.span_id, seen.message)
+    interpretation.turns = tuple(
+        done[key] for key in sorted(done, key=lambda key: (key[1], key[0]))
+    )
+    scoped = {one.span.span_id: one.span for one in builder.used}
+    interpretation.scopes = frozenset(
         (text(span.resource.get("service.name")) or "", span.scope) for span in scoped.values()
     )
-    whole = {part: one.span.span_id for one in rest.used for part in one.parts}
+    whole = {part: one.span.span_id for one in builder.used for part in one.parts}
     return {id: whole.get(outer, outer) for id, outer in covered.items()} | whole
 
 
-def _runs_unclear(tree: Tree) -> Iterable[Doubt]:
-    """Turns that may be several, as an agent that a run has once is in them more often."""
+def _ambiguous_runs(tree: SpanTree) -> Iterable[SpanProblem]:
+    """Turns that may be several, because an agent that runs once per turn occurs repeatedly in
+    them."""
     names: set[tuple[str, str]] = set()
-    for span in tree.of(Role.TURN):
+    for span in tree.with_role(Role.TURN):
         outer = tree.parent(span)
         key = (span.parent_id, span.text("gen_ai.agent.name") or span.name)
-        if not tree.rows[span.span_id].once or outer is None or tree.role(outer) is not Role.TURN:
+        if (
+            not tree.rows[span.span_id].once_per_run
+            or outer is None
+            or tree.role(outer) is not Role.TURN
+        ):
             continue
         if key in names:
-            message = f"{key[1]!r} runs several times in it, and nothing tells whether for one turn"
-            yield Doubt(outer, "unrecognised", message)
+            message = f"{key[1]!r} runs several times in it, which may be one turn or several"
+            yield SpanProblem(outer, "unrecognised", message)
         names.add(key)
 
 
-def _graphs_unclear(tree: Tree) -> Iterable[Doubt]:
-    """Chains that may be a session of graphs, or a graph of which these are parts.
+def _ambiguous_graphs(tree: SpanTree) -> Iterable[SpanProblem]:
+    """Chains that may contain several turns, or be one turn of which the graphs are parts.
 
-    A model beside the graphs asks for them, so that they are parts.
+    If a model is called outside the graphs, they are parts.
     """
-    perhaps = tree.marked(id for id, row in tree.rows.items() if row.maybe_turn)
-    graphs = [span for span in tree.of(Role.TURN) if tree.rows[span.span_id].maybe_turn]
-    inside = tree.marked(span.span_id for span in graphs)
-    in_turns = tree.nearest(Role.TURN)
+    candidates = tree.outermost(id for id, row in tree.rows.items() if row.maybe_turn)
+    graphs = [span for span in tree.with_role(Role.TURN) if tree.rows[span.span_id].maybe_turn]
+    inside = tree.outermost(span.span_id for span in graphs)
+    in_turns = tree.nearest_ancestor(Role.TURN)
     answering: dict[str, set[str]] = {}
-    for span in tree.of(Role.MODEL):
-        if (around := perhaps.get(span.span_id)) is not None:
+    for span in tree.with_role(Role.MODEL):
+        if (around := candidates.get(span.span_id)) is not None:
             answering.setdefault(around, set()).add(inside.get(span.span_id, ""))
     for id, found in answering.items():
         outer = tree.by_id[id]
         if tree.role(outer) is Role.TURN or id in in_turns:
             continue
         if len(found) > 1 and "" not in found:
-            message = f"{len(found)} graphs are in {outer.name!r}: turns each, or its parts"
-            yield Doubt(outer, "unrecognised", message)
+            message = (
+                f"{len(found)} graphs are in {outer.name!r}; each may be a turn, or part of one"
+            )
+            yield SpanProblem(outer, "unrecognised", message)
 
 
-def _parts_unclear(tree: Tree, mapping: Mapping, covered: dict[str, str]) -> Iterable[Doubt]:
-    """Spans that may be turns each, as those of a program: of one name, and all with searches."""
-    around = tree.around(covered) - tree.ignored
+def _ambiguous_parts(
+    tree: SpanTree, mapping: SpanMapping, covered: dict[str, str]
+) -> Iterable[SpanProblem]:
+    """Sibling spans of one name that all contain searches, so that each may be a turn."""
+    around = tree.ancestors(covered) - tree.ignored
     names: set[tuple[str, str]] = set()
     for span in tree.ordered:
         if span.span_id not in around:
             continue
         row = tree.rows.get(span.span_id)
         other = row is not None and row.role is Role.OTHER and row.source != SETTINGS
-        new = other and mapping.kinds.is_new(span)
+        new = other and mapping.kinds.is_unknown(span)
         if row is not None and (span.parent_id in tree.rows or not (row.maybe_turn or new)):
             continue
         key = (span.parent_id, span.name)
         if key in names:
-            message = f"several {span.name!r} have searches; each may be a turn, or a part of one"
-            yield Doubt(span, "unrecognised", message)
+            message = (
+                f"several {span.name!r} spans have searches; each may be a turn, or part of one"
+            )
+            yield SpanProblem(span, "unrecognised", message)
             return
         names.add(key)
 
 
 def _turns(
-    tree: Tree, found: Sequence[Got], pairs: Sequence[tuple[str, str]], options: Options
+    tree: SpanTree, found: Sequence[Retrieval], pairs: Sequence[tuple[str, str]], options: Options
 ) -> tuple[dict[str, Span | None], dict[str, str], set[str]]:
-    """The turns by their spans' ids, in order of start, and of each span the turn it is of.
+    """The turns by the ids of their spans in order of start, and the turn of each span.
 
-    Third are turns that are several for another instrumentation.
+    The third result is the turns that are several for another instrumentation.
 
-    Without turn spans the trace is the turn, under the id of its first span. Turn spans of two
-    instrumentations that overlap, and have the same searches or none, are one turn.
+    Without turn spans the trace is the turn, under the id of its first span. Overlapping turn spans
+    of two instrumentations that have the same searches, or none, are one turn.
     """
     first = min(tree.ordered, key=lambda span: (span.start_ns, span.span_id))
-    of_turn = tree.marked(_turn_spans(tree)) if options.turn == "span" else {}
+    of_turn = tree.outermost(_turn_spans(tree)) if options.turn == "span" else {}
     if not of_turn:
         return {first.span_id: None}, {span.span_id: first.span_id for span in tree.ordered}, set()
     spans = sorted(
         (tree.by_id[id] for id in set(of_turn.values())),
         key=lambda span: (span.start_ns, span.span_id),
     )
-    busy = {of_turn[one.span.span_id] for one in found if one.span.span_id in of_turn}
-    met = {(of_turn.get(one), of_turn.get(other)) for one, other in pairs}
-    searched = busy | {id for both in met for id in both}
+    with_searches = {of_turn[one.span.span_id] for one in found if one.span.span_id in of_turn}
+    matched = {(of_turn.get(one), of_turn.get(other)) for one, other in pairs}
+    searched = with_searches | {id for both in matched for id in both}
     stands_for: dict[str, str] = {}
     kept: list[Span] = []
     open_: list[Span] = []
@@ -241,7 +274,7 @@ def _turns(
             if other.scope == span.scope:
                 continue
             both = (other.span_id, span.span_id)
-            if both in met or both[::-1] in met or not (set(both) <= busy):
+            if both in matched or both[::-1] in matched or not (set(both) <= with_searches):
                 stands_for[span.span_id] = other.span_id
                 joined[other.span_id, span.scope] += span.span_id in searched
                 break
@@ -253,20 +286,21 @@ def _turns(
     return {span.span_id: span for span in kept}, members, several
 
 
-def _turn_spans(tree: Tree) -> set[str]:
-    """The spans that are turns, of which the outermost count: none that has runs inside of it.
+def _turn_spans(tree: SpanTree) -> set[str]:
+    """The outermost turn spans, without those that contain separate runs.
 
-    What a program names a turn has several agents side by side, or one, which then is the turn.
+    A span that a program itself named a turn yields to a single turn inside it; with several inside
+    it remains the turn.
     """
-    spans = {span.span_id for span in tree.of(Role.TURN)}
-    perhaps = {id for id, row in tree.rows.items() if row.maybe_turn}
-    if perhaps & spans:
-        outer = tree.marked(perhaps)
-        spans -= {id for id in perhaps if outer[id] != id}
-    named = {id for id in spans if tree.rows[id].unless_around}
+    spans = {span.span_id for span in tree.with_role(Role.TURN)}
+    candidates = {id for id, row in tree.rows.items() if row.maybe_turn}
+    if candidates & spans:
+        outer = tree.outermost(candidates)
+        spans -= {id for id in candidates if outer[id] != id}
+    named = {id for id in spans if tree.rows[id].yields_to_inner}
     spans -= named
-    runs = {id for id in spans if tree.rows[id].also_inside}
-    spans = runs | (spans - tree.around(runs))
-    inside = tree.marked(named)
-    number = Counter(inside[id] for id in set(tree.marked(spans).values()) if id in inside)
+    runs = {id for id in spans if tree.rows[id].replaces_outer}
+    spans = runs | (spans - tree.ancestors(runs))
+    inside = tree.outermost(named)
+    number = Counter(inside[id] for id in set(tree.outermost(spans).values()) if id in inside)
     return spans | {id for id in named if number[id] != 1}

@@ -1,4 +1,4 @@
-"""Telling closed traces one after the other, with an eye on what they have in common."""
+"""Interprets closed traces one after the other, and checks what they share."""
 
 from __future__ import annotations
 
@@ -8,62 +8,64 @@ from typing import Final, NamedTuple
 
 from stream_metrics.events.decode import BadRecord, decode
 from stream_metrics.events.limits import Limits
-from stream_metrics.telemetry.assembly import Closed
+from stream_metrics.telemetry.assembly import ClosedTrace
 from stream_metrics.telemetry.events import Event, events
-from stream_metrics.telemetry.mapping import Mapping
+from stream_metrics.telemetry.mapping import SpanMapping
 from stream_metrics.telemetry.options import Options
-from stream_metrics.telemetry.told import Told, Turn, check_scopes
+from stream_metrics.telemetry.told import Interpretation, Turn, check_scopes
 
-KNOWN_TURNS: Final = 100_000
-KNOWN_SCOPES: Final = 1_000
+MAX_REMEMBERED_TURNS: Final = 100_000
+MAX_REMEMBERED_SCOPES: Final = 1_000
 
 
-class Telling(NamedTuple):
-    """What a trace tells, as events; ``rejected`` are those that no worker would accept.
+class InterpretedTrace(NamedTuple):
+    """The interpretation of a trace and its events; ``rejected`` are events that no worker accepts.
 
-    ``conflicts`` counts turns whose number another span has, as far as that is remembered.
+    ``conflicts`` counts turns whose number a remembered turn of another span has.
     """
 
-    told: Told
+    interpretation: Interpretation
     events: list[Event]
     rejected: list[BadRecord]
     conflicts: int
 
 
-class Teller:
-    """Tells traces; ``scopes`` are the pairs of service and instrumentation of their searches."""
+class TraceInterpreter:
+    """Interprets traces; ``scopes`` are the pairs of service and scope of their searches."""
 
-    def __init__(self, mapping: Mapping, options: Options, limits: Limits) -> None:
+    def __init__(self, mapping: SpanMapping, options: Options, limits: Limits) -> None:
         self.scopes: frozenset[tuple[str, str]] = frozenset()
         self._mapping, self._options, self._limits = mapping, options, limits
         self._turns: OrderedDict[tuple[str, int], str] = OrderedDict()
 
-    def know(self, scopes: Iterable[tuple[str, str]]) -> None:
-        """Searches of these were told before; raises ``TwoScopes``."""
+    def add_scopes(self, scopes: Iterable[tuple[str, str]]) -> None:
+        """Record scopes of earlier searches; raises ``ConflictingScopes``."""
         known = self.scopes.union(scopes)
         if not self._options.scopes:
             check_scopes(known)
-        if len(known) <= KNOWN_SCOPES:
+        if len(known) <= MAX_REMEMBERED_SCOPES:
             self.scopes = known
 
-    def tell(self, closed: Closed) -> Telling:
-        """What the trace tells; raises ``TwoScopes``."""
-        told = closed.tell(self._mapping, self._options)
-        self.know(told.scopes)
+    def interpret(self, closed: ClosedTrace) -> InterpretedTrace:
+        """Interpret the trace; raises ``ConflictingScopes``."""
+        interpretation = closed.interpret(self._mapping, self._options)
+        self.add_scopes(interpretation.scopes)
         found, rejected = [], []
-        for event in events(told, self._options.content):
-            read = decode(event.value, timestamp_ms=closed.stamp_ms, limits=self._limits)
+        for event in events(interpretation, self._options.content):
+            read = decode(event.value, timestamp_ms=closed.timestamp_ms, limits=self._limits)
             if isinstance(read, BadRecord):
                 rejected.append(read)
             else:
                 found.append(event)
-        conflicts = sum(self._conflicts(told.trace_id, turn) for turn in told.turns)
-        return Telling(told, found, rejected, conflicts)
+        conflicts = sum(
+            self._conflicts(interpretation.trace_id, turn) for turn in interpretation.turns
+        )
+        return InterpretedTrace(interpretation, found, rejected, conflicts)
 
     def _conflicts(self, trace_id: str, turn: Turn) -> bool:
-        """Whether another span has the turn's number; of two the first one is remembered."""
+        """Whether another span has the turn's number; the first one is remembered."""
         span = f"{trace_id}:{turn.span_id}"
         other = self._turns.setdefault((turn.conversation, turn.number), span)
-        if len(self._turns) > KNOWN_TURNS:
+        if len(self._turns) > MAX_REMEMBERED_TURNS:
             self._turns.popitem(last=False)
         return other != span

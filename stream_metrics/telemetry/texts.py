@@ -1,4 +1,4 @@
-"""Questions, answers and names in the forms in which frameworks record them."""
+"""Reads questions, answers and names in the formats of different frameworks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from stream_metrics.telemetry.documents import DEEPEST
-from stream_metrics.telemetry.notation import parsed
+from stream_metrics.telemetry.documents import MAX_DEPTH
+from stream_metrics.telemetry.notation import parse_value
 from stream_metrics.telemetry.spans import Span, text
 
 _ANSWERS: Final = ("ai", "assistant", "AIMessage")
@@ -17,30 +17,40 @@ _QUESTION_NAMES: Final = ("question", "query", "input", "inputs", "user_input", 
 
 
 def answer_of(span: Span, names: Iterable[str]) -> str | None:
-    """What was answered; of several messages the last of a model. None if it is not recorded."""
+    """The answer in the first of these attributes that has one; None if none does.
+
+    Of several messages it is the last one of a model.
+    """
     return _first(span, names, _ANSWERS, _ANSWER_NAMES)
 
 
 def question_of(span: Span, names: Iterable[str]) -> str | None:
-    """What was asked; of several messages the last of a person. None if it is not recorded."""
+    """The question in the first of these attributes that has one; None if none does.
+
+    Of several messages it is the last one of a person.
+    """
     return _first(span, names, _QUESTIONS, _QUESTION_NAMES)
 
 
-def said(attributes: Mapping[str, Any], names: Iterable[str], longest: int = 0) -> str | None:
-    """The first of the names that says something; behind a colon one in an attribute's JSON.
+def attribute_text(
+    attributes: Mapping[str, Any], names: Iterable[str], longest: int = 0
+) -> str | None:
+    """The first of the attributes that has a text; ``name:key`` reads a key of an attribute's JSON.
 
-    >>> said({"metadata": '{"thread_id": "t-1"}'}, ("session.id", "metadata:thread_id"))
+    ``longest`` is the maximum length of the text; 0 means no limit.
+
+    >>> attribute_text({"metadata": '{"thread_id": "t-1"}'}, ("session.id", "metadata:thread_id"))
     't-1'
     """
     for name in names:
         attribute, colon, part = name.partition(":")
         value = attributes.get(attribute)
         for _ in range(2):  # JSON, which some products encode twice
-            value = parsed(value) if colon and isinstance(value, str) else value
+            value = parse_value(value) if colon and isinstance(value, str) else value
         if colon:
             value = value.get(part) if isinstance(value, dict) else None
         elif isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == '"':
-            value = value[1:-1]  # a text that a product wrote as JSON
+            value = value[1:-1]  # text that a product encoded as JSON
         found = text(value)
         if found is not None and (not longest or len(found) <= longest):
             return found
@@ -60,8 +70,8 @@ _HOSTED: Final = re.compile(
 _NAME_OF_CALL: Final = re.compile(r"^llm\.output_messages\.\d+\.message\.tool_calls\..*\.name$")
 
 
-def searches_itself(span: Span, names: Iterable[str]) -> bool:
-    """Whether a model's answer, in one of these attributes, has searches of the model's host."""
+def has_hosted_search(span: Span, names: Iterable[str]) -> bool:
+    """Whether a model's answer in these attributes contains searches that its host ran."""
     return any(
         value in ("file_search_call", "web_search_call") and _NAME_OF_CALL.match(name)
         for name, value in span.attributes.items()
@@ -70,7 +80,7 @@ def searches_itself(span: Span, names: Iterable[str]) -> bool:
 
 
 def calls_tools(span: Span, names: Iterable[str]) -> bool:
-    """Whether a model's answer, in one of these attributes, asks for tools to be called."""
+    """Whether a model's answer in these attributes requests tool calls."""
     return any(_FLATTENED_CALL.match(name) for name in span.attributes) or any(
         isinstance(value := span.value(name), str) and _CALLS.search(value) for name in names
     )
@@ -80,7 +90,7 @@ _CALLED: Final = re.compile(r"""\\*"name\\*":\s*\\*"([^"\\]{1,200})""")
 
 
 def called_tools(span: Span, names: Iterable[str]) -> list[str]:
-    """The names of the tools that a model's answer asks for, and perhaps of other things in it."""
+    """The names of the tools that a model's answer requests, and possibly other names in it."""
     if not calls_tools(span, names):
         return []
     values = (span.value(name) for name in names)
@@ -102,11 +112,11 @@ def _first(
 
 
 def _text(value: Any, roles: tuple[str, ...], keys: tuple[str, ...], depth: int) -> str | None:
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         return None
     if isinstance(value, str):
         if value.lstrip().startswith(("{", "[", '"')):
-            inner = parsed(value)
+            inner = parse_value(value)
             if inner is not None and not isinstance(inner, (int, float)):
                 return _text(inner, roles, keys, depth + 1)
         return text(value)
@@ -132,7 +142,7 @@ def _text(value: Any, roles: tuple[str, ...], keys: tuple[str, ...], depth: int)
 def _last_message(value: list[Any], roles: tuple[str, ...], depth: int) -> str | None:
     for one in reversed(value):
         if isinstance(one, list):
-            found = _last_message(one, roles, depth + 1) if depth < DEEPEST else None
+            found = _last_message(one, roles, depth + 1) if depth < MAX_DEPTH else None
         else:
             found = _message(one, roles)
         if found is not None:
@@ -141,7 +151,7 @@ def _last_message(value: list[Any], roles: tuple[str, ...], depth: int) -> str |
 
 
 def _message(value: Any, roles: tuple[str, ...]) -> str | None:
-    """The text of a message, if it is of one of the roles."""
+    """The text of a message that has one of the roles; None otherwise."""
     if not isinstance(value, dict):
         return None
     inner = value.get("kwargs") if value.get("type") == "constructor" else value.get("data")

@@ -1,4 +1,4 @@
-"""What a trace tells, as plain data."""
+"""The interpretation of a trace, as plain data."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from stream_metrics.telemetry.documents import Document
 
-REFUSED_LISTED: Final = 100
-LONGEST_MESSAGE: Final = 1_000
+MAX_LISTED_REFUSALS: Final = 100
+MAX_MESSAGE_LENGTH: Final = 1_000
 
 Reason = Literal[
     "no_identity",
@@ -43,13 +43,13 @@ HELP: Final[dict[Reason, str]] = {
     "no_identity": "let the instrumentation record ids or texts of documents; "
     "OPENINFERENCE_HIDE_OUTPUTS hides both",
     "truncated": "raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT and OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
-    "content_off": "let the instrumentation record the documents that were found",
+    "content_off": "let the instrumentation record the documents of searches",
     "no_conversation": "set `otlp.conversation` to the attribute that names the conversation",
     "incomplete": "export all spans of a trace, raise `bridge.trace_max` if they take longer to "
-    "come, or set `otlp.missing_parents` to root if the spans above are not exported",
-    "unrecognised": "add a row to `otlp.rows` that says what these spans are",
-    "two_scopes": "name the instrumentation scope that counts in `otlp.scopes`",
-    "cycle": "correct the sender: each span is inside of itself",
+    "arrive, or set `otlp.missing_parents` to root if the spans above are not exported",
+    "unrecognised": "add a row to `otlp.rows` that gives these spans a role",
+    "two_scopes": "name the instrumentation scope to use in `otlp.scopes`",
+    "cycle": "correct the sender: spans are their own ancestors",
     "bad_id": "correct the sender: trace ids have 16 bytes and span ids 8",
     "time_out_of_range": "correct the sender's clock; times are nanoseconds since 1970",
     "outside_turn": "set `otlp.turn` to trace, or add a row to `otlp.rows` for the turn's span",
@@ -71,15 +71,15 @@ HELP: Final[dict[Reason, str]] = {
     "`labels.position` say in which attribute",
     "label_ambiguous": "name the document; `labels.document` and `labels.position` say in which "
     "attribute",
-    "label_not_told": "a replay of the traces says why the turn was set aside",
+    "label_not_told": "a replay of the traces says why the turn was refused",
     "label_conflict": "give revised scores a later time, or choose an evaluation in `labels.names`",
 }
-"""What would help against each reason."""
+"""The remedy for each reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A span or turn that was set aside, and the agent and service it is of; None if unknown."""
+    """A span or turn that was refused, with its agent and service; None if unknown."""
 
     reason: Reason
     trace_id: str
@@ -91,7 +91,8 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A document as the agent got it; ``baseline_rank`` is its place before reranking, from 1."""
+    """A document as the agent received it; ``baseline_rank`` is its rank before reranking, from
+    1."""
 
     document: Document
     doc_id: str | None
@@ -102,7 +103,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search of a turn. Iterations count from 1, places in an iteration from 0."""
+    """A search of a turn. Iterations count from 1, ordinals in an iteration from 0."""
 
     span_id: str
     start_ns: int
@@ -122,10 +123,10 @@ class Turn:
     Attributes:
         number: The start of its span, or of the trace, in Unix microseconds.
         span_id: Its span; without one the first span of the trace.
-        searches: By iteration and place in it.
-        iterations_inferred: Whether nothing but times told its iterations apart for certain.
+        searches: Its searches, by iteration and ordinal.
+        iterations_inferred: Whether only times separate its iterations.
         skipped: Whether a model answered without a search.
-        answer, question: Where they were recorded, and texts are wanted.
+        answer, question: The texts, if they were recorded and ``Options.content`` is set.
     """
 
     conversation: str
@@ -142,7 +143,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The gain of a result, and who gave it when."""
+    """The gain of a result, its time, and who gave it."""
 
     turn: Turn
     result_id: str
@@ -152,20 +153,20 @@ class Label:
 
 
 @dataclass(slots=True)
-class Told:
-    """All that a trace tells.
+class Interpretation:
+    """The interpretation of a trace.
 
     Attributes:
         turns: By number, then conversation.
-        labels: The gains of their results that the trace holds.
-        service: The ``service.name`` of what sent it.
-        agent: The agent of refusals that name none themselves; the service if no agent is known.
-        refusals: The first of what was set aside; ``by_agent`` counts all by agent and reason.
-        scopes: Pairs of service and instrumentation scope of which searches were told.
-        kinds: How many spans there were of each kind, as a person would name it.
-        spans, repeated: How many different spans there were, and how many came again.
-        nested, duplicate, reranked: Searches that are parts of others, that another
-            instrumentation told too, and whose place a reranker or joiner took.
+        labels: Gains of results from evaluations in the trace.
+        service: The ``service.name`` of the sender.
+        agent: The agent of refusals that name none; the service if no agent is known.
+        refusals: The first refusals; ``by_agent`` counts all by agent and reason.
+        scopes: The pairs of service and instrumentation scope that have searches.
+        kinds: The number of spans of each kind, as displayed to people.
+        spans, repeated: The number of distinct spans, and of repeated ones.
+        nested, duplicate, reranked: The number of searches that are part of others, that another
+            instrumentation recorded too, and that a reranker or joiner replaced.
     """
 
     trace_id: str
@@ -185,44 +186,48 @@ class Told:
 
     @property
     def refused(self) -> Counter[Reason]:
-        """How much was set aside, by reason."""
+        """The number of refusals by reason."""
         found: Counter[Reason] = Counter()
         for (_, reason), number in self.by_agent.items():
             found[reason] += number
         return found
 
     def refuse(self, reason: Reason, span_id: str, message: str, agent: str | None = None) -> None:
-        """Note what was set aside, and of which agent, if it is not the trace's."""
+        """Record a refusal, of the trace's agent unless another is given."""
         agent = agent or self.agent
         self.by_agent[agent, reason] += 1
-        if len(self.refusals) < REFUSED_LISTED:
-            shown = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
+        if len(self.refusals) < MAX_LISTED_REFUSALS:
+            shown = (
+                message
+                if len(message) <= MAX_MESSAGE_LENGTH
+                else f"{message[:MAX_MESSAGE_LENGTH]}…"
+            )
             self.refusals.append(
                 Refusal(reason, self.trace_id, span_id, shown, agent, self.service)
             )
 
 
-class TwoScopes(Exception):
-    """Two instrumentations of a service told searches; the message says what to do."""
+class ConflictingScopes(Exception):
+    """Several instrumentations of a service recorded searches; the message says what to do."""
 
 
 def check_scopes(scopes: frozenset[tuple[str, str]]) -> None:
-    """Raises ``TwoScopes`` if several instrumentations of a service told searches."""
-    for service, names in rivals(scopes).items():
-        raise TwoScopes(
-            f"{len(names)} instrumentations told searches of service {service!r}: "
-            f"{', '.join(names)}. Each may have seen the same calls; set `otlp.scopes` to the "
+    """Raises ``ConflictingScopes`` if several instrumentations of a service recorded searches."""
+    for service, names in conflicting_scopes(scopes).items():
+        raise ConflictingScopes(
+            f"{len(names)} instrumentations recorded searches of service {service!r}: "
+            f"{', '.join(names)}. They may have recorded the same calls; set `otlp.scopes` to the "
             "one that counts"
         )
 
 
-def rivals(scopes: frozenset[tuple[str, str]]) -> dict[str, list[str]]:
-    """Services of which several instrumentations told searches, by name, with these.
+def conflicting_scopes(scopes: frozenset[tuple[str, str]]) -> dict[str, list[str]]:
+    """The services of which several instrumentations recorded searches, with their scopes.
 
-    In traces of their own their searches cannot be told from further ones, so that somebody must
-    say which scope counts.
+    In separate traces their searches cannot be told apart from repeated ones, so a setting must say
+    which scope to use.
 
-    >>> rivals(frozenset({("a", "x"), ("a", "y"), ("b", "x")}))
+    >>> conflicting_scopes(frozenset({("a", "x"), ("a", "y"), ("b", "x")}))
     {'a': ['x', 'y']}
     """
     found: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""The spans of one trace: which is inside which, and what each is."""
+"""The spans of one trace as a tree, with the role of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from stream_metrics.telemetry.mapping import Mapping, Role, Row
+from stream_metrics.telemetry.mapping import Role, Row, SpanMapping
 from stream_metrics.telemetry.spans import NO_ID, Span
 
 _PRODUCTS: Final = (
@@ -24,8 +24,8 @@ _PRODUCTS: Final = (
 )
 
 
-def unrepeated(spans: Iterable[Span]) -> list[Span]:
-    """Of spans with the same id the one that is preferred."""
+def deduplicate(spans: Iterable[Span]) -> list[Span]:
+    """One span for each span id: the preferred one."""
     found: dict[str, Span] = {}
     for span in spans:
         held = found.get(span.span_id)
@@ -34,7 +34,7 @@ def unrepeated(spans: Iterable[Span]) -> list[Span]:
 
 
 def preferred(held: Span, span: Span) -> Span:
-    """Of two spans with the same id the one that ended last, or else one by its content."""
+    """Of two spans with the same id, the one that ended last; a digest breaks ties."""
     if span != held and (span.end_ns, _digest(span)) > (held.end_ns, _digest(held)):
         return span
     return held
@@ -44,12 +44,12 @@ def _digest(span: Span) -> bytes:
     try:
         content = msgspec.msgpack.encode(span, order="deterministic")
     except (OverflowError, RecursionError, TypeError, UnicodeEncodeError, ValueError):
-        content = b""  # such spans are alike to whoever reads them
+        content = b""  # spans that cannot be encoded are equivalent
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
-def kind(span: Span) -> str:
-    """What a person would call the kind of a span: its scope and the attribute that says it."""
+def kind_of(span: Span) -> str:
+    """The kind of a span for display: its scope, and the attribute that names its kind."""
     said = next(
         (f"{name}={span.attributes[name]}" for name in _PRODUCTS if name in span.attributes),
         span.name,
@@ -57,18 +57,21 @@ def kind(span: Span) -> str:
     return f"{span.scope or 'no scope'}: {said}"[:200]
 
 
-class Tree:
-    """Spans from the outside inwards, with parents and roles.
+class SpanTree:
+    """The spans of a trace with their parents and roles.
 
-    Of no two spans of ``spans`` the ids are equal. ``missing`` are the spans whose parent is not
-    there, ``circular`` those that are inside of themselves, or of such. ``depth`` is how many spans
-    are inside of each other at most, ``ignored`` are those of other scopes, and what evaluators do
-    inside of themselves.
+    Attributes:
+        ordered: The spans from the roots downwards, level by level.
+        depth: The number of levels.
+        orphans: Spans whose parent is missing.
+        in_cycles: Spans that are their own ancestors, or descendants of such spans.
+        ignored: The ids of spans of other scopes, and of the descendants of evaluators.
+        rows: The row of each span that has one, by span id.
     """
 
-    def __init__(self, spans: Sequence[Span], mapping: Mapping, scopes: frozenset[str]) -> None:
+    def __init__(self, spans: Sequence[Span], mapping: SpanMapping, scopes: frozenset[str]) -> None:
         self.by_id = {span.span_id: span for span in spans}
-        self.missing: list[Span] = []
+        self.orphans: list[Span] = []
         inside: dict[str, list[Span]] = {}
         roots: list[Span] = []
         for span in sorted(spans, key=lambda span: (span.start_ns, span.span_id)):
@@ -77,16 +80,16 @@ class Tree:
             elif span.parent_id in self.by_id:
                 inside.setdefault(span.parent_id, []).append(span)
             else:
-                self.missing.append(span)
+                self.orphans.append(span)
         self.ordered: list[Span] = []
         self.depth = 0
-        wave = [*roots, *self.missing]
+        wave = [*roots, *self.orphans]
         while wave:
             self.depth += 1
             self.ordered += wave
             wave = [inner for span in wave for inner in inside.get(span.span_id, ())]
         reached = {span.span_id for span in self.ordered}
-        self.circular = [span for span in self.by_id.values() if span.span_id not in reached]
+        self.in_cycles = [span for span in self.by_id.values() if span.span_id not in reached]
         self.rows: dict[str, Row] = {}
         self.ignored: set[str] = set()
         judged: set[str] = set()
@@ -101,16 +104,16 @@ class Tree:
                 self.rows[span.span_id] = row
                 if row.role is Role.EVALUATOR:
                     judged.add(span.span_id)
-        self._in_turns = self.nearest(Role.TURN)
+        self._in_turns = self.nearest_ancestor(Role.TURN)
         self._longest: dict[str, int] = {}
 
     def role(self, span: Span) -> Role | None:
-        """What the span is; None where no row knows it."""
+        """The role of the span; None if no row matches it."""
         row = self.rows.get(span.span_id)
         return row.role if row else None
 
-    def unsure(self, span: Span) -> bool:
-        """Whether the attributes that were dropped may have said what the span is."""
+    def role_is_uncertain(self, span: Span) -> bool:
+        """Whether dropped attributes may have named another role."""
         if not span.dropped_attributes or span.span_id in self.ignored:
             return False
         if "openinference.span.kind" in span.attributes:
@@ -119,7 +122,7 @@ class Tree:
         return role in (None, Role.OTHER) or (role is Role.TURN and span.span_id in self._in_turns)
 
     def longest_text(self, span: Span) -> int:
-        """How long the longest text is in attributes that the span's process wrote."""
+        """The length of the longest attribute text that the span's process wrote."""
         if not self._longest:
             for one in self.ordered:
                 lengths = (len(x) for x in one.attributes.values() if isinstance(x, str))
@@ -127,16 +130,16 @@ class Tree:
                 self._longest[process] = max(self._longest.get(process, 0), *lengths, 0)
         return self._longest[repr(span.resource)]
 
-    def of(self, *roles: Role) -> list[Span]:
-        """The spans with one of these roles, from the outside inwards."""
+    def with_role(self, *roles: Role) -> list[Span]:
+        """The spans with one of these roles, from the roots downwards."""
         return [span for span in self.ordered if self.role(span) in roles]
 
     def parent(self, span: Span) -> Span | None:
-        """The span that this is inside of."""
+        """The parent of the span; None for a root or an orphan."""
         return None if span.parent_id == NO_ID else self.by_id.get(span.parent_id)
 
-    def nearest(self, *roles: Role) -> dict[str, str]:
-        """Of each span the innermost span around it with one of these roles, where there is one."""
+    def nearest_ancestor(self, *roles: Role) -> dict[str, str]:
+        """For each span, the id of the nearest ancestor with one of these roles, if it has one."""
         found: dict[str, str] = {}
         for span in self.ordered:
             outer = self.parent(span)
@@ -148,8 +151,8 @@ class Tree:
                 found[span.span_id] = found[outer.span_id]
         return found
 
-    def within_turn(self, says: Callable[[Span], str | None]) -> dict[str, str | None]:
-        """What each span says, else the nearest span around it, up to that of its turn."""
+    def inherited_in_turn(self, says: Callable[[Span], str | None]) -> dict[str, str | None]:
+        """The value of each span, or else of the nearest ancestor up to its turn."""
         found: dict[str, str | None] = {}
         for span in self.ordered:
             said = says(span)
@@ -158,8 +161,8 @@ class Tree:
             found[span.span_id] = said
         return found
 
-    def marked(self, marks: Iterable[str]) -> dict[str, str]:
-        """Of each span the outermost of these spans that it is, or is inside of."""
+    def outermost(self, marks: Iterable[str]) -> dict[str, str]:
+        """For each span that is marked or has a marked ancestor, the outermost marked span."""
         marks = set(marks)
         found: dict[str, str] = {}
         for span in self.ordered:
@@ -170,8 +173,8 @@ class Tree:
                 found[span.span_id] = span.span_id
         return found
 
-    def around(self, marks: Iterable[str]) -> set[str]:
-        """The spans that have one of these inside of them."""
+    def ancestors(self, marks: Iterable[str]) -> set[str]:
+        """The ids of all ancestors of the marked spans."""
         found: set[str] = set()
         marks = set(marks)
         for span in reversed(self.ordered):

@@ -1,18 +1,17 @@
-"""The bridge: records of traces in, events out. It keeps nothing but what Kafka keeps.
+"""The bridge: reads records of traces and writes events. Its only state is what Kafka stores.
 
-The order of effects, for each round (``docs/concepts/bridge.md`` says what happens if one of them
-fails):
+The order of effects in each round (``docs/concepts/bridge.md`` says what happens if one fails):
 
-1. fetch     the next records of the trace partitions that the group gave this bridge
-2. decode    their payloads to spans
-3. assemble  traces of them, by the times of the records (``telemetry.assembly``)
-4. tell      events of the traces that are closed
-5. produce   the events to the input topics, and wait until they are acknowledged
-6. dead      produce dead letters of the records that cannot be used, and wait likewise
-7. commit    the offset before the first record of any trace that is not closed
+1. fetch      the next records of the trace partitions assigned to this bridge
+2. decode     their payloads to spans
+3. assemble   traces from them, by the times of the records (``telemetry.assembly``)
+4. interpret  the traces that are closed, as events
+5. produce    the events to the input topics, and wait for their acknowledgement
+6. dead       produce dead letters of the records that cannot be used, and wait likewise
+7. commit     the offset before the first record of any open trace
 
-A round that is cut off is done again, so that an event may be produced twice. State knows it by its
-version, and takes it once.
+An interrupted round is repeated, so an event may be produced twice. State recognises it by its
+version and applies it once.
 """
 
 from __future__ import annotations
@@ -27,14 +26,13 @@ from msgspec import structs
 from stream_metrics.events.decode import BadRecord
 from stream_metrics.events.record import DeadLetter, Record
 from stream_metrics.ports import DeadLetters
-from stream_metrics.telemetry import Event, Span, TwoScopes
-from stream_metrics.telemetry.assembly import Assembly, Bounds, Closed, Place
-from stream_metrics.telemetry.teller import Teller, Telling
+from stream_metrics.telemetry import ConflictingScopes, Event, Span
+from stream_metrics.telemetry.assembly import Assembly, Bounds, ClosedTrace, ReadPosition
+from stream_metrics.telemetry.teller import InterpretedTrace, TraceInterpreter
 from stream_metrics.worker.patience import Retry
 
 CLOCK_MARGIN_MS: Final = 1_000
-"""By how much the clocks of this machine and of the brokers may differ where a partition has been
-read to its end."""
+"""How far the clocks of this machine and the brokers may differ at the end of a partition."""
 
 NO_KEY: Final = (
     "the record has no key, so the spans of its trace may be on any partition: set "
@@ -45,75 +43,79 @@ TOO_LARGE: Final = (
     "an event of this trace is larger than its topic accepts: raise `max.message.bytes` of the "
     "input topics, or set `otlp.content` to off"
 )
-PENDING_EVENTS: Final = 1_000
-PENDING_BYTES: Final = 4 << 20
-SPANS_AT_ONCE: Final = 1_000
+MAX_PENDING_EVENTS: Final = 1_000
+MAX_PENDING_BYTES: Final = 4 << 20
+MAX_SPANS_PER_SLICE: Final = 1_000
 
 
 class Inputs(Protocol):
     """The topic of traces, as one member of a consumer group reads it."""
 
     async def fetch(self) -> Sequence[Record]:
-        """The next records, those of each partition in its order; none after a short while.
+        """The next records, in order within each partition; none after a short wait.
 
-        When it returns, ``Assemblies`` has the partitions that are this member's.
+        On return, ``Assemblies`` has the partitions assigned to this member.
         """
         ...
 
     def ended(self) -> Mapping[int, int]:
-        """Up to which time in milliseconds partitions have been read to their ends."""
+        """The record time in milliseconds up to which each partition has been read to its end."""
         ...
 
     async def taken(self) -> None:
-        """Whoever reads next begins where ``Assemblies.commit`` says, as far as it is ours."""
+        """Commit the positions that ``Assemblies.commit`` returns for the partitions still
+        assigned."""
         ...
 
 
-class Payloads(Protocol):
-    """How payloads are read."""
+class PayloadDecoder(Protocol):
+    """Decodes payloads."""
 
     def spans(self, value: bytes | None) -> list[Span] | BadRecord:
         """The spans of a payload, or why it has none."""
         ...
 
     def trace_ids(self, record: Record) -> Sequence[str]:
-        """The trace ids of the same spans, at less expense; where there are none, the trace that
-        the record's key names."""
+        """The trace ids of the record's spans, at a lower cost than ``spans``; if it is unreadable,
+        the trace that its key names."""
         ...
 
 
-class Events(Protocol):
-    """The input topics."""
+class EventWriter(Protocol):
+    """Writes events to the input topics."""
 
     async def send(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Those that are too large for their topic; returns when all others are stored for good.
+        """Write events; the events that are too large for their topic. Returns once the others are
+        stored.
 
-        Raises ``InputTopicsUnavailable``; then some may be stored.
+        Raises ``InputTopicsUnavailable``; some events may then be stored.
         """
         ...
 
 
-class Counts(Protocol):
+class BridgeCounts(Protocol):
     """Receives operational counts; every method is cheap and never raises."""
 
     def bad_records(self, counts: Counter[str]) -> None: ...
     def produced(self, events: int) -> None: ...
-    def told(self, telling: Telling) -> None: ...
+    def trace_closed(self, interpreted: InterpretedTrace) -> None: ...
     def read(self, spans: int, late: int) -> None: ...
-    def held(self, traces: int, held_bytes: int) -> None: ...
+    def open_traces(self, traces: int, open_bytes: int) -> None: ...
 
 
 class Assemblies:
-    """The traces of this bridge's partitions."""
+    """The assemblies of this bridge's partitions."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self._of: dict[int, Assembly] = {}
 
-    def begin(self, places: Mapping[int, Place], since_ms: Mapping[int, int] | None = None) -> None:
-        """These partitions are ours, and no others; nothing of them has been read.
+    def begin(
+        self, places: Mapping[int, ReadPosition], since_ms: Mapping[int, int] | None = None
+    ) -> None:
+        """Replace the assigned partitions; nothing of them has been read.
 
-        ``since_ms``: from which record time on traces are told, where the first records were
+        ``since_ms`` is the record time from which traces are used where earlier records were
         deleted.
         """
         self._of = {
@@ -122,21 +124,21 @@ class Assemblies:
         }
 
     def of(self, partition: int) -> Assembly | None:
-        """The traces of a partition; None if it is another's."""
+        """The assembly of a partition; None if it is not assigned."""
         return self._of.get(partition)
 
-    def commit(self, partition: int, next_offset: int) -> Place | None:
-        """From where whoever reads the partition next must read; None if it is another's."""
+    def commit(self, partition: int, next_offset: int) -> ReadPosition | None:
+        """Where the next reader of the partition must start; None if it is not assigned."""
         assembly = self._of.get(partition)
         return None if assembly is None else assembly.commit(next_offset)
 
     def sizes(self) -> tuple[int, int]:
-        """How many traces are open, and the size of their spans."""
+        """The number of open traces, and the bytes of their spans."""
         held = self._of.values()
-        return sum(one.open_traces for one in held), sum(one.held_bytes for one in held)
+        return sum(one.open_traces for one in held), sum(one.open_bytes for one in held)
 
     def counted(self) -> tuple[int, int]:
-        """How many spans were read since the last call, and how many of them were late."""
+        """The numbers of spans and late spans that were read since the last call."""
         spans = sum(one.spans for one in self._of.values())
         late = sum(one.late for one in self._of.values())
         for one in self._of.values():
@@ -145,25 +147,25 @@ class Assemblies:
 
 
 class Bridge:
-    """Turns traces into events, round by round."""
+    """Converts traces to events, in rounds."""
 
     def __init__(
         self,
         inputs: Inputs,
         assemblies: Assemblies,
-        payloads: Payloads,
-        teller: Teller,
-        events: Events,
+        payloads: PayloadDecoder,
+        interpreter: TraceInterpreter,
+        events: EventWriter,
         dead_letters: DeadLetters,
         retry: Retry,
-        counts: Counts,
+        counts: BridgeCounts,
         topic: str,
     ) -> None:
         self._topic = topic
         self._inputs = inputs
         self._assemblies = assemblies
         self._payloads = payloads
-        self._teller = teller
+        self._interpreter = interpreter
         self._events = events
         self._dead_letters = dead_letters
         self._retry = retry
@@ -171,10 +173,10 @@ class Bridge:
         self._letters: list[DeadLetter] = []
         self._pending: list[tuple[Event, Record]] = []
         self._bytes = 0
-        self._spans = 0  # since others had the loop
+        self._spans = 0  # since the last yield to the event loop
 
     async def turn(self) -> int:
-        """One round; how many records were fetched. Raises ``TwoScopes``."""
+        """Run one round; the number of records fetched. Raises ``ConflictingScopes``."""
         self._letters, self._pending, self._bytes = [], [], 0
         records = await self._inputs.fetch()
         for record in records:
@@ -182,23 +184,23 @@ class Bridge:
             if assembly is None:
                 continue
             before = assembly.spans
-            await self._tell(record.partition, self._take(assembly, record))
-            await self._worked(1 + assembly.spans - before)
+            await self._interpret(record.partition, self._add_record(assembly, record))
+            await self._yield_to_loop(1 + assembly.spans - before)
         for partition, ended_ms in self._inputs.ended().items():
             assembly = self._assemblies.of(partition)
             if assembly is not None:
-                closed = assembly.pass_to(ended_ms - CLOCK_MARGIN_MS)
-                await self._tell(partition, closed)
+                closed = assembly.advance_to(ended_ms - CLOCK_MARGIN_MS)
+                await self._interpret(partition, closed)
         await self._flush()
         await self._inputs.taken()
         self._counts.read(*self._assemblies.counted())
-        self._counts.held(*self._assemblies.sizes())
+        self._counts.open_traces(*self._assemblies.sizes())
         return len(records)
 
-    def _take(self, assembly: Assembly, record: Record) -> Sequence[Closed]:
-        """The traces that the record closes."""
+    def _add_record(self, assembly: Assembly, record: Record) -> Sequence[ClosedTrace]:
+        """Add a record; the traces that it closes."""
         offset, time_ms = record.offset, record.timestamp_ms or 0
-        if assembly.is_noted(offset, time_ms):
+        if assembly.needs_only_ids(offset, time_ms):
             assembly.note(time_ms, self._payloads.trace_ids(record))
             return ()
         if record.key is None:
@@ -214,7 +216,7 @@ class Bridge:
             return assembly.refuse(offset, time_ms, ids, "unreadable", message)
         return assembly.read(offset, time_ms, found)
 
-    async def _tell(self, partition: int, closed: Iterable[Closed]) -> None:
+    async def _interpret(self, partition: int, closed: Iterable[ClosedTrace]) -> None:
         for trace in closed:
             place = Record(
                 None,
@@ -225,33 +227,33 @@ class Bridge:
                 trace.offset,
             )
             try:
-                if trace.spans >= SPANS_AT_ONCE:
-                    telling = await asyncio.to_thread(self._teller.tell, trace)
+                if trace.spans >= MAX_SPANS_PER_SLICE:
+                    interpreted = await asyncio.to_thread(self._interpreter.interpret, trace)
                 else:
-                    telling = self._teller.tell(trace)
-            except (MemoryError, TwoScopes):
+                    interpreted = self._interpreter.interpret(trace)
+            except (MemoryError, ConflictingScopes):
                 raise
             except Exception as error:
                 why = f"a bug, met in trace {trace.trace_id}: {type(error).__name__}"
                 self._letters.append(DeadLetter(place, "internal_error", why))
                 continue
-            self._counts.told(telling)
-            self._letters += (DeadLetter(place, b.reason, b.message) for b in telling.rejected)
-            self._pending += ((event, place) for event in telling.events)
-            self._bytes += sum(len(event.value) for event in telling.events)
-            if len(self._pending) >= PENDING_EVENTS or self._bytes >= PENDING_BYTES:
+            self._counts.trace_closed(interpreted)
+            self._letters += (DeadLetter(place, b.reason, b.message) for b in interpreted.rejected)
+            self._pending += ((event, place) for event in interpreted.events)
+            self._bytes += sum(len(event.value) for event in interpreted.events)
+            if len(self._pending) >= MAX_PENDING_EVENTS or self._bytes >= MAX_PENDING_BYTES:
                 await self._flush()
-            await self._worked(1 + trace.spans)
+            await self._yield_to_loop(1 + trace.spans)
 
-    async def _worked(self, spans: int) -> None:
-        """Let others have the loop once in a while, such as heartbeats to the group."""
+    async def _yield_to_loop(self, spans: int) -> None:
+        """Yield to the event loop regularly, so that heartbeats are sent."""
         self._spans += spans
-        if self._spans >= SPANS_AT_ONCE:
+        if self._spans >= MAX_SPANS_PER_SLICE:
             self._spans = 0
             await asyncio.sleep(0)
 
     async def _flush(self) -> None:
-        """Produce what is pending, and wait until it is stored for good."""
+        """Produce pending events and dead letters, and wait until they are stored."""
         pending, self._pending, self._bytes = self._pending, [], 0
         if pending:
             events = [event for event, _ in pending]

@@ -1,8 +1,8 @@
-"""The topic of traces, as a bridge reads it.
+"""Reads the topic of traces for a bridge.
 
-A commit is the offset before the first record of any trace that is not closed. Beside it stand the
-record time there, by which whoever reads next finds which traces had records before, and the scopes
-of which searches were told.
+The committed offset is that of the first record of any open trace. Its metadata hold the record
+time there, with which the next reader finds the traces that had earlier records, and the scopes of
+which searches were recorded.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import structlog
 
 from stream_metrics.events.record import Extent
 from stream_metrics.ports import Position, Unavailable
-from stream_metrics.telemetry.assembly import Place as Begin
-from stream_metrics.telemetry.teller import Teller
+from stream_metrics.telemetry.assembly import ReadPosition
+from stream_metrics.telemetry.teller import TraceInterpreter
 from stream_metrics.worker.bridge import Assemblies
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.inputs import (
@@ -38,9 +38,9 @@ _TIME, _SCOPES = "time_ms", "scopes"
 
 
 def note_of(time_ms: int, scopes: frozenset[tuple[str, str]]) -> str:
-    """What stands beside an offset.
+    """The metadata of a committed offset.
 
-    >>> said_in(note_of(7, frozenset({("service", "scope")})))
+    >>> parse_note(note_of(7, frozenset({("service", "scope")})))
     (7, [('service', 'scope')])
     """
     listed = sorted(scopes)
@@ -51,22 +51,22 @@ def note_of(time_ms: int, scopes: frozenset[tuple[str, str]]) -> str:
         listed = listed[: len(listed) // 2]
 
 
-def said_in(note: str | None) -> tuple[int | None, list[tuple[str, str]]]:
-    """Time and scopes in such a text; None and none where it is no text of ours.
+def parse_note(note: str | None) -> tuple[int | None, list[tuple[str, str]]]:
+    """The time and scopes in commit metadata; None and an empty list if the text is malformed.
 
-    >>> said_in(""), said_in('{"scopes":1}')
+    >>> parse_note(""), parse_note('{"scopes":1}')
     ((None, []), (None, []))
     """
     try:
-        said = json.loads(note or "")
-        time_ms = int(said[_TIME])
-        return time_ms, [(str(service), str(scope)) for service, scope in said[_SCOPES]]
+        parsed = json.loads(note or "")
+        time_ms = int(parsed[_TIME])
+        return time_ms, [(str(service), str(scope)) for service, scope in parsed[_SCOPES]]
     except (ValueError, TypeError, KeyError):
         return None, []
 
 
 class TraceInputs(CommittedInputs):
-    """``worker.bridge.Inputs``: the topic of traces, from the commits of the bridge's group."""
+    """Implements ``worker.bridge.Inputs``, starting at the commits of the bridge's group."""
 
     def __init__(
         self,
@@ -77,13 +77,13 @@ class TraceInputs(CommittedInputs):
         gauges: Gauges,
         clock: Clock,
         assemblies: Assemblies,
-        teller: Teller,
+        interpreter: TraceInterpreter,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(source, options, retry, reasons, gauges, clock, monotonic=monotonic)
         self._assemblies = assemblies
-        self._teller = teller
+        self._interpreter = interpreter
 
     def ended(self) -> Mapping[int, int]:
         """See ``worker.bridge.Inputs``."""
@@ -94,20 +94,22 @@ class TraceInputs(CommittedInputs):
         }
 
     def commits(self) -> dict[Place, Commit]:
-        """What whoever reads next must know."""
+        """The offsets and metadata that the next reader needs."""
         found = {}
         for place, one in self.reading().items():
             begin = self._assemblies.commit(place.partition, one.position.offset)
             if begin is not None:
-                found[place] = Commit(begin.offset, note_of(begin.time_ms, self._teller.scopes))
+                found[place] = Commit(
+                    begin.offset, note_of(begin.time_ms, self._interpreter.scopes)
+                )
         return found
 
     async def starts(
         self, extents: Mapping[Place, Extent], commits: Mapping[Place, Commit]
     ) -> dict[Place, int]:
-        """From where to read each partition: before the place where it goes on, so that it is known
-        which traces had records there. Raises ``TwoScopes``."""
-        begins: dict[Place, Begin] = {}
+        """Where to start reading each partition: before its read position, so that the traces that
+        had records there are known. Raises ``ConflictingScopes``."""
+        begins: dict[Place, ReadPosition] = {}
         since_ms: dict[int, int] = {}
         for place, offset in (await super().starts(extents, commits)).items():
             extent, commit = extents[place], commits.get(place)
@@ -129,50 +131,51 @@ class TraceInputs(CommittedInputs):
         return starts
 
     async def ask(self) -> None:
-        """Ask for the ends too; raises ``TwoScopes``."""
+        """Ask for the end offsets and the scopes of other bridges; raises ``ConflictingScopes``."""
         await super().ask()
         if self._logs and not any(one.halted for one in self._logs.values()):
             until_ms = min(one.read_up_to_ms() for one in self._logs.values())
             self._gauges.complete_until(until_ms / 1000)
-        await self._hear_of_others()
+        await self._learn_scopes()
 
-    async def _hear_of_others(self) -> None:
-        """Learn which scopes other bridges of the group have told."""
+    async def _learn_scopes(self) -> None:
+        """Learn the scopes of searches that other bridges of the group recorded."""
         try:
             async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
                 commits = await self.source.committed(self._all)
         except (Unavailable, TimeoutError):
-            return  # asked again soon
+            return  # the next call tries again
         for commit in commits.values():
-            self._teller.know(said_in(commit.note)[1])
+            self._interpreter.add_scopes(parse_note(commit.note)[1])
 
     async def _begin(
         self, place: Place, offset: int, extent: Extent, commit: Commit | None
-    ) -> Begin:
-        """Where the reading of a partition goes on, and the record time there."""
-        time_ms, scopes = said_in(commit.note if commit else None)
-        self._teller.know(scopes)
+    ) -> ReadPosition:
+        """The read position of a partition."""
+        time_ms, scopes = parse_note(commit.note if commit else None)
+        self._interpreter.add_scopes(scopes)
         if commit is not None and commit.offset == offset and time_ms is not None:
-            return Begin(offset, time_ms)
+            return ReadPosition(offset, time_ms)
         if not offset:
-            return Begin(0, 0)  # nothing was before
-        return Begin(offset, await self._time_ms(place, Extent(offset, extent.end)))
+            return ReadPosition(0, 0)  # there are no earlier records
+        return ReadPosition(offset, await self._time_ms(place, Extent(offset, extent.end)))
 
     async def _since_ms(
-        self, place: Place, begin: Begin, extent: Extent, commit: Commit | None
+        self, place: Place, begin: ReadPosition, extent: Extent, commit: Commit | None
     ) -> int:
-        """From when on no record of a trace that begins was deleted; 0 if that is so from there."""
+        """The time from which traces cannot have begun in deleted records; 0 if that is always
+        so."""
         if not extent.first:
             return 0
-        deleted_ms = min(begin.time_ms, await self._time_ms(place, extent))  # no later
+        deleted_ms = min(begin.time_ms, await self._time_ms(place, extent))  # at the latest
         since_ms = deleted_ms + self._assemblies.bounds.known_ms
         if begin.time_ms >= since_ms:
             return 0
         if commit is not None and commit.offset >= extent.first:
             self._gauges.offset_gap(place.topic)
         log.warning(
-            "records were deleted that may have begun traces, so what begins within the time for "
-            "which traces are remembered is not told. Keep the records of the topic for longer",
+            "deleted records may have begun traces, so traces that begin within the time for which "
+            "traces are remembered are not used. Increase the retention of the topic",
             partition=place.partition,
             first_offset=extent.first,
             until_ms=since_ms,

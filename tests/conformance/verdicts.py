@@ -11,7 +11,17 @@ from typing import Any, Literal
 
 from stream_metrics.adapters.otlp.payloads import spans_of
 from stream_metrics.events.record import Record
-from stream_metrics.telemetry import HELP, Options, Span, Told, Turn, events, mapping, rivals, tell
+from stream_metrics.telemetry import (
+    HELP,
+    Interpretation,
+    Options,
+    Span,
+    Turn,
+    conflicting_scopes,
+    events,
+    interpret,
+    mapping,
+)
 from stream_metrics.telemetry.told import Result
 from stream_metrics.worker.replay import Replay
 from tests.conformance.programs.corpus import CHUNKS, PAGES, SHELVES
@@ -35,17 +45,17 @@ class Verdict:
     why: str = ""
 
 
-def told_of(lines: Iterable[str], **options: Any) -> list[Told]:
+def told_of(lines: Iterable[str], **options: Any) -> list[Interpretation]:
     """What the traces in lines of OTLP JSON tell under the presets."""
     traces: dict[str, list[Span]] = {}
     for line in lines:
         for span in spans_of(line.encode()):
             traces.setdefault(span.trace_id, []).append(span)
     rows = mapping()
-    return [tell(traces[id], rows, Options(**options)) for id in sorted(traces)]
+    return [interpret(traces[id], rows, Options(**options)) for id in sorted(traces)]
 
 
-def verdict(told: Sequence[Told], account: Account, sessions: bool = True) -> Verdict:
+def verdict(told: Sequence[Interpretation], account: Account, sessions: bool = True) -> Verdict:
     """Compares turns, iterations and results with the program's own account.
 
     Args:
@@ -57,7 +67,7 @@ def verdict(told: Sequence[Told], account: Account, sessions: bool = True) -> Ve
     for one in told:
         refused.update(one.refused)
     reasons = ", ".join(f"{number} {reason}" for reason, number in sorted(refused.items()))
-    rival = rivals(frozenset(pair for one in told for pair in one.scopes))
+    rival = conflicting_scopes(frozenset(pair for one in told for pair in one.scopes))
     if rival:
         return Verdict("refused", f"two_scopes: {', '.join(next(iter(rival.values())))}")
     expected = _expected(account)
@@ -196,7 +206,7 @@ def of_account(account: Account) -> list[Figures]:
     )
 
 
-def _rows_differ(told: Sequence[Told], account: Account) -> str:
+def _rows_differ(told: Sequence[Interpretation], account: Account) -> str:
     """How the rows of a replay differ from those of the account, or an empty text."""
     ours = rows(
         Record(event.value, event.conversation.encode(), event.occurred_us // 1000)
@@ -208,7 +218,7 @@ def _rows_differ(told: Sequence[Told], account: Account) -> str:
     return "" if ours == theirs else f"rows are {ours}, and should be {theirs}"
 
 
-def helps(told: Sequence[Told]) -> list[str]:
+def helps(told: Sequence[Interpretation]) -> list[str]:
     """The first refusal of each reason, with what would help."""
     found: dict[str, str] = {}
     for one in told:

@@ -37,7 +37,7 @@ from stream_metrics.events.decode import BadRecord, Event, decode_slow
 from stream_metrics.events.limits import Limits
 from stream_metrics.events.times import parse_rfc3339
 from stream_metrics.events.wire import Result
-from stream_metrics.telemetry import events, mapping, tell
+from stream_metrics.telemetry import events, interpret, mapping
 from tests.twins import kernel
 
 LIMITS: Final = Limits()
@@ -220,7 +220,7 @@ def line(data: bytes) -> None:
 def otlp(data: bytes) -> None:
     """A payload of traces is refused whole, or whatever its spans hold becomes events."""
     with suppress(OtlpError):
-        for one in events(tell(spans_of(data), MAPPING)):
+        for one in events(interpret(spans_of(data), MAPPING)):
             msgspec.json.decode(one.value)
     with suppress(OtlpError):
         for payload in frames(io.BytesIO(data)):

@@ -183,7 +183,7 @@ RECORDINGS: Final = (
     Mutation(
         "a span without an id is passed over",
         "a trace is told although nobody knows what one of its spans was",
-        (Edit(TELL, 'if told.refused["bad_id"]:', "if False:"),),
+        (Edit(TELL, 'if interpretation.refused["bad_id"]:', "if False:"),),
         "tests/unit/test_hostile_traces.py::test_a_trace_with_one_bad_id_is_refused",
         "assert (one.turns, one.refused)",
     ),

@@ -53,8 +53,8 @@ BRIDGES: Final = (
         (
             Edit(
                 BRIDGE,
-                "assembly.pass_to(ended_ms - CLOCK_MARGIN_MS)",
-                "assembly.pass_to(ended_ms + 30_000)",
+                "assembly.advance_to(ended_ms - CLOCK_MARGIN_MS)",
+                "assembly.advance_to(ended_ms + 30_000)",
             ),
         ),
         DIES,

@@ -10,9 +10,9 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.telemetry import Options, Span, events, tell
+from stream_metrics.telemetry import Options, Span, events, interpret
 from stream_metrics.telemetry import assembly as module
-from stream_metrics.telemetry.assembly import Assembly, Bounds, Closed, Place
+from stream_metrics.telemetry.assembly import Assembly, Bounds, ClosedTrace, ReadPosition
 from tests.helpers import examples
 from tests.telemetry import MAPPING, agent, model, search
 
@@ -35,7 +35,7 @@ class Logged(NamedTuple):
 
 
 Log = list[Logged]
-Told = tuple[str, int, tuple[Span, ...], str | None]
+PlainTrace = tuple[str, int, tuple[Span, ...], str | None]
 """A trace: its id, the offset of its first record, its spans, and why it is refused."""
 
 
@@ -81,22 +81,22 @@ BOUNDS = st.builds(
     settle_ms=st.just(SETTLE),
     trace_max_ms=st.just(LONGEST),
     known_ms=st.sampled_from([LONGEST, 2 * LONGEST]),
-    traces=st.sampled_from([1, 2, 3, 100]),
-    held_bytes=st.sampled_from([1_500, 4_000, 1 << 30]),
+    open_traces=st.sampled_from([1, 2, 3, 100]),
+    open_bytes=st.sampled_from([1_500, 4_000, 1 << 30]),
     trace_spans=st.sampled_from([2, 100]),
 )
 
 
-def plain(closed: Sequence[Closed]) -> list[Told]:
+def plain(closed: Sequence[ClosedTrace]) -> list[PlainTrace]:
     """What matters of closed traces."""
-    found: list[Told] = []
+    found: list[PlainTrace] = []
     for one in closed:
-        spans = tuple(sorted(map(DECODE, one.held), key=lambda s: (s.span_id, s.end_ns)))
+        spans = tuple(sorted(map(DECODE, one.encoded_spans), key=lambda s: (s.span_id, s.end_ns)))
         found.append((one.trace_id, one.offset, spans, one.reason))
     return found
 
 
-def take(assembly: Assembly, offset: int, record: Logged) -> list[Told]:
+def take(assembly: Assembly, offset: int, record: Logged) -> list[PlainTrace]:
     """Hand over a record."""
     if record.is_bad:
         of = record.trace_ids
@@ -104,19 +104,19 @@ def take(assembly: Assembly, offset: int, record: Logged) -> list[Told]:
     return plain(assembly.read(offset, record.time_ms, record.spans))
 
 
-def uninterrupted(log: Log, bounds: Bounds) -> list[Told]:
+def uninterrupted(log: Log, bounds: Bounds) -> list[PlainTrace]:
     """What one pass tells."""
     assembly = Assembly(bounds)
     told = [one for offset, record in enumerate(log) for one in take(assembly, offset, record)]
     return told + plain(assembly.finish())
 
 
-def all_of(told: list[Told]) -> list[str]:
+def all_of(told: list[PlainTrace]) -> list[str]:
     """All that was told, once each, in one order."""
     return sorted({repr(one) for one in told})
 
 
-def begin_again(log: Log, bounds: Bounds, place: Place) -> Assembly:
+def begin_again(log: Log, bounds: Bounds, place: ReadPosition) -> Assembly:
     """Whoever reads on from there, having lost all else: as ``bridge`` starts."""
     assembly = Assembly(bounds, place)
     since = place.time_ms - bounds.known_ms
@@ -137,7 +137,7 @@ class Naive:
     bounds: Bounds
     known: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     open: dict[str, list[tuple[int, int, list[Span]]]] = field(default_factory=dict)
-    told: list[Told] = field(default_factory=list)
+    told: list[PlainTrace] = field(default_factory=list)
     late: int = 0
 
     def kept(self, trace: str) -> list[Span]:
@@ -191,19 +191,19 @@ class Naive:
                 self.close(trace, "bad_id")
             elif len(self.kept(trace)) > self.bounds.trace_spans:
                 self.close(trace, "too_large")
-        while len(self.known) > module.KNOWN_TRACES * self.bounds.traces:
+        while len(self.known) > module.REMEMBERED_TRACES_RATIO * self.bounds.open_traces:
             trace = next(iter(self.known))
             del self.known[trace]
             if trace in self.open:
                 self.close(trace, "no_room")
-        while len(self.open) > self.bounds.traces or self.size() > self.bounds.held_bytes:
+        while len(self.open) > self.bounds.open_traces or self.size() > self.bounds.open_bytes:
             self.close(next(iter(self.open)), "no_room")
 
     def size(self) -> int:
         """What is held."""
         encode = msgspec.msgpack.encode
         kept = [span for trace in self.open for span in self.kept(trace)]
-        return sum(len(encode(span)) + module.SPAN_BYTES for span in kept)
+        return sum(len(encode(span)) + module.SPAN_OVERHEAD_BYTES for span in kept)
 
 
 @example(
@@ -216,11 +216,11 @@ def test_the_rules_are_those_of_the_naive_account(log: Log, bounds: Bounds) -> N
     """Heaps, counters and what is kept by span id change nothing, also for times in disorder."""
     naive = Naive(bounds)
     assembly = Assembly(bounds)
-    told: list[Told] = []
+    told: list[PlainTrace] = []
     for offset, record in enumerate(log):
         naive.read(offset, record)
         told += take(assembly, offset, record)
-        assert (assembly.open_traces, assembly.held_bytes) == (len(naive.open), naive.size())
+        assert (assembly.open_traces, assembly.open_bytes) == (len(naive.open), naive.size())
 
     assert told == naive.told
     assert assembly.late == naive.late
@@ -232,7 +232,7 @@ def test_a_crash_at_any_record_changes_nothing_that_is_told(log: Log, bounds: Bo
     """Whoever begins at any commit tells the same traces, with the same spans."""
     expected = all_of(uninterrupted(log, bounds))
     first = Assembly(bounds)
-    told: list[Told] = []
+    told: list[PlainTrace] = []
     for crash, record in enumerate(log):
         told += take(first, crash, record)
         place = first.commit(crash + 1)
@@ -250,9 +250,9 @@ def test_crashes_and_clocks_change_nothing_that_is_told(
     partition was reached, so that the clock told the time."""
     in_order = data.draw(st.booleans())
     log = data.draw(logs(in_order))
-    place = Place(0, log[0].time_ms if log else 0)
+    place = ReadPosition(0, log[0].time_ms if log else 0)
     assembly = begin_again(log, bounds, place)
-    told: list[Told] = []
+    told: list[PlainTrace] = []
     offset = 0
     for crashes in range(data.draw(st.integers(0, 5)), -1, -1):
         until = data.draw(st.integers(offset, len(log))) if crashes else len(log)
@@ -260,7 +260,7 @@ def test_crashes_and_clocks_change_nothing_that_is_told(
             told += take(assembly, offset, log[offset])
             offset += 1
             if in_order and offset < len(log) and data.draw(st.booleans()):
-                told += plain(assembly.pass_to(data.draw(st.integers(0, log[offset].time_ms))))
+                told += plain(assembly.advance_to(data.draw(st.integers(0, log[offset].time_ms))))
             if data.draw(st.booleans()):
                 place = assembly.commit(offset)
         if crashes:
@@ -290,8 +290,12 @@ def test_order_and_splitting_within_the_settle_time_change_nothing(data: st.Data
     told = uninterrupted([*log, Logged(now + 20_000, ())], bounds)
 
     values = {
-        event.value for _, _, found, _ in told for event in events(tell(found, MAPPING, Options()))
+        event.value
+        for _, _, found, _ in told
+        for event in events(interpret(found, MAPPING, Options()))
     }
     assert values == {
-        event.value for trace in wanted for event in events(tell(whole[trace], MAPPING, Options()))
+        event.value
+        for trace in wanted
+        for event in events(interpret(whole[trace], MAPPING, Options()))
     }

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.otlp.traces import Traces
+from stream_metrics.adapters.otlp.traces import TraceStore
 from stream_metrics.adapters.scores import Scores
 from stream_metrics.events import Limits
 from stream_metrics.events.record import Record
@@ -112,11 +112,11 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(spans, rows, [each for each in wanted if each[1:3] not in disputed])
 
 
-def taken(case: Case, spans: list[Made], cuts: int) -> Traces:
+def taken(case: Case, spans: list[Made], cuts: int) -> TraceStore:
     """The traces, in payloads of so many spans."""
-    found = Traces(mapping(), Options(grading=GRADING), Limits())
+    found = TraceStore(mapping(), Options(grading=GRADING), Limits())
     for at in range(0, len(spans), cuts):
-        found.take(as_json(spans[at : at + cuts]))
+        found.add_payload(as_json(spans[at : at + cuts]))
     return found
 
 
@@ -126,7 +126,7 @@ def joined(case: Case, spans: list[Made], rows: list[dict[str, Any]], cuts: int)
     for row in rows:
         scores.record(json.dumps(row).encode(), "row", None)
     with taken(case, spans, cuts) as traces:
-        return [event.value for event in traces.judged(scores.evaluations)[0]]
+        return [event.value for event in traces.label_events(scores.evaluations)[0]]
 
 
 def replayed(case: Case, labels: list[bytes]) -> list[dict[str, Any]]:

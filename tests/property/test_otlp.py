@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.otlp.traces import Traces
+from stream_metrics.adapters.otlp.traces import TraceStore
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.sources import Sources
 from stream_metrics.events import Limits
@@ -132,8 +132,8 @@ def test_the_report_does_not_show_how_traces_came(spans: list[Made], data: st.Da
 @given(traces())
 def test_every_span_is_accounted_for(spans: list[Made]) -> None:
     """Each is read, and stands for itself or aside for another; no event is refused later."""
-    with Traces(OtlpSettings().mapping(), OtlpSettings().options(NO_GRADES), Limits()) as kept:
-        kept.take(as_json(spans))
+    with TraceStore(OtlpSettings().mapping(), OtlpSettings().options(NO_GRADES), Limits()) as kept:
+        kept.add_payload(as_json(spans))
         records = list(kept.records())
     counts = kept.counts
 

@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.otlp.payloads import spans_of
-from stream_metrics.telemetry import PRESETS, Grading, Link, Options, Span, SpanEvent, events, tell
+from stream_metrics.telemetry import (
+    PRESETS,
+    Grading,
+    Link,
+    Options,
+    Span,
+    SpanEvent,
+    events,
+    interpret,
+)
 from stream_metrics.telemetry.evaluations import NO_GRADES, RESULT
 from tests.helpers import examples
 from tests.otlp import Made, as_json, as_protobuf
@@ -106,8 +115,8 @@ def test_order_and_repetition_change_nothing(
     again = [*spans, *(random.choice(spans) for _ in range(3) if spans)]
     random.shuffle(again)
     usual = [span for span in again if span.trace_id and span.span_id]
-    first = tell([span for span in spans if span.trace_id and span.span_id], MAPPING, options)
-    other = tell(usual, MAPPING, options)
+    first = interpret([span for span in spans if span.trace_id and span.span_id], MAPPING, options)
+    other = interpret(usual, MAPPING, options)
 
     assert [*events(first)] == [*events(other)]
     assert first.refused == other.refused
@@ -117,7 +126,7 @@ def test_order_and_repetition_change_nothing(
 @given(any_spans(), OPTIONS)
 def test_nothing_that_spans_hold_makes_telling_fail(spans: list[Span], options: Options) -> None:
     """Whatever cannot be used is counted under a reason."""
-    one = tell(spans, MAPPING, options)
+    one = interpret(spans, MAPPING, options)
 
     assert sum(one.refused.values()) >= len(one.refusals)
     assert one.spans + one.repeated + one.refused["bad_id"] == len(spans)

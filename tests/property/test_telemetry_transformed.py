@@ -19,8 +19,8 @@ import msgspec
 import pytest
 
 from stream_metrics.events.record import Record
-from stream_metrics.telemetry import Options, Role, Span, events, tell
-from stream_metrics.telemetry.notation import parsed
+from stream_metrics.telemetry import Options, Role, Span, events, interpret
+from stream_metrics.telemetry.notation import parse_value
 from stream_metrics.worker.replay import Replay
 from tests.helpers import rest_long
 from tests.telemetry import CONFORMANCE, EXPECTED, MAPPING, OTEL, capture, traces
@@ -79,7 +79,7 @@ def _due(name: str) -> list[Figures]:
 @cache
 def _truth(name: str) -> tuple[tuple[Figures, ...], ...]:
     """Of each trace its turns' figures, as the program accounts for them."""
-    told = [tell(group, MAPPING) for group in _groups(name)]
+    told = [interpret(group, MAPPING) for group in _groups(name)]
     named = name not in _accounts()
     starts = sorted(
         (turn.conversation if named else "", turn.number, at)
@@ -101,7 +101,7 @@ def outcome(
     options: Options,
 ) -> Outcome:
     """What the traces tell, against the truth of each."""
-    told = [tell(group, MAPPING, options) for group in groups]
+    told = [interpret(group, MAPPING, options) for group in groups]
     replay = Replay(turn_scope="all")
     for event in (event for one in told for event in events(one, options.content)):
         replay.feed(Record(event.value, event.conversation.encode(), event.occurred_us // 1000))
@@ -364,16 +364,16 @@ def twins(scope: str) -> Change:
 
 
 def twice_encoded(name: str, text: str) -> str:
-    return json.dumps(text) if name in _OUTPUTS and parsed(text) is not None else text
+    return json.dumps(text) if name in _OUTPUTS and parse_value(text) is not None else text
 
 
 def as_python(name: str, text: str) -> str:
-    inner = parsed(text) if name in _OUTPUTS and text[:1] in "[{" else None
+    inner = parse_value(text) if name in _OUTPUTS and text[:1] in "[{" else None
     return text if inner is None else repr(inner)
 
 
 def spaced(name: str, text: str) -> str:
-    inner = parsed(text) if name in _OUTPUTS and text[:1] in "[{" else None
+    inner = parse_value(text) if name in _OUTPUTS and text[:1] in "[{" else None
     return text if inner is None else json.dumps(inner, indent=3)
 
 
@@ -416,7 +416,7 @@ def limited(count: int, *, oldest: bool = True, roles: tuple[Role | None, ...] =
     return each(limit, *roles)
 
 
-def cut_at(length: int) -> Change:
+def cut_texts_at(length: int) -> Change:
     """Spans of an SDK with a limit of the length of texts."""
     return value(lambda _, text: text[:length])
 
@@ -431,7 +431,7 @@ def in_documents(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Change:
             inner = {name: walk(part) for name, part in one.items()}
             is_one = {"page_content", "content", "id_", "document.content"} & inner.keys()
             return change(inner) if is_one or inner.keys() <= {"id", "score"} else inner
-        if isinstance(one, str) and one[:1] in "[{" and (inner := parsed(one)) is not None:
+        if isinstance(one, str) and one[:1] in "[{" and (inner := parse_value(one)) is not None:
             return json.dumps(walk(inner))
         return one
 
@@ -770,7 +770,7 @@ CHANGES: Final[dict[str, tuple[Change, str]]] = {
         for oldest in (True, False)
     },
     **{
-        f"texts of at most {length}": (cut_at(length), "")
+        f"texts of at most {length}": (cut_texts_at(length), "")
         for length in (3, 4, 6, 9, 12, 20, 60, 100, 200, 500, 1500)
     },
 }

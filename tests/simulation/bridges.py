@@ -10,13 +10,13 @@ from aiokafka import TopicPartition
 
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.memory import MemoryDeadLetters
-from stream_metrics.adapters.otlp.payloads import Payloads
+from stream_metrics.adapters.otlp.payloads import OtlpDecoder
 from stream_metrics.events import Limits
 from stream_metrics.events.record import DeadLetter
 from stream_metrics.ports import InputTopicsUnavailable
 from stream_metrics.telemetry import Event, Options, mapping
 from stream_metrics.telemetry.assembly import Assembly, Bounds
-from stream_metrics.telemetry.teller import Teller, Telling
+from stream_metrics.telemetry.teller import InterpretedTrace, TraceInterpreter
 from stream_metrics.worker.bridge import Assemblies, Bridge
 from stream_metrics.worker.clock import Clock
 from stream_metrics.worker.inputs import NOTE_SECONDS, InputOptions
@@ -59,15 +59,15 @@ class World:
         found = set()
         for log in self.brokers.logs.values():
             assembly = Assembly(self.bounds)
-            teller = Teller(MAPPING, self.options, Limits())
+            interpreter = TraceInterpreter(MAPPING, self.options, Limits())
             closed = []
             for record in log:
                 assert record is not None
-                spans = Payloads().spans(record.value)
+                spans = OtlpDecoder().spans(record.value)
                 assert isinstance(spans, list)
                 closed += assembly.read(record.offset, record.timestamp_ms or 0, spans)
             for one in [*closed, *assembly.finish()]:
-                found |= {(e.conversation, e.value) for e in teller.tell(one).events}
+                found |= {(e.conversation, e.value) for e in interpreter.interpret(one).events}
         return found
 
 
@@ -84,7 +84,7 @@ class BridgeMember:
         self.refused: Counter[str] = Counter()
         patience = AtOnce(self.health, lambda: None)
         assemblies = Assemblies(world.bounds)
-        self.teller = Teller(MAPPING, world.options, Limits())
+        self.interpreter = TraceInterpreter(MAPPING, world.options, Limits())
         self.inputs = TraceInputs(
             self.source,
             InputOptions("bridge", in_order=False, **settings),
@@ -93,11 +93,19 @@ class BridgeMember:
             self,
             Clock(lambda: world.now_ms),
             assemblies,
-            self.teller,
+            self.interpreter,
             monotonic=lambda: self._seconds,
         )
         self._bridge = Bridge(
-            self, assemblies, Payloads(), self.teller, self, _Letters(self), patience, self, TOPIC
+            self,
+            assemblies,
+            OtlpDecoder(),
+            self.interpreter,
+            self,
+            _Letters(self),
+            patience,
+            self,
+            TOPIC,
         )
 
     async def join(self) -> None:
@@ -143,9 +151,9 @@ class BridgeMember:
     def bad_records(self, counts: Counter[str]) -> None:
         """Ignore."""
 
-    def told(self, telling: Telling) -> None:
+    def trace_closed(self, interpreted: InterpretedTrace) -> None:
         """Count what was refused."""
-        self.refused.update(telling.told.refused)
+        self.refused.update(interpreted.interpretation.refused)
 
     def produced(self, events: int) -> None:
         """Ignore."""
@@ -154,7 +162,7 @@ class BridgeMember:
         """Count what was late."""
         self.late += late
 
-    def held(self, traces: int, held_bytes: int) -> None:
+    def open_traces(self, traces: int, open_bytes: int) -> None:
         """Ignore."""
 
     def lag(self, topic: str, partition: int, records: int, seconds: float) -> None:

@@ -16,7 +16,7 @@ from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.kafka.topics import TopicsMissing
 from stream_metrics.adapters.kafka.traces import traces_source
 from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.telemetry import TwoScopes
+from stream_metrics.telemetry import ConflictingScopes
 from stream_metrics.telemetry.assembly import Assembly, Bounds
 from tests.otlp import RETRIEVER, Made, as_protobuf, documents
 from tests.sessions import Sent
@@ -236,7 +236,7 @@ async def test_two_bridges_halt_where_each_tells_another_scope() -> None:
             for member in members:
                 await member.turn()
 
-    with pytest.raises(TwoScopes, match="openinference, openllmetry"):
+    with pytest.raises(ConflictingScopes, match="openinference, openllmetry"):
         await rounds()
     assert len(world.produced) > 0
 
@@ -254,7 +254,7 @@ async def test_a_bridge_does_not_start_without_the_topics_for_its_events() -> No
 
 def test_memory_does_not_grow_with_traces_that_are_closed() -> None:
     """Neither those that were told, nor those for which there was no room."""
-    assembly, held = Assembly(Bounds(traces=10)), []
+    assembly, held = Assembly(Bounds(open_traces=10)), []
     tracemalloc.start()
     for trace in range(60_000):
         id = f"{trace:032x}"

@@ -12,12 +12,12 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
-from stream_metrics.bridge import Reported
+from stream_metrics.bridge import LoggedBridgeMetrics
 from stream_metrics.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
-from stream_metrics.telemetry import Span, Told
+from stream_metrics.telemetry import Interpretation, Span
 from stream_metrics.telemetry.assembly import Assembly, Bounds
 from stream_metrics.telemetry.events import events
-from stream_metrics.telemetry.teller import Telling
+from stream_metrics.telemetry.teller import InterpretedTrace
 from tests.telemetry import MAPPING, agent, model, search, span, told
 
 SUPPORT = {"gen_ai.agent.name": "support"}
@@ -29,15 +29,15 @@ def refused_search(id: str, parent: str, start: float = 1, **attributes: str) ->
     return search(id, parent, start, found="", attributes=hidden | attributes)
 
 
-def telling(one: Told) -> Telling:
-    return Telling(one, list(events(one)), [], 0)
+def interpreted(one: Interpretation) -> InterpretedTrace:
+    return InterpretedTrace(one, list(events(one)), [], 0)
 
 
 def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
     return registry.get_sample_value(f"streammetrics_bridge_{name}_total", labels)
 
 
-def by_agent(one: Told) -> list[tuple[str | None, str]]:
+def by_agent(one: Interpretation) -> list[tuple[str | None, str]]:
     return sorted((who or "", reason) for who, reason in one.by_agent)
 
 
@@ -93,10 +93,10 @@ def test_a_trace_that_is_refused_whole_has_a_name(spans: list[Span]) -> None:
 
 def test_a_trace_for_which_there_is_no_room_has_its_service() -> None:
     """Its spans are not read, but for one."""
-    assembly = Assembly(Bounds(traces=1))
+    assembly = Assembly(Bounds(open_traces=1))
     assembly.read(0, 1, [span("s", trace_id="1", resource={"service.name": "support"})])
     (closed,) = assembly.read(1, 2, [span("s", trace_id="2")])
-    one = closed.tell(MAPPING, None)  # type: ignore[arg-type]  # nothing of it is read
+    one = closed.interpret(MAPPING, None)  # type: ignore[arg-type]  # nothing of it is read
 
     assert (one.service, by_agent(one)) == ("support", [("support", "no_room")])
 
@@ -109,9 +109,9 @@ def test_an_agent_of_which_all_is_refused_is_counted_with_its_reasons() -> None:
     registry = CollectorRegistry()
     metrics = BridgeMetrics(registry)
     for _ in range(3):
-        metrics.told(telling(told(agent(name="billing"), refused_search("s", "agent"))))
-    metrics.told(telling(told(agent(name="support"), search("s", "agent", 1))))
-    metrics.told(telling(told(model("m", "", 1))))
+        metrics.trace_closed(interpreted(told(agent(name="billing"), refused_search("s", "agent"))))
+    metrics.trace_closed(interpreted(told(agent(name="support"), search("s", "agent", 1))))
+    metrics.trace_closed(interpreted(told(model("m", "", 1))))
 
     assert value(registry, "refused", agent="billing", reason="no_identity") == 3
     assert [value(registry, "traces", agent="billing", outcome=o) for o in ("told", "refused")] == [
@@ -126,8 +126,8 @@ def test_a_refused_trace_counts_for_the_agent_for_which_a_told_one_does() -> Non
     """The alert's share would be of the service otherwise, and the agent's own would be 0."""
     registry = CollectorRegistry()
     metrics = BridgeMetrics(registry)
-    metrics.told(telling(told(search("s", "", 1, attributes=SUPPORT))))
-    metrics.told(telling(told(refused_search("s", "", 1, **SUPPORT))))
+    metrics.trace_closed(interpreted(told(search("s", "", 1, attributes=SUPPORT))))
+    metrics.trace_closed(interpreted(told(refused_search("s", "", 1, **SUPPORT))))
 
     for outcome in ("told", "refused"):
         assert value(registry, "traces", agent="support", outcome=outcome) == 1
@@ -139,8 +139,10 @@ def test_agents_beyond_the_limit_are_counted_together() -> None:
     metrics = BridgeMetrics(registry, agents=["billing"])
     assert value(registry, "traces", agent="billing", outcome="told") == 0
     for number in range(MAX_AGENTS + 20):
-        metrics.told(telling(told(agent(name=f"agent-{number}"), refused_search("s", "agent"))))
-    metrics.told(telling(told(agent(name="billing"), refused_search("s", "agent"))))
+        metrics.trace_closed(
+            interpreted(told(agent(name=f"agent-{number}"), refused_search("s", "agent")))
+        )
+    metrics.trace_closed(interpreted(told(agent(name="billing"), refused_search("s", "agent"))))
 
     assert value(registry, "refused", agent="agent-0", reason="no_identity") == 1
     assert value(registry, "refused", agent="billing", reason="no_identity") == 1
@@ -158,23 +160,23 @@ def test_a_trace_without_any_name_counts_for_the_agent_that_workers_take_it_for(
     registry = CollectorRegistry()
     metrics = BridgeMetrics(registry)
     nameless = told(span("s", attributes={"openinference.span.kind": 7}, resource={}))
-    metrics.told(telling(nameless))
+    metrics.trace_closed(interpreted(nameless))
 
     assert value(registry, "refused", agent=DEFAULT_AGENT, reason="unrecognised") == 1
 
 
-def lines(tellings: Iterable[Telling]) -> list[dict[str, Any]]:
-    reported = Reported(CollectorRegistry(), [])
+def lines(tellings: Iterable[InterpretedTrace]) -> list[dict[str, Any]]:
+    reported = LoggedBridgeMetrics(CollectorRegistry(), [])
     with capture_logs() as found:
         for one in tellings:
-            reported.told(one)
+            reported.trace_closed(one)
     return [dict(one) for one in found]
 
 
 def test_the_log_has_a_line_for_each_agent_and_reason() -> None:
     """It names the agent and the service, and says once in a while what would help."""
     made = [
-        telling(told(agent(name=name), refused_search("s", "agent")))
+        interpreted(told(agent(name=name), refused_search("s", "agent")))
         for name in ("support", "billing", "support")
     ]
     logged = lines(made)
@@ -189,7 +191,7 @@ def test_the_log_has_a_line_for_each_agent_and_reason() -> None:
 def test_very_many_agents_do_not_flood_the_log() -> None:
     """Those that have no series of their own share their lines."""
     made = [
-        telling(told(agent(name=f"agent-{number}"), refused_search("s", "agent")))
+        interpreted(told(agent(name=f"agent-{number}"), refused_search("s", "agent")))
         for number in range(MAX_AGENTS + 20)
     ]
 

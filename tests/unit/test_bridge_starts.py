@@ -8,7 +8,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from stream_metrics.telemetry import TwoScopes
+from stream_metrics.telemetry import ConflictingScopes
 from stream_metrics.telemetry.assembly import Bounds
 from stream_metrics.worker.bridge import NO_KEY
 from tests.otlp import Made, as_protobuf
@@ -173,6 +173,6 @@ async def test_two_instrumentations_stop_the_next_bridge_too() -> None:
 
     for _ in range(2):
         member = await bridge(world)
-        with pytest.raises(TwoScopes, match=rf"another, {SCOPE}.*`otlp\.scopes`"):
+        with pytest.raises(ConflictingScopes, match=rf"another, {SCOPE}.*`otlp\.scopes`"):
             await read(member)
         assert told(world) == ids(trace_of(1))

@@ -19,7 +19,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from stream_metrics.adapters.otlp.payloads import spans_of
 from stream_metrics.adapters.otlp.spans import OtlpError
-from stream_metrics.adapters.otlp.traces import MOST_KINDS, Counts, Traces
+from stream_metrics.adapters.otlp.traces import MAX_KINDS, TraceCounts, TraceStore
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.sources import Sources
 from stream_metrics.events import Limits, decode
@@ -27,11 +27,16 @@ from stream_metrics.events.decode import Event
 from stream_metrics.events.record import Record
 from stream_metrics.settings.core import OtlpSettings
 from stream_metrics.settings.whole import Settings
-from stream_metrics.telemetry import HELP, Span, tell
-from stream_metrics.telemetry.documents import Document, Known, in_value, same
+from stream_metrics.telemetry import HELP, Span, interpret
+from stream_metrics.telemetry.documents import (
+    Document,
+    DocumentIndex,
+    documents_in_value,
+    same_document,
+)
 from stream_metrics.telemetry.evaluations import NO_GRADES
-from stream_metrics.telemetry.notation import parsed
-from stream_metrics.telemetry.told import LONGEST_MESSAGE
+from stream_metrics.telemetry.notation import parse_value
+from stream_metrics.telemetry.told import MAX_MESSAGE_LENGTH
 from tests.helpers import examples
 from tests.otlp import RETRIEVER, Made, as_json, as_protobuf, document, documents
 from tests.telemetry import (
@@ -155,7 +160,7 @@ def test_time_grows_with_the_number_of_spans_and_not_with_its_square(name: str) 
 def _timed(spans: list[Span]) -> tuple[float, set[str]]:
     """The seconds that it takes to tell these, and the reasons for what is refused."""
     started = time.process_time()
-    found = tell(spans, MAPPING)
+    found = interpret(spans, MAPPING)
     return time.process_time() - started, {*found.refused}
 
 
@@ -179,14 +184,14 @@ def test_no_text_takes_more_time_than_reading_it(value: str) -> None:
     """Of 200,000 characters each is looked at a few times only: a second would be a thousand."""
     started = time.process_time()
 
-    in_value(value)
+    documents_in_value(value)
 
     assert time.process_time() - started < 5
 
 
 def test_python_text_with_unknown_escapes_is_read_without_a_warning() -> None:
     """The parser's opinion of a sender's text is nobody's concern."""
-    assert parsed(r"['\d']") == ["\\d"]
+    assert parse_value(r"['\d']") == ["\\d"]
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, ["a"], None, 1.5])
@@ -215,9 +220,9 @@ def test_documents_are_looked_up_as_they_are_compared(
     documents: list[Document], one: Document
 ) -> None:
     """The place is that of the first that is the same."""
-    places = (place for place, other in enumerate(documents) if same(one, other))
+    places = (place for place, other in enumerate(documents) if same_document(one, other))
 
-    assert Known(documents).place(one) == next(places, None)
+    assert DocumentIndex(documents).position(one) == next(places, None)
 
 
 def test_a_message_is_not_as_long_as_what_it_is_about() -> None:
@@ -226,7 +231,7 @@ def test_a_message_is_not_as_long_as_what_it_is_about() -> None:
 
     [refusal] = one.refusals
     assert refusal.reason == "unrecognised"
-    assert len(refusal.message) <= LONGEST_MESSAGE + 1
+    assert len(refusal.message) <= MAX_MESSAGE_LENGTH + 1
 
 
 def test_a_trace_with_one_bad_id_is_refused() -> None:
@@ -267,11 +272,11 @@ def test_a_turn_that_begins_at_a_time_that_cannot_be_is_refused(
 # -- payloads and topics ----------------------------------------------------------------------
 
 
-def kept(settings: OtlpSettings, payloads: Iterator[bytes]) -> tuple[list[Record], Counts]:
+def kept(settings: OtlpSettings, payloads: Iterator[bytes]) -> tuple[list[Record], TraceCounts]:
     """The records of payloads, and what is counted."""
-    with Traces(settings.mapping(), settings.options(NO_GRADES), Limits()) as traces:
+    with TraceStore(settings.mapping(), settings.options(NO_GRADES), Limits()) as traces:
         for payload in payloads:
-            traces.take(payload)
+            traces.add_payload(payload)
         return list(traces.records()), traces.counts
 
 
@@ -334,11 +339,11 @@ def test_a_trace_of_more_bytes_than_allowed_is_refused() -> None:
 
 def test_kinds_of_spans_are_bounded() -> None:
     """A sender may give each span a name of its own."""
-    spans = [Made(1, at, attributes={"db.system": f"db {at}"}) for at in range(1, MOST_KINDS + 50)]
+    spans = [Made(1, at, attributes={"db.system": f"db {at}"}) for at in range(1, MAX_KINDS + 50)]
 
     _, counts = kept(OtlpSettings(), iter([as_json(spans)]))
 
-    assert len(counts.kinds) == MOST_KINDS + 1
+    assert len(counts.kinds) == MAX_KINDS + 1
     assert sum(counts.kinds.values()) == len(spans)
 
 
@@ -438,4 +443,4 @@ def test_ids_of_a_wrong_length_are_none(size: int) -> None:
     [one] = spans_of(json.dumps(text).encode())
 
     assert (one.trace_id, one.span_id) == ("", "")
-    assert tell([one], MAPPING).refused == {"bad_id": 1}
+    assert interpret([one], MAPPING).refused == {"bad_id": 1}

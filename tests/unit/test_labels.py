@@ -22,12 +22,12 @@ from stream_metrics.telemetry import (
     Options,
     Span,
     SpanEvent,
+    apply_evaluations,
     events,
-    judge,
+    interpret,
     label_events,
-    tell,
 )
-from stream_metrics.telemetry.evaluations import instant, of_row
+from stream_metrics.telemetry.evaluations import evaluation_of_row, instant
 from stream_metrics.worker.replay import Replay
 from tests.telemetry import (
     MAPPING,
@@ -69,7 +69,7 @@ def evaluator(id: str, parent: str, start: float, /, **attributes: Any) -> Span:
 
 def labelled(*spans: Span, grading: Grading = GRADING) -> tuple[dict[str, int], list[str]]:
     """The gains that a trace tells, by result, and the reasons of what it does not."""
-    told = tell(spans, MAPPING, Options(grading=grading))
+    told = interpret(spans, MAPPING, Options(grading=grading))
     refused = sorted(reason for reason, number in told.refused.items() for _ in range(number))
     return {label.result_id: label.gain for label in told.labels}, list(refused)
 
@@ -78,7 +78,7 @@ def given(
     spans: list[Span], *evaluations: Evaluation, grading: Grading = GRADING
 ) -> tuple[dict[str, int], list[str]]:
     """The same of evaluations from elsewhere."""
-    told, unused = judge(spans, MAPPING, Options(grading=grading), evaluations)
+    told, unused = apply_evaluations(spans, MAPPING, Options(grading=grading), evaluations)
     return {label.result_id: label.gain for label in told.labels}, [one.reason for one in unused]
 
 
@@ -254,7 +254,7 @@ def test_evaluators_count_whichever_instrumentation_wrote_them() -> None:
         evaluator("e", "agent", 4, links=(Link("t", "s"),)),
     ]
     spans[-1] = msgspec.structs.replace(spans[-1], scope="evaluators")
-    told = tell(spans, MAPPING, Options(grading=GRADING, scopes=frozenset({SCOPE})))
+    told = interpret(spans, MAPPING, Options(grading=GRADING, scopes=frozenset({SCOPE})))
 
     assert [(label.result_id, label.gain) for label in told.labels] == [("s/1", 3)]
     assert dict(told.refused) == {"label_no_search": 1}
@@ -284,7 +284,7 @@ def test_other_evaluations_are_counted_and_label_nothing() -> None:
 def test_without_a_setting_no_score_is_a_gain_and_searches_are_told_all_the_same() -> None:
     """The reason names the settings."""
     one = search("s", "agent", 1, 2, found="a", events=(result(),))
-    told = tell([agent(), one], MAPPING)
+    told = interpret([agent(), one], MAPPING)
 
     assert dict(told.refused) == {"label_no_grade": 1}
     assert len(told.turns) == 1
@@ -315,7 +315,7 @@ def test_labels_of_a_trace_are_events_that_a_worker_takes() -> None:
             result(**{"my.position": 1, "gen_ai.evaluation.score.value": 0.6}),
         ),
     )
-    told = tell([agent(), one], MAPPING, Options(grading=GRADING))
+    told = interpret([agent(), one], MAPPING, Options(grading=GRADING))
     *_, event = events(told)
     value = json.loads(event.value)
 
@@ -448,7 +448,7 @@ def test_the_order_of_spans_and_scores_has_no_effect() -> None:
     ]
 
     def written() -> list[Any]:
-        told, unused = judge(spans, MAPPING, Options(grading=GRADING), scores)
+        told, unused = apply_evaluations(spans, MAPPING, Options(grading=GRADING), scores)
         return [*label_events(told.trace_id, told.labels), *sorted(unused)]
 
     expected = written()
@@ -462,12 +462,12 @@ def test_the_order_of_spans_and_scores_has_no_effect() -> None:
 def test_a_later_score_replaces_an_earlier_one() -> None:
     """Whichever is replayed first; the same once more has no effect."""
     spans: list[Span] = [agent(), search("s", "agent", 1, 2, found="a")]
-    told = tell(spans, MAPPING)
+    told = interpret(spans, MAPPING)
     searches = [Record(event.value, event.conversation.encode()) for event in events(told)]
 
     def records(score: float, time_us: int) -> list[Record]:
         one = Evaluation("x", "s", "", time_us, score)
-        found, _ = judge(spans, MAPPING, Options(grading=GRADING), [one])
+        found, _ = apply_evaluations(spans, MAPPING, Options(grading=GRADING), [one])
         return [Record(e.value, e.conversation.encode()) for e in label_events("t", found.labels)]
 
     first, revised = records(1.0, WHEN_US), records(0.5, WHEN_US + 1)
@@ -486,11 +486,13 @@ def test_a_later_score_replaces_an_earlier_one() -> None:
 def test_a_row_without_what_it_needs_says_so() -> None:
     """A span, and a score that is a number."""
     with pytest.raises(ValueError, match="no span_id; it has score"):
-        of_row({"score": 1}, GRADING, "line 1", 0)
+        evaluation_of_row({"score": 1}, GRADING, "line 1", 0)
     with pytest.raises(ValueError, match="score is no number"):
-        of_row({"span_id": "a", "score": "high"}, GRADING, "line 1", 0)
+        evaluation_of_row({"span_id": "a", "score": "high"}, GRADING, "line 1", 0)
     with pytest.raises(ValueError, match="'yesterday' is no time"):
-        of_row({"span_id": "a", "score": 1, "created_at": "yesterday"}, GRADING, "line 1", 0)
+        evaluation_of_row(
+            {"span_id": "a", "score": 1, "created_at": "yesterday"}, GRADING, "line 1", 0
+        )
 
 
 def test_nested_columns_are_read_like_plain_ones() -> None:
@@ -505,7 +507,7 @@ def test_nested_columns_are_read_like_plain_ones() -> None:
         "created_at": "2026-11-22T09:00:00+00:00",
     }
 
-    found = of_row(row, GRADING, "line 1", 0)
+    found = evaluation_of_row(row, GRADING, "line 1", 0)
 
     assert (found.span_id, found.position, found.label, found.score) == (
         "0a" * 8,
@@ -521,11 +523,11 @@ def test_ranks_count_from_one_and_positions_from_zero() -> None:
     """Both as texts too, as in CSV; a place that can be none is nobody's."""
     row = {"span_id": "a", "score": "1"}
 
-    assert of_row({**row, "rank": "1"}, GRADING, "", 0).position == 0
-    assert of_row({**row, "position": "1"}, GRADING, "", 0).position == 1
-    assert of_row({**row, "rank": 0}, GRADING, "", 0).position == -1
-    assert of_row({**row, "position": 0.5}, GRADING, "", 0).position == -1
-    assert of_row(row, GRADING, "", 0).position is None
+    assert evaluation_of_row({**row, "rank": "1"}, GRADING, "", 0).position == 0
+    assert evaluation_of_row({**row, "position": "1"}, GRADING, "", 0).position == 1
+    assert evaluation_of_row({**row, "rank": 0}, GRADING, "", 0).position == -1
+    assert evaluation_of_row({**row, "position": 0.5}, GRADING, "", 0).position == -1
+    assert evaluation_of_row(row, GRADING, "", 0).position is None
 
 
 def test_times_are_read_in_every_unit() -> None:

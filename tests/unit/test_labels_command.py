@@ -21,13 +21,13 @@ from stream_metrics.adapters.files import InputError
 from stream_metrics.adapters.otlp.logs import log_records_of
 from stream_metrics.adapters.otlp.payloads import spans_of
 from stream_metrics.adapters.otlp.spans import OtlpError
-from stream_metrics.adapters.otlp.traces import Traces
+from stream_metrics.adapters.otlp.traces import TraceStore
 from stream_metrics.adapters.scores import Scores
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
 from stream_metrics.events import Limits
 from stream_metrics.telemetry import Grading, Options, mapping
-from stream_metrics.telemetry.assembly import Closed
+from stream_metrics.telemetry.assembly import ClosedTrace
 from stream_metrics.telemetry.evaluations import instant
 from tests.otlp import RETRIEVER, Made, as_json, as_protobuf, documents, framed
 from tests.telemetry import CAPTURES, capture
@@ -437,19 +437,21 @@ def test_traces_of_a_topic_are_told_as_the_bridge_told_them() -> None:
         }
         scores.record(json.dumps(row).encode(), f"row {number}", None)
 
-    def judged(*more: Made) -> tuple[list[str], list[str]]:
-        with Traces(mapping(), Options(grading=scores.grading), Limits()) as traces:
+    def labelled(*more: Made) -> tuple[list[str], list[str]]:
+        with TraceStore(mapping(), Options(grading=scores.grading), Limits()) as traces:
             held = tuple(msgspec.msgpack.encode(span) for span in spans_of(as_json(told)))
-            traces.hold([Closed(f"{1:032x}", 0, 5, 2, held)])
-            traces.hold([Closed(f"{7:032x}", 1, 5, 9, (), "incomplete", "a parent never came")])
+            traces.store_closed([ClosedTrace(f"{1:032x}", 0, 5, 2, held)])
+            traces.store_closed(
+                [ClosedTrace(f"{7:032x}", 1, 5, 9, (), "incomplete", "a parent never came")]
+            )
             if more:
-                traces.take(as_json(more))
-            events, unused = traces.judged(scores.evaluations)
+                traces.add_payload(as_json(more))
+            events, unused = traces.label_events(scores.evaluations)
         results = [one["result_id"] for e in events for one in json.loads(e.value)["labels"]]
         return results, [one.reason for one in unused]
 
-    assert judged() == ([f"{2:016x}/1"], ["label_not_told"])
-    assert judged(late) == ([], ["label_not_told", "label_not_told"])
+    assert labelled() == ([f"{2:016x}/1"], ["label_not_told"])
+    assert labelled(late) == ([], ["label_not_told", "label_not_told"])
 
 
 # What comes of it

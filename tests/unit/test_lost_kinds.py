@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stream_metrics.telemetry import HELP, Row, Span, mapping, tell
+from stream_metrics.telemetry import HELP, Row, Span, interpret, mapping
 from stream_metrics.telemetry.mapping import Role
 from tests.telemetry import MAPPING, agent, model, search, searched, span, told, tool
 
@@ -157,7 +157,7 @@ def test_a_row_of_the_settings_says_that_spans_of_an_unknown_kind_are_no_turns()
         ]
 
     assert told(*spans).refused == {"unrecognised": 1}
-    one = tell(spans, mapping([Row(Role.OTHER, span="plan")]))
+    one = interpret(spans, mapping([Row(Role.OTHER, span="plan")]))
     assert (searched(one), dict(one.refused)) == ([(1, "a"), (2, "b")], {})
 
 
@@ -313,7 +313,7 @@ def test_a_row_of_the_settings_says_that_a_span_of_an_unknown_kind_is_no_search(
     spans = [*trace(), span("o", "agent", 8, attributes=kind, name="recall", scope="app.memory")]
 
     assert told(*spans).refused == {"unrecognised": 1}
-    one = tell(spans, mapping([row]))
+    one = interpret(spans, mapping([row]))
     assert (searched(one), dict(one.refused)) == ([(1, "page-1")], {})
 
 
@@ -344,5 +344,5 @@ def test_every_kind_that_a_row_names_is_known_as_such() -> None:
         for name, value in row.when:
             if ":" not in name and value and not {"*", "?"} & set(value):
                 one = span("s", attributes={name: value})
-                assert MAPPING.kinds.lost(one, None, lambda _: 0) is None
-                assert MAPPING.kinds.unknown(one) is None
+                assert MAPPING.kinds.truncation(one, None, lambda _: 0) is None
+                assert MAPPING.kinds.unknown_search_kind(one) is None

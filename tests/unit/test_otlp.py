@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from stream_metrics.adapters.files import InputError, read_records
 from stream_metrics.adapters.otlp.payloads import is_payload, spans_of
 from stream_metrics.adapters.otlp.spans import OtlpError
-from stream_metrics.adapters.otlp.traces import Counts, Traces
+from stream_metrics.adapters.otlp.traces import TraceCounts, TraceStore
 from stream_metrics.adapters.packing import packed
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.sources import Sources
@@ -26,7 +26,7 @@ from stream_metrics.events.decode import Event
 from stream_metrics.events.record import Record
 from stream_metrics.settings.core import OtlpRow, OtlpSettings
 from stream_metrics.settings.whole import Settings
-from stream_metrics.telemetry import Link, Role, TwoScopes
+from stream_metrics.telemetry import ConflictingScopes, Link, Role
 from stream_metrics.telemetry.evaluations import NO_GRADES
 from tests.otlp import (
     RETRIEVAL,
@@ -41,22 +41,22 @@ from tests.otlp import (
     in_base64,
 )
 
-Told = dict[str, Any]
+EventValue = dict[str, Any]
 
 
 def taken(
     spans: Iterable[Made], settings: OtlpSettings | None = None
-) -> tuple[list[Record], Counts]:
+) -> tuple[list[Record], TraceCounts]:
     """The records of spans that came in one payload, and what is counted."""
     chosen = Settings(otlp=settings or OtlpSettings())
-    with Traces(
+    with TraceStore(
         chosen.otlp.mapping(), chosen.otlp.options(chosen.labels.grading), Limits()
     ) as traces:
-        traces.take(as_json(spans))
+        traces.add_payload(as_json(spans))
         return list(traces.records()), traces.counts
 
 
-def events(spans: Iterable[Made], settings: OtlpSettings | None = None) -> list[Told]:
+def events(spans: Iterable[Made], settings: OtlpSettings | None = None) -> list[EventValue]:
     """The events of spans, by start."""
     records, _ = taken(spans, settings)
     return [json.loads(record.value or b"") for record in records]
@@ -160,8 +160,10 @@ def test_documents_may_stand_in_an_event_of_the_span() -> None:
     value = {"stringValue": '[{"id": "a"}]'}
     span["events"] = [{"attributes": [{"key": "gen_ai.retrieval.documents", "value": value}]}]
 
-    with Traces(OtlpSettings().mapping(), OtlpSettings().options(NO_GRADES), Limits()) as traces:
-        traces.take(json.dumps(found).encode())
+    with TraceStore(
+        OtlpSettings().mapping(), OtlpSettings().options(NO_GRADES), Limits()
+    ) as traces:
+        traces.add_payload(json.dumps(found).encode())
         [record] = traces.records()
 
     assert json.loads(record.value or b"")["searches"][0]["results"][0]["doc_id"] == "a"
@@ -263,7 +265,7 @@ def test_what_cannot_be_used_is_listed_by_its_span() -> None:
             "trace_id": f"{1:032x}",
             "span_id": f"{2:016x}",
             "reason": "content_off",
-            "message": "it names no documents, not even that there were none",
+            "message": "it does not record its results, not even an empty list",
             "agent": "support",
             "service": "support",
             "count": 1,
@@ -308,7 +310,7 @@ def test_two_instrumentations_of_a_service_must_be_told_apart() -> None:
     """Nothing is told until a setting names the one that counts."""
     made = [search(1, 2), replace(search(2, 2), scope="another")]
 
-    with pytest.raises(TwoScopes, match=r"another, test.*otlp\.scopes"):
+    with pytest.raises(ConflictingScopes, match=r"another, test.*otlp\.scopes"):
         taken(made)
     assert len(events(made, OtlpSettings(scopes=("test",)))) == 1
 
@@ -430,7 +432,7 @@ def test_every_form_of_a_file_holds_the_same_spans(tmp_path: Path, name: str) ->
 BROKEN: dict[str, tuple[bytes, str]] = {
     "cut.bin": (framed([as_protobuf(SPANS)])[:-3], "message 1 ends in the middle"),
     "prefix.bin": (framed([as_protobuf(SPANS)]) + b"\0\0", "message 2 ends in the middle"),
-    "length.bin": (framed([as_protobuf(SPANS)]) + b"\xff" * 9, "told to have 4,294,967,295 bytes"),
+    "length.bin": (framed([as_protobuf(SPANS)]) + b"\xff" * 9, "declares 4,294,967,295 bytes"),
     "content.bin": (framed([as_protobuf(SPANS)[:-3]]), "not OTLP traces in protobuf"),
     "one.bin": (as_protobuf(SPANS)[:-3], "not OTLP traces in protobuf"),
     "cut.json": (as_json(SPANS) + b"\n" + as_json(SPANS)[:-9], "payload 2: incomplete"),
@@ -503,10 +505,10 @@ def test_links_of_spans_are_read_from_both_encodings() -> None:
 
 def test_nothing_is_left_of_the_database(tmp_path: Path) -> None:
     """Where spans are kept there is no file to see, and none to clear away after a kill."""
-    with Traces(
+    with TraceStore(
         OtlpSettings().mapping(), OtlpSettings().options(NO_GRADES), Limits(), tmp_path
     ) as traces:
-        traces.take(as_json(SPANS))
+        traces.add_payload(as_json(SPANS))
 
         assert list(tmp_path.iterdir()) == []
         assert len(list(traces.records())) == 3
@@ -538,7 +540,7 @@ def test_a_replay_of_traces_says_what_became_of_spans(tmp_path: Path) -> None:
     rows = (tmp_path / "out" / "conversations.jsonl").read_text().splitlines()
     assert len({json.loads(row)["turn"] for row in rows}) == len(rows) > 1
     assert "set aside: 1 content_off (let the instrumentation record the documents" in said
-    assert "that were found; by agent: default: 1)" in said
+    assert "of searches; by agent: default: 1)" in said
     told = json.loads((tmp_path / "out" / "run.json").read_text())["otlp"]
     assert [told[name] for name in ("payloads", "spans", "searches")] == [1, 5, 3]
     assert told["refused"] == {"content_off": 1}

@@ -13,8 +13,17 @@ import pytest
 from stream_metrics.events import Limits, decode
 from stream_metrics.events.decode import Event
 from stream_metrics.events.record import Record
-from stream_metrics.telemetry import HELP, Options, Role, Row, events, mapping, rivals, tell
-from stream_metrics.telemetry.documents import in_value
+from stream_metrics.telemetry import (
+    HELP,
+    Options,
+    Role,
+    Row,
+    conflicting_scopes,
+    events,
+    interpret,
+    mapping,
+)
+from stream_metrics.telemetry.documents import documents_in_value
 from stream_metrics.telemetry.spans import NO_ID, Span
 from stream_metrics.worker.replay import Replay
 from tests.telemetry import (
@@ -47,7 +56,7 @@ TOLD_TWICE = "langchain-openinference-graph-and-otel"
 
 def figures(name: str, **options: Any) -> tuple[list[Figures], Counter[str], bool]:
     """Rows of a captured program's turns with results, refusals, and whether time decided."""
-    found = [tell(spans, MAPPING, Options(**options)) for spans in traces(capture(name))]
+    found = [interpret(spans, MAPPING, Options(**options)) for spans in traces(capture(name))]
     replay = Replay(turn_scope="all")
     for event in (event for one in found for event in events(one)):
         replay.feed(Record(event.value, event.conversation.encode(), event.occurred_us // 1000))
@@ -101,10 +110,10 @@ def test_searches_are_certain_where_only_time_groups_them() -> None:
 
 def test_two_instrumentations_in_traces_of_their_own_are_named() -> None:
     """The service has rivals; under the scope that is named its figures are right."""
-    found = [tell(spans, MAPPING) for spans in traces(capture(TOLD_TWICE))]
+    found = [interpret(spans, MAPPING) for spans in traces(capture(TOLD_TWICE))]
     pairs = frozenset(pair for one in found for pair in one.scopes)
 
-    assert rivals(pairs) == {"probe": [SCOPE, OTEL]}
+    assert conflicting_scopes(pairs) == {"probe": [SCOPE, OTEL]}
     for scope in (SCOPE, OTEL):
         assert figures(TOLD_TWICE, scopes=frozenset({scope}))[0] == expected(TOLD_TWICE)
 
@@ -113,7 +122,7 @@ def test_every_event_is_valid() -> None:
     """The worker accepts each event of each capture."""
     for name in EXPECTED:
         for spans in traces(capture(name)):
-            for event in events(tell(spans, MAPPING)):
+            for event in events(interpret(spans, MAPPING)):
                 key = event.conversation.encode()
                 assert isinstance(decode(event.value, key=key, limits=Limits()), Event)
 
@@ -627,9 +636,9 @@ def test_rows_of_the_settings_come_first() -> None:
     row = Row(Role.SEARCH, (("vendor.kind", "find"),), documents=("vendor.hits",))
     spans = [span("s", attributes={"vendor.kind": "find", "vendor.hits": '[{"id": "a"}]'})]
 
-    assert searched(tell(spans, mapping([row]))) == [(1, "a")]
+    assert searched(interpret(spans, mapping([row]))) == [(1, "a")]
     off = Row(Role.OTHER, (("openinference.span.kind", "RETRIEVER"),))
-    assert tell([search("s", "", 1)], mapping([off])).turns == ()
+    assert interpret([search("s", "", 1)], mapping([off])).turns == ()
 
 
 def test_the_conversation_is_of_the_span_or_its_nearest_ancestor() -> None:
@@ -718,7 +727,7 @@ def test_agent_and_release_come_from_spans_and_their_resource() -> None:
 )
 def test_documents_are_found_in_every_form(value: str, ids: list[str]) -> None:
     """Lists, envelopes, JSON in texts, and what frameworks print."""
-    found = in_value(value)
+    found = documents_in_value(value)
 
     assert isinstance(found, list)
     assert [document.id for document in found] == ids
@@ -738,7 +747,7 @@ def test_documents_are_found_in_every_form(value: str, ids: list[str]) -> None:
 )
 def test_a_tools_result_without_the_form_of_documents_has_none(value: str) -> None:
     """Messages, records and texts are no documents."""
-    assert in_value(value, strict=True) is None
+    assert documents_in_value(value, strict=True) is None
 
 
 def test_texts_tell_chunks_of_one_page_apart() -> None:
@@ -792,10 +801,10 @@ def test_order_and_repetition_of_captured_spans_change_nothing() -> None:
     rng = random.Random(20)
     for name in EXPECTED:
         for spans in traces(capture(name)):
-            before = [*events(tell(spans, MAPPING))]
+            before = [*events(interpret(spans, MAPPING))]
             shuffled = [*spans, *rng.choices(spans, k=5)]
             rng.shuffle(shuffled)
-            assert [*events(tell(shuffled, MAPPING))] == before
+            assert [*events(interpret(shuffled, MAPPING))] == before
 
 
 @pytest.mark.parametrize("name", EXPECTED)

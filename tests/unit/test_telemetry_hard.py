@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stream_metrics.telemetry import Row, SpanEvent, mapping, tell
-from stream_metrics.telemetry.documents import in_value
+from stream_metrics.telemetry import Row, SpanEvent, interpret, mapping
+from stream_metrics.telemetry.documents import documents_in_value
 from stream_metrics.telemetry.mapping import Role
 from tests.telemetry import (
     CONFORMANCE,
@@ -568,7 +568,7 @@ def test_clocks_that_disagree_leave_iterations_to_be_inferred() -> None:
 )
 def test_what_python_writes_as_json_or_prints_is_read(value: str, ids: list[str] | None) -> None:
     """Numbers that are none in JSON, dates, and ids that are no texts."""
-    found = in_value(value)
+    found = documents_in_value(value)
 
     assert isinstance(found, list)
     made = ["00000000-0000-4000-8000-000000000001"]
@@ -619,7 +619,7 @@ def test_a_postprocessor_that_hides_its_documents_is_refused(
 
 def test_a_step_that_leaves_nothing_of_what_was_found_is_refused() -> None:
     """The agent got nothing of it then."""
-    emptied = of_kind(
+    without_documents = of_kind(
         "CHAIN",
         "grade",
         "agent",
@@ -629,7 +629,7 @@ def test_a_step_that_leaves_nothing_of_what_was_found_is_refused() -> None:
             "output.value": '{"documents": []}',
         },
     )
-    one = told(agent(), search("s", "agent", 1, found="a"), emptied)
+    one = told(agent(), search("s", "agent", 1, found="a"), without_documents)
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
 
@@ -785,7 +785,7 @@ def test_graphs_side_by_side_in_a_chain_without_a_model_of_its_own_are_refused()
         (Role.TURN, "chain session", [2]),
         (Role.OTHER, "chain workshop", [2]),
     ):
-        one = tell(spans, mapping([Row(role, span=name)]))
+        one = interpret(spans, mapping([Row(role, span=name)]))
         assert [len(turn.searches) for turn in one.turns] == searches
 
 

@@ -1,5 +1,4 @@
-"""The topic of traces as the bridge reads it (``worker.traces``), and the input topics as it writes
-them."""
+"""Reads the topic of traces (``worker.traces``) and writes to the input topics for the bridge."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ def traces_source(
     patience: Patience,
     reasons: Reasons,
 ) -> KafkaSource:
-    """What a bridge reads that produces to the topics ``events``; all of them must be there."""
+    """The source of a bridge that writes to the topics ``events``; all topics must exist."""
 
     async def counts() -> dict[str, int]:
         topics = settings.state_topics
@@ -46,8 +45,9 @@ def traces_source(
     return KafkaSource(settings, cluster, group, counts, record, patience, reasons)
 
 
-class KafkaEvents:
-    """``worker.bridge.Events``: each event goes to the topic that ``topic_of`` says."""
+class KafkaEventWriter:
+    """Implements ``worker.bridge.EventWriter``: each event goes to the topic that ``topic_of``
+    returns."""
 
     def __init__(self, settings: KafkaSettings, topic_of: Callable[[bytes], str]) -> None:
         self._settings = settings
@@ -55,7 +55,7 @@ class KafkaEvents:
         self._producer = KeyedProducer(settings)
 
     async def send(self, events: Sequence[Event]) -> Sequence[Event]:
-        """See ``worker.bridge.Events``."""
+        """See ``worker.bridge.EventWriter``."""
         records = {
             KeyedRecord(
                 self._topic_of(event.value), event.conversation.encode(), event.value
@@ -70,7 +70,7 @@ class KafkaEvents:
         return [records[record] for record in large]
 
     async def stop(self) -> None:
-        """Disconnect; what is not sent yet is dropped."""
+        """Disconnect; unsent records are dropped."""
         await self._producer.stop()
 
 

@@ -1,5 +1,6 @@
-"""OTLP traces as a source: what their spans tell becomes events of the usual schema.
+"""Reads OTLP traces and converts them to search-iteration events.
 
 ``framing`` finds payloads in files, ``payloads`` and ``protobuf`` decode them to spans, and
-``traces`` keeps these until their traces are whole; ``stream_metrics.telemetry`` then tells each.
+``traces`` stores the spans until their traces are complete; ``stream_metrics.telemetry`` then
+interprets each trace.
 """

@@ -1,4 +1,4 @@
-"""Topics of traces in a replay: the rules of the bridge, with an end that stays where it is."""
+"""Assembles traces from topics in a replay, by the rules of the bridge but with a fixed end."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from dataclasses import dataclass
 
 from stream_metrics.adapters.otlp.payloads import UNREADABLE, id_of_key, spans_of, trace_ids_of
 from stream_metrics.adapters.otlp.spans import OtlpError
-from stream_metrics.adapters.otlp.traces import Counts
+from stream_metrics.adapters.otlp.traces import TraceCounts
 from stream_metrics.events.record import Record
-from stream_metrics.telemetry.assembly import Assembly, Bounds, Closed
+from stream_metrics.telemetry.assembly import Assembly, Bounds, ClosedTrace
 
-Where = tuple[str, int]  # topic and partition
+TopicPartition = tuple[str, int]  # topic and partition
 
 
-class Unreadable(Exception):
-    """A record is no payload; ``closed`` is the trace that is refused for it, if it is known."""
+class UnreadableRecord(Exception):
+    """A record is not an OTLP payload; ``closed`` is the trace refused for it, if it is known."""
 
-    def __init__(self, closed: list[Closed]) -> None:
+    def __init__(self, closed: list[ClosedTrace]) -> None:
         super().__init__("no OTLP traces")
         self.closed = closed
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What is read of a partition.
+class PartitionRange:
+    """The part of a partition that is read.
 
     Attributes:
-        first, end: The offsets between which the first records of traces are that are told. What is
-            read before tells which traces began there, what is read behind may close some.
-        is_cut: Whether records before those that are read were deleted.
+        first, end: A trace is used if its first record is at or after ``first`` and before ``end``.
+            Earlier records show which traces began before, later ones may close traces.
+        is_cut: Whether earlier records were deleted.
     """
 
     first: int
@@ -37,81 +37,86 @@ class Part:
     is_cut: bool = False
 
 
-class Following:
-    """Puts the traces of topics together as ``worker.bridge`` does."""
+class TopicAssembler:
+    """Assembles the traces of topics as ``worker.bridge`` does."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._payloads = 0
-        self._early = 0  # spans of traces that may have begun before what is read: not told
+        self._early = 0  # spans of traces that may have begun before the range: not used
         self._bounds = bounds
-        self._of: dict[Where, Assembly] = {}
-        self._parts: dict[Where, Part] = {}
-        self._early_until_ms: dict[Where, int] = {}
+        self._assemblies: dict[TopicPartition, Assembly] = {}
+        self._parts: dict[TopicPartition, PartitionRange] = {}
+        self._early_until_ms: dict[TopicPartition, int] = {}
 
-    def count(self, counts: Counts) -> None:
-        """Add what was read, late and early."""
-        late = sum(one.late for one in self._of.values())
-        spans = sum(one.spans for one in self._of.values())
+    def count(self, counts: TraceCounts) -> None:
+        """Add the payloads and spans read, and the late and early spans."""
+        late = sum(one.late for one in self._assemblies.values())
+        spans = sum(one.spans for one in self._assemblies.values())
         counts.payloads += self._payloads
         counts.spans += spans + self._early
         counts.late += late
         counts.early += self._early
 
-    def read(self, record: Record, part: Part) -> list[Closed]:
-        """Take a payload; raises ``OtlpUnavailable``, and ``Unreadable`` for what is none."""
-        where, time_ms = (record.topic, record.partition), record.timestamp_ms or 0
-        assembly = self._begun(where, part, record)
+    def read(self, record: Record, part: PartitionRange) -> list[ClosedTrace]:
+        """Add a payload; the traces that it closes.
+
+        Raises ``OtlpNotInstalled``, and ``UnreadableRecord`` for a record that is not a payload.
+        """
+        partition, time_ms = (record.topic, record.partition), record.timestamp_ms or 0
+        assembly = self._assembly_of(partition, part, record)
         try:
-            if self._is_early(where, part, record):
+            if self._is_early(partition, part, record):
                 ids = trace_ids_of(record.value or b"")
                 self._early += len(ids)
                 assembly.note(time_ms, ids)
                 return []
             found = spans_of(record.value or b"")
         except OtlpError as error:
-            raise Unreadable(self.refuse(record, part)) from error
+            raise UnreadableRecord(self.refuse(record, part)) from error
         self._payloads += 1
-        return _begun_within(part, assembly.read(record.offset, time_ms, found))
+        return _within(part, assembly.read(record.offset, time_ms, found))
 
-    def refuse(self, record: Record, part: Part) -> list[Closed]:
-        """Take a record that cannot be read: the trace that its key names is refused."""
+    def refuse(self, record: Record, part: PartitionRange) -> list[ClosedTrace]:
+        """Refuse the trace that the key of an unreadable record names; the traces that closes."""
         trace_id = id_of_key(record.key)
         if trace_id is None:
             return []
-        where, time_ms = (record.topic, record.partition), record.timestamp_ms or 0
-        assembly = self._begun(where, part, record)
-        if self._is_early(where, part, record):
+        partition, time_ms = (record.topic, record.partition), record.timestamp_ms or 0
+        assembly = self._assembly_of(partition, part, record)
+        if self._is_early(partition, part, record):
             assembly.note(time_ms, [trace_id])
             return []
         message = f"the record at offset {record.offset} cannot be read"
         closed = assembly.refuse(record.offset, time_ms, [trace_id], UNREADABLE, message)
-        return _begun_within(part, closed)
+        return _within(part, closed)
 
-    def finish(self) -> Iterator[Closed]:
-        """All traces that are left."""
-        for where, assembly in sorted(self._of.items()):
-            yield from _begun_within(self._parts[where], assembly.finish())
+    def finish(self) -> Iterator[ClosedTrace]:
+        """All open traces."""
+        for partition, assembly in sorted(self._assemblies.items()):
+            yield from _within(self._parts[partition], assembly.finish())
 
-    def _begun(self, where: Where, part: Part, record: Record) -> Assembly:
-        found = self._of.get(where)
+    def _assembly_of(
+        self, partition: TopicPartition, part: PartitionRange, record: Record
+    ) -> Assembly:
+        found = self._assemblies.get(partition)
         if found is None:
-            found = self._of[where] = Assembly(self._bounds)
-            self._parts[where] = part
+            found = self._assemblies[partition] = Assembly(self._bounds)
+            self._parts[partition] = part
             if part.is_cut:
                 until_ms = (record.timestamp_ms or 0) + self._bounds.known_ms
-                self._early_until_ms[where] = until_ms
+                self._early_until_ms[partition] = until_ms
         return found
 
-    def _is_early(self, where: Where, part: Part, record: Record) -> bool:
-        """Whether the record's traces may have begun before what is read."""
+    def _is_early(self, partition: TopicPartition, part: PartitionRange, record: Record) -> bool:
+        """Whether the record's traces may have begun before the range that is read."""
         if record.offset < part.first:
             return True
-        until_ms = self._early_until_ms.get(where)
+        until_ms = self._early_until_ms.get(partition)
         if until_ms is not None and (record.timestamp_ms or 0) < until_ms:
             return True
-        self._early_until_ms.pop(where, None)
+        self._early_until_ms.pop(partition, None)
         return False
 
 
-def _begun_within(part: Part, closed: list[Closed]) -> list[Closed]:
+def _within(part: PartitionRange, closed: list[ClosedTrace]) -> list[ClosedTrace]:
     return [one for one in closed if one.offset < part.end]

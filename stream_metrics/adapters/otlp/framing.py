@@ -1,8 +1,8 @@
-"""How payloads lie in files that are no JSON Lines.
+"""Finds OTLP payloads in files that are not JSON Lines.
 
-The Collector's file exporter writes each protobuf message, and each message that it packs by
-itself, behind its length: four bytes, the highest first. Other tools write one message, or one
-JSON document over several lines, as a whole file.
+The Collector's file exporter prefixes each protobuf message, and each message that it compresses,
+with its length: four bytes, big-endian. Other tools write one message, or one JSON document over
+several lines, per file.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from stream_metrics.adapters.packing import damaged, is_zstd, unzstd
 
 LENGTH_BYTES: Final = 4
 HEAD_BYTES: Final = 512
-LONGEST_PAYLOAD_BYTES: Final = 64 << 20
-UNPACKED_BYTES: Final = 256 << 20
+MAX_PAYLOAD_BYTES: Final = 64 << 20
+MAX_UNPACKED_BYTES: Final = 256 << 20
 
 
 def is_framed(head: bytes) -> bool:
-    """Whether a file that begins so holds payloads behind their lengths.
+    """Whether a file that begins with these bytes holds length-prefixed payloads.
 
     >>> is_framed(bytes([0, 0, 0, 6, 10, 4, 18, 2, 18, 0])), is_framed(b'{"resourceSpans": []}')
     (True, False)
     """
     length, first = int.from_bytes(head[:LENGTH_BYTES], "big"), head[LENGTH_BYTES:]
-    if not 0 < length <= LONGEST_PAYLOAD_BYTES:
+    if not 0 < length <= MAX_PAYLOAD_BYTES:
         return False
     return is_zstd(first) or is_payload(first[:length])
 
 
 def is_whole(head: bytes) -> bool:
-    """Whether a file that begins so is one payload: a message, or a document of several lines.
+    """Whether a file that begins with these bytes is one message, or one JSON document of several
+    lines.
 
     >>> is_whole(bytes([10, 4, 18, 2, 18, 0])), is_whole(b'{\\n  "resourceSpans": [')
     (True, True)
@@ -55,51 +56,51 @@ def is_whole(head: bytes) -> bool:
 
 
 def check_signal(head: bytes) -> None:
-    """Raises ``OtlpError`` for a file that begins as other OTLP data do."""
+    """Raises ``OtlpError`` for a file that begins with another OTLP signal."""
     found = other_signal(head)
     if found is not None:
         raise OtlpError(f"OTLP {found}; searches are in traces, give a file of traces")
 
 
 def frames(file: IO[bytes]) -> Iterator[bytes]:
-    """The payloads of a file, unpacked; raises ``OtlpError``."""
+    """The decompressed payloads of a file; raises ``OtlpError``."""
     number = 0
     while prefix := file.read(LENGTH_BYTES):
         number += 1
         length = int.from_bytes(prefix, "big")
-        if len(prefix) == LENGTH_BYTES and length > LONGEST_PAYLOAD_BYTES:
+        if len(prefix) == LENGTH_BYTES and length > MAX_PAYLOAD_BYTES:
             raise OtlpError(
-                f"message {number} is told to have {length:,} bytes, at most "
-                f"{LONGEST_PAYLOAD_BYTES:,} are read: the file is damaged; copy it again"
+                f"message {number} declares {length:,} bytes, and at most "
+                f"{MAX_PAYLOAD_BYTES:,} are read: the file is damaged; copy it again"
             )
         data = file.read(length)
         if len(prefix) < LENGTH_BYTES or len(data) < length:
             raise OtlpError(
                 f"message {number} ends in the middle, so the file was cut off; copy it again"
             )
-        yield _unpacked(data, number) if is_zstd(data) else data
+        yield _decompressed(data, number) if is_zstd(data) else data
 
 
 def whole(file: IO[bytes]) -> bytes:
-    """The one payload of a file; raises ``OtlpError``."""
-    data = file.read(LONGEST_PAYLOAD_BYTES + 1)
-    if len(data) > LONGEST_PAYLOAD_BYTES:
+    """The single payload of a file; raises ``OtlpError``."""
+    data = file.read(MAX_PAYLOAD_BYTES + 1)
+    if len(data) > MAX_PAYLOAD_BYTES:
         raise OtlpError(
-            f"one payload of more than {LONGEST_PAYLOAD_BYTES >> 20} MiB; write several, a line or "
+            f"one payload of more than {MAX_PAYLOAD_BYTES >> 20} MiB; write several, a line or "
             "message each, as the Collector's file exporter does"
         )
     return data
 
 
-def _unpacked(data: bytes, number: int) -> bytes:
+def _decompressed(data: bytes, number: int) -> bytes:
     unreadable: tuple[type[Exception], ...] = (EOFError, *damaged("zstd"))
     try:
-        found = unzstd(data, UNPACKED_BYTES)
+        found = unzstd(data, MAX_UNPACKED_BYTES)
     except unreadable as error:
         raise OtlpError(f"message {number} is damaged ({error}); copy the file again") from error
     if found is None:
         raise OtlpError(
-            f"message {number} unpacks to more than {UNPACKED_BYTES >> 20} MiB; let the Collector "
-            "export smaller batches"
+            f"message {number} unpacks to more than {MAX_UNPACKED_BYTES >> 20} MiB; let the "
+            "Collector export smaller batches"
         )
     return found

@@ -1,4 +1,4 @@
-"""OTLP log records: the Collector's exports of what evaluators logged."""
+"""Reads OTLP log records, in which evaluators may log scores."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from stream_metrics.adapters.otlp.spans import (
 
 
 class LogRecord(msgspec.Struct, frozen=True):
-    """What is read of a log record.
+    """The parts of a log record that are used.
 
     Attributes:
-        trace_id, span_id: Of the span that it is about, lower-case hexadecimal; empty if missing.
-        time_ns: When it happened, else when it was seen; 0 if neither is known.
-        event: The name of the event that it records, or an empty text.
-        attributes: Its own.
+        trace_id, span_id: The span that it is about, in lower-case hexadecimal; empty if missing.
+        time_ns: When it happened, else when it was observed; 0 if neither is known.
+        event: The name of the event; empty if it has none.
+        attributes: The record's attributes.
     """
 
     trace_id: str
@@ -61,7 +61,7 @@ _DECODE: Final = msgspec.json.Decoder(_Logs).decode
 
 
 def are_json_logs(value: bytes) -> bool:
-    """Whether it begins as OTLP logs in JSON do.
+    """Whether the value begins like OTLP logs in JSON.
 
     >>> are_json_logs(b'{"resourceLogs": []}'), are_json_logs(b'{"resourceSpans": []}')
     (True, False)
@@ -70,7 +70,7 @@ def are_json_logs(value: bytes) -> bool:
 
 
 def log_records_of(value: bytes) -> list[LogRecord]:
-    """The log records of a payload, in its order; raises ``OtlpError`` and ``OtlpUnavailable``."""
+    """The log records of a payload, in its order; raises ``OtlpError`` and ``OtlpNotInstalled``."""
     return list(_of_json(value) if are_json_logs(value) else _of_protobuf(value))
 
 
@@ -119,7 +119,7 @@ def _of_protobuf(value: bytes) -> Iterator[LogRecord]:
 def _record(
     trace_id: str, span_id: str, time_ns: int, event: str | None, attributes: dict[str, Any]
 ) -> LogRecord:
-    """Older senders write the event's name as an attribute."""
+    """The record; older senders write the event's name as an attribute."""
     name = event or attributes.get("event.name")
     named = name if isinstance(name, str) else ""
     return LogRecord(trace_id, span_id, bounded_ns(time_ns), named, attributes)

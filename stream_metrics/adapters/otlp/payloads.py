@@ -1,4 +1,4 @@
-"""A payload as the Collector exports it, one ``TracesData`` or export request, to its spans."""
+"""Decodes payloads as the Collector exports them, ``TracesData`` or export requests, to spans."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KINDS: Final = {
 _TRACE_KEY: Final = re.compile(rb"[0-9a-fA-F]{32}")
 _JSON: Final = re.compile(rb'\s*\{\s*"resourceSpans"\s*:')
 _OTHER_SIGNAL: Final = re.compile(rb'\s*\{\s*"resource(Metrics|Logs|Profiles)"\s*:')
-# What stands in no JSON, and in every protobuf message that has a span.
+# Bytes that JSON never has, and every protobuf message with a span does.
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _FIRST_FIELD: Final = 0x0A  # the tag of field 1, with a length
 _INNER_FIELDS: Final = frozenset({0x0A, 0x12, 0x1A})  # resource, scope spans, schema URL
@@ -56,7 +56,7 @@ class _Value(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Attribute(msgspec.Struct, frozen=True):
-    """A name and a value, as OTLP has them in JSON."""
+    """An attribute in OTLP's JSON."""
 
     key: str
     value: _Value | None = None
@@ -127,7 +127,7 @@ _DECODE: Final = msgspec.json.Decoder(_Traces).decode
 
 
 def is_json(value: bytes) -> bool:
-    """Whether it begins as OTLP traces in JSON do.
+    """Whether the value begins like OTLP traces in JSON.
 
     >>> is_json(b' { "resourceSpans": []}'), is_json(b'{"type": "forget"}')
     (True, False)
@@ -136,7 +136,7 @@ def is_json(value: bytes) -> bool:
 
 
 def other_signal(value: bytes) -> str | None:
-    """Which other OTLP signal it begins as: metrics, logs or profiles.
+    """The other OTLP signal that the value begins like: metrics, logs or profiles; None if none.
 
     >>> other_signal(b'{"resourceLogs": []}')
     'logs'
@@ -146,7 +146,7 @@ def other_signal(value: bytes) -> str | None:
 
 
 def is_protobuf(value: bytes) -> bool:
-    """Whether it begins as OTLP traces in protobuf do; a beginning of the message is enough.
+    """Whether the value begins like OTLP traces in protobuf; the beginning of a message suffices.
 
     >>> is_protobuf(bytes([10, 4, 18, 2, 18, 0])), is_protobuf(bytes([10]) + b'{"type": "forget"}')
     (True, False)
@@ -161,30 +161,30 @@ def is_protobuf(value: bytes) -> bool:
 
 
 def is_payload(value: bytes | None) -> bool:
-    """Whether it is to be read as OTLP traces, and not as an event."""
+    """Whether the value is OTLP traces rather than an event."""
     return value is not None and (is_json(value) or is_protobuf(value))
 
 
 def spans_of(value: bytes) -> list[Span]:
-    """The spans of a payload, in its order; raises ``OtlpError`` and ``OtlpUnavailable``."""
+    """The spans of a payload in order; raises ``OtlpError`` and ``OtlpNotInstalled``."""
     return list(_spans_of_json(value)) if is_json(value) else spans_of_protobuf(value)
 
 
 def trace_ids_of(value: bytes) -> list[str]:
-    """The trace ids of the same spans, at less expense; raises the same errors."""
+    """The trace ids of the same spans, at a lower cost; raises the same errors."""
     if is_json(value):
         return [span.trace_id for span in _spans_of_json(value)]
     return trace_ids_of_protobuf(value)
 
 
 def by_trace(value: bytes) -> dict[str, bytes]:
-    """A payload of each trace that has spans in it, by its id; raises the same errors.
+    """A payload for each trace in the payload, by trace id; raises the same errors.
 
     Spans without a trace id of the right length are under the empty text.
     """
     if not is_json(value):
         return protobuf_by_trace(value)
-    trace_ids_of(value)  # raises for what cannot be read
+    trace_ids_of(value)  # raises if the payload is unreadable
     found: dict[str, dict[str, Any]] = {}
     for resource_spans in msgspec.json.decode(value)["resourceSpans"] or ():
         for scope_spans in resource_spans.get("scopeSpans") or ():
@@ -198,7 +198,7 @@ def by_trace(value: bytes) -> dict[str, bytes]:
 
 
 def id_of_key(key: bytes | None) -> str | None:
-    """The trace id that a record's key is, as the Collector writes it; None for another key.
+    """The trace id in a record's key, as the Collector writes it; None for another key.
 
     >>> id_of_key(b"5B8EFFF798038103D269B633813FC60C"), id_of_key(b"session-1")
     ('5b8efff798038103d269b633813fc60c', None)
@@ -206,11 +206,11 @@ def id_of_key(key: bytes | None) -> str | None:
     return key.decode().lower() if key is not None and _TRACE_KEY.fullmatch(key) else None
 
 
-class Payloads:
-    """``worker.bridge.Payloads``; raises ``OtlpUnavailable``."""
+class OtlpDecoder:
+    """Implements ``worker.bridge.PayloadDecoder``; raises ``OtlpNotInstalled``."""
 
     def spans(self, value: bytes | None) -> list[Span] | BadRecord:
-        """See ``worker.bridge.Payloads``."""
+        """See ``worker.bridge.PayloadDecoder``."""
         if value is None:
             return BadRecord(UNREADABLE, "the record has no value")
         try:
@@ -219,7 +219,7 @@ class Payloads:
             return BadRecord(UNREADABLE, _why(value, error))
 
     def trace_ids(self, record: Record) -> Sequence[str]:
-        """See ``worker.bridge.Payloads``."""
+        """See ``worker.bridge.PayloadDecoder``."""
         if record.value is not None:
             try:
                 return trace_ids_of(record.value)
@@ -230,8 +230,7 @@ class Payloads:
 
 
 def route_by_trace(records: Sequence[Record]) -> tuple[list[Record], list[DeadLetter]]:
-    """A copy of each record for each of its traces, under the trace's id; see
-    ``worker.repartition.Route``."""
+    """Split each record by trace, keyed by trace id; implements ``worker.repartition.Route``."""
     copies: list[Record] = []
     letters: list[DeadLetter] = []
     for record in records:
@@ -304,12 +303,12 @@ def _span(span: _Span, resource: dict[str, Any], scope: _Scope) -> Span:
 
 
 def plain(attributes: list[Attribute] | None) -> dict[str, Any]:
-    """Attributes by their names."""
+    """Attributes as a dictionary."""
     return {one.key: _plain_value(one.value) for one in attributes or ()}
 
 
 def _whole(value: int) -> int | str:
-    """A number of 64 bits; what is none stays a text."""
+    """An integer of 64 bits, or its text if it is larger."""
     return value if -(2**63) <= value < 2**63 else str(value)
 
 

@@ -1,4 +1,4 @@
-"""OTLP traces in protobuf, by way of opentelemetry-proto, which is the extra ``otlp``."""
+"""Decodes OTLP in protobuf with opentelemetry-proto, which the extra ``otlp`` installs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stream_metrics.adapters.otlp.spans import (
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     OtlpError,
-    OtlpUnavailable,
+    OtlpNotInstalled,
     bounded_ns,
     id_of_bytes,
     parent_of,
@@ -24,30 +24,31 @@ NOT_INSTALLED: Final = (
 
 
 def load_opentelemetry() -> tuple[Any, type[Exception]]:
-    """``TracesData`` and the error of what cannot be parsed; raises ``OtlpUnavailable``."""
+    """``TracesData`` and the error for messages that cannot be parsed; raises
+    ``OtlpNotInstalled``."""
     try:
         from google.protobuf.message import DecodeError
         from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
     except ModuleNotFoundError as error:
-        raise OtlpUnavailable(NOT_INSTALLED) from error
+        raise OtlpNotInstalled(NOT_INSTALLED) from error
     return TracesData, DecodeError
 
 
 def load_opentelemetry_logs() -> tuple[Any, type[Exception]]:
-    """The same with ``LogsData``."""
+    """``LogsData`` and the same error; raises ``OtlpNotInstalled``."""
     try:
         from google.protobuf.message import DecodeError
         from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
     except ModuleNotFoundError as error:
-        raise OtlpUnavailable(NOT_INSTALLED) from error
+        raise OtlpNotInstalled(NOT_INSTALLED) from error
     return LogsData, DecodeError
 
 
 def spans_of_protobuf(value: bytes) -> list[Span]:
-    """The spans of a payload, in its order; raises ``OtlpError`` and ``OtlpUnavailable``.
+    """The spans of a payload in order; raises ``OtlpError`` and ``OtlpNotInstalled``.
 
-    Metrics and logs are messages of a similar form, of which some can be read as spans. These have
-    no times.
+    Some metrics and logs can be parsed as spans, since their messages are similar. They then have
+    no times, and are rejected.
     """
     return list(_spans(_parsed(value)))
 
@@ -63,7 +64,7 @@ def trace_ids_of_protobuf(value: bytes) -> list[str]:
 
 
 def protobuf_by_trace(value: bytes) -> dict[str, bytes]:
-    """A payload of each trace that has spans in it, by its id; raises the same errors."""
+    """A payload for each trace in the payload, by trace id; raises the same errors."""
     parsed, (message, _) = _parsed(value), load_opentelemetry()
     found: dict[str, Any] = {}
     for resource_spans in parsed.resource_spans:
@@ -146,7 +147,7 @@ def _span(span: Any, resource: dict[str, Any], scope: Any) -> Span:
 
 
 def plain_attributes(attributes: Iterable[Any]) -> dict[str, Any]:
-    """Attributes by their names."""
+    """Attributes as a dictionary."""
     return {one.key: _plain_value(one.value) for one in attributes}
 
 

@@ -1,4 +1,4 @@
-"""What both encodings of spans share."""
+"""Parts that both encodings of spans share."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _HEX: Final = re.compile(r"[0-9a-fA-F]*")
 
 
 class OtlpError(Exception):
-    """A payload that is no OTLP traces; the message says why and what to do, and names no file."""
+    """A payload is not OTLP traces; the message says why and what to do, and names no file."""
 
 
-class OtlpUnavailable(Exception):
-    """What reads this encoding is not installed; the message says how to install it."""
+class OtlpNotInstalled(Exception):
+    """The package that reads this encoding is not installed; the message says how to install it."""
 
 
 def id_of_bytes(value: bytes, size: int) -> str:
-    """An id as hexadecimal; empty for another size, and for the id of zeros, which means none.
+    """An id as hexadecimal; empty if it is all zeros, which means none, or of another size.
 
     >>> id_of_bytes(bytes(7) + b"*", 8)
     '000000000000002a'
@@ -34,7 +34,7 @@ def id_of_bytes(value: bytes, size: int) -> str:
 
 
 def id_of_text(value: str | None, size: int) -> str:
-    """The same of an id in JSON: hexadecimal as OTLP has it, or base64 as some senders do.
+    """An id in JSON as hexadecimal; OTLP writes hexadecimal, and some senders base64.
 
     >>> id_of_text("000000000000002A", 8), id_of_text("AAAAAAAAACo=", 8)
     ('000000000000002a', '000000000000002a')
@@ -50,12 +50,12 @@ def id_of_text(value: str | None, size: int) -> str:
 
 
 def bounded_ns(value: int) -> int:
-    """A time that fits where times are kept."""
+    """The time clamped to the range that is stored."""
     return max(0, min(value, MAX_NS))
 
 
 def parent_of(found: str, given: object) -> str:
-    """A parent's id; one that is given and is no id is told from none.
+    """The parent's id, or ``NO_ID`` if one was given that is malformed.
 
     >>> parent_of("", b""), parent_of("", b"short")
     ('', 'invalid')

@@ -1,8 +1,8 @@
-"""Spans in, events out, in an order that depends on neither arrival nor batches.
+"""Converts spans to events in an order that depends on neither arrival nor batches.
 
-A trace can be told only when its last span has come. So all spans are kept until then: in a
-database on disk, so that memory does not grow with them. Each trace is then told by itself
-(``stream_metrics.telemetry``), and the events come by their times.
+A trace can be interpreted only when its last span has arrived. All spans are therefore stored in a
+database on disk until then, so that memory does not grow with them. Each trace is then interpreted
+by itself (``stream_metrics.telemetry``), and the events are sorted by time.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from stream_metrics.events.record import Record
 from stream_metrics.telemetry import (
     Evaluation,
     Event,
-    Mapping,
+    Interpretation,
     Options,
     Reason,
     Refusal,
     Span,
-    Told,
-    Unused,
+    SpanMapping,
+    UnusedScore,
+    apply_evaluations,
     check_scopes,
     events,
-    judge,
+    interpret,
     label_events,
-    tell,
 )
-from stream_metrics.telemetry.assembly import Closed
+from stream_metrics.telemetry.assembly import ClosedTrace
 from stream_metrics.telemetry.spans import service_of
 
-REFUSED_LISTED: Final = 100
-MOST_KINDS: Final = 1_000
-MOST_AGENTS: Final = 1_000
+MAX_LISTED_REFUSALS: Final = 100
+MAX_KINDS: Final = 1_000
+MAX_LISTED_AGENTS: Final = 1_000
 
 _TABLES: Final = """
 PRAGMA journal_mode = OFF;
@@ -54,21 +54,21 @@ PRAGMA locking_mode = EXCLUSIVE;
 CREATE TABLE spans (trace TEXT, digest BLOB, span BLOB, PRIMARY KEY (trace, digest)) WITHOUT ROWID;
 CREATE TABLE turns (conversation TEXT, turn INTEGER, spans INTEGER,
     PRIMARY KEY (conversation, turn)) WITHOUT ROWID;
-CREATE TABLE events (occurred_us INTEGER, trace TEXT, told INTEGER, place INTEGER,
+CREATE TABLE events (occurred_us INTEGER, trace TEXT, sequence INTEGER, place INTEGER,
     conversation TEXT, stamp INTEGER, value BLOB,
-    PRIMARY KEY (occurred_us, trace, told, place)) WITHOUT ROWID;
-CREATE TABLE told (trace TEXT PRIMARY KEY, spans INTEGER) WITHOUT ROWID;
+    PRIMARY KEY (occurred_us, trace, sequence, place)) WITHOUT ROWID;
+CREATE TABLE assembled (trace TEXT PRIMARY KEY, spans INTEGER) WITHOUT ROWID;
 BEGIN;
 """
 _SIZES: Final = """
 SELECT trace, COUNT(*), SUM(LENGTH(span)) FROM spans GROUP BY trace ORDER BY trace
 """
-_IS_TOLD: Final = "INSERT OR IGNORE INTO told VALUES (?, ?)"
-_KEEP: Final = "INSERT OR IGNORE INTO spans VALUES (?, ?, ?)"
+_MARK_ASSEMBLED: Final = "INSERT OR IGNORE INTO assembled VALUES (?, ?)"
+_STORE: Final = "INSERT OR IGNORE INTO spans VALUES (?, ?, ?)"
 _SIZE: Final = "SELECT COUNT(*), SUM(LENGTH(span)) FROM spans WHERE trace = ?"
 _SPANS: Final = "SELECT span FROM spans WHERE trace = ? ORDER BY digest"
 _CONTENTS: Final = "SELECT trace, span FROM spans WHERE trace <> ''"
-_TOLD: Final = "SELECT spans FROM told WHERE trace = ?"
+_ASSEMBLED: Final = "SELECT spans FROM assembled WHERE trace = ?"
 _TURN: Final = """
 INSERT INTO turns VALUES (?, ?, 1) ON CONFLICT (conversation, turn) DO UPDATE SET spans = spans + 1
 """
@@ -84,21 +84,28 @@ _DECODE_ID: Final = msgspec.msgpack.Decoder(_Id).decode
 
 
 @dataclass(slots=True)
-class Counts:
-    """What became of spans.
+class TraceCounts:
+    """Counts of spans, traces and turns by outcome.
 
-    ``payloads``, ``spans`` and ``traces`` are what was read; ``repeated`` spans stand aside for
-    others with the same ids. ``searches`` were told, in ``turns``, of which ``skipped`` have none
-    and of ``iterations_inferred`` only time told the iterations apart; ``unnamed`` turns are a
-    conversation by themselves, as no span names one; ``labels`` are from evaluations in the traces.
-    ``nested`` searches are parts of others, ``duplicate`` ones were told by another instrumentation
-    too, ``reranked`` ones gave their place to a reranker or joiner. ``turn_conflicts`` are turns
-    that share their number. ``refused`` counts what was set aside by reason, ``refused_of`` by
-    agent and reason, and ``rejected`` events that are none. ``first_refused`` tells the first of
-    all these: an entry for each trace and reason, with their ``count``. ``empty`` traces told
-    nothing, and nothing of them was refused. ``kinds`` counts spans by their kinds; those after the
-    first thousand are ``others``. Of topics, ``late`` spans came after their trace was closed, and
-    ``early`` ones are of traces that may have begun before what was read.
+    Attributes:
+        payloads, spans, traces: What was read.
+        repeated: Spans that were dropped for others with the same ids.
+        turns: Turns with events; ``skipped`` ones have no search, and of ``iterations_inferred``
+            ones only times separate the iterations.
+        unnamed: Turns of traces that name no conversation and count as one each.
+        searches: Searches with events.
+        labels: Labels from evaluations in the traces.
+        nested, duplicate, reranked: Searches that are part of others, that another instrumentation
+            recorded too, and that a reranker or joiner replaced.
+        late: Spans of topics that arrived after their trace was closed.
+        early: Spans of topics whose traces may have begun before the range that was read.
+        turn_conflicts: Turns that share their number.
+        rejected: Events that are invalid.
+        empty: Traces without turns of which nothing was refused.
+        refused, refused_of: Refusals by reason, and by agent and reason.
+        first_refused: The first refusals and rejected events: an entry for each trace and reason,
+            with their ``count``.
+        kinds: Spans by kind; kinds after the first thousand count as ``others``.
     """
 
     payloads: int = 0
@@ -126,31 +133,31 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
-    """An event that no worker would take."""
+class RejectedEvent:
+    """An event that no worker would accept."""
 
     reason: str
     trace_id: str
     message: str
 
 
-class Traces:
-    """Takes payloads in any order, then gives the events, once; a context manager.
+class TraceStore:
+    """Stores payloads in any order, then returns the events, once; a context manager.
 
-    The spans lie in a file without a name in ``folder``, or where temporary files do.
+    The spans are in an unlinked file in ``folder``, or where temporary files are.
     """
 
     def __init__(
         self,
-        mapping: Mapping,
+        mapping: SpanMapping,
         options: Options,
         limits: Limits,
         folder: Path | None = None,
     ) -> None:
-        self.counts = Counts()
+        self.counts = TraceCounts()
         self._mapping, self._options = mapping, options
         self._limits, self._folder = limits, folder
-        self._kept = 0
+        self._stored = 0
         self._listed: dict[tuple[str, str], dict[str, Any]] = {}
         self._scopes: set[tuple[str, str]] = set()
         self._database: sqlite3.Connection | None = None
@@ -167,54 +174,58 @@ class Traces:
         if self._database is not None:
             self._database.close()
 
-    def take(self, payload: bytes) -> None:
-        """Keep the spans of a payload; raises what ``spans_of`` does, and then keeps none of it."""
+    def add_payload(self, payload: bytes) -> None:
+        """Store the spans of a payload; raises what ``spans_of`` does, and then stores none of
+        them."""
         spans = spans_of(payload)
         if self._database is None:
             self._database = _opened(self._folder)
-        self._database.executemany(_KEEP, ((span.trace_id, *_kept(span)) for span in spans))
+        self._database.executemany(_STORE, ((span.trace_id, *_stored(span)) for span in spans))
         self.counts.payloads += 1
         self.counts.spans += len(spans)
 
-    def tell(self, closed: Iterable[Closed]) -> None:
-        """Take traces that somebody else has put together."""
+    def add_closed(self, closed: Iterable[ClosedTrace]) -> None:
+        """Interpret traces that were assembled elsewhere, and store their events."""
         for one in closed:
             if self._database is None:
                 self._database = _opened(self._folder)
-            told = one.tell(self._mapping, self._options)
-            self._scopes |= told.scopes
-            self._note(self._database, told, one.stamp_ms)
-            self._database.execute(_IS_TOLD, (one.trace_id, 0))
+            interpretation = one.interpret(self._mapping, self._options)
+            self._scopes |= interpretation.scopes
+            self._add(self._database, interpretation, one.timestamp_ms)
+            self._database.execute(_MARK_ASSEMBLED, (one.trace_id, 0))
 
-    def hold(self, closed: Iterable[Closed]) -> None:
-        """Take traces that somebody else has put together, for ``judged``."""
+    def store_closed(self, closed: Iterable[ClosedTrace]) -> None:
+        """Store traces that were assembled elsewhere, for ``label_events``."""
         for one in closed:
             if self._database is None:
                 self._database = _opened(self._folder)
-            self._database.execute(_IS_TOLD, (one.trace_id, len(one.held)))
+            self._database.execute(_MARK_ASSEMBLED, (one.trace_id, len(one.encoded_spans)))
             self._database.executemany(
-                _KEEP, ((one.trace_id, _digest(content), content) for content in one.held)
+                _STORE, ((one.trace_id, _digest(content), content) for content in one.encoded_spans)
             )
 
     def records(self) -> Iterator[Record]:
-        """The events as records under their conversations' ids, by time; raises ``TwoScopes``."""
+        """The events by time, as records keyed by conversation; raises ``ConflictingScopes``."""
         if self._database is None:
             return
-        self._tell(self._database)
+        self._interpret_all(self._database)
         for trace, conversation, stamp, value in self._database.execute(
             "SELECT trace, conversation, stamp, value FROM events "
-            "ORDER BY occurred_us, trace, told, place"
+            "ORDER BY occurred_us, trace, sequence, place"
         ):
             found = decode(value, timestamp_ms=stamp, limits=self._limits)
             if isinstance(found, BadRecord):
                 self.counts.rejected += 1
-                self._list(Rejected(found.reason, trace, found.message))
+                self._list(RejectedEvent(found.reason, trace, found.message))
             yield Record(value, conversation.encode(), stamp)
 
-    def judged(self, evaluations: Sequence[Evaluation]) -> tuple[list[Event], list[Unused]]:
-        """The labels that evaluations give to the results of the traces, and those that give none.
+    def label_events(
+        self, evaluations: Sequence[Evaluation]
+    ) -> tuple[list[Event], list[UnusedScore]]:
+        """The labels that evaluations give to results in the traces, and the unused evaluations.
 
-        The events are by time, the others in the order of the evaluations. Raises ``TwoScopes``.
+        The events are by time, the unused ones in the order of the evaluations. Raises
+        ``ConflictingScopes``.
         """
         by_trace, unused = self._by_trace(evaluations)
         found: list[Event] = []
@@ -222,14 +233,14 @@ class Traces:
         for trace, mine in sorted(by_trace.items()):
             assert self._database is not None
             if (why := self._unusable(self._database, trace)) is not None:
-                unused += [Unused(one.origin, "label_not_told", why) for one in mine]
+                unused += [UnusedScore(one.origin, "label_not_told", why) for one in mine]
                 continue
             spans = map(_span, self._database.execute(_SPANS, (trace,)))
-            told, more = judge(spans, self._mapping, self._options, mine)
-            scopes |= told.scopes
+            interpretation, more = apply_evaluations(spans, self._mapping, self._options, mine)
+            scopes |= interpretation.scopes
             unused += more
-            self.counts.labels += len(told.labels)
-            found += label_events(trace, told.labels)
+            self.counts.labels += len(interpretation.labels)
+            found += label_events(trace, interpretation.labels)
         self._check_scopes(scopes)
         order = {one.origin: at for at, one in enumerate(evaluations)}
         unused.sort(key=lambda one: order[one.origin])
@@ -237,8 +248,9 @@ class Traces:
 
     def _by_trace(
         self, evaluations: Sequence[Evaluation]
-    ) -> tuple[dict[str, list[Evaluation]], list[Unused]]:
-        """Evaluations by the trace that has their span, and those of no trace, or of several."""
+    ) -> tuple[dict[str, list[Evaluation]], list[UnusedScore]]:
+        """Evaluations by the trace of their span, and those whose span is in no trace or in
+        several."""
         of_span: dict[str, set[str]] = {one.span_id: set() for one in evaluations}
         if self._database is not None:
             for trace, content in self._database.execute(_CONTENTS):
@@ -260,47 +272,49 @@ class Traces:
                 reason = "label_ambiguous"
                 message = f"{len(traces)} traces have a span {one.span_id}; add a column trace_id"
             elif one.trace_id and self._is_refused(one.trace_id):
-                reason, message = "label_not_told", "the span's trace was set aside"
+                reason, message = "label_not_told", "the span's trace was refused"
             else:
                 where = f"trace {one.trace_id}" if held else "the traces"
                 message = f"no span {one.span_id} in {where}"
-            unused.append(Unused(one.origin, reason, message))
+            unused.append(UnusedScore(one.origin, reason, message))
         return found, unused
 
     def _unusable(self, database: sqlite3.Connection, trace: str) -> str | None:
-        """Why the spans of a trace are not told; None if they are."""
+        """Why the spans of a trace cannot be used; None if they can."""
         number, size = database.execute(_SIZE, (trace,)).fetchone()
         if number > self._options.max_spans or size > self._options.max_bytes:
             return f"the span's trace has {number:,} spans of {size:,} bytes"
-        closed = database.execute(_TOLD, (trace,)).fetchone()
+        closed = database.execute(_ASSEMBLED, (trace,)).fetchone()
         if closed is not None and closed[0] != number:
             return "some records of the span's trace have a key, and some have none"
         return None
 
     def _is_refused(self, trace: str) -> bool:
-        """Whether it was put together elsewhere, and has no spans."""
-        found = self._database.execute(_TOLD, (trace,)).fetchone() if self._database else None
+        """Whether the trace was assembled elsewhere and refused."""
+        found = self._database.execute(_ASSEMBLED, (trace,)).fetchone() if self._database else None
         return found is not None and found[0] == 0
 
-    def _tell(self, database: sqlite3.Connection) -> None:
+    def _interpret_all(self, database: sqlite3.Connection) -> None:
         options = self._options
         for trace, number, size in database.execute(_SIZES):
-            if trace and database.execute(_TOLD, (trace,)).fetchone():
+            if trace and database.execute(_ASSEMBLED, (trace,)).fetchone():
                 database.execute("DELETE FROM events WHERE trace = ?", (trace,))
                 message = "some records of the trace have a key, and some have none"
-                self._note(database, self._refused(database, trace, number, "no_key", message))
+                self._add(database, self._refused(database, trace, number, "no_key", message))
                 continue
             if trace and (number > options.max_spans or size > options.max_bytes):
                 message = f"the trace has {number:,} spans of {size:,} bytes"
-                self._note(database, self._refused(database, trace, number, "too_large", message))
+                self._add(database, self._refused(database, trace, number, "too_large", message))
                 continue
             rows = database.execute(_SPANS, (trace,))
             groups = [map(_span, rows)] if trace else ([_span(row)] for row in rows)
             for spans in groups:  # nothing connects spans without a trace id
-                told = tell(spans, self._mapping, self._options)
-                self._note(database, told)
-                self._scopes |= told.scopes
-        self.counts.repeated = self.counts.spans - self.counts.late - self.counts.early - self._kept
+                interpretation = interpret(spans, self._mapping, self._options)
+                self._add(database, interpretation)
+                self._scopes |= interpretation.scopes
+        self.counts.repeated = (
+            self.counts.spans - self.counts.late - self.counts.early - self._stored
+        )
         (self.counts.turn_conflicts,) = database.execute(
             "SELECT COALESCE(SUM(spans), 0) FROM turns WHERE spans > 1"
         ).fetchone()
@@ -308,77 +322,84 @@ class Traces:
 
     def _refused(
         self, database: sqlite3.Connection, trace: str, spans: int, reason: Reason, message: str
-    ) -> Told:
-        """A trace that is not read."""
+    ) -> Interpretation:
+        """The interpretation of a trace that is refused without being read."""
         service = service_of(_span(database.execute(_SPANS, (trace,)).fetchone()))
-        told = Told(trace, service=service, agent=service, spans=spans)
-        told.refuse(reason, "", message)
-        return told
+        interpretation = Interpretation(trace, service=service, agent=service, spans=spans)
+        interpretation.refuse(reason, "", message)
+        return interpretation
 
     def _check_scopes(self, scopes: Iterable[tuple[str, str]]) -> None:
-        """Raises ``TwoScopes``."""
+        """Raises ``ConflictingScopes``."""
         if not self._options.scopes:
             check_scopes(frozenset(scopes))
 
-    def _note(self, database: sqlite3.Connection, told: Told, stamp_ms: int | None = None) -> None:
-        """Keep the events of a trace, whose last record has this time, and count."""
+    def _add(
+        self,
+        database: sqlite3.Connection,
+        interpretation: Interpretation,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Count a trace and store its events; ``timestamp_ms`` is that of its last record."""
         counts = self.counts
-        self._kept += told.spans + told.refused["bad_id"]
+        self._stored += interpretation.spans + interpretation.refused["bad_id"]
         counts.traces += 1
-        counts.turns += len(told.turns)
-        counts.labels += len(told.labels)
-        counts.nested += told.nested
-        counts.duplicate += told.duplicate
-        counts.reranked += told.reranked
-        refused = told.refused
-        counts.empty += not (told.turns or refused)
-        for number_by, more in ((counts.kinds, told.kinds), (counts.refused, refused)):
+        counts.turns += len(interpretation.turns)
+        counts.labels += len(interpretation.labels)
+        counts.nested += interpretation.nested
+        counts.duplicate += interpretation.duplicate
+        counts.reranked += interpretation.reranked
+        refused = interpretation.refused
+        counts.empty += not (interpretation.turns or refused)
+        for number_by, more in ((counts.kinds, interpretation.kinds), (counts.refused, refused)):
             for name, number in more.items():
-                name = name if name in number_by or len(number_by) < MOST_KINDS else "others"
+                name = name if name in number_by or len(number_by) < MAX_KINDS else "others"
                 number_by[name] = number_by.get(name, 0) + number
-        for (agent, reason), number in told.by_agent.items():
+        for (agent, reason), number in interpretation.by_agent.items():
             name = agent or DEFAULT_AGENT
-            if name not in counts.refused_of and len(counts.refused_of) >= MOST_AGENTS:
+            if name not in counts.refused_of and len(counts.refused_of) >= MAX_LISTED_AGENTS:
                 name = OTHER
             of_agent = counts.refused_of.setdefault(name, {})
             of_agent[reason] = of_agent.get(reason, 0) + number
-        for turn in told.turns:
+        for turn in interpretation.turns:
             counts.skipped += turn.skipped
             counts.searches += len(turn.searches)
             counts.iterations_inferred += turn.iterations_inferred
-            counts.unnamed += turn.conversation == told.trace_id
-        first = {one.reason: one for one in reversed(told.refusals)}
+            counts.unnamed += turn.conversation == interpretation.trace_id
+        first = {one.reason: one for one in reversed(interpretation.refusals)}
         for reason, number in refused.items():
             if reason in first:
                 self._list(first[reason], number)
-        database.executemany(_TURN, ((turn.conversation, turn.number) for turn in told.turns))
+        database.executemany(
+            _TURN, ((turn.conversation, turn.number) for turn in interpretation.turns)
+        )
         database.executemany(
             "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
                 (
                     event.occurred_us,
-                    told.trace_id,
+                    interpretation.trace_id,
                     counts.traces,
                     place,
                     event.conversation,
-                    _stamp_ms(event) if stamp_ms is None else stamp_ms,
+                    _stamp_ms(event) if timestamp_ms is None else timestamp_ms,
                     event.value,
                 )
-                for place, event in enumerate(events(told, self._options.content))
+                for place, event in enumerate(events(interpretation, self._options.content))
             ),
         )
 
-    def _list(self, one: Refusal | Rejected, count: int = 1) -> None:
-        """List what was refused, once for each trace and reason."""
+    def _list(self, one: Refusal | RejectedEvent, count: int = 1) -> None:
+        """List a refusal, once for each trace and reason."""
         entry = self._listed.get((one.trace_id, one.reason))
         if entry is not None:
             entry["count"] += count
-        elif len(self._listed) < REFUSED_LISTED:
+        elif len(self._listed) < MAX_LISTED_REFUSALS:
             entry = self._listed[one.trace_id, one.reason] = {**asdict(one), "count": count}
             self.counts.first_refused.append(entry)
 
 
-def _kept(span: Span) -> tuple[bytes, bytes]:
+def _stored(span: Span) -> tuple[bytes, bytes]:
     content = msgspec.msgpack.encode(span)
     return _digest(content), content
 
@@ -396,7 +417,7 @@ def _span(row: tuple[Any, ...]) -> Span:
 
 
 def _opened(folder: Path | None) -> sqlite3.Connection:
-    """A database in a file that is gone when it is closed, however the process ends."""
+    """A database in an unlinked file, which is gone when the process ends, however it ends."""
     handle, path = tempfile.mkstemp(dir=folder, prefix=".spans-")
     try:
         os.close(handle)

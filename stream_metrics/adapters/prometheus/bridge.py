@@ -1,4 +1,4 @@
-"""The metrics of a bridge: what it reads, tells and refuses, and how far it is."""
+"""The metrics of a bridge: what it reads, interprets and refuses, and its progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stream_metrics.adapters.prometheus.reading import Reading, ReadingMetrics
 from stream_metrics.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
 from stream_metrics.engine.windows import Names, first_names
 from stream_metrics.events.decode import REASONS
-from stream_metrics.telemetry.teller import Telling
+from stream_metrics.telemetry.teller import InterpretedTrace
 from stream_metrics.telemetry.told import Reason
 
 BRIDGE: Final = PREFIX + "bridge_"
@@ -28,11 +28,10 @@ OBSTACLES: Final = (
 
 
 class BridgeMetrics(ReadingMetrics):
-    """What a bridge reports about itself; all calls come from the event loop's thread.
+    """The metrics of a bridge; all calls come from the event loop's thread.
 
-    ``topics``, from which it reads, and ``agents`` have series from the start. So have further
-    agents as soon as there is a trace of them, up to the number that a worker has; all others are
-    ``other``.
+    ``topics``, which it reads, and ``agents`` have series from the start. Other agents get series
+    with their first trace, up to the number that a worker allows; further ones are ``other``.
     """
 
     def __init__(
@@ -41,14 +40,14 @@ class BridgeMetrics(ReadingMetrics):
         topics: Iterable[str] = (),
         agents: Iterable[str] = (),
     ) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody reads
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # unused series
         self._registry = registry
         self._names = Names(frozenset(), frozenset())
         self._of_agent: dict[str, dict[str, Counter]] = {}
         self._count_traces()
         self._measure_reading(topics)
         for agent in (OTHER, *agents):
-            self._counts_of(self.known(agent))
+            self._counts_of(self.agent_label(agent))
         for reason in REFUSALS:
             self._refused.labels(OTHER, reason)
 
@@ -66,8 +65,8 @@ class BridgeMetrics(ReadingMetrics):
         )
         self._traces = counter(
             "traces",
-            "Traces closed, by agent: told if events were made of a turn, refused if something of "
-            "the trace was refused and nothing told, empty otherwise.",
+            "Traces closed, by agent: told if it has events, refused if something of it was "
+            "refused and it has none, empty otherwise.",
             "agent",
             "outcome",
         )
@@ -77,13 +76,13 @@ class BridgeMetrics(ReadingMetrics):
             "agent",
             "reason",
         )
-        self._turns = counter("turns", "Turns told.")
-        self._searches = counter("searches", "Searches told.")
+        self._turns = counter("turns", "Turns converted to events.")
+        self._searches = counter("searches", "Searches converted to events.")
         self._inferred = counter(
-            "iterations_inferred", "Turns told whose iterations only time tells apart."
+            "iterations_inferred", "Converted turns whose iterations only times separate."
         )
         self._conflicts = counter(
-            "turn_conflicts", "Turns told whose number another span of the conversation has."
+            "turn_conflicts", "Converted turns whose number another span of the conversation has."
         )
         self._events = counter("events", "Events written to the input topics.")
         dead = counter("dead_letters", "Records and events rejected, by reason.", "reason")
@@ -121,8 +120,8 @@ class BridgeMetrics(ReadingMetrics):
             {"version": __version__, "python": platform.python_version()}
         )
 
-    def known(self, agent: str | None) -> str:
-        """The agent as series name it."""
+    def agent_label(self, agent: str | None) -> str:
+        """The label of the agent."""
         name = agent or DEFAULT_AGENT
         if name not in self._names.agents and name != OTHER:
             agents = first_names((name,), self._names.agents, MAX_AGENTS)
@@ -130,7 +129,7 @@ class BridgeMetrics(ReadingMetrics):
         return self._names.agent(name)
 
     def _counts_of(self, agent: str) -> dict[str, Counter]:
-        """The traces of an agent by outcome, all of which have series then."""
+        """The trace counters of an agent by outcome; creates the series of all outcomes."""
         if agent not in self._of_agent:
             counts = {outcome: self._traces.labels(agent, outcome) for outcome in OUTCOMES}
             self._of_agent[agent] = counts
@@ -138,48 +137,50 @@ class BridgeMetrics(ReadingMetrics):
 
     # -- worker.bridge.Counts -------------------------------------------------------------------
 
-    def told(self, telling: Telling) -> None:
-        """A trace was closed."""
-        told = telling.told
-        for (agent, reason), number in told.by_agent.items():
-            self._refused.labels(self.known(agent), reason).inc(number)
-        outcome = "told" if telling.events else "refused" if told.by_agent else "empty"
-        first = next((one.agent for one in told.refusals), told.agent)
-        agent = told.turns[0].agent if told.turns else first
-        self._counts_of(self.known(agent))[outcome].inc()
-        self._turns.inc(len(told.turns))
-        self._searches.inc(sum(len(turn.searches) for turn in told.turns))
-        self._inferred.inc(sum(turn.iterations_inferred for turn in told.turns))
-        self._conflicts.inc(telling.conflicts)
+    def trace_closed(self, interpreted: InterpretedTrace) -> None:
+        """Count a closed trace."""
+        interpretation = interpreted.interpretation
+        for (agent, reason), number in interpretation.by_agent.items():
+            self._refused.labels(self.agent_label(agent), reason).inc(number)
+        outcome = (
+            "told" if interpreted.events else "refused" if interpretation.by_agent else "empty"
+        )
+        first = next((one.agent for one in interpretation.refusals), interpretation.agent)
+        agent = interpretation.turns[0].agent if interpretation.turns else first
+        self._counts_of(self.agent_label(agent))[outcome].inc()
+        self._turns.inc(len(interpretation.turns))
+        self._searches.inc(sum(len(turn.searches) for turn in interpretation.turns))
+        self._inferred.inc(sum(turn.iterations_inferred for turn in interpretation.turns))
+        self._conflicts.inc(interpreted.conflicts)
 
     def read(self, spans: int, late: int) -> None:
-        """So many spans were read, and so many of them were late."""
+        """Count spans read, and late ones among them."""
         self._spans.inc(spans)
         self._late.inc(late)
 
-    def held(self, traces: int, held_bytes: int) -> None:
-        """What is open."""
+    def open_traces(self, traces: int, open_bytes: int) -> None:
+        """Set the number of open traces, and the bytes of their spans."""
         self._open.set(traces)
-        self._held.set(held_bytes)
+        self._held.set(open_bytes)
 
     def produced(self, events: int) -> None:
-        """So many events are stored in the input topics."""
+        """Count events stored in the input topics."""
         self._events.inc(events)
 
     def bad_records(self, counts: Mapping[str, int]) -> None:
-        """Dead letters, by reason."""
+        """Count dead letters by reason."""
         for reason, number in counts.items():
             self._dead.get(reason, self._dead[OTHER]).inc(number)
 
     def repartitioned(self, counts: Mapping[str, int]) -> None:
-        """So many copies of records of each topic are on the internal one."""
+        """Count records copied to the internal topic, by source topic."""
         for topic, number in counts.items():
             self._rekeyed.labels(topic).inc(number)
 
     # -- the process ----------------------------------------------------------------------------
 
     def obstructed(self, reasons: Iterable[str]) -> None:
-        """What keeps the bridge from reading and writing, by the names of the health page."""
+        """Set what keeps the bridge from reading and writing, by the reasons of the health page."""
         named = {self._obstacle(reason) for reason in reasons}
         self._ready.set(not named)
         for reason, gauge in self._obstacles.items():

@@ -1,7 +1,7 @@
-"""The rows that are known beforehand: frameworks, their instrumentations and what these write.
+"""The built-in rows for frameworks and their instrumentations.
 
-The first row that fits a span says what it is, so that the order of families matters: those of
-OpenInference and of products come before the conventions that they may write beside their own.
+The first row that matches a span decides, so the order of the families matters: those of
+OpenInference and of products come before the conventions that they may also write.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from stream_metrics.telemetry.mapping import Mapping, Row
+from stream_metrics.telemetry.mapping import Row, SpanMapping
 from stream_metrics.telemetry.presets import genai, openinference, openllmetry, products
 
 PRESETS: Final[tuple[Row, ...]] = (
@@ -19,7 +19,7 @@ PRESETS: Final[tuple[Row, ...]] = (
     *genai.ROWS,
 )
 
-NEITHER: Final = (
+OTHER_KINDS: Final = (
     ("openinference.span.kind", "CHAIN", "EMBEDDING", "GUARDRAIL", "PROMPT", "UNKNOWN"),
     ("gen_ai.operation.name", "chain", "create_agent", "embeddings", "execute_task", "task"),
     ("gen_ai.span.kind", "CHAIN", "EMBEDDING", "TASK"),
@@ -30,7 +30,7 @@ NEITHER: Final = (
     ("mlflow.spanType", "CHAIN", "EMBEDDING", "GUARDRAIL", "MEMORY", "PARSER", "TASK", "UNKNOWN"),
     ("llm.request.type", "completion", "embedding"),
 )
-"""Kinds of the conventions that no row needs to name, as they are neither searches nor turns."""
+"""Kinds that no row needs to name, because they are neither searches nor turns."""
 
 
 def mapping(
@@ -38,14 +38,14 @@ def mapping(
     conversation: Sequence[str] = (),
     agent: Sequence[str] = (),
     release: Sequence[str] = (),
-) -> Mapping:
-    """The presets behind further rows, and their attributes behind further ones."""
-    neither = tuple((name, kind) for name, *kinds in NEITHER for kind in kinds)
-    preset = Mapping(PRESETS)
-    return Mapping(
+) -> SpanMapping:
+    """The presets, preceded by further rows and attributes."""
+    other_kinds = tuple((name, kind) for name, *kinds in OTHER_KINDS for kind in kinds)
+    preset = SpanMapping(PRESETS)
+    return SpanMapping(
         (*rows, *PRESETS),
         (*conversation, *preset.conversation),
         (*agent, *preset.agent),
         (*release, *preset.release),
-        neither=neither,
+        other_kinds=other_kinds,
     )

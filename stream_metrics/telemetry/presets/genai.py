@@ -1,4 +1,4 @@
-"""OpenTelemetry GenAI, Azure AI and LoongSuite; and what the rows before leave of OpenLLMetry."""
+"""OpenTelemetry GenAI, Azure AI, LoongSuite, and the general rows of OpenLLMetry."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from stream_metrics.telemetry.mapping import Role, Row
 from stream_metrics.telemetry.presets.rows import (
+    ANSWER,
+    DOCUMENTS,
     EVALUATED,
-    FOUND,
     OPENLLMETRY,
     OPERATION,
     QUESTION,
-    TOLD,
     operation,
 )
 
@@ -33,7 +33,7 @@ ROWS: Final[tuple[Row, ...]] = (
     operation(
         "retrieval",
         Role.SEARCH,
-        documents=(*FOUND, "traceloop.entity.output"),
+        documents=(*DOCUMENTS, "traceloop.entity.output"),
         query=_ASKED,
     ),
     Row(
@@ -42,9 +42,9 @@ ROWS: Final[tuple[Row, ...]] = (
         _AZURE,
         documents=("gen_ai.retriever.results", "gen_ai.retrieval.documents", *_TOOL_RESULT),
         query=(*_ASKED, "gen_ai.tool.call.arguments"),
-        flat=True,
+        flattens_nesting=True,
     ),
-    operation("execute_tool", Role.TOOL, documents=(*FOUND, *_TOOL_RESULT), query=_TOOL_INPUT),
+    operation("execute_tool", Role.TOOL, documents=(*DOCUMENTS, *_TOOL_RESULT), query=_TOOL_INPUT),
     *(
         operation(
             name, Role.RERANKER, _LOONGSUITE, documents=_RERANKED, inputs=_TO_RERANK, query=_ASKED
@@ -62,11 +62,11 @@ ROWS: Final[tuple[Row, ...]] = (
         "OpenTelemetry GenAI, OpenAI Agents: an agent of a run, beside those of others",
         scope="opentelemetry.instrumentation.genai.openai_agents",
         query=QUESTION,
-        answer=TOLD,
-        once=True,
+        answer=ANSWER,
+        once_per_run=True,
     ),
     *(
-        operation(name, Role.TURN, query=QUESTION, answer=TOLD)
+        operation(name, Role.TURN, query=QUESTION, answer=ANSWER)
         for name in ("invoke_agent", "invoke_workflow")
     ),
     *(
@@ -75,7 +75,7 @@ ROWS: Final[tuple[Row, ...]] = (
             (("gen_ai.span.kind", "CHAIN"),),
             "LoongSuite Python agent: a graph that begins with a choice, or has its usual name",
             span=name,
-            holds_span=inner,
+            child_span=inner,
             query=("input.value",),
             answer=("output.value",),
             maybe_turn=True,
@@ -96,10 +96,10 @@ ROWS: Final[tuple[Row, ...]] = (
             documents=documents,
             inputs=_TO_RERANK,
             query=query,
-            answer=TOLD if role in (Role.TURN, Role.MODEL) else (),
+            answer=ANSWER if role in (Role.TURN, Role.MODEL) else (),
         )
         for kind, role, documents, query in (
-            ("RETRIEVER", Role.SEARCH, (*FOUND, "output.value"), (*_ASKED, "input.value")),
+            ("RETRIEVER", Role.SEARCH, (*DOCUMENTS, "output.value"), (*_ASKED, "input.value")),
             ("RERANKER", Role.RERANKER, _RERANKED, _ASKED),
             ("TOOL", Role.TOOL, _TOOL_RESULT, _TOOL_INPUT),
             ("LLM", Role.MODEL, (), ()),
@@ -110,7 +110,7 @@ ROWS: Final[tuple[Row, ...]] = (
     _traceloop(
         "tool", Role.TOOL, documents=("traceloop.entity.output",), query=("traceloop.entity.input",)
     ),
-    *(_traceloop(kind, Role.TURN, query=QUESTION, answer=TOLD) for kind in ("workflow", "agent")),
+    *(_traceloop(kind, Role.TURN, query=QUESTION, answer=ANSWER) for kind in ("workflow", "agent")),
     Row(Role.MODEL, (("llm.request.type", "chat"),), OPENLLMETRY),
     Row(
         Role.EVALUATOR,
@@ -125,6 +125,6 @@ ROWS: Final[tuple[Row, ...]] = (
         Role.TURN,
         source="programs that put spans of their own around each turn",
         span="turn",
-        unless_around=True,
+        yields_to_inner=True,
     ),
 )

@@ -27,8 +27,8 @@ ROWS: Final[tuple[Row, ...]] = (
         (("openinference.span.kind", "CHAIN"),),
         "openinference-instrumentation-openai-agents: a run, of which a trace may hold several",
         scope="openinference.instrumentation.openai_agents",
-        holds=(("openinference.span.kind", "AGENT"),),
-        also_inside=True,
+        child_attributes=(("openinference.span.kind", "AGENT"),),
+        replaces_outer=True,
     ),
     *(
         Row(

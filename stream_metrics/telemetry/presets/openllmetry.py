@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from stream_metrics.telemetry.mapping import Role, Row
-from stream_metrics.telemetry.presets.rows import NAMING, OPENLLMETRY, QUESTION, TOLD, operation
+from stream_metrics.telemetry.presets.rows import ANSWER, NAMING, OPENLLMETRY, QUESTION, operation
 
 ROWS: Final[tuple[Row, ...]] = (
-    # LlamaIndex' and Haystack's spans are "workflows" where no other is around.
+    # LlamaIndex' and Haystack's outermost spans are "workflows".
     *(
         Row(
             role,
@@ -66,8 +66,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "opentelemetry-instrumentation-openai-agents: an agent of a run, beside those of others",
         scope="opentelemetry.instrumentation.openai_agents",
         query=QUESTION,
-        answer=TOLD,
-        once=True,
+        answer=ANSWER,
+        once_per_run=True,
     ),
     Row(
         Role.OTHER,

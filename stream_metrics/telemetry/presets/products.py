@@ -1,11 +1,11 @@
-"""Products that send their own attributes beside, or instead of, those of GenAI."""
+"""Products that send their own attributes in addition to, or instead of, those of GenAI."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from stream_metrics.telemetry.mapping import Role, Row
-from stream_metrics.telemetry.presets.rows import FOUND, NAMING, graphs, operation
+from stream_metrics.telemetry.presets.rows import DOCUMENTS, NAMING, graphs, operation
 
 _LANGFUSE: Final = "Langfuse SDK (langfuse.observation.type)"
 _MLFLOW: Final = "MLflow tracing (mlflow.spanType)"
@@ -22,7 +22,7 @@ def _product(attribute: str, source: str, found: str, asked: str, **roles: Role)
             role,
             ((attribute, value),),
             source,
-            documents=(found, "retrieval.documents", *FOUND) if role in NAMING else (),
+            documents=(found, "retrieval.documents", *DOCUMENTS) if role in NAMING else (),
             inputs=(asked,) if role is Role.RERANKER else (),
             query=(asked,) if role in (*NAMING, Role.TURN) else (),
             answer=(found,) if role in (Role.TURN, Role.MODEL) else (),
@@ -152,8 +152,8 @@ ROWS: Final[tuple[Row, ...]] = (
         (("mlflow.spanType", "CHAIN"),),
         "MLflow, autologging of OpenAI Agents: a run, of which a trace may hold several",
         scope="mlflow.",
-        holds=(("handoffs", ""),),
-        also_inside=True,
+        child_attributes=(("handoffs", ""),),
+        replaces_outer=True,
     ),
     Row(
         Role.STEP,
@@ -167,7 +167,7 @@ ROWS: Final[tuple[Row, ...]] = (
             name,
             role,
             "MLflow tracing with MLFLOW_ENABLE_OTEL_GENAI_SEMCONV, which leaves out what was found",
-            documents=FOUND,
+            documents=DOCUMENTS,
         )
         for name, role in (("RETRIEVER", Role.SEARCH), ("RERANKER", Role.RERANKER))
     ),

@@ -1,4 +1,4 @@
-"""What the rows of several families share: attributes that they read, and forms of rows."""
+"""Attributes and forms of rows that several families share."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ GENAI: Final = "OpenTelemetry GenAI semantic conventions (gen_ai.operation.name)
 OPENLLMETRY: Final = "OpenLLMetry (traceloop.span.kind, opentelemetry-instrumentation-langchain)"
 
 OPERATION: Final = "gen_ai.operation.name"
-FOUND: Final = ("gen_ai.retrieval.documents", "gen_ai.retriever.results")
-TOLD: Final = ("gen_ai.output.messages", "traceloop.entity.output", "output.value")
+DOCUMENTS: Final = ("gen_ai.retrieval.documents", "gen_ai.retriever.results")
+ANSWER: Final = ("gen_ai.output.messages", "traceloop.entity.output", "output.value")
 QUESTION: Final = ("gen_ai.input.messages", "traceloop.entity.input", "input.value")
 EVALUATED: Final = ("retrieval.documents", "input.value")
 
 NAMING: Final = (Role.SEARCH, Role.TOOL, Role.RERANKER)
-"""Roles of spans that name what they searched for."""
+"""Roles of spans that name documents."""
 
 
 def operation(value: str, role: Role, source: str = GENAI, **names: Any) -> Row:
@@ -28,7 +28,7 @@ def operation(value: str, role: Role, source: str = GENAI, **names: Any) -> Row:
 def graphs(
     source: str, kind: tuple[str, str], metadata: str, texts: tuple[str, str], scope: str = ""
 ) -> Iterator[Row]:
-    """LangGraph's outermost graphs: runs that it marks, or that have its usual name."""
+    """The outermost LangGraph runs: those that LangGraph marks, or that have its default name."""
     asked, answered = texts
     for when, name in (((kind, (f"{metadata}ls_integration", "")), "*"), ((kind,), "LangGraph")):
         yield Row(
