@@ -176,8 +176,9 @@ async def _room(store: RedisStore, live: Generation) -> str:
     """How much memory is needed, and how much there is; raises ``CannotBuild`` if not enough."""
     needed = await needed_bytes(store, live)
     used, limit = await memory_bytes(store)
-    what = f"memory: about {needed:,} bytes more; Redis uses {used:,}"
-    if limit and used + needed > ROOM * limit:
+    more = "an unknown number of" if needed is None else f"about {needed:,}"
+    what = f"memory: {more} bytes more; Redis uses {used:,}"
+    if limit and used + (needed or 0) > ROOM * limit:
         raise CannotBuild(
             f"{what} of {limit:,}, and a build stops at {ROOM:.0%}. Raise maxmemory, or shorten "
             "state.ttl first"

@@ -4,6 +4,7 @@ reach, and whether the new one has caught up."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
@@ -105,20 +106,25 @@ async def short_logs(
     return found
 
 
-async def needed_bytes(store: StateStore, generation: Generation) -> int:
-    """About how much memory a generation takes, by a sample of each partition."""
-    state, total = store.generation(generation), 0
-    for number in range(generation.identity.count):
-        try:
-            held = (await state.describe(number)).conversations
-            keys = await state.by_age(number, 0, 1 << 53, SAMPLE, newest=True)
-            found = await state.load(number, [(key, True) for key in keys])
-        except DamagedState:
-            continue
-        sizes = [2 * KEY_BYTES + _size(one.hot) + _size(one.fingerprints or {}) for one in found]
-        total += held * sum(sizes) // max(1, len(sizes))
-        total += sum(len(sums) + 40 for sums in (await state.buckets(number)).values())
-    return total
+async def needed_bytes(store: StateStore, generation: Generation) -> int | None:
+    """About how much memory a generation takes, by a sample of each partition.
+
+    A damaged partition counts as much as the others do on average; None if all are damaged.
+    """
+    state, count, readable = store.generation(generation), generation.identity.count, list[int]()
+    for number in range(count):
+        with suppress(DamagedState):
+            readable.append(await _partition_bytes(state, number))
+    return count * sum(readable) // len(readable) if readable else None
+
+
+async def _partition_bytes(state: StateStore, number: int) -> int:
+    held = (await state.describe(number)).conversations
+    keys = await state.by_age(number, 0, 1 << 53, SAMPLE, newest=True)
+    found = await state.load(number, [(key, True) for key in keys])
+    sizes = [2 * KEY_BYTES + _size(one.hot) + _size(one.fingerprints or {}) for one in found]
+    buckets = sum(len(sums) + 40 for sums in (await state.buckets(number)).values())
+    return held * sum(sizes) // max(1, len(sizes)) + buckets
 
 
 def full(share: float, *, was_full: bool) -> str:

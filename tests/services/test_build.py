@@ -76,8 +76,7 @@ async def test_other_settings_are_built_beside_and_take_over(
     await system.reach(1.0)
 
     system.settings[GOOD_GAIN] = "3"
-    building = asyncio.create_task(system.command("build", "--yes"))
-    await wait_until(lambda: is_building(system), 60, "nothing is being built")
+    building = await begun(system)
     system.produced += await produce(kafka, streams, traffic[third : 2 * third])
     await system.reach(1.0)
     assert await old.figure("streammetrics_window_results") > 0
@@ -111,9 +110,16 @@ async def test_other_settings_are_built_beside_and_take_over(
     assert await system.stop_workers() == [0]
 
 
-async def is_building(system: LiveSystem) -> bool:
-    """Whether a generation is being built."""
-    return (await layout(system)).building is not None
+async def begun(system: LiveSystem) -> asyncio.Task[tuple[int, str]]:
+    """The command that builds, once it has begun; what it said, where it does not begin."""
+    building = asyncio.create_task(system.command("build", "--yes"))
+
+    async def is_building() -> bool:
+        assert not building.done(), building.result()
+        return (await layout(system)).building is not None
+
+    await wait_until(is_building, 60, "nothing is being built")
+    return building
 
 
 async def test_a_build_that_is_given_up_leaves_nothing(
@@ -127,8 +133,7 @@ async def test_a_build_that_is_given_up_leaves_nothing(
     await system.start_workers(1)
     await system.reach(1.0)
     system.settings[GOOD_GAIN] = "3"
-    building = asyncio.create_task(system.command("build", "--yes"))
-    await wait_until(lambda: is_building(system), 60, "nothing is being built")
+    building = await begun(system)
     code, said = await system.command("build", "--give-up")
     assert code == 0, said
     code, said = await asyncio.wait_for(building, BUILT_SECONDS)

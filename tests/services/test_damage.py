@@ -16,7 +16,7 @@ from stream_metrics.adapters.redis.keys import OFFSET, Keys, PartitionKeys
 from stream_metrics.layout import decode
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, Worker
-from tests.services.test_build import BUILT_SECONDS, is_building
+from tests.services.test_build import BUILT_SECONDS, begun
 from tests.services.test_gaps import SOON, Scene, reasons, scene, traffic, until_held
 
 pytestmark = pytest.mark.service
@@ -140,8 +140,7 @@ async def test_damaged_partitions_are_halted(
     await raw.aclose()
     code, said = await group.system.command("export", "--out", str(tmp_path / "out"))
     assert (code, "`stream-metrics build`" in said) == (2, True), said
-    building = asyncio.create_task(group.system.command("build", "--yes"))
-    await wait_until(lambda: is_building(group.system), SOON, "nothing is being built")
+    building = await begun(group.system)
     built = Worker(group.system.folder, "built", group.system.environment, "--build")
     built.launch()
     group.system.workers.append(built)

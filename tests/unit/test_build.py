@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import pytest
 
@@ -12,7 +13,7 @@ from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events.record import Extent
 from stream_metrics.layout import NOTHING, Generation, Identity, Layout
 from stream_metrics.options import kafka_for
-from stream_metrics.ports import BatchWrite, ConversationWrite, Position
+from stream_metrics.ports import BatchWrite, ConversationWrite, Position, StateStore
 from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.worker.build import (
     BEHIND_MS,
@@ -31,6 +32,7 @@ from stream_metrics.worker.build import (
 )
 from stream_metrics.worker.generations import begin, joined
 from stream_metrics.worker.identity import OtherIdentity
+from tests.unit.test_publication import OldDamaged
 
 NOW_MS = 1_800_000_000_000
 OLD = Identity("group", 1, "old", {"events": 2}, '{"metrics.good_gain": 2, "state.ttl": "24h"}')
@@ -190,7 +192,7 @@ async def test_a_log_must_reach_back_as_far_as_figures_do() -> None:
 
 
 async def test_the_memory_that_is_needed_is_estimated_by_a_sample() -> None:
-    """Parts, names and keys of conversations, and buckets."""
+    """Parts, names and keys of conversations, and buckets; what is damaged counts like the rest."""
     space = MemoryStore()
     generation = await begin(space, OLD, 0)
     state = space.generation(generation)
@@ -204,6 +206,10 @@ async def test_the_memory_that_is_needed_is_estimated_by_a_sample() -> None:
     )
 
     assert await needed_bytes(space, generation) == 200 * (2 * KEY_BYTES + 300)
+    one_damaged = cast(StateStore, OldDamaged(space, partitions=[1]))
+    assert await needed_bytes(one_damaged, generation) == 2 * 200 * (2 * KEY_BYTES + 300)
+    all_damaged = cast(StateStore, OldDamaged(space))
+    assert await needed_bytes(all_damaged, generation) is None
 
 
 @pytest.mark.parametrize(

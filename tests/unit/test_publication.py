@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -61,23 +61,25 @@ async def switched(space: MemoryStore) -> Generation:
 
 
 class OldDamaged:
-    """A store of which nobody can read the state of generation 1: as Redis says it of offsets
-    that are no numbers, and of lists that are none."""
+    """A store of which nobody can read these partitions of generation 1: as Redis says it of
+    offsets that are no numbers, and of lists that are none."""
 
-    def __init__(self, inner: Any, number: int = 0) -> None:
+    def __init__(self, inner: Any, number: int = 0, partitions: Collection[int] = (0, 1)) -> None:
         self._inner = inner
         self._number = number
+        self._partitions = partitions
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def generation(self, generation: Generation) -> Any:
         """See ``StateStore.generation``."""
-        return OldDamaged(self._inner.generation(generation), generation.number)
+        found = self._inner.generation(generation)
+        return OldDamaged(found, generation.number, self._partitions)
 
     async def describe(self, partition: int) -> PartitionState:
         """See ``StateStore.describe``."""
-        if self._number == 1:
+        if self._number == 1 and partition in self._partitions:
             raise DamagedState("offsets")
         found: PartitionState = await self._inner.describe(partition)
         return found
@@ -88,7 +90,7 @@ class OldDamaged:
         """See ``StateStore.conversations``; the first one is read before the damage is met."""
         async for found in self._inner.conversations(partition):
             yield found
-            if self._number == 1:
+            if self._number == 1 and partition in self._partitions:
                 raise DamagedState("a list")
 
 
