@@ -26,7 +26,7 @@ from pydantic import ValidationError
 
 from stream_metrics.adapters.kafka.errors import FencedInstance, KafkaRefused
 from stream_metrics.adapters.kafka.topics import TopicsInvalid
-from stream_metrics.adapters.web import add_pages, guard, ssl_context
+from stream_metrics.adapters.web import access_control, add_pages, ssl_context
 from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.layout import UnknownFormat
 from stream_metrics.logs import configure_logs
@@ -137,7 +137,7 @@ def create_app(settings: Settings | None = None, *, build: bool = False) -> App:
         web_host=web.host,
         web_port=web.port,
         web_ssl_context=ssl_context(web),
-        web_application_options={"middlewares": [guard(web)]},
+        web_application_options={"middlewares": [access_control(web)]},
         web_tables_enabled=False,
         web_router_enabled=False,
         web_stats_enabled=False,

@@ -16,7 +16,7 @@ import uvloop
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stream_metrics import __version__
-from stream_metrics.adapters.health import Guard, Health, run_together
+from stream_metrics.adapters.health import Health, ProgressMonitor, run_together
 from stream_metrics.adapters.kafka.cluster import Cluster
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
 from stream_metrics.adapters.kafka.errors import KafkaRefused
@@ -154,7 +154,9 @@ class BridgeRuntime:
             parts.append(
                 (self._rekey, frozenset(f"{REKEY}_{reason}" for reason in WAITING_REASONS))
             )
-        guard = Guard(self.health, settings.web.watchdog_seconds, parts, self._report_obstacles)
+        guard = ProgressMonitor(
+            self.health, settings.web.watchdog_seconds, parts, self._report_obstacles
+        )
         watcher = asyncio.create_task(guard.run())
         try:
             await run_together(running, self.stop)

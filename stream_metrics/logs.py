@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line on standard error, or lines for a person."""
+"""Configures logs on standard error: one JSON object per line, or lines for reading."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import structlog
 from stream_metrics.settings.whole import LogSettings
 
 
-class LifecycleAtDebug(logging.Filter):
-    """Move the starts and stops of each of Faust's services from info to the debug level.
+class FaustLifecycleFilter(logging.Filter):
+    """Lowers the level of Faust's messages about started and stopped services to debug.
 
-    Faust marks them with ``[^`` and a path of dashes. Its warnings and errors stay as they are.
+    These messages begin with ``[^``. Faust's warnings and errors are unchanged.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is shown at the level that it then has."""
+        """Whether the record is logged at its new level."""
         if record.levelno == logging.INFO and str(record.msg).startswith("[^"):
             record.levelno, record.levelname = logging.DEBUG, "DEBUG"
         return record.levelno >= logging.getLogger().level
@@ -52,7 +52,7 @@ def configure_logs(settings: LogSettings) -> None:
             ],
         )
     )
-    handler.addFilter(LifecycleAtDebug())
+    handler.addFilter(FaustLifecycleFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level)

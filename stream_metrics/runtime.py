@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stream_metrics import __version__
-from stream_metrics.adapters.health import Guard, Health, run_together
+from stream_metrics.adapters.health import Health, ProgressMonitor, run_together
 from stream_metrics.adapters.kafka.cluster import Cluster
 from stream_metrics.adapters.kafka.cluster import Group as Membership
 from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
@@ -33,7 +33,7 @@ from stream_metrics.adapters.page.server import PageServer
 from stream_metrics.adapters.page.worst import WorstConversations
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
-from stream_metrics.adapters.redis.check import check, fullest, memory_bytes
+from stream_metrics.adapters.redis.check import check, max_memory_ratio, memory_bytes
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.adapters.web import Pages
@@ -374,7 +374,7 @@ class Runtime:
         parts: list[tuple[Loop | KafkaRepartition, frozenset[str]]] = [(loop, WAITING)]
         if self._repartition is not None:
             parts.append((self._repartition, REPARTITION_WAITING))
-        guard = Guard(self.health, self._watchdog_seconds, parts, self.operations.stuck)
+        guard = ProgressMonitor(self.health, self._watchdog_seconds, parts, self.operations.stuck)
         watchers: list[asyncio.Task[None]] = []
         try:
             watchers.append(asyncio.create_task(self._watch(space)))
@@ -406,7 +406,7 @@ class Runtime:
         while not self.patience.stopping:
             try:
                 used, limit = await memory_bytes(store)
-                self._full = full(await fullest(store), was_full=bool(self._full))
+                self._full = full(await max_memory_ratio(store), was_full=bool(self._full))
             except (StoreUnavailable, StoreRefused) as error:
                 self.health.set("redis", str(error))
             else:

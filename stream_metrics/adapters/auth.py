@@ -1,4 +1,4 @@
-"""Basic-auth users: their passwords as slow salted hashes, and the check on every request."""
+"""HTTP basic authentication: users with scrypt password hashes, and an aiohttp middleware."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-PROBES: Final = frozenset(("/healthz", "/readyz"))
-KNOWN: Final = ContextVar("known", default=True)  # whether a user of ours sent the request
-COST: Final = 15  # of scrypt, as a power of 2: 32 MiB and some tenths of a second a password
-PENDING: Final = 16
-_BLOCKS: Final = 8
-_LANES: Final = 3
+PROBE_PATHS: Final = frozenset(("/healthz", "/readyz"))
+AUTHENTICATED: Final = ContextVar(
+    "known", default=True
+)  # whether the request has valid credentials
+COST: Final = 15  # scrypt's n as a power of 2: 32 MiB and some tenths of a second per password
+MAX_PENDING: Final = 16
+_BLOCK_SIZE: Final = 8
+_PARALLELISM: Final = 3
 _MAX_MEMORY: Final = 256 * 1024 * 1024
 _HASH: Final = re.compile(
     r"scrypt\$(?P<cost>[1-9]|1[0-9]|20)\$8\$3\$(?P<salt>[\w-]{22})\$(?P<digest>[\w-]{43})", re.ASCII
@@ -32,42 +34,57 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def hash_password(password: str, cost: int = COST) -> str:
-    """A salted, slow hash of a password (scrypt); ``ValueError`` for an empty one."""
+    """A salted scrypt hash of a password; raises ``ValueError`` for an empty one."""
     if not password:
         raise ValueError("the password is empty")
     salt = os.urandom(16)
     digest = _derive(password.encode(), salt, cost)
-    return "$".join(["scrypt", str(cost), str(_BLOCKS), str(_LANES), _text(salt), _text(digest)])
+    return "$".join(
+        [
+            "scrypt",
+            str(cost),
+            str(_BLOCK_SIZE),
+            str(_PARALLELISM),
+            _encode_base64(salt),
+            _encode_base64(digest),
+        ]
+    )
 
 
 def password_matches(password: bytes, stored: str) -> bool:
-    """Whether a password is the one that was hashed; takes as long for either.
+    """Whether a password has this hash, in constant time.
 
     >>> password_matches(b"open sesame", hash_password("open sesame", cost=4))
     True
     """
     found = _HASH.fullmatch(stored)
     assert found is not None, "checked by `check_users`"
-    digest = _derive(password, _data(found["salt"]), int(found["cost"]))
-    return hmac.compare_digest(digest, _data(found["digest"]))
+    digest = _derive(password, _decode_base64(found["salt"]), int(found["cost"]))
+    return hmac.compare_digest(digest, _decode_base64(found["digest"]))
 
 
 def _derive(password: bytes, salt: bytes, cost: int) -> bytes:
     return hashlib.scrypt(
-        password, salt=salt, n=1 << cost, r=_BLOCKS, p=_LANES, maxmem=_MAX_MEMORY, dklen=32
+        password,
+        salt=salt,
+        n=1 << cost,
+        r=_BLOCK_SIZE,
+        p=_PARALLELISM,
+        maxmem=_MAX_MEMORY,
+        dklen=32,
     )
 
 
-def _text(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def _data(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 def check_users(users: Mapping[str, str]) -> None:
-    """Raise ``ValueError``, which quotes no hash, unless every user has a name and a hash."""
+    """Raise ``ValueError`` unless every user has a name and a hash; the message quotes no hash."""
     for user, stored in users.items():
         if not user or ":" in user:
             raise ValueError("web.users: a name must not be empty or contain a colon")
@@ -79,7 +96,7 @@ def check_users(users: Mapping[str, str]) -> None:
 
 
 def read_users(path: Path) -> dict[str, str]:
-    """Users of a file, ``name:hash`` a line; raises ``ValueError``, which quotes no line."""
+    """Users from a file with lines ``name:hash``; raises ``ValueError``, which quotes no line."""
     users: dict[str, str] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -99,32 +116,32 @@ def read_users(path: Path) -> dict[str, str]:
 
 
 class BasicAuth:
-    """An aiohttp middleware that asks for a user on every page but the probes.
+    """An aiohttp middleware that requires credentials for every path except the probes.
 
-    Probes are answered to everybody; ``KNOWN`` tells them whether to give their reasons. A password
-    that was right is remembered (as a keyed digest), so that a scrape is not slow for it again. An
-    unknown user costs as much time as a known one, and only so many passwords wait their turn.
+    Probes are answered without credentials, but without their reasons then (``AUTHENTICATED``). A
+    verified password is cached as a keyed digest, so that only the first scrape is slow. Unknown
+    users take as long as known ones, and at most ``MAX_PENDING`` passwords are verified or waiting.
     """
 
-    __middleware_version__ = 1  # aiohttp's mark of a new-style middleware
+    __middleware_version__ = 1  # marks a new-style middleware for aiohttp
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = dict(users)
-        self._nobody = next(iter(self._users.values()))
+        self._dummy_hash = next(iter(self._users.values()))
         self._key = os.urandom(32)
-        self._right: dict[str, bytes] = {}
+        self._verified: dict[str, bytes] = {}
         self._pending = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="passwords")
 
     async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Serve the page, or ask who is there."""
+        """Serve the page, or answer 401, or 503 while too many passwords wait."""
         given = _credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
-        remembered = given is not None and self._remembers(*given)
-        if given is not None and not remembered and self._pending >= PENDING:
+        cached = given is not None and self._is_verified(*given)
+        if given is not None and not cached and self._pending >= MAX_PENDING:
             return web.Response(status=503, text="Busy.\n", headers={hdrs.RETRY_AFTER: "1"})
-        known = remembered or (given is not None and await self._admits(*given))
-        KNOWN.set(known)
-        if not known and request.path not in PROBES:
+        known = cached or (given is not None and await self._verify(*given))
+        AUTHENTICATED.set(known)
+        if not known and request.path not in PROBE_PATHS:
             return web.Response(
                 status=401,
                 text="A user and a password are needed.\n",
@@ -135,31 +152,31 @@ class BasicAuth:
     def _digest(self, password: bytes) -> bytes:
         return hashlib.blake2b(password, key=self._key).digest()
 
-    def _remembers(self, user: str, password: bytes) -> bool:
-        return hmac.compare_digest(self._right.get(user, b""), self._digest(password))
+    def _is_verified(self, user: str, password: bytes) -> bool:
+        return hmac.compare_digest(self._verified.get(user, b""), self._digest(password))
 
-    async def _admits(self, user: str, password: bytes) -> bool:
+    async def _verify(self, user: str, password: bytes) -> bool:
         stored = self._users.get(user)
         loop = asyncio.get_running_loop()
         self._pending += 1
         try:
             right = await loop.run_in_executor(
-                self._thread, password_matches, password, stored or self._nobody
+                self._thread, password_matches, password, stored or self._dummy_hash
             )
         finally:
             self._pending -= 1
         if stored is None or not right:
             return False
-        self._right[user] = self._digest(password)
+        self._verified[user] = self._digest(password)
         return True
 
     async def close(self, _: web.Application) -> None:
-        """Let go of the thread that derives passwords."""
+        """Stop the thread that verifies passwords."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def _credentials(header: str) -> tuple[str, bytes] | None:
-    """User and password of a basic ``Authorization`` header."""
+    """User and password of a basic ``Authorization`` header; None if it is not one."""
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic":
         return None

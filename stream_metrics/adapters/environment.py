@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 PREFIX: Final = "STREAM_METRICS_"
-NO_SETTINGS: Final = ("config", "kernel", "mypyc")
+NOT_SETTINGS: Final = ("config", "kernel", "mypyc")
 
 
 def variable(name: str) -> str:
@@ -23,7 +23,7 @@ def variable(name: str) -> str:
 
 
 def example(field: FieldInfo) -> str:
-    """A value of a list or table, as JSON: an example of it, else its default."""
+    """An example of a list or table setting as JSON, or its default."""
     value = field.examples[0] if field.examples else field.get_default(call_default_factory=True)
     return json.dumps(value)
 
@@ -39,7 +39,7 @@ def check_environment(settings: type[BaseModel]) -> None:
         if not name.upper().startswith(PREFIX):
             continue
         part, _, key = name[len(PREFIX) :].lower().partition("__")
-        if part in NO_SETTINGS:
+        if part in NOT_SETTINGS:
             continue
         field = settings.model_fields.get(part)
         if field is None:

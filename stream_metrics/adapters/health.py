@@ -1,6 +1,6 @@
-"""Whether the worker is alive, and whether it is ready: what an orchestrator's probes ask.
+"""The worker's health, for an orchestrator's liveness and readiness probes.
 
-Alive means that a restart would not help; ready means that events are being read and written.
+Not alive means that a restart may help; ready means that events are being read and written.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from stream_metrics.worker.watchdog import Standing, Watchdog
 log = structlog.get_logger(__name__)
 
 WATCHDOG: Final = "watchdog"
-LOOK_SECONDS: Final = 1.0
+CHECK_SECONDS: Final = 1.0
 NOT_STARTED: Final[Mapping[str, str]] = {"assignment": "the worker has not joined the group yet"}
 
 
 class Health:
-    """Reasons against readiness, and the heartbeat of the worker's loop.
+    """The reasons why the worker is not ready, and the heartbeat of its loop.
 
-    ``generation`` is the number of the generation of state that the worker works on, 0 before it is
-    known and where there is none; ``building`` tells that it is being built, so that nothing of it
-    is shown. ``bound_seconds`` is how long the loop may take to come round. ``reasons`` are those
-    that stand at the start; the worker clears them. Reasons are shown to anyone who asks, so that
-    they must not hold a secret or anything from an event.
+    ``generation`` is the number of the worker's generation of state, 0 before it is known or
+    without one; ``building`` says that it is being built, so that its figures are not shown.
+    ``bound_seconds`` is the longest time that one round of the loop may take. ``reasons`` are the
+    initial ones, which the worker clears. Anyone may read reasons, so they must not contain secrets
+    or anything from an event.
     """
 
     def __init__(
@@ -46,19 +46,19 @@ class Health:
         self._last_beat: float | None = None
 
     def set(self, reason: str, why: str) -> None:
-        """The worker is not ready: ``why`` says what is wrong and what helps."""
+        """Add a reason; ``why`` says what is wrong and what to do."""
         self.reasons[reason] = why
 
     def clear(self, reason: str) -> None:
-        """The reason is gone, if it was there."""
+        """Remove a reason, if it is set."""
         self.reasons.pop(reason, None)
 
     def beat(self) -> None:
-        """The worker's loop came round, also if there was nothing to do or it had to wait."""
+        """Record a round of the worker's loop, also one that had nothing to do or had to wait."""
         self._last_beat = self._clock()
 
     def failures(self) -> dict[str, str]:
-        """Why a restart would help; empty while the worker is alive."""
+        """Reasons for a restart; empty while the worker is alive."""
         failures = {WATCHDOG: self.reasons[WATCHDOG]} if WATCHDOG in self.reasons else {}
         if self._last_beat is not None:
             silent = self._clock() - self._last_beat
@@ -70,48 +70,48 @@ class Health:
         return failures
 
     def obstacles(self) -> dict[str, str]:
-        """Why the worker is not ready; empty while it is."""
+        """All reasons why the worker is not ready; empty while it is."""
         return self.reasons | self.failures()
 
 
-class Part(Protocol):
-    """A part of a process that works beside others."""
+class MonitoredPart(Protocol):
+    """A part of the process whose progress is monitored."""
 
     def standing(self, waiting: frozenset[str]) -> Standing:
-        """How far it is; ``waiting`` names what it is known to wait for."""
+        """Its progress; ``waiting`` names the reasons for which it has to wait."""
         ...
 
 
-class Guard:
-    """Says on ``/healthz`` when a part does not move, until it does.
+class ProgressMonitor:
+    """Reports on ``/healthz`` a part that makes no progress, until it does.
 
-    Each of ``parts`` comes with the reasons for which it may have to wait; that the first one moves
-    is a heartbeat. ``seconds`` without progress are too many, 0: never. ``told`` hears at every
-    look whether a part is stuck.
+    Each of ``parts`` comes with the reasons for which it may have to wait. Progress of the first
+    one is a heartbeat. ``seconds`` is the longest time without progress; 0 disables the check.
+    ``on_check`` is called at every check with whether a part is stuck.
     """
 
     def __init__(
         self,
         health: Health,
         seconds: float,
-        parts: Sequence[tuple[Part, frozenset[str]]],
-        told: Callable[[bool], None],
+        parts: Sequence[tuple[MonitoredPart, frozenset[str]]],
+        on_check: Callable[[bool], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._health = health
         self._parts = [(Watchdog(seconds), *part) for part in parts]
-        self._told = told
+        self._on_check = on_check
         self._clock = clock
 
     def look(self) -> None:
-        """Look at every part once."""
+        """Check every part once."""
         health, stuck = self._health, None
         for number, (watchdog, part, reasons) in enumerate(self._parts):
             waiting = reasons & health.reasons.keys()
             why = watchdog.look(self._clock(), part.standing(waiting))
             stuck = stuck or why
             if number == 0 and (watchdog.moved or waiting):
-                health.beat()  # a long batch, or a long wait, is no dead loop
+                health.beat()  # a long batch or a long wait is not a dead loop
         if stuck is not None and WATCHDOG not in health.reasons:
             log.error("watchdog: no progress", reason=stuck)
         if stuck is None and WATCHDOG in health.reasons:
@@ -120,19 +120,19 @@ class Guard:
             health.clear(WATCHDOG)
         else:
             health.set(WATCHDOG, stuck)
-        self._told(stuck is not None)
+        self._on_check(stuck is not None)
 
     async def run(self) -> None:
-        """Look every second, until cancelled."""
+        """Check every second, until cancelled."""
         while True:
             self.look()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
 
 
 async def run_together(
     parts: Sequence[Coroutine[None, None, None]], stop: Callable[[], None]
 ) -> None:
-    """Run all; what ends one of them stops the others, and its error is raised."""
+    """Run coroutines until one ends, then stop the others; raises the error of the first."""
     running = [asyncio.create_task(part) for part in parts]
     try:
         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)

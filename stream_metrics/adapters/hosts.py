@@ -1,8 +1,8 @@
-"""By which names the page is served where nobody has to log in.
+"""Restricts the host names under which the page is served without authentication.
 
-A web site that an engineer visits can make its own name point to this machine (DNS rebinding); the
-engineer's browser then lets that site read whatever is served under its name. Such a name has a
-dot, and is none of ours.
+This protects against DNS rebinding: a web site that an engineer visits can make its own name
+resolve to this machine, and the browser then lets the site read what is served under that name.
+Such a name contains a dot and is not one of the allowed names.
 """
 
 from __future__ import annotations
@@ -15,32 +15,33 @@ from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
 
-from stream_metrics.adapters.auth import PROBES, Handler
+from stream_metrics.adapters.auth import PROBE_PATHS, Handler
 
-OPEN: Final = PROBES | {"/metrics"}  # asked by machines, under whatever name they have for us
+ANY_HOST_PATHS: Final = PROBE_PATHS | {"/metrics"}  # for probes and scrapes, under any name
 
 
 class HostNames:
-    """An aiohttp middleware that serves all but ``OPEN`` under names of ours only.
+    """An aiohttp middleware that serves all but ``ANY_HOST_PATHS`` only under allowed names.
 
-    Ours are addresses, names without a dot, those below ``localhost``, the machine's own name, and
-    ``allowed``; one of these that begins with a dot stands for all names that end with it.
+    Allowed are addresses, names without a dot, those below ``localhost``, the machine's own name,
+    and ``allowed``; an entry that begins with a dot allows all names that end with it.
     """
 
     __middleware_version__ = 1  # aiohttp's mark of a new-style middleware
 
     def __init__(self, allowed: Iterable[str]) -> None:
-        names = {_plain(name) for name in (*allowed, socket.gethostname())}
+        names = {_normalized(name) for name in (*allowed, socket.gethostname())}
         self._names = frozenset(name for name in names if not name.startswith("."))
         self._ends = (".localhost", *(name for name in names if name.startswith(".")))
 
-    def ours(self, name: str) -> bool:
-        """Whether a host's name or address is one of ours.
+    def is_allowed(self, name: str) -> bool:
+        """Whether the page is served under a host name or address.
 
-        >>> [HostNames(["a.example.org"]).ours(name) for name in ("a.example.org", "evil.test")]
+        >>> hosts = HostNames(["a.example.org"])
+        >>> [hosts.is_allowed(name) for name in ("a.example.org", "evil.test")]
         [True, False]
         """
-        plain = _plain(name)
+        plain = _normalized(name)
         return (
             "." not in plain
             or plain in self._names
@@ -49,8 +50,8 @@ class HostNames:
         )
 
     async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Serve the page, or say how it would be served under that name."""
-        if request.path not in OPEN and not self.ours(_host(request)):
+        """Serve the page, or answer 403 with what to configure."""
+        if request.path not in ANY_HOST_PATHS and not self.is_allowed(_host(request)):
             return web.Response(
                 status=403,
                 text="This page is not served under the requested host name. Its operator can add "
@@ -59,7 +60,7 @@ class HostNames:
         return await handler(request)
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.lower().removesuffix(".")
 
 
@@ -72,7 +73,7 @@ def _is_address(name: str) -> bool:
 
 
 def _host(request: web.Request) -> str:
-    """The name without the port; one that cannot be is nobody's. Browsers always send one."""
+    """The requested host name without the port; empty without one, which browsers always send."""
     given = request.headers.get(hdrs.HOST, "")
     try:
         return urlsplit(f"//{given}").hostname or ""

@@ -1,6 +1,6 @@
-"""Links to pages outside, made of templates such as ``https://traces.example.org/{conversation_id}``.
+"""Links made from templates such as ``https://traces.example.org/{conversation_id}``.
 
-Settings have the templates, once ``checked``; the page, ``top`` and reports fill them in.
+The templates are settings; the page, ``top`` and reports fill them in.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ CONVERSATION: Final = "conversation_id"
 ALERT: Final = "alert"
 
 
-def checked(template: str, name: str) -> str:
-    """The template, if it makes an http or https link with ``{name}`` behind the host.
+def check_template(template: str, name: str) -> str:
+    """Return the template if it is an http or https link with ``{name}`` after the host.
 
-    Raises ``ValueError``.
+    Raises ``ValueError`` otherwise.
 
-    >>> checked("https://traces.example.org/find?id={conversation_id}", "conversation_id")
+    >>> check_template("https://traces.example.org/find?id={conversation_id}", "conversation_id")
     'https://traces.example.org/find?id={conversation_id}'
     """
     place = f"{{{name}}}"
@@ -47,13 +47,13 @@ def checked(template: str, name: str) -> str:
     return template
 
 
-def filled(template: str | None, name: str, value: str) -> str | None:
-    """A ``checked`` template with ``value`` in place of ``{name}``; None without a template.
+def fill_template(template: str | None, name: str, value: str) -> str | None:
+    """A checked template with ``value`` in place of ``{name}``; None without a template.
 
-    Whatever the value holds is percent-encoded, so that it stays one part of a path or a query. Of
-    ``.`` and ``..``, which would be steps in the path, no link is made.
+    The value is percent-encoded, so that it stays one segment of a path or query. The values ``.``
+    and ``..``, which would change the path, give None.
 
-    >>> filled("https://traces.example.org/{conversation_id}", "conversation_id", "a/b?c")
+    >>> fill_template("https://traces.example.org/{conversation_id}", "conversation_id", "a/b?c")
     'https://traces.example.org/a%2Fb%3Fc'
     """
     if template is None or value in (".", ".."):

@@ -1,4 +1,4 @@
-"""Certificates of our own, loaded with an error that says which setting is wrong."""
+"""Loads TLS certificates; errors say which setting is wrong."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class OwnCertificate:
-    """A certificate with its key, which may lie in the same file and may be encrypted.
+class CertificateFiles:
+    """A certificate and its key, which may be in the same file and may be encrypted.
 
     ``names`` are the settings of the certificate, of the key and of its password.
     """
@@ -20,7 +20,7 @@ class OwnCertificate:
     password: str | None = field(default=None, repr=False)
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Let ``context`` show it, if there is one; ``ValueError`` for files that are unfit."""
+        """Load the certificate, if set, into ``context``; ``ValueError`` for unusable files."""
         certificate, key, password = self.names
         if self.certificate is None:
             if self.key is not None:
@@ -28,9 +28,9 @@ class OwnCertificate:
             return
         for name, path in ((certificate, self.certificate), (key, self.key)):
             if path is not None:
-                readable(name, path)
+                check_readable(name, path)
         try:
-            # without a password of ours OpenSSL would ask for one at the terminal
+            # Without a password, OpenSSL would prompt for one on the terminal.
             context.load_cert_chain(self.certificate, self.key, self.password or "")
         except (ssl.SSLError, ValueError) as error:
             raise ValueError(
@@ -39,7 +39,7 @@ class OwnCertificate:
             ) from None
 
 
-def readable(name: str, path: Path) -> None:
+def check_readable(name: str, path: Path) -> None:
     """Raise ``ValueError`` unless the file of a setting can be read."""
     try:
         path.open("rb").close()
@@ -47,12 +47,14 @@ def readable(name: str, path: Path) -> None:
         raise ValueError(f"{name} {path}: {error.strerror}") from None
 
 
-def trusting(name: str, path: Path | None) -> ssl.SSLContext:
-    """A client's context that trusts the certificates of a file only, or the system's without one;
-    ``ValueError`` for a file that has none."""
+def client_context(name: str, path: Path | None) -> ssl.SSLContext:
+    """A client context that trusts only the certificates of a file, or the system's without one.
+
+    Raises ``ValueError`` for a file without certificates.
+    """
     if path is None:
         return ssl.create_default_context()
-    readable(name, path)
+    check_readable(name, path)
     try:
         return ssl.create_default_context(cafile=str(path))
     except ssl.SSLError as error:
@@ -62,6 +64,6 @@ def trusting(name: str, path: Path | None) -> ssl.SSLContext:
 
 
 def _reason(error: Exception) -> str:
-    """What the library says, which is little, without a place in its source."""
+    """The library's reason, without the location in its source."""
     reason = getattr(error, "reason", None) or "it cannot be loaded"
     return str(reason).replace("_", " ").lower()

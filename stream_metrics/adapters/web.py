@@ -21,11 +21,11 @@ from aiohttp import hdrs, web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from stream_metrics.adapters.auth import KNOWN, BasicAuth, check_users
+from stream_metrics.adapters.auth import AUTHENTICATED, BasicAuth, check_users
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.hosts import HostNames
 from stream_metrics.adapters.prometheus.windows import WindowCollector
-from stream_metrics.adapters.tls import OwnCertificate
+from stream_metrics.adapters.tls import CertificateFiles
 
 _JSON: Final = "application/json; charset=utf-8"
 _EOF: Final = b"# EOF\n"
@@ -36,8 +36,8 @@ Page = tuple[int, str, bytes]
 class Pages:
     """What the pages show.
 
-    ``windows`` is rendered beside ``registry`` and must not be registered there. ``close`` ends
-    the thread that renders; its being one keeps scrapes from competing with the event loop.
+    ``windows`` is rendered in addition to ``registry`` and must not be registered there. Rendering
+    runs in a thread, so that scrapes do not block the event loop; ``close`` stops the thread.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Pages:
 
     def healthz(self, *, reasons: bool = True) -> Page:
         """Whether the worker is alive; why not, if ``reasons``."""
-        return _verdict("alive", self.health.failures(), reasons, {})
+        return _health_response("alive", self.health.failures(), reasons, {})
 
     def readyz(self, *, reasons: bool = True) -> Page:
         """Whether the worker reads and writes, and for which generation of state; why not, if
@@ -75,14 +75,14 @@ class Pages:
         if number:
             state = "building" if self.health.building else "live"
             about["generation"] = {"number": number, "state": state}
-        return _verdict("ready", self.health.obstacles(), reasons, about)
+        return _health_response("ready", self.health.obstacles(), reasons, about)
 
     def close(self) -> None:
-        """Let go of the rendering thread."""
+        """Stop the rendering thread."""
         self._thread.shutdown(wait=False)
 
 
-def _verdict(
+def _health_response(
     name: str, reasons: Mapping[str, str], shown: bool, about: Mapping[str, object]
 ) -> Page:
     """Yes or no; and ``reasons`` and ``about``, if they may be shown."""
@@ -134,7 +134,7 @@ class WebOptions:
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     def warnings(self) -> list[str]:
-        """What the options let others see."""
+        """Warnings about what the options expose to others."""
         if self.loopback:
             return []
         if not self.users:
@@ -172,10 +172,10 @@ def add_pages(app: web.Application, pages: Pages) -> None:
         return _response(await pages.metrics_response(accept))
 
     async def healthz(_: web.Request) -> web.Response:
-        return _response(pages.healthz(reasons=KNOWN.get()))
+        return _response(pages.healthz(reasons=AUTHENTICATED.get()))
 
     async def readyz(_: web.Request) -> web.Response:
-        return _response(pages.readyz(reasons=KNOWN.get()))
+        return _response(pages.readyz(reasons=AUTHENTICATED.get()))
 
     async def close(_: web.Application) -> None:
         pages.close()
@@ -187,8 +187,8 @@ def add_pages(app: web.Application, pages: Pages) -> None:
 
 
 def ssl_context(options: WebOptions) -> ssl.SSLContext | None:
-    """TLS as the options want it, None for none; raises ``ValueError`` for unusable files."""
-    own = OwnCertificate(
+    """The TLS context of the options, None without TLS; ``ValueError`` for unusable files."""
+    own = CertificateFiles(
         ("web.tls_certificate", "web.tls_key", "web.tls_key_password"),
         options.tls_certificate,
         options.tls_key,
@@ -199,19 +199,19 @@ def ssl_context(options: WebOptions) -> ssl.SSLContext | None:
     return None if options.tls_certificate is None else context
 
 
-def guard(options: WebOptions) -> BasicAuth | HostNames:
-    """What looks at every request before it is answered."""
+def access_control(options: WebOptions) -> BasicAuth | HostNames:
+    """The middleware that authorizes requests: by user, or without users by host name."""
     if options.users:
         return BasicAuth(options.users)
     return HostNames([options.host, *options.allowed_hosts])
 
 
 async def serve(options: WebOptions, app: web.Application) -> web.AppRunner:
-    """Serve ``app``; ``await runner.cleanup()`` ends it. ``runner.addresses`` has the port."""
-    guarded = guard(options)
-    app.middlewares.insert(0, guarded)
-    if isinstance(guarded, BasicAuth):
-        app.on_cleanup.append(guarded.close)
+    """Serve ``app`` until ``await runner.cleanup()``; ``runner.addresses`` has the port."""
+    middleware = access_control(options)
+    app.middlewares.insert(0, middleware)
+    if isinstance(middleware, BasicAuth):
+        app.on_cleanup.append(middleware.close)
     context = ssl_context(options)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()

@@ -20,7 +20,7 @@ from rich.table import Table
 from stream_metrics import __version__
 from stream_metrics.adapters.html.rankings import Link
 from stream_metrics.adapters.html.report import write_report_page
-from stream_metrics.adapters.links import CONVERSATION, filled
+from stream_metrics.adapters.links import CONVERSATION, fill_template
 from stream_metrics.adapters.parquet import ParquetError, load_pyarrow
 from stream_metrics.adapters.replay import parts
 from stream_metrics.adapters.replay.merge import BadRows
@@ -285,7 +285,7 @@ def report(
 
 def _link(settings: Settings) -> Link:
     """Where the trace of a conversation is, as ``web.conversation_url`` says."""
-    return partial(filled, settings.web.conversation_url, CONVERSATION)
+    return partial(fill_template, settings.web.conversation_url, CONVERSATION)
 
 
 @contextmanager

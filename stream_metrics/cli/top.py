@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from stream_metrics.adapters.links import CONVERSATION, filled
+from stream_metrics.adapters.links import CONVERSATION, fill_template
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.cli.common import (
     ConfigOption,
@@ -145,7 +145,7 @@ async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -
             layout = await store.layout()
             known = layout.chosen(f"{engine.dimension}s", agents, engine.max_names)
             _note_unknown(request.agent, known, settings)
-        link = partial(filled, settings.web.conversation_url, CONVERSATION)
+        link = partial(fill_template, settings.web.conversation_url, CONVERSATION)
         document = found.document(rankings, link)
         current = (await store.layout()).in_force
         document["partitions"]["total"] = current.identity.count if current else len(states)

@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from stream_metrics.adapters.links import ALERT, CONVERSATION, checked
+from stream_metrics.adapters.links import ALERT, CONVERSATION, check_template
 from stream_metrics.engine.codec import SCHEMAS
 from stream_metrics.engine.windows import parse_duration
 from stream_metrics.settings.core import OtlpSettings, Part
@@ -245,12 +245,12 @@ class WebSettings(Part):
     @field_validator("conversation_url")
     @classmethod
     def _to_a_conversation(cls, template: str | None) -> str | None:
-        return None if template is None else checked(template, CONVERSATION)
+        return None if template is None else check_template(template, CONVERSATION)
 
     @field_validator("runbook_url")
     @classmethod
     def _to_a_runbook(cls, template: str | None) -> str | None:
-        return None if template is None else checked(template, ALERT)
+        return None if template is None else check_template(template, ALERT)
 
     @field_validator("allowed_hosts")
     @classmethod

@@ -26,7 +26,7 @@ from stream_metrics.adapters.redis.check import check
 from stream_metrics.adapters.redis.codec import write_call
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.adapters.redis.keys import OFFSET, Keys, PartitionKeys, choose_tags
-from stream_metrics.adapters.redis.rights import WORKER
+from stream_metrics.adapters.redis.rights import WORKER_COMMANDS
 from stream_metrics.adapters.redis.script import Client, Script
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.engine.state import DamagedState
@@ -551,7 +551,7 @@ async def test_the_rights_of_a_worker_are_enough_for_its_page(
     raw: Redis, redis_process: RedisProcess
 ) -> None:
     """It reads others' windows, and the latest conversations for the list of the worst ones."""
-    commands = [f"+{command.lower()}" for command in (*WORKER, "EVALSHA", "EVAL", "INFO")]
+    commands = [f"+{command.lower()}" for command in (*WORKER_COMMANDS, "EVALSHA", "EVAL", "INFO")]
     await raw.acl_setuser("page", True, commands=commands, keys=["sm:*"], passwords=["+pw"])
     store = await opened(options(redis_process.url, username="page", password="pw"))
     assert await works(store)

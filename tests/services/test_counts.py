@@ -12,7 +12,7 @@ from benchmarks.inprocess import InProcess
 from benchmarks.memory import FURTHER, Shape
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.redis.connect import RedisOptions, make_client
-from stream_metrics.adapters.redis.packing import packing
+from stream_metrics.adapters.redis.packing import packing_class
 from stream_metrics.adapters.redis.store import RedisStore
 from tests.counts import hold, records
 
@@ -48,7 +48,7 @@ def counting(redis_server: RedisServer) -> RedisStore:
     """The store as a worker has it, over a connection that counts."""
     client, closers = make_client(RedisOptions(url=redis_server.url, namespace=NAMESPACE))
     assert isinstance(client, Redis)
-    client.connection_pool.connection_class = packing(Counting)
+    client.connection_pool.connection_class = packing_class(Counting)
     return RedisStore(client, NAMESPACE, closers)
 
 

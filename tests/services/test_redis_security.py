@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from deploy.local.certificates import Authority
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.redis.rights import WORKER
+from stream_metrics.adapters.redis.rights import WORKER_COMMANDS
 from stream_metrics.traffic import TrafficProfile, generate
 from tests.helpers import rest_long, wait_until
 from tests.services.live import PARTITIONS, LiveSystem, produce, said
@@ -259,6 +259,6 @@ async def test_commands_need_what_the_page_says(
 
 def test_the_page_has_the_rights() -> None:
     """The page lists what the code checks, and the commands without which it cannot check."""
-    checked = {f"+{command.lower()}" for command in WORKER}
+    checked = {f"+{command.lower()}" for command in WORKER_COMMANDS}
     assert set(RIGHTS) == checked | {"+eval", "+evalsha", "+info"}
     assert sorted(RIGHTS) == RIGHTS

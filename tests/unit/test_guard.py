@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from stream_metrics.adapters.health import WATCHDOG, Guard, Health, run_together
+from stream_metrics.adapters.health import WATCHDOG, Health, ProgressMonitor, run_together
 from stream_metrics.worker.watchdog import Standing
 
 SECONDS = 60.0
@@ -19,7 +19,7 @@ class Part:
         self.moves, self.offset = moves, 0
 
     def standing(self, waiting: frozenset[str]) -> Standing:
-        """See ``adapters.health.Part``."""
+        """See ``adapters.health.MonitoredPart``."""
         self.offset += self.moves
         at = (0, "events")
         return Standing({at: self.offset}, {at: 5}, waiting=waiting)
@@ -31,7 +31,9 @@ def test_a_part_that_is_stuck_beside_one_that_moves_is_told(stuck: int) -> None:
     health, told, now = Health(reasons={}), list[bool](), [0.0]
     parts = [Part(moves=number != stuck) for number in range(2)]
     waiting = frozenset[str]()
-    guard = Guard(health, SECONDS, [(p, waiting) for p in parts], told.append, lambda: now[0])
+    guard = ProgressMonitor(
+        health, SECONDS, [(p, waiting) for p in parts], told.append, lambda: now[0]
+    )
 
     guard.look()
     now[0] = SECONDS + 1
@@ -48,7 +50,9 @@ def test_a_part_that_waits_for_its_own_reason_is_not_stuck() -> None:
     """The reasons of the other part are no excuse for it."""
     health, told, now = Health(reasons={"kafka": "away"}), list[bool](), [0.0]
     part = Part(moves=False)
-    guard = Guard(health, SECONDS, [(part, frozenset({"kafka"}))], told.append, lambda: now[0])
+    guard = ProgressMonitor(
+        health, SECONDS, [(part, frozenset({"kafka"}))], told.append, lambda: now[0]
+    )
     guard.look()
     now[0] = SECONDS + 1
     guard.look()

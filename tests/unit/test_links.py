@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from stream_metrics.adapters.links import CONVERSATION, checked, filled
+from stream_metrics.adapters.links import CONVERSATION, check_template, fill_template
 from stream_metrics.settings.live import WebSettings
 
 TEMPLATE = "https://traces.example.org/project/{conversation_id}/view?tab=1"
@@ -37,7 +37,7 @@ TEMPLATE = "https://traces.example.org/project/{conversation_id}/view?tab=1"
 def test_a_template_that_makes_no_link_is_refused(template: str, why: str) -> None:
     """The message says what is wrong, and a password in it is not repeated."""
     with pytest.raises(ValueError, match=re.escape(why)) as error:
-        checked(template, CONVERSATION)
+        check_template(template, CONVERSATION)
 
     assert "secret" not in str(error.value)
 
@@ -49,7 +49,7 @@ def test_a_host_may_be_a_name_or_an_address(host: str) -> None:
     """With a port or without one."""
     template = f"https://{host}/{{conversation_id}}"
 
-    assert checked(template, CONVERSATION) == template
+    assert check_template(template, CONVERSATION) == template
 
 
 @pytest.mark.parametrize("name", ["conversation_url", "runbook_url"])
@@ -62,13 +62,13 @@ def test_settings_refuse_a_template_without_its_place(name: str) -> None:
 @pytest.mark.parametrize("conversation", [".", ".."])
 def test_an_id_that_is_a_step_in_a_path_makes_no_link(conversation: str) -> None:
     """A browser would go to another page of that host."""
-    assert filled(TEMPLATE, CONVERSATION, conversation) is None
+    assert fill_template(TEMPLATE, CONVERSATION, conversation) is None
 
 
 @given(st.text().filter(lambda text: text not in (".", "..")))
 def test_an_id_stays_one_part_of_the_path(conversation: str) -> None:
     """Whatever an id holds, host, query and the rest of the path are those of the template."""
-    link = filled(checked(TEMPLATE, CONVERSATION), CONVERSATION, conversation)
+    link = fill_template(check_template(TEMPLATE, CONVERSATION), CONVERSATION, conversation)
 
     assert link is not None
     parts = urlsplit(link)
@@ -80,4 +80,4 @@ def test_an_id_stays_one_part_of_the_path(conversation: str) -> None:
 
 def test_without_a_template_there_is_no_link() -> None:
     """A link to nowhere is not made."""
-    assert filled(None, CONVERSATION, "c-1") is None
+    assert fill_template(None, CONVERSATION, "c-1") is None

@@ -12,7 +12,7 @@ from redis.asyncio.connection import Connection
 from redis.exceptions import DataError
 
 from stream_metrics.adapters.redis.connect import RedisOptions, make_client
-from stream_metrics.adapters.redis.packing import Packing, packing
+from stream_metrics.adapters.redis.packing import HiredisPacking, packing_class
 
 NAMES = st.sampled_from(["GET", "CONFIG GET", b"EVALSHA", b"SCRIPT LOAD"])
 ARGUMENTS = st.lists(
@@ -54,7 +54,7 @@ def outcome(connection: Connection, name: str | bytes, arguments: list[Any]) -> 
 @given(NAMES, ARGUMENTS)
 def test_the_bytes_are_those_of_the_client(name: str | bytes, arguments: list[Any]) -> None:
     """Whatever the arguments are that a command may have."""
-    usual, ours = Connection(), packing(Connection)()
+    usual, ours = Connection(), packing_class(Connection)()
 
     packed = b"".join(ours.pack_command(name, *arguments))
 
@@ -69,7 +69,7 @@ def test_other_types_are_taken_and_refused_as_by_the_client(
     """Those that C does not know are sent as the client sends them, or the error is the same."""
     given_all = [*arguments, other]
 
-    found = outcome(packing(Connection)(), name, given_all)
+    found = outcome(packing_class(Connection)(), name, given_all)
 
     assert found == outcome(Connection(), name, given_all)
 
@@ -78,7 +78,7 @@ def test_other_types_are_taken_and_refused_as_by_the_client(
 def test_what_no_command_takes_is_refused_by_name(other: Any) -> None:
     """The error is one of Redis's, and names the type."""
     with pytest.raises(DataError, match=type(other).__name__):
-        packing(Connection)().pack_command("SET", "key", other)
+        packing_class(Connection)().pack_command("SET", "key", other)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ async def test_every_client_packs_so(options: RedisOptions) -> None:
     try:
         assert isinstance(client, Redis)
         made = client.connection_pool.connection_class
-        assert issubclass(made, Packing)
+        assert issubclass(made, HiredisPacking)
         assert made.__name__ == f"Packing{made.__bases__[1].__name__}"
     finally:
         await client.aclose()
@@ -111,5 +111,5 @@ async def test_the_nodes_of_a_cluster_pack_so() -> None:
     client, _ = make_client(RedisOptions("redis://localhost:1", cluster=True))
     assert isinstance(client, RedisCluster)
 
-    assert issubclass(client.nodes_manager.connection_kwargs["connection_class"], Packing)
+    assert issubclass(client.nodes_manager.connection_kwargs["connection_class"], HiredisPacking)
     await client.aclose()

@@ -18,7 +18,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from deploy.local.certificates import Authority
-from stream_metrics.adapters.auth import PENDING, hash_password, read_users
+from stream_metrics.adapters.auth import MAX_PENDING, hash_password, read_users
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.adapters.prometheus.windows import WindowCollector
@@ -305,7 +305,7 @@ def test_a_flood_of_passwords_is_turned_away() -> None:
             assert (await get("/metrics", headers=known))[0] == 200
             flood = [
                 asyncio.ensure_future(get("/metrics", headers=basic("prometheus", f"guess {n}")))
-                for n in range(2 * PENDING)
+                for n in range(2 * MAX_PENDING)
             ]
             await asyncio.wait(flood, return_when=asyncio.FIRST_COMPLETED)
             meanwhile = (await get("/metrics", headers=known))[0]
@@ -313,7 +313,7 @@ def test_a_flood_of_passwords_is_turned_away() -> None:
 
     answers, meanwhile = asyncio.run(run())
     assert set(answers) == {401, 503}
-    assert answers.count(401) >= PENDING
+    assert answers.count(401) >= MAX_PENDING
     assert meanwhile == 200
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from aiokafka.abc import AbstractTokenProvider
 
 from stream_metrics.adapters.kafka.internals import bound_batches
-from stream_metrics.adapters.tls import OwnCertificate, trusting
+from stream_metrics.adapters.tls import CertificateFiles, client_context
 from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.settings.secrets import read_secret
 
@@ -37,8 +37,8 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
 
 def _ssl_context(settings: KafkaSettings) -> ssl.SSLContext:
     """TLS that verifies brokers and their host names; raises ``ValueError`` for unusable files."""
-    context = trusting("kafka.ssl_ca_file", settings.ssl_ca_file)
-    OwnCertificate(
+    context = client_context("kafka.ssl_ca_file", settings.ssl_ca_file)
+    CertificateFiles(
         ("kafka.ssl_certificate_file", "kafka.ssl_key_file", "kafka.ssl_key_password"),
         settings.ssl_certificate_file,
         settings.ssl_key_file,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from stream_metrics.adapters.links import ALERT, filled
+from stream_metrics.adapters.links import ALERT, fill_template
 from stream_metrics.adapters.page import conditions, worker
 from stream_metrics.adapters.page.conditions import (
     CRITICAL,
@@ -211,7 +211,7 @@ def judge(
                 "title": rule.title,
                 "alert": rule.alert,
                 "runbook": rule.alert and f"{RUNBOOKS}/{rule.alert}.md",
-                "runbook_url": rule.alert and filled(runbook_url, ALERT, rule.alert),
+                "runbook_url": rule.alert and fill_template(runbook_url, ALERT, rule.alert),
                 "fires": rule.fires,
                 "look": rule.look,
                 "of": "agent" if rule.of_agent else "worker",

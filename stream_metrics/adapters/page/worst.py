@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from stream_metrics.adapters.links import CONVERSATION, filled
+from stream_metrics.adapters.links import CONVERSATION, fill_template
 from stream_metrics.adapters.page.board import View
 from stream_metrics.adapters.page.group import Owned, Source
 from stream_metrics.ports import StoreUnavailable
@@ -47,7 +47,7 @@ class WorstConversations:
         self._now_us = now_us
         self._max_conversations = max_conversations
         self._kept_seconds = kept_seconds
-        self._link = partial(filled, conversation_url, CONVERSATION)
+        self._link = partial(fill_template, conversation_url, CONVERSATION)
         self._one = asyncio.Lock()
         self._waiting = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="worst")

@@ -1,1 +1,1 @@
-"""State in Redis: one atomic call a batch, on a single server, behind Sentinel or in a Cluster."""
+"""State in Redis, on a single server, behind Sentinel or in a Cluster."""

@@ -1,4 +1,4 @@
-"""What is wrong with a Redis before state is entrusted to it."""
+"""Checks the configuration of Redis before a worker stores state in it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from redis.asyncio import RedisCluster
 
-from stream_metrics.adapters.redis.errors import translated
-from stream_metrics.adapters.redis.rights import lacking
+from stream_metrics.adapters.redis.errors import translate_error
+from stream_metrics.adapters.redis.rights import describe_missing_rights
 from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.ports import StoreRefused, StoreUnavailable
 
@@ -18,20 +18,20 @@ Info = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong and what to do; one that is not ``fatal`` is a warning."""
+    """A problem and what to do about it; a warning unless ``fatal``."""
 
     message: str
     fatal: bool
 
 
 async def check(store: RedisStore) -> list[Problem]:
-    """The problems of every master that ``store`` would write to; raises nothing of Redis's."""
+    """The problems of all masters that ``store`` would write to; raises no Redis errors."""
     try:
         memory = await _info(store, "memory")
         persistence = await _info(store, "persistence")
-        lacks = await lacking(store.client, store.keys, store.namespace)
+        lacks = await describe_missing_rights(store.client, store.keys, store.namespace)
     except Exception as error:
-        problem = translated(error)
+        problem = translate_error(error)
         if isinstance(problem, StoreUnavailable):
             return [Problem(str(problem), fatal=True)]
         if isinstance(problem, StoreRefused):
@@ -53,23 +53,29 @@ async def check(store: RedisStore) -> list[Problem]:
 
 
 async def memory_bytes(store: RedisStore) -> tuple[int, int]:
-    """(used, limit) in bytes over all masters, limit 0 for none; raises ``StoreUnavailable``."""
+    """Used memory and ``maxmemory`` of all masters, in bytes; 0 means no limit.
+
+    Raises ``StoreUnavailable``.
+    """
     try:
         nodes = (await _info(store, "memory")).values()
     except Exception as error:
-        raise translated(error) from error
+        raise translate_error(error) from error
     return (
         sum(int(info.get("used_memory", 0)) for info in nodes),
         sum(int(info.get("maxmemory", 0)) for info in nodes),
     )
 
 
-async def fullest(store: RedisStore) -> float:
-    """How full the fullest master is, 0 if none has a limit; raises ``StoreUnavailable``."""
+async def max_memory_ratio(store: RedisStore) -> float:
+    """Used memory over ``maxmemory``, of the fullest master; 0 if none has a limit.
+
+    Raises ``StoreUnavailable``.
+    """
     try:
         nodes = (await _info(store, "memory")).values()
     except Exception as error:
-        raise translated(error) from error
+        raise translate_error(error) from error
     limited = [info for info in nodes if int(info.get("maxmemory", 0))]
     return max((int(n["used_memory"]) / int(n["maxmemory"]) for n in limited), default=0.0)
 
@@ -86,12 +92,14 @@ def _memory_problems(node: str, info: Info) -> list[Problem]:
 
 
 async def _info(store: RedisStore, section: str) -> dict[str, Info]:
-    """A section of INFO by the name of the server."""
+    """A section of INFO, by server."""
     client = store.client
     if isinstance(client, RedisCluster):
         await client.initialize()
         found: Any = await client.info(section, target_nodes=client.get_primaries())
-        if "maxmemory_policy" in found or "aof_enabled" in found:  # of one node, not by node
+        if (
+            "maxmemory_policy" in found or "aof_enabled" in found
+        ):  # the client returns one node's without its name
             return {"Redis": found}
         return dict(found)
     return {"Redis": await client.info(section)}

@@ -1,4 +1,4 @@
-"""What the store's values look like in Redis, and the arguments of its scripts."""
+"""Encodes and decodes the store's values in Redis, and the arguments of its scripts."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from stream_metrics.ports import (
 Meta = Mapping[bytes, bytes]
 Call = tuple[list[bytes], list[bytes | int]]
 
-# a lone surrogate in a name must not make a batch unwritable
+# A lone surrogate in a name must not make a batch unwritable.
 _SURROGATES: Final = "surrogatepass"
 
 
 def text_bytes(text: str) -> bytes:
-    """A name as bytes; every ``str`` has some."""
+    """A name as bytes; every ``str`` can be encoded."""
     return text.encode("utf-8", _SURROGATES)
 
 
 def bytes_text(data: bytes) -> str:
-    """The name that ``text_bytes`` encoded."""
+    """The inverse of ``text_bytes``."""
     return data.decode("utf-8", _SURROGATES)
 
 
 def bucket_field(bucket: int, agent: str) -> bytes:
-    """The field of a bucket; the number ends at the first ``|``, so the agent may hold some."""
+    """The field of a bucket; the number ends at the first ``|``, so the agent may contain ``|``."""
     return b"%d|%b" % (bucket, text_bytes(agent))
 
 
 def read_bucket(field: bytes) -> tuple[int, str]:
-    """(bucket, agent) of a field; raises ``DamagedState``."""
+    """Bucket number and agent of a field; raises ``DamagedState``."""
     bucket, _, agent = field.partition(b"|")
     try:
         return int(bucket), bytes_text(agent)
@@ -52,7 +52,7 @@ def read_bucket(field: bytes) -> tuple[int, str]:
 
 
 def position_fields(positions: Mapping[str, Position]) -> list[bytes]:
-    """Fields and values of ``meta``, flat."""
+    """Positions as fields and values of ``meta``, in one flat list."""
     fields = []
     for topic, position in positions.items():
         name = text_bytes(topic)
@@ -99,12 +99,12 @@ def _read_state(meta: Meta) -> PartitionState:
 
 
 def read_windows(meta: Meta) -> list[str]:
-    """The windows that ever had a bucket, also of what a wipe has left."""
+    """The windows that ever had a bucket, also those that an unfinished wipe has left."""
     return [bytes_text(window) for window in _suffixes(meta, names.WINDOW)]
 
 
 def read_result(reply: list[bytes]) -> WriteResult:
-    """The answer of ``write.lua``."""
+    """Decode the reply of ``write.lua``."""
     if reply[0] == b"fenced":
         return Fenced()
     if reply[0] == b"moved":

@@ -1,4 +1,4 @@
-"""From settings to a store: a single server, a master behind Sentinel, or a Cluster."""
+"""Creates stores from options: for a single server, a master behind Sentinel, or a Cluster."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from stream_metrics.adapters.redis.packing import pack_in_c
+from stream_metrics.adapters.redis.packing import use_hiredis_packing
 from stream_metrics.adapters.redis.script import Client
 from stream_metrics.adapters.redis.store import Closer, RedisStore
-from stream_metrics.adapters.tls import OwnCertificate, trusting
+from stream_metrics.adapters.tls import CertificateFiles, client_context
 
 SENTINEL_PORT: Final = 26_379
 
-# The database and the port of a URL mean nothing where Sentinel says where the master is.
+# Ignored in a URL when Sentinel says where the master is.
 _ADDRESS: Final = ("host", "port", "path")
 
 
 @dataclass(frozen=True, slots=True)
 class RedisOptions:
-    """Where Redis is and who we are to it; the names are those of the settings.
+    """Address and credentials of Redis; the names are those of the settings.
 
-    ``url`` is ``redis://``, ``rediss://`` (TLS, verified) or ``unix://``; behind Sentinel it gives
-    the scheme and the database only, in a Cluster the first node. ``sentinels`` are ``host:port``.
-    Secrets do not show when printed.
+    ``url`` is ``redis://``, ``rediss://`` (TLS, verified) or ``unix://``; with Sentinel only its
+    scheme and database count, in a Cluster it is the first node. ``sentinels`` are ``host:port``.
+    ``repr`` omits secrets.
     """
 
     url: str = field(default="redis://localhost:6379/0", repr=False)
@@ -53,15 +53,15 @@ class RedisOptions:
 
 
 def connect(options: RedisOptions) -> RedisStore:
-    """A store that connects with its first call; ``ValueError`` for options that contradict."""
+    """A store, which connects on its first call; raises ``ValueError`` for conflicting options."""
     client, closers = make_client(options)
     return RedisStore(client, options.namespace, closers)
 
 
 def make_client(options: RedisOptions) -> tuple[Client, list[Closer]]:
-    """A client that does not retry, and what is to be closed after it."""
+    """A client that does not retry, and functions to close after it."""
     client, closers = _make_client(options)
-    pack_in_c(client)
+    use_hiredis_packing(client)
     return client, closers
 
 
@@ -82,7 +82,7 @@ def _make_client(options: RedisOptions) -> tuple[Client, list[Closer]]:
 
 
 def _address(options: RedisOptions) -> dict[str, Any]:
-    """What the URL says, and what stands beside it."""
+    """Keyword arguments of the client from the URL, the credentials and the certificates."""
     address = _parsed(options.url)
     tls = address.pop("connection_class", None) is SSLConnection
     files = {
@@ -114,7 +114,7 @@ def _address(options: RedisOptions) -> dict[str, Any]:
 def _parsed(url: str) -> dict[str, Any]:
     try:
         return dict(parse_url(url))
-    except (ValueError, RedisError):  # what they say may quote a password with a '/' or a '#' in it
+    except (ValueError, RedisError):  # the error may quote a password with a '/' or '#' in it
         raise ValueError(
             "`redis.url` is not valid; write redis://host:port/0, rediss://host:port/0 or "
             "unix:///path, and the password percent-encoded or in `redis.password`"
@@ -122,9 +122,9 @@ def _parsed(url: str) -> dict[str, Any]:
 
 
 def _check_files(options: RedisOptions) -> None:
-    """Raise ``ValueError`` for files of which the client would complain at each connection."""
-    context = trusting("redis.ssl_ca_file", options.ssl_ca_file)
-    OwnCertificate(
+    """Raise ``ValueError`` for files that would make every connection fail."""
+    context = client_context("redis.ssl_ca_file", options.ssl_ca_file)
+    CertificateFiles(
         ("redis.ssl_certificate_file", "redis.ssl_key_file", "redis.ssl_key_password"),
         options.ssl_certificate_file,
         options.ssl_key_file,
@@ -133,7 +133,8 @@ def _check_files(options: RedisOptions) -> None:
 
 
 def _common(options: RedisOptions) -> dict[str, Any]:
-    """No retries: they would hide from ``/readyz`` what is wrong. RESP2 needs no hand-shake."""
+    """Options of all connections: no retries, which would hide problems from ``/readyz``, and
+    RESP2, which needs no handshake."""
     return {
         "socket_timeout": options.socket_timeout_seconds,
         "socket_connect_timeout": options.connect_timeout_seconds,

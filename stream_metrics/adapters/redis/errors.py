@@ -1,4 +1,4 @@
-"""Which of Redis's errors pass by themselves, and which somebody must do something about."""
+"""Translates errors of Redis into those of the port: transient, refused, or damaged state."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from redis import exceptions as redis
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import StoreRefused, StoreUnavailable
 
-# What a server answers while it cannot take a command but will again. Redis 6 names the code of an
-# error inside a script in the middle of its text.
-_PASSING: Final = (
+# Error codes of a server that temporarily cannot execute commands. For errors inside a script,
+# Redis 6 puts the code in the middle of the text.
+_TRANSIENT: Final = (
     "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY",
     "TRYAGAIN", "UNBLOCKED",
 )  # fmt: skip
-_CODE = re.compile(rf"(?:^|@user_script: ?\d+: ?)-?({'|'.join(_PASSING)})\b")
+_CODE = re.compile(rf"(?:^|@user_script: ?\d+: ?)-?({'|'.join(_TRANSIENT)})\b")
 
-_OTHER_TYPE: Final = "WRONGTYPE"  # of Redis 6 inside a script, too: in the middle of its text
+_OTHER_TYPE: Final = "WRONGTYPE"  # in Redis 6 also in the middle of the text, as above
 
 _DENIED = re.compile("NOPERM|The user executing the script can't")  # the latter in Redis 7.0
 _COMMAND = re.compile(r"(?:run the '|may not run )([\w|]+)")
 
 WHOLE_COMMAND: Final = "(docs/guides/security.md has the whole command)"
 
-_PASSING_TYPES: Final = (
+_TRANSIENT_TYPES: Final = (
     redis.ConnectionError,
     redis.TimeoutError,
     redis.OutOfMemoryError,
@@ -44,13 +44,12 @@ _REFUSALS: Final = (
 )
 
 
-def translated(error: Exception) -> Exception:
-    """The error as the port has it; ``error`` itself where it is neither passing, nor a refusal,
-    nor damage."""
+def translate_error(error: Exception) -> Exception:
+    """The port's error for one of Redis; ``error`` itself if the port has none."""
     refusal = _refusal(error)
     if refusal is not None:
-        return StoreRefused(_refused(refusal))
-    if isinstance(error, _PASSING_TYPES):
+        return StoreRefused(_refusal_message(refusal))
+    if isinstance(error, _TRANSIENT_TYPES):
         return StoreUnavailable(f"Redis is unavailable: {_reason(error)}")
     if isinstance(error, redis.ResponseError) and _CODE.search(str(error)):
         return StoreUnavailable(f"Redis cannot take commands now: {_reason(error)}")
@@ -59,16 +58,16 @@ def translated(error: Exception) -> Exception:
     return error
 
 
-def demoted(error: Exception) -> bool:
-    """True if the server is no master (any more), so that connections to it are of no use."""
+def is_demoted(error: Exception) -> bool:
+    """Whether the server is no longer a master, so that connections to it must be closed."""
     if isinstance(error, redis.ReadOnlyError):
         return True
     found = _CODE.search(str(error)) if isinstance(error, redis.ResponseError) else None
     return found is not None and found[1] == "READONLY"
 
 
-def _refused(error: Exception) -> str:
-    """Which command or key it was, and what to grant."""
+def _refusal_message(error: Exception) -> str:
+    """The message for a refusal: the command or key, and what to grant."""
     text = " ".join(str(error).split())
     command = _COMMAND.search(text)
     what = f"+{command[1].lower()}" if command else "the keys of the namespace"
@@ -77,12 +76,12 @@ def _refused(error: Exception) -> str:
 
 
 def _refusal(error: Exception) -> Exception | None:
-    """The refusal that is the error or the cause of it."""
+    """The refusal that is the error or one of its causes; None if there is none."""
     cause: BaseException | None = error
     while isinstance(cause, Exception):
         if isinstance(cause, _REFUSALS) or _DENIED.search(str(cause)[:200]):
             return cause
-        # a Cluster's client hides what the node said behind an error of its own
+        # The Cluster client raises its own error in the context of the node's.
         hidden = cause.__context__ if isinstance(cause, redis.RedisClusterException) else None
         cause = cause.__cause__ or hidden
     return None

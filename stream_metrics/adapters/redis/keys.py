@@ -34,10 +34,12 @@ DOCUMENT: Final = b"document"
 # fields of ``meta``
 TOKEN: Final = b"token"
 BATCH_ID: Final = b"batch"
-BEAT: Final = b"beat"  # of the owner's last heartbeat: time, how far it is behind, its token
-WORKER: Final = b"worker"  # the name that came with it
-FROZEN: Final = b"frozen"  # number of the generation that has taken the place of this one
-WIPING: Final = b"wiping"  # a wipe leaves this, the windows and FROZEN there until its end
+BEAT: Final = b"beat"  # the owner's last heartbeat: time, lag in ms, its token
+WORKER: Final = b"worker"  # the name of the worker that sent it
+FROZEN: Final = b"frozen"  # the number of the generation that has replaced this one
+WIPING: Final = (
+    b"wiping"  # set during a wipe, which also keeps the windows and FROZEN until its end
+)
 OFFSET: Final = b"o:"  # + topic
 LAST: Final = b"l:"  # + topic
 WINDOW: Final = b"w:"  # + window
@@ -47,7 +49,7 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 
 class Keys:
-    """The keys of a namespace; ``ValueError`` for a name that could not be part of a key."""
+    """The keys of a namespace; raises ``ValueError`` for an invalid name."""
 
     def __init__(self, namespace: str) -> None:
         if not _NAMESPACE.match(namespace):
@@ -89,10 +91,11 @@ class PartitionKeys:
 
 
 def choose_tags(count: int, mark: str) -> tuple[str, ...]:
-    """The hash tags of ``count`` partitions: the slot of each lies in the middle of its share.
+    """The hash tags of ``count`` partitions, spread evenly over the slots of a Cluster.
 
-    The slots are cut into ``count`` equal shares, so that whatever contiguous ranges the masters
-    of a Cluster own, each gets its part of the partitions. Another ``mark`` gives other tags.
+    The slots are divided into ``count`` equal ranges, and each tag's slot is near the middle of its
+    range, so that masters with contiguous slots get their proportion of the partitions. Different
+    ``mark`` values give different tags.
 
     >>> key_slot(choose_tags(4, "a")[1].encode()) // 4096
     1

@@ -1,4 +1,4 @@
-"""What a Redis user must be allowed to do; ``docs/guides/security.md`` has it as a command."""
+"""The commands that a Redis user needs; ``docs/guides/security.md`` has them as an ACL rule."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from stream_metrics.adapters.redis.errors import WHOLE_COMMAND
 from stream_metrics.adapters.redis.keys import PREFIX, Keys
 from stream_metrics.adapters.redis.script import Client, Script
 
-# Beside EVALSHA, EVAL and INFO, without which nothing here could be found out.
-KEYED: Final = (
+# In addition to EVALSHA, EVAL and INFO, without which this check cannot run.
+KEY_COMMANDS: Final = (
     "HDEL", "HEXISTS", "HGET", "HGETALL", "HLEN", "HMGET", "HSET", "TYPE", "UNLINK", "ZADD",
     "ZCARD", "ZRANGE", "ZREM",
 )  # fmt: skip
-WORKER: Final = (*KEYED, "TIME")
+WORKER_COMMANDS: Final = (*KEY_COMMANDS, "TIME")
 
 _RIGHTS: Final = Script("rights")
 
 
-async def lacking(client: Client, keys: Keys, namespace: str) -> str:
-    """Which rights of a worker the user lacks, as a sentence; empty if none.
+async def describe_missing_rights(client: Client, keys: Keys, namespace: str) -> str:
+    """A message that names the rights of a worker that the user lacks; empty if none.
 
-    Raises what the client raises. A Redis before 7 does not tell: nothing is lacking there, and the
-    worker finds out when it tries.
+    Raises the client's errors. Redis before 7 cannot tell: the message is empty then, and missing
+    rights show when they are used.
     """
     names = [keys.layout, keys.partition("0.0").meta]
-    pairs = [(command, name) for name in names for command in WORKER]
+    pairs = [(command, name) for name in names for command in WORKER_COMMANDS]
     arguments = [part for command, name in pairs for part in (command.encode(), name)]
     denied = await _RIGHTS.send(client, [], arguments)
     await _RIGHTS.run(client, [], [])
@@ -33,12 +33,12 @@ async def lacking(client: Client, keys: Keys, namespace: str) -> str:
 
 
 def _sentence(found: set[tuple[str, bytes]], names: list[bytes], namespace: str) -> str:
-    """What to say of commands that are denied on keys."""
+    """The message for commands that are denied on keys."""
     pattern = f"{PREFIX}:{namespace}:*"
-    commands = [c for c in WORKER if all((c, name) in found for name in names)]
-    if commands == list(KEYED):
-        commands = []  # it is the keys; if nothing is allowed at all, it may be both
-    nothing = len(commands) == len(WORKER)
+    commands = [c for c in WORKER_COMMANDS if all((c, name) in found for name in names)]
+    if commands == list(KEY_COMMANDS):
+        commands = []  # the keys are denied, not the commands
+    nothing = len(commands) == len(WORKER_COMMANDS)
     hidden = [
         name.decode()
         for name in names

@@ -1,4 +1,4 @@
-"""Lua scripts that ship with the package, run by digest and sent whole only where unknown."""
+"""Lua scripts of the package, run by digest, and sent in full only if the server lacks them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Client = Redis | RedisCluster
 
 
 class Script:
-    """One file of ``scripts/``, behind what all have in common."""
+    """One file of ``scripts/``, preceded by ``common.lua``."""
 
     def __init__(self, name: str) -> None:
         folder = files(__package__).joinpath("scripts")
@@ -25,13 +25,13 @@ class Script:
     async def send(
         self, client: Client, keys: Sequence[bytes], arguments: Sequence[bytes | int]
     ) -> Any:
-        """The script's answer; its text is sent whole."""
+        """Run the script by its text (EVAL); returns its reply."""
         return await client.execute_command("EVAL", self.text, len(keys), *keys, *arguments)
 
     async def run(
         self, client: Client, keys: Sequence[bytes], arguments: Sequence[bytes | int]
     ) -> Any:
-        """The script's answer; after a restart of the server the text is sent once more."""
+        """Run the script by its digest (EVALSHA), or by its text if the server does not have it."""
         try:
             return await client.execute_command("EVALSHA", self.sha, len(keys), *keys, *arguments)
         except NoScriptError:

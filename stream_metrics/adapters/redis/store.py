@@ -1,8 +1,8 @@
-"""``StateStore`` in Redis: one script a batch, one pipeline a load, no retries of its own.
+"""``StateStore`` in Redis: one script per batch, one pipeline per load, no retries.
 
-A call that cannot be answered now raises ``StoreUnavailable``, at once or after the client's
-socket timeout; whoever called it decides when to try again. ``write`` is safe to repeat. A wrong
-password or a missing permission is ``StoreRefused`` instead.
+A call raises ``StoreUnavailable`` if Redis cannot answer now, immediately or after the socket
+timeout; the caller decides when to retry. ``write`` is idempotent. A wrong password or a missing
+permission raises ``StoreRefused``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from redis.asyncio import Redis, RedisCluster
 
 from stream_metrics.adapters.redis import codec
-from stream_metrics.adapters.redis.errors import demoted, translated
+from stream_metrics.adapters.redis.errors import is_demoted, translate_error
 from stream_metrics.adapters.redis.keys import (
     DOCUMENT,
     FROZEN,
@@ -45,8 +45,8 @@ from stream_metrics.ports import (
 from stream_metrics.worker.batches import check_batch, check_claim, nobody
 from stream_metrics.worker.generations import check_in_use
 
-PAGE: Final = 256  # conversations read or deleted at once when walking a partition
-SCANNED: Final = 1_000  # keys looked at in one call where all are looked through
+PAGE: Final = 256  # conversations per call when reading or deleting all of a partition
+SCAN_COUNT: Final = 1_000  # COUNT of SCAN
 MARK_BYTES: Final = 8
 
 Buckets = dict[tuple[str, int, str], bytes]
@@ -54,10 +54,10 @@ Closer = Callable[[], Awaitable[None]]
 
 
 class RedisStore:
-    """A namespace behind ``client``, which must not decode responses, and a generation of it.
+    """The state of a namespace and of one of its generations.
 
-    Without a ``generation`` there are no partitions. ``closers`` are awaited by ``close`` after the
-    client itself. ``connect`` makes stores.
+    ``client`` must not decode responses. Without a ``generation`` the store has no partitions.
+    ``close`` awaits ``closers`` after the client's own ``aclose``. ``connect`` creates stores.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class RedisStore:
         self.keys = Keys(namespace)
         self._generation = generation
         self._closers = tuple(closers)
-        self._borrowed = False
+        self._shares_client = False
         self._stale = False
         places = () if generation is None else generation.places
         self._partitions = dict(enumerate(map(self.keys.partition, places)))
@@ -90,14 +90,14 @@ class RedisStore:
     async def layout(self) -> Layout:
         """See ``StateStore.layout``."""
         async with self._translating():
-            document = await self._do("HGET", self.keys.layout, DOCUMENT)
+            document = await self._execute("HGET", self.keys.layout, DOCUMENT)
         try:
             return NOTHING if document is None else decode(document)
         except ValueError as error:
             raise DamagedState("the layout of the state in Redis cannot be read") from error
 
     async def change_layout(self, after: Layout) -> Layout | None:
-        """See ``StateStore.change_layout``; places are hash tags, and are chosen here."""
+        """See ``StateStore.change_layout``; places are hash tags, chosen here."""
         chosen = tuple(
             replace(g, places=g.places or choose_tags(g.identity.count, g.mark))
             for g in after.generations
@@ -112,18 +112,18 @@ class RedisStore:
 
     @property
     def bound(self) -> Generation | None:
-        """The generation whose partitions it has."""
+        """The generation of the store; None without one."""
         return self._generation
 
     def generation(self, generation: Generation) -> RedisStore:
         """See ``StateStore.generation``."""
         made = RedisStore(self.client, self.namespace, generation=generation)
-        made._borrowed = True
+        made._shares_client = True
         return made
 
     async def close(self) -> None:
         """See ``StateStore.close``."""
-        if self._borrowed:
+        if self._shares_client:
             return
         await self.client.aclose()
         for closer in self._closers:
@@ -160,17 +160,17 @@ class RedisStore:
         if keys is None:
             return 0
         async with self._translating():
-            return int(await self._do("HGET", keys.meta, FROZEN) or 0)
+            return int(await self._execute("HGET", keys.meta, FROZEN) or 0)
 
     async def claim(
         self, partition: int, token: bytes, start: Mapping[str, Position]
     ) -> PartitionState:
         """See ``StateStore.claim``; ``ValueError`` for arguments that no store takes.
 
-        What begins anew is looked for in the layout afterwards: if the generation has ended by
-        then, it is taken back.
-        The owner is set in one step, the buckets are read after it. Whoever claims the partition
-        in between may change them, but then refuses the writes that rest on this answer.
+        After a new partition has begun, the layout is read: if the generation has ended by then,
+        the partition is deleted again.
+        The owner is set atomically, and the buckets are read after that. A worker that claims the
+        partition in between may change them, but its claim also fences the writes of this one.
         """
         check_claim(partition, token, start)
         keys = self._partitions.get(partition)
@@ -194,7 +194,7 @@ class RedisStore:
                 return state
 
     async def _check_begun(self, keys: PartitionKeys, token: bytes) -> None:
-        """Raise ``Superseded``, and delete what has just begun, if the generation has ended."""
+        """If the generation has ended, delete the new partition and raise ``Superseded``."""
         assert self._generation is not None
         try:
             await check_in_use(self, self._generation)
@@ -228,7 +228,7 @@ class RedisStore:
                 if with_fingerprints:
                     wanted.append(names.fingerprints(key))
         async with self._translating():
-            found = iter(await self._owned(names, wanted))
+            found = iter(await self._owned_hashes(names, wanted))
         return [
             StoredConversation(
                 next(found, {}) if hot else {}, next(found, {}) if with_fingerprints else None
@@ -247,17 +247,17 @@ class RedisStore:
             return codec.read_result(await self._write.run(self.client, call_keys, arguments))
 
     async def buckets(self, partition: int, window: str | None = None) -> Buckets:
-        """See ``StateStore.buckets``; each window as of one moment."""
+        """See ``StateStore.buckets``; each window is read atomically."""
         keys = self._partitions.get(partition)
         if keys is None:
             return {}
         async with self._translating():
-            return await self._buckets(keys, await self._all(keys.meta), window)
+            return await self._buckets(keys, await self._hash(keys.meta), window)
 
     async def by_age(
         self, partition: int, since_ms: int, before_ms: int, limit: int, *, newest: bool = False
     ) -> list[ConversationKey]:
-        """See ``StateStore.by_age``; of equal age by their keys."""
+        """See ``StateStore.by_age``; ties are in the order of keys."""
         keys = self._partitions.get(partition)
         if keys is None or limit <= 0:
             return []
@@ -283,7 +283,7 @@ class RedisStore:
             async with self._translating():
                 flat = await self._page.run(self.client, [names.idle], [PAGE, *place])
                 last = {key: int(float(ms)) for key, ms in zip(flat[::2], flat[1::2], strict=True)}
-                found = await self._owned(names, [names.hot(key) for key in last])
+                found = await self._owned_hashes(names, [names.hot(key) for key in last])
             for key, hot in zip(last, found or [{}] * len(last), strict=True):
                 if hot:
                     yield key, StoredConversation(hot, last_record_ms=last[key])
@@ -308,22 +308,22 @@ class RedisStore:
             return await self._wipe_step(keys, token or b"")
 
     async def _wipe_step(self, keys: PartitionKeys, token: bytes) -> WipeResult:
-        """Begin, or delete the next page; with no page left, the windows and ``meta``."""
-        meta = await self._all(keys.meta)
+        """Start a wipe, or delete its next page, or finally the windows and ``meta``."""
+        meta = await self._hash(keys.meta)
         mark = meta.get(WIPING)
         call_keys, arguments = [keys.meta, keys.idle], [token, mark or token_bytes(MARK_BYTES)]
         page: list[ConversationKey] = []
         if mark is not None:
-            strays = []
-            if await self._do("TYPE", keys.idle) in (b"zset", b"none"):
-                page = await self._do("ZRANGE", keys.idle, 0, PAGE - 1)
+            unlisted = []
+            if await self._execute("TYPE", keys.idle) in (b"zset", b"none"):
+                page = await self._execute("ZRANGE", keys.idle, 0, PAGE - 1)
             else:
-                strays = await self._strays(keys)
-            arguments += page + strays
-            call_keys += strays
+                unlisted = await self._unlisted_keys(keys)
+            arguments += page + unlisted
+            call_keys += unlisted
             for key in page:
                 call_keys += [keys.hot(key), keys.fingerprints(key)]
-            if not page and not strays:
+            if not page and not unlisted:
                 call_keys += [keys.window(window) for window in codec.read_windows(meta)]
         [result, *by] = await self._wipe.run(self.client, call_keys, arguments)
         if result == b"frozen":
@@ -333,10 +333,10 @@ class RedisStore:
             return Fenced()
         return Wiped() if result == b"wiped" else Wiping(len(page))
 
-    async def _strays(self, keys: PartitionKeys) -> list[bytes]:
-        """A page of conversations' keys, looked for among all keys: ``idle`` lists none any more.
+    async def _unlisted_keys(self, keys: PartitionKeys) -> list[bytes]:
+        """A page of conversation keys found by ``SCAN``, for when ``idle`` does not list them.
 
-        It needs a right (``SCAN``) that nothing else does.
+        Nothing else needs the right to run ``SCAN``.
         """
         client: Any = self.client
         where = {}
@@ -344,16 +344,16 @@ class RedisStore:
             await client.initialize()
             where["target_nodes"] = client.get_node_from_key(keys.meta.decode())
         found: list[bytes] = []
-        async for key in client.scan_iter(match=keys.conversations, count=SCANNED, **where):
+        async for key in client.scan_iter(match=keys.conversations, count=SCAN_COUNT, **where):
             found.append(key)
             if len(found) >= PAGE:
                 break
         return found
 
-    async def _owned(
+    async def _owned_hashes(
         self, names: PartitionKeys | None, keys: Sequence[bytes]
     ) -> list[dict[bytes, bytes]]:
-        """The content of each; nothing of a partition that nobody owns: what a wipe has left."""
+        """The content of hashes; empty if the partition has no owner, as during a wipe."""
         if names is None or not keys:
             return []
         pipeline = self._pipeline()
@@ -377,7 +377,7 @@ class RedisStore:
         }
 
     async def _hashes(self, keys: Sequence[bytes]) -> list[dict[bytes, bytes]]:
-        """The content of each, each as of one moment."""
+        """The content of hashes, each read atomically."""
         if not keys:
             return []
         pipeline = self._pipeline()
@@ -386,38 +386,39 @@ class RedisStore:
         found: list[dict[bytes, bytes]] = await pipeline.execute()
         return found
 
-    async def _all(self, key: bytes) -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = await self._do("HGETALL", key)
+    async def _hash(self, key: bytes) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = await self._execute("HGETALL", key)
         return found
 
-    async def _do(self, *command: bytes | str | int) -> Any:
+    async def _execute(self, *command: bytes | str | int) -> Any:
         return await self.client.execute_command(*command)
 
     def _pipeline(self) -> Any:
-        """A pipeline, not a transaction, on any client."""
+        """A pipeline without a transaction."""
         return self.client.pipeline(transaction=False)
 
     @asynccontextmanager
     async def _translating(self) -> AsyncIterator[None]:
-        """Raise the port's errors; after one, look for the masters anew before the next call."""
+        """Translate errors into the port's; after one, look up the masters before the next call."""
         try:
             await self._refresh()
             yield
         except Exception as error:
-            raised = translated(error)
+            raised = translate_error(error)
             if raised is error:
                 raise
             self._stale = True
-            if demoted(error) and isinstance(self.client, Redis):
+            if is_demoted(error) and isinstance(self.client, Redis):
                 pool: Any = self.client.connection_pool
                 await pool.update_active_connections_for_reconnect()
                 await pool.disconnect(inuse_connections=False)
             raise raised from error
 
     async def _refresh(self) -> None:
-        """Ask a Cluster for its nodes, also where it was first found; others reconnect anyway.
+        """After an error, ask a Cluster for its nodes, also the configured ones.
 
-        The client does so by itself after some errors, but not after one in a pipeline.
+        The client does this itself after some errors, but not after errors in a pipeline. Other
+        clients reconnect by themselves.
         """
         if self._stale and isinstance(self.client, RedisCluster):
             first = [(node.host, int(node.port)) for node in self.client.startup_nodes]

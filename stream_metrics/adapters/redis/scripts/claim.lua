@@ -1,9 +1,8 @@
 -- Become the owner of a state partition.
 -- KEYS: meta
--- ARGV: token; then field and value of everything that a new partition begins with
--- Returns 'begun' or 'taken', then all of meta; {'wiping'} while a wipe is not done;
--- {'frozen', number} once that generation has taken the place of this one. The checks stand before
--- the first write.
+-- ARGV: token; then the fields and values of a new partition's meta
+-- Returns 'begun' (new) or 'taken', then all of meta; {'wiping'} during a wipe; {'frozen', number} if
+-- that generation has replaced this one. All checks come before the first write.
 
 local NEEDED = {'HSET', 'HDEL', 'HGET', 'HMGET', 'HGETALL', 'ZADD', 'ZREM', 'UNLINK', 'TYPE'}
 local WITHOUT_KEY = {'TIME'}

@@ -1,7 +1,7 @@
--- What stands before every script.
+-- Shared by all scripts, which are appended to this file.
 
--- The error of a user who may not run one of these commands, on the key if one is given; else nil.
--- Servers before 7 cannot tell: there a script is refused at the command itself.
+-- An error reply if the user may not run one of these commands, on the key if one is given; else nil.
+-- Servers before 7 cannot tell; there, the command itself fails.
 local function denied(commands, ...)
   for _, command in ipairs(redis.acl_check_cmd and commands or {}) do
     if not redis.acl_check_cmd(command, ...) then

@@ -1,4 +1,4 @@
--- What there is to say of a state partition, as of one moment.
+-- Describe a state partition, in one atomic read.
 -- KEYS: meta, idle
 -- Returns the number of conversations, the server's clock in milliseconds, then all of meta. It
 -- writes nothing.

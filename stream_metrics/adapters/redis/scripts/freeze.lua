@@ -1,8 +1,8 @@
--- Let nobody own a state partition any more, because another generation has taken its place.
+-- Prevent a state partition from being owned again, because another generation has replaced it.
 -- KEYS: meta
--- ARGV: number of that generation, the token that is nobody's; or '0', '' to take the mark away of a
---       partition of which nothing else is left
--- Returns 1. What is not there yet is frozen, too, so that it cannot begin.
+-- ARGV: number of that generation, a token that no worker has; or '0', '' to remove the mark from a
+--       partition that has nothing else left
+-- Returns 1. A partition that does not exist is frozen too, so that it cannot begin.
 
 local NEEDED = {'HDEL', 'HEXISTS', 'HLEN', 'HSET'}
 

@@ -1,8 +1,8 @@
--- The owner says that it works on the state partition now, by the server's clock.
+-- Record a heartbeat of the owner, at the server's time.
 -- KEYS: meta
--- ARGV: token, the worker's name, by how many ms it is behind or ''
--- Returns 1, or 0 without a write if the token is not the owner's. The note names the token, so that
--- it is void as soon as another owner has claimed the partition.
+-- ARGV: token, the worker's name, its lag in ms or ''
+-- Returns 1, or 0 without a write if the token is not the owner's. The heartbeat contains the token,
+-- so that it becomes invalid when another owner claims the partition.
 
 local NEEDED = {'HDEL', 'HGET', 'HSET'}
 local WITHOUT_KEY = {'TIME'}

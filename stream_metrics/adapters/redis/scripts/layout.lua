@@ -1,4 +1,4 @@
--- Put another document in the place of the layout, unless somebody else has done so meanwhile.
+-- Replace the layout document, unless another client has replaced it meanwhile.
 -- KEYS: layout
 -- ARGV: the version that must be stored (0: nothing is), the next version, the document; without the
 --       document it is deleted
@@ -21,8 +21,8 @@ if not ARGV[3] then
   redis.call('UNLINK', KEYS[1])
   return 1
 end
--- A full Redis denies a script's first write if that needs memory, and none behind one that does
--- not, which this is: no field has that name.
+-- A full Redis denies a script's first write if it needs memory, but no write after one that does
+-- not. This one needs none: no field has that name.
 redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], 'version', ARGV[2], 'document', ARGV[3])
 return 1

@@ -1,7 +1,7 @@
--- The next members of a sorted set behind a place in it, whatever was added, moved or removed since.
+-- The next page of a sorted set after a given member, also if members were added, moved or removed.
 -- KEYS: sorted set
--- ARGV: how many; then score and member of the place, or nothing to begin with the first
--- Returns member and score of each, in their order.
+-- ARGV: page size; then score and member of the last one read, or nothing for the first page
+-- Returns members and scores, in order.
 
 local NEEDED = {'ZCOUNT', 'ZRANGE'}
 
@@ -14,7 +14,7 @@ if refusal then
   return refusal
 end
 
--- in the order of sorted sets, which goes by bytes; that of Lua's strings goes by the locale
+-- Compares bytes, as sorted sets do; Lua's own comparison of strings depends on the locale.
 local function is_behind(a, b)
   for i = 1, math.min(#a, #b) do
     local one, other = string.byte(a, i), string.byte(b, i)

@@ -1,7 +1,7 @@
 -- Which commands the user may not run on which keys.
--- ARGV: command and key, as many pairs as there are
--- Returns the numbers of the pairs that are denied, from 1; {0} where the server does not tell
--- (before Redis 7). It reads and writes nothing.
+-- ARGV: pairs of command and key
+-- Returns the numbers of the denied pairs, from 1; {0} if the server cannot tell (before Redis 7).
+-- It reads and writes nothing.
 
 if #ARGV % 2 ~= 0 then
   return redis.error_reply('ERR rights: wrong arguments')

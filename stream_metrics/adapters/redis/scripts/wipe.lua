@@ -1,12 +1,12 @@
 -- One step of deleting a state partition.
 -- KEYS: meta, idle, then what to delete in this step
--- ARGV: token that must be the owner's, or ''; mark; then the members of idle to forget, or where
---       somebody has put another type of value in its place, anything while keys are left
--- Returns {'begun'}, {'fenced'}, {'wiping'} or {'wiped'}; {'frozen', number} to whoever comes with a
--- token, once that generation has taken the place of this one. The first step sets the mark and takes
--- all else out of meta but the names of the windows and that it is frozen; later steps must know the
--- mark. The last one, which names no members and finds idle empty, leaves in meta only that it is
--- frozen. Rights are checked before the first write.
+-- ARGV: token that must be the owner's, or ''; mark; then the members to remove from idle, or, if
+--       idle has another type of value, anything while keys are left
+-- Returns {'begun'}, {'fenced'}, {'wiping'} or {'wiped'}; {'frozen', number} to a caller with a
+-- token, if that generation has replaced this one. The first step sets the mark and removes from meta
+-- everything but the window names and the frozen mark; later steps must give the same mark. The last
+-- step, which has no members and finds idle empty, keeps only the frozen mark. Rights are checked
+-- before the first write.
 
 local NEEDED = {'HDEL', 'HGETALL', 'HMGET', 'HSET', 'TYPE', 'UNLINK', 'ZREM'}
 
@@ -24,7 +24,7 @@ if ARGV[1] ~= '' and held[3] then
 end
 if not held[2] then
   if #KEYS > 2 or #ARGV > 2 then
-    return {'wiping'} -- somebody else has finished meanwhile
+    return {'wiping'} -- another client has finished meanwhile
   end
   local meta = redis.call('HGETALL', KEYS[1])
   if #meta == (held[3] and 2 or 0) then

@@ -1,8 +1,8 @@
--- All of a batch or nothing of it.
--- KEYS: meta, idle, then hashes that the changes below speak of by number
+-- Write a batch atomically.
+-- KEYS: meta, idle, then hashes, which the changes below reference by number
 -- ARGV: token, batch id, number of topics,
---       for each topic: name, expected offset, new offset or '', what the record before it was;
---       number of fields to note in meta, their names; then changes until the end:
+--       for each topic: name, expected offset, new offset or '', the last record before it;
+--       number of fields to set in meta, their names; then changes until the end:
 --       S key n (field value)*n    set fields          R key n field*n        remove fields
 --       X key                      remove the key      A n (ms member)*n      last records, the
 --       Z n member*n               forget last records                        later one stays
@@ -26,7 +26,7 @@ end
 local WIDTH = {S = 2, R = 1, A = 2, Z = 1}
 local COMMAND = {S = 'HSET', R = 'HDEL', A = 'ZADD', Z = 'ZREM'}
 
--- the checks of the caller's standing
+-- checks that the caller owns the partition and expects the stored offsets
 
 if #KEYS < 2 then
   return bad('keys are missing')
@@ -60,7 +60,7 @@ if not expected then
   return reply
 end
 
--- the checks of the arguments
+-- checks of the arguments
 
 local positions = {}
 for i = 4, 3 + 4 * topics, 4 do
