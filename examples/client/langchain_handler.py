@@ -3,10 +3,10 @@
     handler = SearchHandler(recorder)
     agent.invoke(question, {"callbacks": [handler], "configurable": {"thread_id": "c-1"}})
 
-The outermost run is a turn. A model call outside of tools and retrievers is a decision of the
-agent: the next search begins an iteration. Of retrievers inside each other the outermost counts; if
-it calls one retriever, that one's ranks are those before reranking. A turn in which a model
-answered without a search is a gate decision ``skip``.
+The outermost run is a turn. A model call outside tools and retrievers is a decision of the agent,
+so the next search begins an iteration. Of nested retrievers only the outermost counts; if it calls
+one retriever, that one's ranks are those before reranking. A turn in which a model answered without
+a search is recorded as the gate decision ``skip``.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class _State:
 class _Run:
     state: _State
     tool: str | None = None
-    search: _Run | None = None  # the outermost retriever around this run, or the run itself
+    search: _Run | None = None  # the outermost enclosing retriever, or the run itself
     query: str = ""
-    inner: list[Any] = field(default_factory=list)  # what each retriever inside it returned
+    inner: list[Any] = field(default_factory=list)  # the documents of each nested retriever
 
 
 class SearchHandler(BaseCallbackHandler):
-    """Tells a recorder of each retriever's documents, and of each turn's end."""
+    """Records each retriever's documents and the end of each turn."""
 
-    run_inline = True  # in the order in which things happen, also in coroutines
+    run_inline = True  # in order, also in coroutines
 
     def __init__(self, recorder: Recorder) -> None:
-        self.recorder, self.lock = recorder, threading.Lock()  # tools run in threads of their own
+        self.recorder, self.lock = recorder, threading.Lock()  # tools run in their own threads
         self.runs: dict[Any, _Run] = {}
 
     def _start(self, kind: str, serialized: Any, given: Any, *, run_id: Any, parent_run_id: Any,
@@ -90,7 +90,7 @@ class SearchHandler(BaseCallbackHandler):
 
 
 def _answer(outputs: Any) -> str | None:
-    """The text with which a chain or a graph ended; None if there is none."""
+    """The final text of a chain or a graph; None if there is none."""
     if isinstance(outputs, dict):
         messages = outputs.get("messages")
         outputs = messages[-1] if messages else outputs.get("output", outputs.get("answer"))

@@ -5,10 +5,10 @@
     with handler.turn("c-1") as turn:
         turn.completed(str(await agent.run(question)))
 
-The program says what a turn is. A model call of the agent is a decision: the next search begins an
-iteration. Model calls inside retrievers, rerankers and query engines that the agent uses decide
-nothing. Of retrievers inside each other the outermost counts. What a reranker returns replaces the
-latest search that found all of it, whose ranks are those before reranking.
+The program delimits turns. A model call of the agent is a decision, so the next search begins an
+iteration. Model calls inside retrievers, rerankers and query engines that the agent uses are not.
+Of nested retrievers only the outermost counts. A reranker's results replace the latest search that
+returned all of them, whose ranks are those before reranking.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _State:
     turn: Turn
     step: Iteration | None = None
     decided: bool = True  # the next search begins an iteration
-    level: int | None = None  # how many query engines are around the model calls that decide
+    level: int | None = None  # nesting of query engines around deciding model calls
     found: list[tuple[Any, ...]] = field(default_factory=list)
 
 
@@ -44,7 +44,7 @@ _ENDS = (retrieval.RetrievalEndEvent, rerank.ReRankEndEvent, query.QueryEndEvent
 
 
 class SearchHandler(BaseEventHandler):
-    """Tells a recorder of each retriever's nodes."""
+    """Records each retriever's nodes."""
 
     recorder: Recorder
 
@@ -61,7 +61,7 @@ class SearchHandler(BaseEventHandler):
             _state.reset(token)
 
     def handle(self, event: BaseEvent, **_: Any) -> None:
-        """Note where in the turn an event is, and record what a search returned."""
+        """Track the position in the turn, and record the results of searches."""
         state, within = _state.get(), _open.get()
         kinds = [kind for kind, _ in within]
         if state is None:
@@ -70,7 +70,7 @@ class SearchHandler(BaseEventHandler):
             _open.set((*within, (kind, event.span_id)))
             if kind == "search" and "search" not in kinds and state.decided:
                 state.step, state.decided = state.turn.iteration(), False
-        elif isinstance(event, span.SpanDropEvent):  # an exception: there will be no end
+        elif isinstance(event, span.SpanDropEvent):  # an exception: no end event follows
             _open.set(tuple(one for one in within if one[1] != event.span_id))
         elif isinstance(event, llm.LLMChatStartEvent | llm.LLMCompletionStartEvent):
             level = kinds.count("query")

@@ -1,4 +1,4 @@
-"""Relevant is the section of the handbook that is about what was asked."""
+"""A rule for relevance: the section of the handbook that the query asks about is relevant."""
 
 from stream_metrics.metrics.ranking.relevance import Query, Retrieved
 
@@ -6,10 +6,10 @@ SECTIONS = {"leave", "pension", "travel"}
 
 
 class Handbook:
-    """Tells the section by its id."""
+    """Finds the section by its id."""
 
     def total(self, query: Query) -> int | None:
-        """One section; for what the handbook is silent on this rule does not apply."""
+        """One section; None if the handbook has none, so that the rule does not apply."""
         return 1 if query.query_id in SECTIONS else None
 
     def relevant(self, query: Query, result: Retrieved) -> bool:

@@ -1,7 +1,7 @@
 """A support agent on LangGraph that searches in a loop, traced by OpenInference.
 
-Retrieval is real; the model is a stand-in that follows rules, so that no service is needed. It
-sends its traces where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says.
+Retrieval is real; a rule-based stand-in replaces the model, so no external service is needed.
+Traces are exported to ``OTEL_EXPORTER_OTLP_ENDPOINT``.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 CORPUS = Path(__file__).with_name("corpus.json")
 DIMENSIONS = 512
-ROUNDS = 4  # searches of one answer, at most
+ROUNDS = 4  # the most searches for one answer
 QUESTION: ContextVar[str] = ContextVar("question")
 COMMON = re.compile(r"an?|and|are|at|be|by|can|do|for|from|how|i|in|is|it|my|of|on|or|the|to|what")
 
 
 def instrument() -> TracerProvider:
-    """Trace all of LangChain from now on; ``OTEL_…`` say where to, under which name and limits."""
+    """Trace LangChain; the variables ``OTEL_…`` set the endpoint, the service name and the
+    limits."""
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     LangChainInstrumentor().instrument(tracer_provider=provider)
@@ -50,7 +51,7 @@ def instrument() -> TracerProvider:
 
 
 class Words(Embeddings):
-    """A text's vector has a place for each word, by a hash: texts are close that share words."""
+    """Embeds a text by hashing its words, so that texts with common words are close."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return [self.embed_query(text) for text in texts]
@@ -63,7 +64,8 @@ class Words(Embeddings):
 
 
 class Rules(BaseChatModel):
-    """In place of a language model: searches until what it found has the words of the question."""
+    """A stand-in for a language model: searches until the results contain the words of the
+    question."""
 
     @property
     def _llm_type(self) -> str:
@@ -101,7 +103,7 @@ class Rules(BaseChatModel):
 
 
 def call(tools: Sequence[str], query: str, rounds: int) -> AIMessage:
-    """A decision to call these tools at once."""
+    """A message that calls these tools concurrently."""
     calls = [
         {"name": tool, "args": {"query": query}, "id": f"call-{rounds}-{number}"}
         for number, tool in enumerate(tools)
@@ -110,7 +112,7 @@ def call(tools: Sequence[str], query: str, rounds: int) -> AIMessage:
 
 
 def words(text: str) -> list[str]:
-    """The words that matter, without plural endings."""
+    """The significant words, without plural endings."""
     found = re.findall(r"[a-z0-9]+", text.lower())
     return [word.rstrip("s") for word in found if not COMMON.fullmatch(word)]
 
@@ -118,7 +120,7 @@ def words(text: str) -> list[str]:
 def search_tool(
     name: str, description: str, documents: Sequence[dict[str, str]], k: int
 ) -> BaseTool:
-    """A tool that finds the ``k`` documents that are closest to a query."""
+    """A tool that returns the ``k`` documents closest to a query."""
     store = InMemoryVectorStore(Words())
     store.add_documents([
         Document(page_content=one["text"], metadata={"title": one["title"]}, id=one["id"])
@@ -136,7 +138,7 @@ def search_tool(
 
 
 def judge(documents: Sequence[Document]) -> None:
-    """Write into the trace how relevant documents are to the question, as an evaluator would."""
+    """Record in the trace how relevant documents are to the question, as an evaluator would."""
     span, asked = get_current_span(), set(words(QUESTION.get()))
     for one in documents:
         shared = asked.intersection(words(f"{one.metadata['title']} {one.page_content}"))
@@ -150,7 +152,7 @@ def judge(documents: Sequence[Document]) -> None:
 
 
 def conversations(questions: Sequence[str], seed: int) -> Iterator[tuple[str, list[str]]]:
-    """Conversations without end: an id, and what the user says in each turn."""
+    """Endless conversations: an id, and the user's messages."""
     chosen = random.Random(seed)
     run = f"{chosen.getrandbits(32):08x}" if seed else f"{time.time_ns() // 1_000_000:x}"
     for number in count(1):
@@ -161,7 +163,7 @@ def conversations(questions: Sequence[str], seed: int) -> Iterator[tuple[str, li
 
 
 def main() -> None:
-    """Hold conversations until told to stop."""
+    """Run conversations until stopped."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pause", type=float, default=1.0, help="seconds between two turns")
     parser.add_argument("--turns", type=int, help="end after so many turns")
@@ -173,11 +175,11 @@ def main() -> None:
         search_tool("search_handbook", "Search the employee handbook.", corpus["handbook"], 4),
         search_tool("search_tickets", "Search solved tickets.", corpus["tickets"], 3),
     ]
-    held = conversations(corpus["questions"], chosen.seed)
-    turns = ((id, text, not at) for id, said in held for at, text in enumerate(said))
+    sessions = conversations(corpus["questions"], chosen.seed)
+    turns = ((id, text, not at) for id, said in sessions for at, text in enumerate(said))
     try:
         for number, (id, text, first) in enumerate(turns, 1):
-            if first:  # each conversation has a memory of its own, which ends with it
+            if first:  # each conversation has its own memory
                 agent = create_agent(Rules(), tools, name="support", checkpointer=InMemorySaver())
             QUESTION.set(text)
             agent.invoke({"messages": [HumanMessage(text)]}, {"configurable": {"thread_id": id}})
@@ -186,7 +188,7 @@ def main() -> None:
                 break
             time.sleep(chosen.pause)
     finally:
-        provider.shutdown()  # sends what is left
+        provider.shutdown()  # flushes the remaining spans
 
 
 if __name__ == "__main__":

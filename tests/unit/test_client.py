@@ -24,10 +24,10 @@ import pytest
 from aiokafka.partitioner import murmur2 as java_murmur2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stream_metrics_client import AsyncRecorder, InvalidEvent, Recorder, Searched
+from stream_metrics_client import AsyncRecorder, InvalidEvent, RecordedSearch, Recorder
 from stream_metrics_client.murmur2 import murmur2, partition
 from stream_metrics_client.sending import Sender
-from stream_metrics_client.sinks import Record, Written
+from stream_metrics_client.sinks import Record, WriteResult
 
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.events import BadRecord, Event, Limits, decode
@@ -91,8 +91,8 @@ def test_an_agents_words_become_events_that_the_worker_accepts() -> None:
         turn.label(routing={"call-7": "mail"}, gate={2: False}, labeller="judge")
         recording.forget("conversation-17")
 
-    assert first == Searched("1.1", ("1.1.1", "r-9"))
-    assert second == Searched("call-7", ())
+    assert first == RecordedSearch("1.1", ("1.1.1", "r-9"))
+    assert second == RecordedSearch("call-7", ())
     assert [decoded(event).conversation_id for event in events] == ["conversation-17"] * 8
     envelope = ("event_id", "occurred_at", "conversation_id")
     said = [{k: v for k, v in event.items() if k not in envelope} for event in events]
@@ -474,7 +474,7 @@ def test_what_are_no_results_raises_only_if_strict(results: Any) -> None:
     with recorder([]) as strict, pytest.raises(TypeError):
         strict.turn("c").iteration().search("q", results)
     with recorder([], strict=False) as recording:
-        assert recording.turn("c").iteration().search("q", results) == Searched("", ())
+        assert recording.turn("c").iteration().search("q", results) == RecordedSearch("", ())
 
     assert (recording.sent, recording.failed) == (0, 1)
 
@@ -772,10 +772,10 @@ class Flaky:
             raise ConnectionError("no broker")
         return self
 
-    def write(self, records: Sequence[Record]) -> Written:
+    def write(self, records: Sequence[Record]) -> WriteResult:
         """Take the first record, and give the others back."""
         self.taken.append(records[0])
-        return Written(again=list(records[1:]), error="later" if records[1:] else None)
+        return WriteResult(retry=list(records[1:]), error="later" if records[1:] else None)
 
     def close(self) -> None:
         """There is nothing to release."""
@@ -801,10 +801,12 @@ class Choosy:
     def __init__(self) -> None:
         self.taken: list[Record] = []
 
-    def write(self, records: Sequence[Record]) -> Written:
+    def write(self, records: Sequence[Record]) -> WriteResult:
         """Take all but labels."""
         self.taken += [record for record in records if not record.is_label]
-        return Written(again=[record for record in records if record.is_label], error="no topic")
+        return WriteResult(
+            retry=[record for record in records if record.is_label], error="no topic"
+        )
 
     def close(self) -> None:
         """There is nothing to release."""
@@ -953,7 +955,7 @@ async def test_coroutines_record_with_the_same_words() -> None:
     async with AsyncRecorder(events.append, turn_numbers=lambda _: 1, strict=True) as recording:
         async with recording.turn("c") as turn, turn.iteration() as step:
 
-            async def search(query: str) -> Searched:
+            async def search(query: str) -> RecordedSearch:
                 await asyncio.sleep(0)
                 return step.search(query, [query])
 

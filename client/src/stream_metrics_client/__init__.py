@@ -1,12 +1,12 @@
-"""Record what a RAG agent searches and finds, for stream-metrics.
+"""Record the searches and results of a RAG agent for stream-metrics.
 
-`Recorder` and `AsyncRecorder` take what the agent says of its turns, iterations and searches, and
-send it as events to Kafka, to a file or to a function. They never block the agent and never raise
-into it, unless `strict` is set.
+`Recorder` and `AsyncRecorder` record turns, iterations and searches, and send them as events to
+Kafka, to a file or to a function. They never block the agent, and never raise unless `strict` is
+set.
 """
 
 from stream_metrics_client.contract import Limits
-from stream_metrics_client.events import Searched
+from stream_metrics_client.events import RecordedSearch
 from stream_metrics_client.recorder import AsyncRecorder, Iteration, Recorder, Turn
 from stream_metrics_client.validation import InvalidEvent, Refusal, refusal
 
@@ -17,9 +17,9 @@ __all__ = [
     "InvalidEvent",
     "Iteration",
     "Limits",
+    "RecordedSearch",
     "Recorder",
     "Refusal",
-    "Searched",
     "Turn",
     "refusal",
 ]

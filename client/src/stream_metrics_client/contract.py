@@ -1,4 +1,4 @@
-"""The events as data: which fields they have, and what each takes."""
+"""The fields of each event type, and the values that each field accepts."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-_INT: Final = 2**31 - 1
-_TURN_NUMBER: Final = 2**53 - 1
+_MAX_INT: Final = 2**31 - 1
+_MAX_TURN: Final = 2**53 - 1
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The worker's bounds on one event; the defaults are the worker's defaults.
+    """The worker's limits for one event, with the worker's defaults.
 
     `url_bytes` counts UTF-8, and `record_bytes` JSON in UTF-8; the others count entries.
     """
@@ -38,30 +38,30 @@ _NAMES: Final = {
 }  # fmt: skip
 
 
-class _Kind:
-    """What a field takes: `name` as the worker names it, and whether null stands for nothing."""
+class _FieldType:
+    """The values that a field accepts; `name` is the worker's name for them, `null` allows null."""
 
     def __init__(self, name: str, *types: type, null: bool = False) -> None:
         self.name = f"{name} | null" if null else name
         self.types = (*types, type(None)) if null else types
 
     def problem(self, value: Any, place: str, limits: Limits) -> str | None:
-        """What is wrong with a value; None if nothing is."""
+        """What is wrong with a value; None if it is valid."""
         if type(value) not in self.types:
             return f"Expected `{self.name}`, got `{_NAMES[type(value)]}`{_at(place)}"
-        return None if value is None else self.inside(value, place, limits)
+        return None if value is None else self.value_problem(value, place, limits)
 
-    def inside(self, value: Any, place: str, limits: Limits) -> str | None:
-        """What is wrong within a value of the right type."""
+    def value_problem(self, value: Any, place: str, limits: Limits) -> str | None:
+        """What is wrong with a value of the right type; None if it is valid."""
         return None
 
 
-class _Text(_Kind):
+class _Text(_FieldType):
     def __init__(self, low: int, high: int, *, null: bool = False) -> None:
         super().__init__("str", str, null=null)
         self.low, self.high = low, high
 
-    def inside(self, value: Any, place: str, limits: Limits) -> str | None:
+    def value_problem(self, value: Any, place: str, limits: Limits) -> str | None:
         if len(value) < self.low:
             return f"Expected `str` of length >= {self.low}{_at(place)}"
         if len(value) > self.high:
@@ -69,49 +69,50 @@ class _Text(_Kind):
         return None
 
 
-class _Integer(_Kind):
+class _Integer(_FieldType):
     def __init__(self, low: int, high: int, *, null: bool = False) -> None:
         super().__init__("int", int, null=null)
         self.low, self.high = low, high
 
-    def inside(self, value: Any, place: str, limits: Limits) -> str | None:
+    def value_problem(self, value: Any, place: str, limits: Limits) -> str | None:
         if value < self.low:
             return f"Expected `int` >= {self.low}{_at(place)}"
         return f"Expected `int` <= {self.high}{_at(place)}" if value > self.high else None
 
 
-class _Number(_Kind):
+class _Number(_FieldType):
     def __init__(self) -> None:
         super().__init__("float", int, float, null=True)
 
-    def inside(self, value: Any, place: str, limits: Limits) -> str | None:
-        return f"Number out of range{_at(place)}" if beyond_double(value) else None
+    def value_problem(self, value: Any, place: str, limits: Limits) -> str | None:
+        return f"Number out of range{_at(place)}" if exceeds_double(value) else None
 
 
-class _Choice(_Kind):
+class _Choice(_FieldType):
     def __init__(self, *values: str) -> None:
         super().__init__("str", str)
         self.values = values
 
-    def inside(self, value: Any, place: str, limits: Limits) -> str | None:
+    def value_problem(self, value: Any, place: str, limits: Limits) -> str | None:
         return None if value in self.values else f"Invalid enum value{_at(place)}"
 
 
-class _Many(_Kind):
-    """A list, a map, or either, of values of one kind each; `name` adds scalars beside them."""
+class _Collection(_FieldType):
+    """A list or a map with values of one type each; `name` may include scalars that are also
+    accepted."""
 
     def __init__(
         self,
         name: str,
         *types: type,
-        items: _Kind | None = None,
-        entries: _Kind | None = None,
+        items: _FieldType | None = None,
+        entries: _FieldType | None = None,
         null: bool = True,
     ) -> None:
         super().__init__(name, *types, null=null)
         self.items, self.entries = items, entries
 
-    def inside(self, value: Any, place: str, limits: Limits) -> str | None:
+    def value_problem(self, value: Any, place: str, limits: Limits) -> str | None:
         if type(value) is list and self.items is not None:
             for index, one in enumerate(value):
                 problem = self.items.problem(one, f"{place}[{index}]", limits)
@@ -125,14 +126,18 @@ class _Many(_Kind):
         return None
 
 
-class _Struct(_Kind):
+class _Struct(_FieldType):
     def __init__(
-        self, required: Mapping[str, _Kind], optional: Mapping[str, _Kind], *, null: bool = False
+        self,
+        required: Mapping[str, _FieldType],
+        optional: Mapping[str, _FieldType],
+        *,
+        null: bool = False,
     ) -> None:
         super().__init__("object", dict, null=null)
         self.required, self.fields = required, {**required, **optional}
 
-    def inside(self, value: Any, place: str, limits: Limits) -> str | None:
+    def value_problem(self, value: Any, place: str, limits: Limits) -> str | None:
         for name, one in value.items():
             kind = self.fields.get(name)
             problem = None if kind is None else kind.problem(one, f"{place}.{name}", limits)
@@ -148,56 +153,56 @@ def _at(place: str) -> str:
     return "" if place == "$" else f" - at `{place}`"
 
 
-def _list_of(kind: _Kind) -> _Kind:
-    return _Many("array", list, items=kind)
+def _list_of(kind: _FieldType) -> _FieldType:
+    return _Collection("array", list, items=kind)
 
 
-def _map_of(kind: _Kind) -> _Kind:
-    return _Many("object", dict, entries=kind)
+def _map_of(kind: _FieldType) -> _FieldType:
+    return _Collection("object", dict, entries=kind)
 
 
-_HANDLE: Final = _Text(1, 128)
+_ID: Final = _Text(1, 128)
 _NAME: Final = _Text(1, 64, null=True)
 _DOC_ID: Final = _Text(1, 256)
-_ANY_TEXT: Final = _Kind("str", str, null=True)
+_ANY_TEXT: Final = _FieldType("str", str, null=True)
 _NUMBER: Final = _Number()
 _GAIN: Final = _Integer(0, 4, null=True)
-_TURN: Final = _Integer(1, _TURN_NUMBER)
+_TURN: Final = _Integer(1, _MAX_TURN)
 _SCALARS: Final = (bool, int, float, str)
 
 _RESULT: Final = _Struct(
-    {"result_id": _HANDLE},
+    {"result_id": _ID},
     {
         "entity_type": _NAME,
-        "ids": _map_of(_Many("str | array", str, list, items=_ANY_TEXT)),
+        "ids": _map_of(_Collection("str | array", str, list, items=_ANY_TEXT)),
         "doc_id": _Text(1, 256, null=True),
         **dict.fromkeys(("url", "title", "snippet", "content"), _ANY_TEXT),
         "fields": _map_of(
-            _Many(
+            _Collection(
                 "bool | int | float | str | array",
                 *_SCALARS,
                 list,
-                items=_Kind("bool | int | float | str", *_SCALARS, null=True),
+                items=_FieldType("bool | int | float | str", *_SCALARS, null=True),
             )
         ),
         "score": _NUMBER,
-        "baseline_rank": _Integer(1, _INT, null=True),
+        "baseline_rank": _Integer(1, _MAX_INT, null=True),
         "gain": _GAIN,
     },
 )
 _SEARCH: Final = _Struct(
-    {"search_id": _HANDLE},
+    {"search_id": _ID},
     {
-        "ordinal": _Integer(0, _INT, null=True),
+        "ordinal": _Integer(0, _MAX_INT, null=True),
         "query": _ANY_TEXT,
         "routing": _Struct({"selected": _Text(1, 64)}, {"scores": _map_of(_NUMBER)}, null=True),
         "results": _list_of(_RESULT),
     },
 )
-_ENVELOPE: Final = {"conversation_id": _HANDLE, "event_id": _HANDLE}
+_ENVELOPE: Final = {"conversation_id": _ID, "event_id": _ID}
 EVENTS: Final = {
     "search_iteration": _Struct(
-        {**_ENVELOPE, "turn": _TURN, "iteration": _Integer(1, _INT)},
+        {**_ENVELOPE, "turn": _TURN, "iteration": _Integer(1, _MAX_INT)},
         {
             "agent": _NAME,
             "release": _NAME,
@@ -208,14 +213,14 @@ EVENTS: Final = {
     "relevance_labels": _Struct(
         {**_ENVELOPE, "turn": _TURN},
         {
-            "labels": _list_of(_Struct({"result_id": _HANDLE, "gain": _GAIN}, {})),
+            "labels": _list_of(_Struct({"result_id": _ID, "gain": _GAIN}, {})),
             "labeller": _ANY_TEXT,
-            "routing": _list_of(_Struct({"search_id": _HANDLE, "optimal": _ANY_TEXT}, {})),
+            "routing": _list_of(_Struct({"search_id": _ID, "optimal": _ANY_TEXT}, {})),
             "gate": _list_of(
                 _Struct(
                     {
-                        "iteration": _Integer(1, _INT),
-                        "search_needed": _Kind("bool", bool, null=True),
+                        "iteration": _Integer(1, _MAX_INT),
+                        "search_needed": _FieldType("bool", bool, null=True),
                     },
                     {},
                 )
@@ -227,17 +232,17 @@ EVENTS: Final = {
         {
             "answer": _ANY_TEXT,
             "reference_answers": _list_of(_ANY_TEXT),
-            "relevant": _Many("object | array", dict, list, items=_DOC_ID, entries=_GAIN),
+            "relevant": _Collection("object | array", dict, list, items=_DOC_ID, entries=_GAIN),
             "question": _ANY_TEXT,
             "dimensions": _map_of(_ANY_TEXT),
         },
     ),
-    "forget": _Struct(_ENVELOPE, {"turn": _Integer(1, _TURN_NUMBER, null=True)}),
+    "forget": _Struct(_ENVELOPE, {"turn": _Integer(1, _MAX_TURN, null=True)}),
 }
 
 
-def beyond_double(event: Any) -> bool:
-    """Whether a JSON value holds an integer that no double can stand for."""
+def exceeds_double(event: Any) -> bool:
+    """Whether a JSON value contains an integer outside the range of a double."""
     pending = [event]
     while pending:
         item = pending.pop()

@@ -1,6 +1,6 @@
-"""What a retriever returned, as the results of an event.
+"""Converts the documents of retrievers to the results of an event.
 
-Documents of LangChain and nodes of LlamaIndex are recognised by their attributes: neither library
+Documents of LangChain and nodes of LlamaIndex are recognised by their attributes; neither library
 is imported.
 """
 
@@ -22,29 +22,29 @@ _FIELDS: Final = (
 _TEXTS: Final = ("title", "snippet", "content")
 _BODIES: Final = ("page_content", "pageContent", "text")
 _SCORES: Final = ("score", "relevance_score")
-_LONGEST_DOC_ID: Final = 256
+_MAX_DOC_ID_LENGTH: Final = 256
 _DIGEST: Final = "sha256:"
-_LONGEST_URL_BYTES: Final = 8_192
+_MAX_URL_BYTES: Final = 8_192
 
 
-def plain(value: Any) -> Any:
-    """A scalar of NumPy, or of a library like it, as Python's own; anything else as it is."""
+def python_scalar(value: Any) -> Any:
+    """A scalar of NumPy or a similar library as a Python scalar; other values unchanged."""
     return value.item() if getattr(value, "shape", None) == () else value
 
 
 def text_id(value: Any) -> Any:
-    """An id as text if it is a number or a UUID; anything else as it is.
+    """An id as text if it is a number or a UUID; other values unchanged.
 
     >>> text_id(17), text_id("a"), text_id(True)
     ('17', 'a', True)
     """
-    value = plain(value)
+    value = python_scalar(value)
     return str(value) if isinstance(value, int | UUID) and not isinstance(value, bool) else value
 
 
-def number(value: Any) -> Any:
-    """A score as a float, also NumPy's; None for NaN and infinities; else the value as it is."""
-    value = plain(value)
+def as_float(value: Any) -> Any:
+    """A score as a float, also from NumPy; None for NaN and infinities; other values unchanged."""
+    value = python_scalar(value)
     if isinstance(value, str | bool) or hasattr(value, "__len__"):
         return value
     if not hasattr(value, "__float__"):
@@ -53,18 +53,18 @@ def number(value: Any) -> Any:
     return found if math.isfinite(found) else None
 
 
-def whole(value: Any) -> Any:
-    """A count as an int, also NumPy's; else the value as it is."""
-    value = plain(value)
+def as_int(value: Any) -> Any:
+    """A count as an int, also from NumPy; other values unchanged."""
+    value = python_scalar(value)
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def listed(values: Any, what: str, *, ordered: bool = False) -> list[Any]:
-    """The entries of a list, or of another collection if their order does not matter.
+def as_list(values: Any, what: str, *, ordered: bool = False) -> list[Any]:
+    """The entries of a list, or of another collection unless `ordered` is set.
 
     Raises:
-        TypeError: It is something else. An iterator is refused, because reading it would leave the
-            agent with an empty one.
+        TypeError: The value is something else. An iterator is refused, because reading it would
+            leave the agent with an empty one.
     """
     kind = Sequence if ordered else Collection
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, kind):
@@ -73,7 +73,7 @@ def listed(values: Any, what: str, *, ordered: bool = False) -> list[Any]:
 
 
 def as_result(document: Any) -> JsonObject:
-    """One result of an event, without a `result_id` unless the document has one.
+    """Convert a document to a result, without a `result_id` unless the document has one.
 
     Args:
         document: A dict with the fields of a result, a LangChain `Document`, a LlamaIndex
@@ -86,18 +86,18 @@ def as_result(document: Any) -> JsonObject:
     {'doc_id': '7', 'content': 'Leave is 30 days.'}
     """
     if isinstance(document, tuple) and len(document) == 2:
-        found = as_result(document[0]) | {"score": number(document[1])}
+        found = as_result(document[0]) | {"score": as_float(document[1])}
     elif isinstance(document, Mapping):
-        found = _of_mapping(document)
+        found = _from_mapping(document)
     elif isinstance(document, str):
-        found = _of_parts({}, document, {})
+        found = _from_parts({}, document, {})
     elif hasattr(document, "page_content"):
         own_id = {"id": getattr(document, "id", None)}
-        found = _of_parts(own_id, document.page_content, document.metadata)
+        found = _from_parts(own_id, document.page_content, document.metadata)
     elif hasattr(document, "node") and hasattr(document, "score"):
-        found = _of_node(document.node, document.score)
+        found = _from_node(document.node, document.score)
     elif hasattr(document, "node_id") and hasattr(document, "get_content"):
-        found = _of_node(document, None)
+        found = _from_node(document, None)
     else:
         raise TypeError(
             f"a result is a dict, a text, a LangChain Document or a LlamaIndex node, not "
@@ -107,10 +107,10 @@ def as_result(document: Any) -> JsonObject:
 
 
 def baseline_ranks(results: Sequence[JsonObject], before: Iterable[Any]) -> list[int | None]:
-    """The rank that each result had in the list `before` reranking; None if it was not there.
+    """The rank of each result in the list `before` reranking; None if it is not in the list.
 
-    A result is the same document if it has the same id. Without one, it is if it has the same text,
-    or an address that one document of `before` has and no other.
+    Documents are the same if they have the same id. Without ids they are the same if they have the
+    same text, or an address that only one document in `before` has.
     """
     ranks: dict[Any, list[int]] = {}
     for rank, document in enumerate(before, 1):
@@ -135,38 +135,38 @@ def _identities(result: JsonObject) -> list[tuple[str, Any]]:
     return [*ids, ("text", text), *([("url", result["url"])] if result.get("url") else [])]
 
 
-def _of_mapping(document: Mapping[str, Any]) -> JsonObject:
-    """The fields of a result are taken as they are; what else is known fills the others."""
+def _from_mapping(document: Mapping[str, Any]) -> JsonObject:
+    """Keep the fields of a result, and fill the others from known keys."""
     metadata = document.get("metadata")
     known = metadata if isinstance(metadata, Mapping) else {}
     text = _first(document, ("content", *_BODIES))
     raw = metadata is not None or any(name in document for name in _BODIES)
-    found = _of_parts(document, text, known, digests=raw and not document.get("url"))
+    found = _from_parts(document, text, known, digests=raw and not document.get("url"))
     if document.get("ids"):
         found["doc_id"] = None
     found |= {name: document[name] for name in _FIELDS if document.get(name) is not None}
     found["doc_id"] = text_id(found.get("doc_id"))
-    for name, convert in (("score", number), ("baseline_rank", whole), ("gain", whole)):
+    for name, convert in (("score", as_float), ("baseline_rank", as_int), ("gain", as_int)):
         found[name] = convert(found.get(name))
     return found
 
 
-def _of_node(node: Any, score: Any) -> JsonObject:
+def _from_node(node: Any, score: Any) -> JsonObject:
     own_id = {"id": node.node_id}
-    return _of_parts(own_id, node.get_content(), node.metadata) | {"score": number(score)}
+    return _from_parts(own_id, node.get_content(), node.metadata) | {"score": as_float(score)}
 
 
-def _of_parts(
+def _from_parts(
     parts: Mapping[str, Any], text: Any, metadata: Mapping[str, Any] | None, digests: bool = True
 ) -> JsonObject:
     """The result of a document.
 
-    Chunks of a page have its address in common. A document that has no id gets one from its text,
-    so that they are not taken for one document.
+    Chunks of one page share its address. A document without an id therefore gets a digest of its
+    text as `doc_id`, so that chunks remain distinct.
     """
     known = metadata or {}
     url = next((known[name] for name in ("url", "source") if _is_address(known.get(name))), None)
-    doc_id = _own_id(parts, known, url)
+    doc_id = _document_id(parts, known, url)
     if doc_id is None and digests and isinstance(text, str) and text.strip():
         doc_id = digest(text)
     return {
@@ -174,14 +174,14 @@ def _of_parts(
         "url": url,
         "title": known.get("title") if isinstance(known.get("title"), str) else None,
         "content": text,
-        "score": number(_first(known, _SCORES)),
+        "score": as_float(_first(known, _SCORES)),
     }
 
 
-def _own_id(parts: Mapping[str, Any], about: Mapping[str, Any], url: str | None) -> Any:
+def _document_id(parts: Mapping[str, Any], about: Mapping[str, Any], url: str | None) -> Any:
     """A document's id, also from its metadata.
 
-    The number of a chunk says nothing without the document that it is a chunk of.
+    The number of a chunk counts only together with its document.
     """
     found = _first(parts, ("id", "document.id"))
     found = _first(about, ("id", "document.id")) if found is None else found
@@ -194,25 +194,25 @@ def _own_id(parts: Mapping[str, Any], about: Mapping[str, Any], url: str | None)
         if found is not None:
             break
     found = text_id(found)
-    return digest(found) if isinstance(found, str) and len(found) > _LONGEST_DOC_ID else found
+    return digest(found) if isinstance(found, str) and len(found) > _MAX_DOC_ID_LENGTH else found
 
 
 def _is_address(value: Any) -> bool:
     return (
         isinstance(value, str)
         and value.startswith(("http://", "https://"))
-        and len(value.encode(errors="replace")) <= _LONGEST_URL_BYTES
+        and len(value.encode(errors="replace")) <= _MAX_URL_BYTES
     )
 
 
 def _first(known: Mapping[str, Any], names: Iterable[str]) -> Any:
-    """The first of the values that says something."""
+    """The first value that is neither None nor empty."""
     values = (known.get(name) for name in names)
     return next((value for value in values if value is not None and value != ""), None)
 
 
 def digest(text: str) -> str:
-    """A stable id in place of a text; white space around it does not count.
+    """A stable id for a text; surrounding white space is ignored.
 
     >>> digest("a")
     'sha256:ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb'

@@ -1,4 +1,4 @@
-"""The contents of events, and their JSON."""
+"""Builds the content of events, and encodes them as JSON."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from uuid import UUID
 
 from stream_metrics_client.documents import (
     JsonObject,
+    as_float,
+    as_int,
+    as_list,
     as_result,
     baseline_ranks,
     digest,
-    listed,
-    number,
-    plain,
+    python_scalar,
     text_id,
-    whole,
     without_texts,
 )
 
-_LONGEST_ID: Final = 128
+_MAX_ID_LENGTH: Final = 128
 
 
-class Searched(NamedTuple):
-    """The ids under which a search was recorded: labels refer to them.
+class RecordedSearch(NamedTuple):
+    """The ids of a recorded search, to which labels refer.
 
     `result_ids` are in the order of the results. Both are empty if the search was not recorded.
     """
@@ -34,11 +34,11 @@ class Searched(NamedTuple):
     result_ids: tuple[str, ...]
 
 
-NOTHING: Final = Searched("", ())
+NOT_RECORDED: Final = RecordedSearch("", ())
 
 
 class Search:
-    """A search on its way to being an event; `ids` are known once there is the content."""
+    """A search to be recorded; `ids` are set once `content` has been called."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class Search:
         query: str | None,
         routing: Callable[[], JsonObject],
     ) -> None:
-        self._iteration, self._place, self._search_id = iteration, place, search_id
+        self._iteration, self._number, self._search_id = iteration, place, search_id
         self._query, self._routing = query, routing
-        self.ids = NOTHING
+        self.ids = NOT_RECORDED
 
     def content(
         self,
@@ -61,27 +61,27 @@ class Search:
         texts: bool,
     ) -> JsonObject:
         if self._search_id is None:
-            search_id = f"{whole(self._iteration)}.{self._place}"
+            search_id = f"{as_int(self._iteration)}.{self._number}"
         else:
             search_id = text_id(self._search_id)
-        results = [as_result(document) for document in listed(documents, "results", ordered=True)]
+        results = [as_result(document) for document in as_list(documents, "results", ordered=True)]
         if scores is not None:
-            _set(results, "score", [number(score) for score in listed(scores, "scores")])
+            _set(results, "score", [as_float(score) for score in as_list(scores, "scores")])
         if before is not None:
-            earlier = listed(before, "before", ordered=True)
+            earlier = as_list(before, "before", ordered=True)
             _set(results, "baseline_rank", baseline_ranks(results, earlier))
         if ranks is not None:
-            known = listed(ranks, "baseline_ranks")
-            _set(results, "baseline_rank", [whole(rank) for rank in known])
+            known = as_list(ranks, "baseline_ranks")
+            _set(results, "baseline_rank", [as_int(rank) for rank in known])
         if not texts:
             results = [without_texts(result) for result in results]
         for rank, result in enumerate(results, 1):
             given = result.get("result_id")
             result["result_id"] = _result_id(search_id, rank) if given is None else text_id(given)
-        self.ids = Searched(search_id, tuple(one["result_id"] for one in results))
+        self.ids = RecordedSearch(search_id, tuple(one["result_id"] for one in results))
         search = without_none(
             search_id=search_id,
-            ordinal=self._place - 1,
+            ordinal=self._number - 1,
             query=self._query,
             routing=self._routing() or None,
             results=results,
@@ -91,7 +91,7 @@ class Search:
 
 def _result_id(search_id: str, rank: int) -> str:
     made = f"{search_id}.{rank}"
-    return made if len(made) <= _LONGEST_ID else digest(made)
+    return made if len(made) <= _MAX_ID_LENGTH else digest(made)
 
 
 def _set(results: list[JsonObject], name: str, values: Sequence[Any]) -> None:
@@ -104,23 +104,23 @@ def without_none(**fields: Any) -> JsonObject:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def numbers(values: Mapping[str, float] | None) -> JsonObject | None:
-    return None if values is None else {name: number(value) for name, value in values.items()}
+def as_floats(values: Mapping[str, float] | None) -> JsonObject | None:
+    return None if values is None else {name: as_float(value) for name, value in values.items()}
 
 
 def relevant_documents(relevant: Any) -> Any:
     if isinstance(relevant, Mapping):
-        return {text_id(doc_id): whole(grade) for doc_id, grade in relevant.items()}
+        return {text_id(doc_id): as_int(grade) for doc_id, grade in relevant.items()}
     if relevant is None:
         return None
-    return [text_id(doc_id) for doc_id in listed(relevant, "relevant")]
+    return [text_id(doc_id) for doc_id in as_list(relevant, "relevant")]
 
 
-def strata(dimensions: Any) -> JsonObject | None:
+def turn_dimensions(dimensions: Any) -> JsonObject | None:
     """The dimensions of a turn.
 
     Raises:
-        TypeError: They are not a mapping. `dict` would also take a list of pairs, but reads each
+        TypeError: They are not a mapping. `dict` would also accept a list of pairs, but reads each
             pair to its end, and an iterator may have none.
     """
     if dimensions is None:
@@ -131,13 +131,13 @@ def strata(dimensions: Any) -> JsonObject | None:
 
 
 def _other(value: Any) -> Any:
-    """Values in `fields` that JSON does not have: ids, dates and NumPy's numbers."""
+    """Convert values in `fields` that JSON lacks: ids, dates and NumPy numbers."""
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, date):
         return value.isoformat()
-    found = plain(value)
-    found = number(found) if found is value else found
+    found = python_scalar(value)
+    found = as_float(found) if found is value else found
     if found is value:
         raise TypeError(f"an event cannot hold a {type(value).__name__}")
     return found
@@ -149,10 +149,10 @@ _ENCODE: Final = json.JSONEncoder(
 
 
 def encode(event: JsonObject) -> bytes:
-    """The event as a record's value.
+    """Encode an event as a record's value.
 
     Raises:
-        TypeError: It holds something that JSON does not have.
-        ValueError: It holds NaN, or half of a surrogate pair.
+        TypeError: It contains a value that JSON lacks.
+        ValueError: It contains NaN or a lone surrogate.
     """
     return _ENCODE(event).encode()

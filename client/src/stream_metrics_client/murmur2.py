@@ -1,4 +1,4 @@
-"""The partition of a key: all producers of the worker's topics must agree on it."""
+"""Kafka's default partitioner, on which all producers to the worker's topics must agree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash that Kafka's Java client uses, unsigned.
+    """The unsigned 32-bit hash that Kafka's Java client uses.
 
     >>> murmur2(b"21"), murmur2(b"foobar")
     (3321034988, 3504634814)

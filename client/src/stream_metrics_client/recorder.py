@@ -1,4 +1,4 @@
-"""What an agent calls while it works: turns, iterations, searches, labels."""
+"""The recorders: turns, iterations, searches and labels as an agent reports them."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from stream_metrics_client.contract import DEFAULT_LIMITS, Limits
-from stream_metrics_client.documents import JsonObject, listed, number, text_id, whole
+from stream_metrics_client.documents import JsonObject, as_float, as_int, as_list, text_id
 from stream_metrics_client.events import (
-    NOTHING,
+    NOT_RECORDED,
+    RecordedSearch,
     Search,
-    Searched,
+    as_floats,
     encode,
-    numbers,
     relevant_documents,
-    strata,
+    turn_dimensions,
     without_none,
 )
 from stream_metrics_client.sending import Sender
-from stream_metrics_client.sinks import Record, Target, opener
+from stream_metrics_client.sinks import Record, Target, make_opener
 from stream_metrics_client.validation import InvalidEvent, refusal
 
-_CLOCK_SET_BACK_US: Final = 60_000_000
-"""A clock that is set back by less leaves the order of events as it is."""
+_MAX_CLOCK_CORRECTION_US: Final = 60_000_000
+"""If the clock is set back by less, later events keep later times."""
 
 _recorders: weakref.WeakSet[_Recorder] = weakref.WeakSet()
 
 
 class _Recorder:
-    """What the two recorders have in common."""
+    """The parts that both recorders share."""
 
     def __init__(
         self,
@@ -58,23 +58,23 @@ class _Recorder:
 
         Args:
             sink: `kafka://host:port[,host:port][/topic[,topic of labels]]`, the path or `file://`
-                URL of a file that gets a JSON object a line, or a function that is called with
-                each event in a thread of the recorder.
-            agent: The agent's name, the label under which its figures are shown.
+                URL of a file to which one JSON object per line is appended, or a function that is
+                called with each event in a thread of the recorder.
+            agent: The agent's name, a label of its metrics.
             release: The agent's release.
             strict: Raise `InvalidEvent` for an event that the worker would refuse, and any other
-                error of a call. For tests and CI; without it, no call raises.
-            texts: Whether queries, titles, snippets, contents, questions and answers are sent.
-            max_events: How many events may wait or be under way; further ones are dropped.
-            max_bytes: The same in bytes of JSON.
+                error of a call. For tests and CI; otherwise no call raises.
+            texts: Whether to send queries, titles, snippets, contents, questions and answers.
+            max_events: The most events that may be queued or in delivery; further ones are dropped.
+            max_bytes: The same limit in bytes of JSON.
             kafka_options: Options of the Kafka client under its own names, such as those for TLS.
             limits: The worker's limits for `strict`, if they are not the defaults.
-            clock: The time in nanoseconds since 1970, as `time.time_ns`.
-            turn_numbers: The number of a conversation's next turn. By default the time in
+            clock: Returns the time in nanoseconds since 1970, as `time.time_ns` does.
+            turn_numbers: Returns the number of a conversation's next turn. By default the time in
                 microseconds, and at least one more than the last.
 
         Raises:
-            ValueError: The sink's URL is wrong.
+            ValueError: The sink's URL is invalid.
             FileNotFoundError: The folder of the sink's file does not exist.
             ImportError: No Kafka client is installed.
         """
@@ -82,41 +82,42 @@ class _Recorder:
         self.strict, self.texts = strict, texts
         self._limits = limits or DEFAULT_LIMITS
         self._clock, self._turn_numbers = clock, turn_numbers
-        open_sink = opener(sink, kafka_options)
+        open_sink = make_opener(sink, kafka_options)
         name = "a function" if callable(sink) else os.fspath(sink)
         self._sender = Sender(open_sink, max_events=max_events, max_bytes=max_bytes, name=name)
-        self._begin()
+        self._reset()
         _recorders.add(self)
 
-    def _begin(self) -> None:
-        self._lock = threading.RLock()  # a signal's handler may record while it is held
+    def _reset(self) -> None:
+        self._lock = threading.RLock()  # a signal handler may record while it is held
         self._last_turn = self._last_us = 0
         self._process = secrets.token_hex(8)
         self._events = itertools.count(1)
 
     @property
     def sent(self) -> int:
-        """Events that the sink has taken."""
+        """The number of events that the sink has accepted."""
         return self._sender.sent
 
     @property
     def failed(self) -> int:
-        """Events that could not be made, or that the sink refused for good."""
+        """The number of events that could not be built, or that the sink rejected permanently."""
         return self._sender.failed
 
     @property
     def dropped(self) -> int:
-        """Events for which there was no room, or that were still waiting at the end."""
+        """The number of events for which there was no room, or that were still queued at the
+        end."""
         return self._sender.dropped
 
     @property
     def pending(self) -> int:
-        """Events that wait or are under way."""
+        """The number of events that are queued or in delivery."""
         return self._sender.pending
 
     @property
     def last_error(self) -> str | None:
-        """What the last event failed of, or why delivery is being tried again; None if nothing."""
+        """Why the last event failed, or why delivery is being retried; None without an error."""
         return self._sender.last_error
 
     def turn(self, conversation_id: str, *, number: int | None = None) -> Turn:
@@ -125,9 +126,9 @@ class _Recorder:
         Args:
             conversation_id: The conversation; the key of its records.
             number: The turn's number, from 1, if the agent counts turns itself. A turn that is
-                recorded again under its number replaces what was recorded before.
+                recorded again under its number replaces the earlier record.
         """
-        turn = self._number(conversation_id) if number is None else number
+        turn = self._next_turn_number(conversation_id) if number is None else number
         return Turn(self, conversation_id, turn)
 
     def label(
@@ -140,33 +141,33 @@ class _Recorder:
         gate: Mapping[int, bool | None] | None = None,
         labeller: str | None = None,
     ) -> None:
-        """Judge a turn, at any time after or before its searches; None withdraws a judgement.
+        """Label a turn, before or after its searches; None withdraws a label.
 
         Args:
             conversation_id: The conversation.
             turn: The turn's number, as in `Turn.number`.
-            gains: By `result_id` the gain of a result, from 0 (useless) to 4.
-            routing: By `search_id` the route that would have been best.
-            gate: By iteration whether a search was needed.
-            labeller: Who judged.
+            gains: The gain of each result, from 0 (useless) to 4, by `result_id`.
+            routing: The best route of each search, by `search_id`.
+            gate: Whether a search was needed, by iteration.
+            labeller: Who labelled the turn.
         """
-        self._tell("relevance_labels", conversation_id, turn, lambda: {
-            "labels": [{"result_id": text_id(one), "gain": whole(gain)}
+        self._record("relevance_labels", conversation_id, turn, lambda: {
+            "labels": [{"result_id": text_id(one), "gain": as_int(gain)}
                        for one, gain in (gains or {}).items()],
             "routing": [{"search_id": text_id(one), "optimal": optimal}
                         for one, optimal in (routing or {}).items()],
-            "gate": [{"iteration": whole(one), "search_needed": needed}
+            "gate": [{"iteration": as_int(one), "search_needed": needed}
                      for one, needed in (gate or {}).items()],
             "labeller": labeller,
         })  # fmt: skip
 
     def forget(self, conversation_id: str) -> None:
-        """Erase what is known of a conversation up to now."""
-        self._tell("forget", conversation_id, None, dict)
+        """Erase everything recorded of a conversation so far."""
+        self._record("forget", conversation_id, None, dict)
 
     # --- making events ------------------------------------------------------------------------
 
-    def _number(self, conversation_id: str) -> int:
+    def _next_turn_number(self, conversation_id: str) -> int:
         if self._turn_numbers is not None:
             try:
                 return self._turn_numbers(conversation_id)
@@ -179,11 +180,11 @@ class _Recorder:
             self._last_turn = max(self._last_turn + 1, now_us)
             return self._last_turn
 
-    def _stamp(self) -> tuple[int, str]:
-        """The time and the id of a new event; of two events the later one has the higher."""
+    def _next_stamp(self) -> tuple[int, str]:
+        """The time and id of a new event; both increase from event to event."""
         now_us = self._now_us()
         with self._lock:
-            if now_us < self._last_us <= now_us + _CLOCK_SET_BACK_US:
+            if now_us < self._last_us <= now_us + _MAX_CLOCK_CORRECTION_US:
                 now_us = self._last_us
             self._last_us = now_us
             return now_us, f"{self._process}-{next(self._events):012d}"
@@ -196,22 +197,22 @@ class _Recorder:
                 raise
             return time.time_ns() // 1000
 
-    def _tell(
+    def _record(
         self,
         kind: str,
         conversation_id: str,
         turn: int | None,
         content: Callable[[], JsonObject],
     ) -> bool:
-        """Make an event and queue it; whether that went well."""
+        """Build an event and queue it; whether that succeeded."""
         try:
-            (now_us, event_id), conversation_id = self._stamp(), text_id(conversation_id)
+            (now_us, event_id), conversation_id = self._next_stamp(), text_id(conversation_id)
             event = {
                 "type": kind,
                 "event_id": event_id,
                 "occurred_at": now_us / 1_000_000,
                 "conversation_id": conversation_id,
-                "turn": whole(turn),
+                "turn": as_int(turn),
             } | content()
             event = {name: value for name, value in event.items() if not _is_absent(value)}
             value = encode(event)
@@ -233,7 +234,7 @@ def _is_absent(value: Any) -> bool:
 
 
 class Recorder(_Recorder):
-    """Records what an agent searches and finds; each call returns at once.
+    """Records what an agent searches and finds, without blocking.
 
     >>> events = []
     >>> recorder = Recorder(events.append, agent="support", turn_numbers=lambda _: 1)
@@ -249,18 +250,18 @@ class Recorder(_Recorder):
     """
 
     def flush(self, timeout: float | None = 10.0) -> bool:
-        """Wait until all events so far have been sent or have failed; False if time runs out.
+        """Wait until all events so far have been sent or have failed; False on a timeout.
 
         Args:
-            timeout: The longest time to wait, in seconds; None to wait for as long as it takes.
+            timeout: The maximum time to wait, in seconds; None for no limit.
         """
         return self._sender.flush(timeout)
 
     def close(self, timeout: float | None = 10.0) -> bool:
-        """Send what waits, and accept no more; False if something had to be dropped.
+        """Send queued events and accept no more; False if some had to be dropped.
 
         Args:
-            timeout: After how many seconds what is not sent is dropped; None for never.
+            timeout: The seconds after which unsent events are dropped; None for never.
         """
         return self._sender.close(timeout)
 
@@ -272,25 +273,25 @@ class Recorder(_Recorder):
 
 
 class AsyncRecorder(_Recorder):
-    """`Recorder` for code in coroutines: waiting for the end does not block the event loop.
+    """A `Recorder` for coroutines, whose `flush` and `close` do not block the event loop.
 
-    Recording never waits for anything, so that the methods of turns and iterations are the same,
-    and are not awaited. `with` and `async with` do the same for turns and iterations.
+    Recording itself never waits, so the methods of turns and iterations are the same and are not
+    awaited. Turns and iterations support both `with` and `async with`.
     """
 
     async def flush(self, timeout: float | None = 10.0) -> bool:
-        """Wait until all events so far have been sent or have failed; False if time runs out.
+        """Wait until all events so far have been sent or have failed; False on a timeout.
 
         Args:
-            timeout: The longest time to wait, in seconds; None to wait for as long as it takes.
+            timeout: The maximum time to wait, in seconds; None for no limit.
         """
         return await self._sender.flush_async(timeout)
 
     async def close(self, timeout: float | None = 10.0) -> bool:
-        """Send what waits, and accept no more; False if something had to be dropped.
+        """Send queued events and accept no more; False if some had to be dropped.
 
         Args:
-            timeout: After how many seconds what is not sent is dropped; None for never.
+            timeout: The seconds after which unsent events are dropped; None for never.
         """
         return await self._sender.close_async(timeout)
 
@@ -301,8 +302,9 @@ class AsyncRecorder(_Recorder):
         await self.close()
 
 
-class _Block:
-    """A context manager, sync and async, that adds nothing at its end and hides no exception."""
+class _NoOpContext:
+    """A context manager, sync and async, that does nothing at its end and suppresses no
+    exception."""
 
     def __enter__(self) -> Self:
         return self
@@ -313,7 +315,7 @@ class _Block:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing is to be done: all that was recorded is on its way."""
+        """Do nothing: events are already queued."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -324,11 +326,11 @@ class _Block:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing is to be done: all that was recorded is on its way."""
+        """Do nothing: events are already queued."""
 
 
-class Turn(_Block):
-    """One answer of the agent; `number` and `conversation_id` are what labels refer to."""
+class Turn(_NoOpContext):
+    """One answer of the agent; labels refer to its `conversation_id` and `number`."""
 
     def __init__(self, recorder: _Recorder, conversation_id: str, number: int) -> None:
         self._recorder = recorder
@@ -340,18 +342,18 @@ class Turn(_Block):
         """Begin an iteration: one decision of the agent, and the searches that follow from it.
 
         Args:
-            number: The iteration's number, from 1, if the agent counts them itself. Several
-                iterations under one number are one.
+            number: The iteration's number, from 1, if the agent counts them itself. Iterations with
+                the same number are one.
         """
         if number is None:
             number = next(free for free in self._iterations if free not in self._searches)
         return Iteration(self, number)
 
     def _counter(self, iteration: Any) -> Iterator[int]:
-        """What numbers the searches of an iteration, however often it is begun."""
+        """The counter of the searches of an iteration, also if the iteration is begun again."""
         try:
             number = operator.index(iteration)
-        except Exception:  # no number: its events will be refused
+        except Exception:  # not a number: its events will be refused
             number = 0
         return self._searches.setdefault(number, itertools.count(1))
 
@@ -364,23 +366,23 @@ class Turn(_Block):
         relevant: Mapping[str, int] | Collection[str] | None = None,
         dimensions: Mapping[str, str] | None = None,
     ) -> None:
-        """Record the end of the turn; called again, it replaces all that was said before.
+        """Record the end of the turn; a later call replaces the earlier record.
 
         Args:
             answer: The answer given.
             question: What the user asked.
-            reference_answers: Answers that would be right.
+            reference_answers: Correct answers.
             relevant: All relevant documents: `doc_id` to grade 0 to 4, or only the `doc_id`s.
             dimensions: Strata for reports, such as `{"language": "de"}`.
         """
         texts = self._recorder.texts
-        self._recorder._tell("turn_completed", self.conversation_id, self.number, lambda: {
+        self._recorder._record("turn_completed", self.conversation_id, self.number, lambda: {
             "answer": answer if texts else None,
             "question": question if texts else None,
-            "reference_answers": listed(reference_answers, "reference_answers")
+            "reference_answers": as_list(reference_answers, "reference_answers")
             if texts and reference_answers is not None else None,
             "relevant": relevant_documents(relevant),
-            "dimensions": strata(dimensions),
+            "dimensions": turn_dimensions(dimensions),
         })  # fmt: skip
 
     def label(
@@ -391,27 +393,27 @@ class Turn(_Block):
         gate: Mapping[int, bool | None] | None = None,
         labeller: str | None = None,
     ) -> None:
-        """Judge this turn, as `Recorder.label` does."""
+        """Label this turn, as `Recorder.label` does."""
         self._recorder.label(
             self.conversation_id, self.number, gains, routing=routing, gate=gate, labeller=labeller
         )
 
 
-class Iteration(_Block):
-    """One decision of the agent; `number` is what labels of gates refer to."""
+class Iteration(_NoOpContext):
+    """One decision of the agent; gate labels refer to its `number`."""
 
     def __init__(self, turn: Turn, number: int) -> None:
         self._turn, self.number = turn, number
         self._searches = turn._counter(number)
 
     def gate(self, decision: Literal["search", "skip"], *, score: float | None = None) -> None:
-        """Record the decision whether to search at all, taken before the iteration.
+        """Record whether the agent decided to search, before the iteration's searches.
 
         Args:
-            decision: What was decided.
-            score: How certain the gate was, on any scale.
+            decision: The decision.
+            score: The gate's confidence, on any scale.
         """
-        self._tell(lambda: {"gate": without_none(decision=decision, score=number(score))})
+        self._record(lambda: {"gate": without_none(decision=decision, score=as_float(score))})
 
     def search(
         self,
@@ -424,19 +426,19 @@ class Iteration(_Block):
         before: Sequence[Any] | None = None,
         baseline_ranks: Sequence[int | None] | None = None,
         search_id: str | None = None,
-    ) -> Searched:
-        """Record a search with what the agent got from it.
+    ) -> RecordedSearch:
+        """Record a search with the results that the agent received.
 
         Args:
             query: The query.
-            results: Hits as the agent sees them, in order, after reranking and truncation: dicts,
-                LangChain documents, LlamaIndex nodes, texts, or pairs of these with a score.
-            route: Which index or tool was searched, if there is a choice.
+            results: The results as the agent sees them, in order, after reranking and truncation:
+                dicts, LangChain documents, LlamaIndex nodes, texts, or pairs of these with a score.
+            route: The index or tool that was searched, if there is a choice.
             route_scores: The router's score for each route.
-            scores: The scores of the results, if they do not hold them.
-            before: What the retriever returned before reranking: ranks there become the
+            scores: The scores of the results, if the results do not contain them.
+            before: What the retriever returned before reranking; ranks there become the
                 `baseline_rank` of the results.
-            baseline_ranks: These ranks, from 1, where they are known. None for a new result.
+            baseline_ranks: These ranks, from 1, if they are known; None for a new result.
             search_id: The id of the search, unique in the turn. A search that is recorded again
                 under its id replaces the first. By default, the iteration and a number.
         """
@@ -446,15 +448,15 @@ class Iteration(_Block):
             next(self._searches),
             search_id,
             query if texts else None,
-            lambda: without_none(selected=route, scores=numbers(route_scores)),
+            lambda: without_none(selected=route, scores=as_floats(route_scores)),
         )
         content = functools.partial(search.content, results, scores, before, baseline_ranks, texts)
-        return search.ids if self._tell(content) else NOTHING
+        return search.ids if self._record(content) else NOT_RECORDED
 
-    def _tell(self, content: Callable[[], JsonObject]) -> bool:
+    def _record(self, content: Callable[[], JsonObject]) -> bool:
         turn = self._turn
         recorder = turn._recorder
-        return recorder._tell("search_iteration", turn.conversation_id, turn.number, lambda: {
+        return recorder._record("search_iteration", turn.conversation_id, turn.number, lambda: {
             "agent": recorder.agent,
             "release": recorder.release,
             "iteration": self.number,
@@ -464,7 +466,7 @@ class Iteration(_Block):
 
 def _after_fork() -> None:
     for recorder in list(_recorders):
-        recorder._begin()
+        recorder._reset()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,6 +1,6 @@
-"""Where events go: a function, a file, or Kafka by whichever client is installed.
+"""Sinks for events: a function, a file, or Kafka through an installed client.
 
-A sink is used by one thread only. `write` may block; what it cannot deliver for now it gives back.
+Only one thread uses a sink. `write` may block, and returns the records to retry.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from stream_metrics_client.murmur2 import partition
 SEARCH_TOPIC: Final = "search-iterations"
 LABEL_TOPIC: Final = "relevance-labels"
 ATTEMPT_SECONDS: Final = 30
-"""How long one attempt to deliver a batch to Kafka may take."""
+"""The timeout of one attempt to deliver a batch to Kafka."""
 
-_LONGEST_ERROR: Final = 500
+_MAX_ERROR_LENGTH: Final = 500
 
 _logger = logging.getLogger("stream_metrics_client.kafka")
-_logger.setLevel(logging.CRITICAL)  # a client that finds no broker says so again and again
+_logger.setLevel(logging.CRITICAL)  # clients log repeatedly while no broker is reachable
 
 
 class Record(NamedTuple):
-    """An event in JSON with its key, which is the conversation's id."""
+    """An event in JSON with its key, the conversation id."""
 
     key: bytes
     value: bytes
@@ -40,41 +40,42 @@ class Record(NamedTuple):
 
 
 @dataclass
-class Written:
-    """What became of a batch: the records to try again, how many failed for good, and why."""
+class WriteResult:
+    """The result of a batch: the records to retry, the number that failed permanently, and the
+    error."""
 
-    again: list[Record] = field(default_factory=list)
+    retry: list[Record] = field(default_factory=list)
     failed: int = 0
     error: str | None = None
 
     def add(self, record: Record, error: BaseException, *, permanent: bool) -> None:
-        """Note a record that was not delivered."""
-        self.error = described(error)
+        """Add a record that was not delivered."""
+        self.error = describe(error)
         if permanent:
             self.failed += 1
         else:
-            self.again.append(record)
+            self.retry.append(record)
 
 
 class Sink(Protocol):
-    """What takes events."""
+    """Delivers records."""
 
-    def write(self, records: Sequence[Record]) -> Written:
-        """Deliver records, in their order; returns when each one's fate is known."""
+    def write(self, records: Sequence[Record]) -> WriteResult:
+        """Deliver records in order; returns when the outcome of each is known."""
 
     def close(self) -> None:
-        """Release what the sink holds."""
+        """Release the sink's resources."""
 
 
-Opener = Callable[[], Sink]
+SinkOpener = Callable[[], Sink]
 Target = str | os.PathLike[str] | Callable[[dict[str, Any]], object]
 
 
-def opener(target: Target, kafka_options: Mapping[str, Any] | None = None) -> Opener:
-    """What opens the sink that `target` names, later and in the thread that uses it.
+def make_opener(target: Target, kafka_options: Mapping[str, Any] | None = None) -> SinkOpener:
+    """A function that opens the sink of `target`, to be called in the thread that uses it.
 
     Raises:
-        ValueError: The URL is not one of a sink.
+        ValueError: The URL names no sink.
         FileNotFoundError: The folder of the file does not exist.
         IsADirectoryError: The path is that of a folder.
         ImportError: The Kafka client is not installed.
@@ -84,12 +85,12 @@ def opener(target: Target, kafka_options: Mapping[str, Any] | None = None) -> Op
     text = os.fspath(target)
     scheme = text.partition("://")[0] if "://" in text else "file"
     if scheme == "kafka":
-        return _kafka(text, kafka_options or {})
+        return _kafka_opener(text, kafka_options or {})
     if scheme != "file":
         raise ValueError(
             f"the sink {text!r} must be kafka://host:port, file:///path, a path or a function"
         )
-    path = _path(text)
+    path = _file_path(text)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file in it")
     if not path.parent.is_dir():
@@ -97,7 +98,7 @@ def opener(target: Target, kafka_options: Mapping[str, Any] | None = None) -> Op
     return lambda: FileSink(path)
 
 
-def _path(text: str) -> Path:
+def _file_path(text: str) -> Path:
     if "://" not in text:
         return Path(text)
     host, slash, path = text.partition("://")[2].partition("/")
@@ -107,18 +108,18 @@ def _path(text: str) -> Path:
 
 
 class CallableSink:
-    """Calls a function with each event as a dict. An exception counts the event as failed."""
+    """Calls a function with each event as a dict. If it raises, the event has failed."""
 
     def __init__(self, function: Callable[[dict[str, Any]], object]) -> None:
         self._function = function
 
-    def write(self, records: Sequence[Record]) -> Written:
+    def write(self, records: Sequence[Record]) -> WriteResult:
         """Call the function for each record."""
-        written = Written()
+        written = WriteResult()
         for record in records:
             try:
                 self._function(json.loads(record.value))
-            except BaseException as error:  # SystemExit would end the thread, and all sending
+            except BaseException as error:  # SystemExit would end the sending thread
                 written.add(record, error, permanent=True)
         return written
 
@@ -133,8 +134,8 @@ class FileSink:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._torn = False
 
-    def write(self, records: Sequence[Record]) -> Written:
-        """Append the records; a line that was cut off by an error is ended first."""
+    def write(self, records: Sequence[Record]) -> WriteResult:
+        """Append the records, after ending a line that an earlier error cut off."""
         lines = b"".join(record.value + b"\n" for record in records)
         left = memoryview(b"\n" + lines if self._torn else lines)
         try:
@@ -143,8 +144,8 @@ class FileSink:
                 self._torn = bool(left)
         except OSError as error:
             missing = bytes(left).count(b"\n") - (len(left) > len(lines))
-            return Written(failed=missing, error=described(error))
-        return Written()
+            return WriteResult(failed=missing, error=describe(error))
+        return WriteResult()
 
     def close(self) -> None:
         """Close the file."""
@@ -168,7 +169,7 @@ class KafkaTarget:
         return self.labels if record.is_label else self.searches
 
 
-def _kafka(url: str, options: Mapping[str, Any]) -> Opener:
+def _kafka_opener(url: str, options: Mapping[str, Any]) -> SinkOpener:
     parts = urlsplit(url)
     brokers = tuple(one for one in parts.netloc.split(",") if one)
     topics = [unquote(one) for one in parts.path.strip("/").split(",") if one]
@@ -194,7 +195,7 @@ def _kafka(url: str, options: Mapping[str, Any]) -> Opener:
 
 
 class ConfluentSink:
-    """Kafka by confluent-kafka."""
+    """Writes to Kafka with confluent-kafka."""
 
     def __init__(self, target: KafkaTarget) -> None:
         from confluent_kafka import KafkaError, KafkaException, Producer
@@ -216,9 +217,9 @@ class ConfluentSink:
         }
         self._producer = Producer(options, logger=_logger)
 
-    def write(self, records: Sequence[Record]) -> Written:
-        """Deliver records; waits for all brokers that must have them."""
-        written, done = Written(), [False] * len(records)
+    def write(self, records: Sequence[Record]) -> WriteResult:
+        """Deliver records, and wait for all required acknowledgements."""
+        written, done = WriteResult(), [False] * len(records)
         for index, record in enumerate(records):
 
             def delivered(error: Any, _: Any, index: int = index, record: Record = record) -> None:
@@ -244,11 +245,11 @@ class ConfluentSink:
         return written
 
     def close(self) -> None:
-        """Nothing is under way between two writes."""
+        """There is nothing to release: no write is in progress."""
 
 
-def _place(key: bytes, partitions: Sequence[int], _: Sequence[int]) -> int:
-    """The partition among those that a Python client knows of a topic."""
+def _partition_of(key: bytes, partitions: Sequence[int], _: Sequence[int]) -> int:
+    """The partition of a key, for the Python clients."""
     return sorted(partitions)[partition(key, len(partitions))]
 
 
@@ -262,11 +263,12 @@ _TOO_LARGE: Final = frozenset(
 )
 
 
-class _Inline(ThreadPoolExecutor):
-    """Looks up names in the thread of the event loop: a process that ends starts no thread."""
+class _InlineExecutor(ThreadPoolExecutor):
+    """Resolves host names in the event loop's thread, since an ending process cannot start
+    threads."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
-        """Call the function at once."""
+        """Call the function immediately."""
         future: Future[Any] = Future()
         try:
             future.set_result(function(*args, **options))
@@ -276,30 +278,30 @@ class _Inline(ThreadPoolExecutor):
 
 
 class AiokafkaSink:
-    """Kafka by aiokafka, on an event loop of the sending thread's own."""
+    """Writes to Kafka with aiokafka, on an event loop in the sending thread."""
 
     def __init__(self, target: KafkaTarget) -> None:
         self._target = target
         self._loop = asyncio.new_event_loop()
-        self._loop.set_default_executor(_Inline())
+        self._loop.set_default_executor(_InlineExecutor())
         self._producer: Any = None
 
-    def write(self, records: Sequence[Record]) -> Written:
-        """Deliver records; waits for all brokers that must have them."""
+    def write(self, records: Sequence[Record]) -> WriteResult:
+        """Deliver records, and wait for all required acknowledgements."""
         return self._loop.run_until_complete(self._write(records))
 
-    async def _write(self, records: Sequence[Record]) -> Written:
+    async def _write(self, records: Sequence[Record]) -> WriteResult:
         if self._producer is None:
-            self._producer = await self._started()
-        sent = [self._sent(record) for record in records]
-        return await _gathered(records, sent)
+            self._producer = await self._start_producer()
+        sent = [self._send(record) for record in records]
+        return await _gather(records, sent)
 
-    async def _started(self) -> Any:
+    async def _start_producer(self) -> Any:
         from aiokafka import AIOKafkaProducer
 
         options = {"client_id": "stream-metrics-client", "acks": "all", **self._target.options}
         producer = AIOKafkaProducer(
-            bootstrap_servers=list(self._target.brokers), **options, partitioner=_place
+            bootstrap_servers=list(self._target.brokers), **options, partitioner=_partition_of
         )
         try:
             await producer.start()
@@ -308,7 +310,7 @@ class AiokafkaSink:
             raise
         return producer
 
-    async def _sent(self, record: Record) -> None:
+    async def _send(self, record: Record) -> None:
         topic = self._target.topic(record)
         async with asyncio.timeout(ATTEMPT_SECONDS):
             await (await self._producer.send(topic, record.value, record.key))
@@ -322,8 +324,8 @@ class AiokafkaSink:
             self._loop.close()
 
 
-async def _gathered(records: Sequence[Record], sent: Sequence[Awaitable[None]]) -> Written:
-    written = Written()
+async def _gather(records: Sequence[Record], sent: Sequence[Awaitable[None]]) -> WriteResult:
+    written = WriteResult()
     for record, error in zip(
         records, await asyncio.gather(*sent, return_exceptions=True), strict=True
     ):
@@ -333,7 +335,7 @@ async def _gathered(records: Sequence[Record], sent: Sequence[Awaitable[None]]) 
 
 
 class KafkaPythonSink:
-    """Kafka by kafka-python."""
+    """Writes to Kafka with kafka-python."""
 
     def __init__(self, target: KafkaTarget) -> None:
         from kafka import KafkaProducer
@@ -345,15 +347,15 @@ class KafkaPythonSink:
             **{"max_block_ms": ATTEMPT_SECONDS * 1000, **options},
         )
 
-    def write(self, records: Sequence[Record]) -> Written:
-        """Deliver records; waits for all brokers that must have them."""
-        written, sent, until = Written(), [], time.monotonic() + ATTEMPT_SECONDS
+    def write(self, records: Sequence[Record]) -> WriteResult:
+        """Deliver records, and wait for all required acknowledgements."""
+        written, sent, until = WriteResult(), [], time.monotonic() + ATTEMPT_SECONDS
         known: dict[str, list[int] | Exception] = {}
         for record in records:
             topic = self._target.topic(record)
             try:
                 partitions = self._partitions(topic, known)
-                place = _place(record.key, partitions, partitions)
+                place = _partition_of(record.key, partitions, partitions)
                 future = self._producer.send(topic, record.value, record.key, partition=place)
             except Exception as error:
                 written.add(record, error, permanent=type(error).__name__ in _TOO_LARGE)
@@ -367,7 +369,7 @@ class KafkaPythonSink:
         return written
 
     def _partitions(self, topic: str, known: dict[str, list[int] | Exception]) -> list[int]:
-        """The partitions of a topic. If it is not there, that is waited for once a batch."""
+        """The partitions of a topic; a missing topic is awaited once per batch."""
         if topic not in known:
             try:
                 known[topic] = sorted(self._producer.partitions_for(topic))
@@ -390,11 +392,11 @@ _CLIENTS: Final[Mapping[str, tuple[str, Callable[[KafkaTarget], Sink]]]] = {
 }
 
 
-def described(error: BaseException) -> str:
-    """The name of an error, and the beginning of what it says if it can say so."""
+def describe(error: BaseException) -> str:
+    """The type of an error, and the beginning of its message if it has one."""
     name = type(error).__name__
     try:
-        said = str(error)[:_LONGEST_ERROR]
+        said = str(error)[:_MAX_ERROR_LENGTH]
         return said if said.startswith(name) else f"{name}: {said}" if said else name
     except Exception:
         return name

@@ -1,7 +1,6 @@
-"""What the worker refuses, and its words for it, without the worker.
+"""Checks events as the worker does, with the same messages, without the worker.
 
-A test of the main project compares the verdicts and the words with the worker's own, over valid and
-broken events.
+A test of the main project compares both over valid and invalid events.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from stream_metrics_client.contract import DEFAULT_LIMITS, EVENTS, Limits, beyond_double
+from stream_metrics_client.contract import DEFAULT_LIMITS, EVENTS, Limits, exceeds_double
 
 _MICROS: Final = 1_000_000
 _EARLIEST_US: Final = 946_684_800 * _MICROS  # 2000-01-01T00:00:00Z
 _LATEST_US: Final = 4_102_444_800 * _MICROS  # 2100-01-01T00:00:00Z
 _DAY_US: Final = 86_400 * _MICROS
-_UNBOUNDED: Final = "a number is too large for a double"
+_NUMBER_TOO_LARGE: Final = "a number is too large for a double"
 
 
 class Refusal(NamedTuple):
-    """Why the worker would put an event on its dead-letter topic.
+    """Why the worker would send an event to its dead-letter topic.
 
-    `reason` is the name of the reason, as in the worker's metrics. `message` says what is wrong
-    and where, and quotes nothing that the event holds.
+    `reason` is the reason in the worker's metrics. `message` says what is wrong and where, and
+    contains no values of the event.
     """
 
     reason: str
@@ -37,7 +36,7 @@ class Refusal(NamedTuple):
 
 
 class InvalidEvent(ValueError):
-    """The worker would refuse this event. `refusal` holds the reason and the message."""
+    """The worker would refuse this event; `refusal` has the reason and the message."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(str(refusal))
@@ -56,10 +55,10 @@ def refusal(
 
     Args:
         value: The record's value.
-        key: The record's key, compared with `conversation_id` if there is one.
+        key: The record's key, which is compared with `conversation_id` if given.
         timestamp_ms: The record's timestamp. Without one, events may be up to the year 2100.
         limits: The worker's limits, if they are not the defaults.
-        require_key: Whether a record without a key is refused, as a live worker does.
+        require_key: Whether to refuse a record without a key, as a live worker does.
 
     >>> print(refusal(b'{"type": "forget", "conversation_id": "c", "occurred_at": 1718010925}'))
     invalid: Object missing required field `event_id`
@@ -70,14 +69,14 @@ def refusal(
         )
     try:
         event = json.loads(
-            value.decode(), parse_int=_int, parse_float=_float, parse_constant=_refuse
+            value.decode(), parse_int=_int, parse_float=_float, parse_constant=_reject_constant
         )
-        if b"\\u" in value:  # an escaped half of a surrogate pair cannot be written again
+        if b"\\u" in value:  # a lone surrogate cannot be encoded again
             json.dumps(event, ensure_ascii=False).encode()
     except RecursionError:
         return Refusal("too_deep", f"more than {limits.json_levels} levels of nested JSON")
     except OverflowError:
-        return Refusal("invalid", _UNBOUNDED)
+        return Refusal("invalid", _NUMBER_TOO_LARGE)
     except UnicodeDecodeError:
         return Refusal("not_json", "not JSON in UTF-8: a text is not UTF-8")
     except ValueError as error:
@@ -119,7 +118,7 @@ def _event(
         return Refusal("key_mismatch", "the record's key is not the `conversation_id`")
     if key is None and require_key:
         return Refusal("missing_key", "the record has no key; use the `conversation_id`")
-    return Refusal("invalid", _UNBOUNDED) if beyond_double(event) else None
+    return Refusal("invalid", _NUMBER_TOO_LARGE) if exceeds_double(event) else None
 
 
 # --- rules that span more than one value ------------------------------------------------------
@@ -203,7 +202,7 @@ _UNITS: Final = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10
 
 
 def _instant(value: Any) -> int | None:
-    """A time in microseconds since 1970; None for what is no time."""
+    """The time in microseconds since 1970; None if the value is not a time."""
     if type(value) is str:
         return _date_time(value)
     if type(value) not in (int, float):
@@ -245,10 +244,10 @@ def _out_of_range(value: Any) -> str:
 # --- JSON -------------------------------------------------------------------------------------
 
 _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'[]{}"'))
-_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+_BRACES_TO_BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
 
 
-_MOST_DIGITS: Final = 4_300  # more than Python reads
+_MAX_DIGITS: Final = 4_300  # the default limit of int()
 
 
 def _float(text: str) -> float:
@@ -259,21 +258,21 @@ def _float(text: str) -> float:
 
 
 def _int(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
+    if len(digits) > _MAX_DIGITS:
         raise OverflowError
     return int(digits)
 
 
-def _refuse(constant: str) -> None:
+def _reject_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
 def _levels(value: bytes, bound: int) -> int:
-    """Levels of nesting, counted up to `bound + 1`; each round removes the innermost pairs."""
+    """The levels of nesting, counted up to `bound + 1`; each round removes the innermost pairs."""
     if value.count(b"[") + value.count(b"{") <= bound:
         return 0
     value = value.replace(b"\\\\", b"").replace(b'\\"', b"")
-    brackets = b"".join(value.translate(_ONE_KIND, _NOT_STRUCTURE).split(b'"')[::2])
+    brackets = b"".join(value.translate(_BRACES_TO_BRACKETS, _NOT_STRUCTURE).split(b'"')[::2])
     level = 0
     while brackets and level <= bound:
         brackets = brackets.replace(b"[]", b"")
