@@ -9,7 +9,7 @@ from typing import Any
 
 from stream_metrics.adapters.html.report import PAGE, write_report_page
 from stream_metrics.adapters.replay.parts import PARTS
-from stream_metrics.adapters.replay.run import Scale, Source, Task, run
+from stream_metrics.adapters.replay.run import Execution, ReplaySource, ReplayTask, run
 from stream_metrics.adapters.reports import BUCKETS, QUERIES, RELEVANT, ROWS, TURNS
 from stream_metrics.adapters.row_parquet import PARQUET, write_row_parquet
 from stream_metrics.choices import RESAMPLES, SEED
@@ -18,7 +18,7 @@ from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.evaluation.recorded import Scoring
 from stream_metrics.events.record import Record
 from stream_metrics.traffic import TrafficProfile, generate
-from stream_metrics.worker.outcome import Options
+from stream_metrics.worker.outcome import ReplayOptions
 
 FILES = (ROWS, BUCKETS, QUERIES, RELEVANT, TURNS, "windows.json", "report.json", PARTS)
 METRICS = ("ndcg@10", "recall@2", "mrr")
@@ -36,9 +36,9 @@ CONFIG: dict[str, Any] = {
         "seed": SEED,
     },
 }
-AT_ONCE = Scale(small_records=1_000_000)
-SPOOLED = Scale(small_records=0)
-IN_PARTS = Scale(small_records=0, piece_bytes=1_000, note_bytes=1)
+AT_ONCE = Execution(small_records=1_000_000)
+SPOOLED = Execution(small_records=0)
+IN_PARTS = Execution(small_records=0, piece_bytes=1_000, note_bytes=1)
 
 
 class Told:
@@ -65,30 +65,32 @@ class Told:
 
 def options(
     turn_scope: str = "last", now_us: int | None = None, config: dict[str, Any] = CONFIG
-) -> Options:
+) -> ReplayOptions:
     """The settings that the tests use."""
     scoring = Scoring.of(config["evaluation"], config["metrics"]["good_gain"])
-    return Options(EngineConfig(), turn_scope, (), (), DEFAULT_WINDOWS, now_us, scoring=scoring)
+    return ReplayOptions(
+        EngineConfig(), turn_scope, (), (), DEFAULT_WINDOWS, now_us, scoring=scoring
+    )
 
 
 def task(
     records: Iterable[Record],
     out: Path,
-    scale: Scale,
+    scale: Execution,
     *,
     turn_scope: str = "last",
     identity: Sequence[Any] | None = ("test",),
     metrics: Sequence[str] = METRICS,
     evaluation: dict[str, Any] | None = None,
     **others: Any,
-) -> Task:
+) -> ReplayTask:
     """A replay of ``records`` into ``out``."""
     chosen_evaluation = {**CONFIG["evaluation"], "metrics": list(metrics), **(evaluation or {})}
     config = {**CONFIG, "evaluation": chosen_evaluation}
     out.mkdir(parents=True, exist_ok=True)
-    source = Source(["test"], identity, lambda: (record for record in records))
+    source = ReplaySource(["test"], identity, lambda: (record for record in records))
     chosen = options(turn_scope, config=config)
-    return Task(source, chosen, out, config, scale=scale, **others)
+    return ReplayTask(source, chosen, out, config, scale=scale, **others)
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
@@ -104,7 +106,9 @@ def published(directory: Path) -> dict[str, bytes]:
     return files_of(directory) | beside
 
 
-def replayed(records: Iterable[Record], out: Path, scale: Scale, **others: Any) -> dict[str, bytes]:
+def replayed(
+    records: Iterable[Record], out: Path, scale: Execution, **others: Any
+) -> dict[str, bytes]:
     """Replay, and the files that it has written."""
     run(task(records, out, scale, **others), Told())
     return files_of(out)

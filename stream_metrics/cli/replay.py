@@ -25,7 +25,14 @@ from stream_metrics.adapters.parquet import ParquetError, load_pyarrow
 from stream_metrics.adapters.replay import parts
 from stream_metrics.adapters.replay.merge import BadRows
 from stream_metrics.adapters.replay.pool import WorkerDied
-from stream_metrics.adapters.replay.run import InUse, Scale, Source, StrictlyBad, Task, run
+from stream_metrics.adapters.replay.run import (
+    Execution,
+    OutputInUse,
+    ReplaySource,
+    ReplayTask,
+    StrictError,
+    run,
+)
 from stream_metrics.adapters.replay.spool import SpoolDamaged
 from stream_metrics.adapters.reports import write_text
 from stream_metrics.adapters.row_parquet import PARQUET, write_row_parquet
@@ -60,7 +67,7 @@ from stream_metrics.metrics.ranking.relevance import PredicateError
 from stream_metrics.settings.lab import EvaluationSettings
 from stream_metrics.settings.whole import Settings, masked
 from stream_metrics.worker.collecting import collect_seldom
-from stream_metrics.worker.outcome import Options
+from stream_metrics.worker.outcome import ReplayOptions
 
 StratifyOption = Annotated[
     list[str] | None,
@@ -189,7 +196,7 @@ def replay(
     if not turn_scope and "turn_scope" not in settings.metrics.model_fields_set:
         scope = "all" if source.are_traces else scope
     models = _models(sbert_similarity=sbert, cross_encoder_similarity=cross_encoder)
-    options = Options(
+    options = ReplayOptions(
         settings.engine_config(),
         scope,
         tuple(settings.metrics.agents),
@@ -199,15 +206,15 @@ def replay(
         models,
         scoring,
     )
-    task = Task(
-        Source(source.names, source.identity, source.records),
+    task = ReplayTask(
+        ReplaySource(source.names, source.identity, source.records),
         options,
         out,
         _shown(settings, chosen, models, rule),
         _member(member),
         strict,
         tuple(dict.fromkeys(stratify or ())),
-        Scale(processes or _cores(), restart=restart),
+        Execution(processes or _cores(), restart=restart),
     )
     started = time.perf_counter()
     with (
@@ -307,7 +314,14 @@ def _explained(out: Path) -> Iterator[None]:
     """Errors that the user can do something about, as such."""
     try:
         yield
-    except (BadRows, InUse, SpoolDamaged, StrictlyBad, WorkerDied, parts.BadPart) as error:
+    except (
+        BadRows,
+        OutputInUse,
+        SpoolDamaged,
+        StrictError,
+        WorkerDied,
+        parts.IncompatibleReplays,
+    ) as error:
         raise UsageError(str(error)) from error
     except UnknownDimension as error:
         raise UsageError(f"--stratify: {error}") from error

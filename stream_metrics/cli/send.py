@@ -157,7 +157,7 @@ def moved(records: list[Record], now_us: int) -> list[Record]:
     pace = Pace(Fraction(1), now_us - (max(moments) - moments[0]))
     for record in records:
         pace.due_seconds(record)
-    return [pace.as_sent(record) for record in records]
+    return [pace.retimed(record) for record in records]
 
 
 def checked(value: bytes, limits: Limits, stamp_us: int | None) -> Outgoing | BadRecord:

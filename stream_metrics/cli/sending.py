@@ -93,7 +93,7 @@ def batches(records: Iterable[Record], pace: Pace) -> Iterator[tuple[float, list
             yield due_seconds, batch
             batch = []
         due_seconds = due
-        batch.append(pace.as_sent(record))
+        batch.append(pace.retimed(record))
     if batch:
         yield due_seconds, batch
 

@@ -46,8 +46,8 @@ class Record(Struct, frozen=True, gc=False):
     origin: Origin | None = None
 
     @property
-    def as_sent(self) -> Record:
-        """The record under the key and at the place that its producer gave it."""
+    def produced(self) -> Record:
+        """The record as produced: with its original key, topic, partition and offset."""
         origin = self.origin
         if origin is None:
             return self

@@ -204,13 +204,13 @@ class Bridge:
             assembly.note(time_ms, self._payloads.trace_ids(record))
             return ()
         if record.key is None:
-            self._letters.append(DeadLetter(record.as_sent, "no_key", NO_KEY))
+            self._letters.append(DeadLetter(record.produced, "no_key", NO_KEY))
             return assembly.refuse(
                 offset, time_ms, self._payloads.trace_ids(record), "no_key", NO_KEY
             )
         found = self._payloads.spans(record.value)
         if isinstance(found, BadRecord):
-            self._letters.append(DeadLetter(record.as_sent, found.reason, found.message))
+            self._letters.append(DeadLetter(record.produced, found.reason, found.message))
             ids = self._payloads.trace_ids(record)
             message = f"the record at offset {offset} cannot be read: {found.message}"
             return assembly.refuse(offset, time_ms, ids, "unreadable", message)

@@ -1,7 +1,7 @@
-"""What a replay, or a part of one, found beside its rows, in a form that merges exactly.
+"""The results of a replay, or a part of one, apart from its rows, in a form that merges exactly.
 
-A part has conversations of its own; all its figures are integers, or sums that are not rounded.
-Counts that are sums over rows are not here: whoever merges the rows sums them up again.
+Parts have no conversation in common. All figures are integers or exact sums. Counts that are sums
+over rows are not included, because merging the rows computes them again.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ REJECTED_LISTED: Final = 100
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Rejected:
+class RejectedRecord:
     """A record that a replay could not use, by its number in the input (from 0).
 
-    ``source`` names the input where there are several.
+    ``source`` names the input if there are several.
     """
 
     number: int
@@ -34,12 +34,12 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What a replay computes, beside its input: the same for all that is merged.
+class ReplayOptions:
+    """What a replay computes, which must be equal for all parts that are merged.
 
     ``now_us``: the time of the window sums; None is the largest event time. ``models``: the folders
-    of the models that judge answers, by the name of the metric. ``scoring``: how searches are
-    scored; None: they are not.
+    of the models that score answers, by metric name. ``scoring``: how searches are scored; None:
+    they are not scored.
     """
 
     config: EngineConfig
@@ -52,14 +52,14 @@ class Options:
     scoring: Scoring | None = None
 
     def names(self, agents: Iterable[str], routes: Iterable[str]) -> Names:
-        """Which of the agents (or releases) and routes that were found have series of their own."""
+        """The agents (or releases) and routes that have series of their own."""
         return Names(
             first_names(agents, self.agents, self.config.max_names),
             first_names(routes, self.routes, MAX_ROUTES),
         )
 
     def history(self, last_event_us: int) -> History:
-        """An empty history of such a replay."""
+        """An empty history with these options."""
         found = History(
             self.windows,
             dimension=self.config.dimension,
@@ -74,7 +74,8 @@ class Options:
 class Outcome:
     """The counts of records, the reranking sums and the first bad records.
 
-    ``agents`` and ``routes`` are the first by code point, as many as may have series of their own.
+    ``agents`` and ``routes`` are the first by code point, up to the number that may have series of
+    their own.
     """
 
     events: int = 0
@@ -87,19 +88,19 @@ class Outcome:
     agents: tuple[str, ...] = ()
     routes: tuple[str, ...] = ()
     reranks: RerankSums = field(default_factory=RerankSums)
-    rejected: tuple[Rejected, ...] = ()
+    rejected: tuple[RejectedRecord, ...] = ()
 
-    def now_us(self, options: Options) -> int:
-        """The time that the windows are of."""
+    def now_us(self, options: ReplayOptions) -> int:
+        """The time of the windows."""
         return self.last_event_us if options.now_us is None else options.now_us
 
-    def window_sums(self, options: Options) -> WindowSums:
-        """What takes the buckets of all parts, and gives the window sums."""
+    def window_sums(self, options: ReplayOptions) -> WindowSums:
+        """An accumulator that takes the buckets of all parts and returns the window sums."""
         history = options.history(self.last_event_us)
         return WindowSums(history, options.names(self.agents, self.routes), self.now_us(options))
 
     def as_data(self) -> dict[str, Any]:
-        """The outcome as JSON holds it; exact sums in hexadecimal."""
+        """The outcome as JSON data; exact sums are hexadecimal."""
         searches, undefined, *sums = self.reranks
         return {
             **{name: getattr(self, name) for name in _COUNTS},
@@ -119,20 +120,20 @@ class Outcome:
             agents=tuple(data["agents"]),
             routes=tuple(data["routes"]),
             reranks=RerankSums(searches, undefined, *(int(one, 16) for one in sums)),
-            rejected=tuple(Rejected(*one) for one in data["rejected"]),
+            rejected=tuple(RejectedRecord(*one) for one in data["rejected"]),
         )
 
 
 _COUNTS: Final = ("events", "invalid", "stale", "forgotten", "conversations", "orphan_labels")
 
 
-def merged(outcomes: Iterable[Outcome], options: Options) -> Outcome:
-    """The outcome of the whole, of parts that have no conversation in common."""
+def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outcome:
+    """Merge the outcomes of parts that have no conversation in common."""
     counts = dict.fromkeys((*_COUNTS, "last_event_us"), 0)
     agents: set[str] = set()
     routes: set[str] = set()
     reranks = RerankSums()
-    rejected: list[Rejected] = []
+    rejected: list[RejectedRecord] = []
     for one in outcomes:
         for name in _COUNTS:
             counts[name] += getattr(one, name)

@@ -1,8 +1,8 @@
-"""When a recorded record is due, and as what, if a recording is sent once more.
+"""When to send each record of a recording, and with which times.
 
-The clock of a recording is the largest moment so far: a record that lies before it is due at
-once. One that is more than a day ahead of it is due at once too, and does not move the clock: its
-producer stamped it wrongly, and nobody wants to wait for that.
+The clock of a recording is the largest time so far. An earlier record is due immediately. So is a
+record more than a day ahead of the clock, which does not advance it: its timestamp is taken to be
+wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DAY_US: Final = 86_400 * MICROS
 
 
 def parse_speed(text: str) -> Fraction | None:
-    """How many times as fast as recorded; None for ``max``. Raises ``ValueError``.
+    """Parse a speed, relative to that of the recording; None for ``max``. Raises ``ValueError``.
 
     >>> parse_speed("10x"), parse_speed("0.5x"), parse_speed("max")
     (Fraction(10, 1), Fraction(1, 2), None)
@@ -39,22 +39,22 @@ def parse_speed(text: str) -> Fraction | None:
 
 
 class Pace:
-    """Tells of each record, in order, when it is due, and what to send.
+    """Determines for each record, in order, when it is due and with which times to send it.
 
-    ``speed`` is how many times as fast as recorded, None for without pause. With ``begin_us`` all
-    times move: the first record's becomes that one, and distances shrink as pauses do.
+    ``speed`` is relative to the recording; None sends without pauses. With ``begin_us`` all times
+    are shifted so that the first record has this time, and intervals are scaled by the speed.
     """
 
     def __init__(self, speed: Fraction | None, begin_us: int | None = None) -> None:
         if speed is None and begin_us is not None:
-            raise ValueError("at speed max there is no time to move records to")
+            raise ValueError("records cannot be moved in time at speed max")
         self._speed = speed
         self._begin_us = begin_us
         self._first_us: int | None = None
         self._last_us = 0
 
     def due_seconds(self, record: Record) -> float:
-        """How long after the first record this one is to be sent."""
+        """The seconds after the first record at which this one is due."""
         moment_us = moment_of(record)
         if self._first_us is None:
             if moment_us is None:
@@ -66,10 +66,10 @@ class Pace:
             return 0.0
         return float((self._last_us - self._first_us) / self._speed / MICROS)
 
-    def as_sent(self, record: Record) -> Record:
-        """The record with its times moved, as ``due_seconds`` has heard of the first one.
+    def retimed(self, record: Record) -> Record:
+        """The record with its times moved; call ``due_seconds`` for the first record before.
 
-        A value that is no event with a time stays as it is.
+        A value that is not an event with a time is unchanged.
         """
         if self._begin_us is None or self._first_us is None:
             return record
@@ -93,11 +93,11 @@ class Pace:
             event["occurred_at"] = rfc3339(self._moved(occurred_us))
             return msgspec.json.encode(event)
         except (OverflowError, msgspec.MsgspecError, RecursionError):
-            return value  # not valid before, nor would it be now
+            return value  # invalid before and after
 
 
 def moment_of(record: Record) -> int | None:
-    """A record's time in microseconds: its timestamp, or else that of its event, if it has one."""
+    """A record's time in microseconds: its timestamp, else its event's time, else None."""
     if record.timestamp_ms is not None and record.timestamp_ms >= 0:
         return 1000 * record.timestamp_ms
     event = _event(record.value)

@@ -209,7 +209,7 @@ class StatePartition:
             return await self._process(records, retry, TOO_MUCH_STATE)
         if letters:
             turned_away = sorted(
-                (replace(letter, record=letter.record.as_sent) for letter in letters),
+                (replace(letter, record=letter.record.produced) for letter in letters),
                 key=lambda letter: (letter.record.topic, letter.record.offset),
             )
             await retry(lambda: self._dead_letters.send(turned_away))

@@ -84,7 +84,7 @@ class _Letters:
 
     async def _is_written(self, letter: DeadLetter) -> bool:
         """Whether the generation in force has read the record, so that its letter is there."""
-        record = letter.record.as_sent
+        record = letter.record.produced
         place = (record.topic, record.partition)
         if record.offset >= self._read.get(place, 0):
             self._read[place] = await self._read_up_to(place)

@@ -1,4 +1,4 @@
-"""Offline replay: the live step over recorded records, all state in memory, no side effects."""
+"""Offline replay: the live engine over recorded records, with state in memory only."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from stream_metrics.events.decode import BadRecord
 from stream_metrics.events.record import Record
 from stream_metrics.events.wire import TurnCompleted
 from stream_metrics.metrics.decisions import RerankSums
-from stream_metrics.worker.outcome import REJECTED_LISTED, Options, Outcome, Rejected
+from stream_metrics.worker.outcome import REJECTED_LISTED, Outcome, RejectedRecord, ReplayOptions
 
 CHUNK = 2_000
 
-_TELLING = (SEARCH_ITERATION, TURN_COMPLETED)
+_LOCATED = (SEARCH_ITERATION, TURN_COMPLETED)
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What the counts of a report need of one conversation's events."""
+class _EventCounts:
+    """The events of one conversation, for the counts of a report."""
 
     events: set[tuple[str, int, int]] = field(default_factory=set)
     forget: tuple[int, str] | None = None
@@ -45,12 +45,12 @@ class _Seen:
 
 
 class Replay:
-    """Feed records, then ask for rows, and for windows and counts or the ``Outcome`` of both.
+    """Takes records, then returns rows, and windows and counts or both as an ``Outcome``.
 
-    Of the records that could not be used, the first are listed in ``rejected``. ``answered`` are
-    the conversations for which some answer was recorded, ``described`` those for which some
-    reference answer or dimension was. ``telling`` has the places of all searches and ends of turns,
-    by conversation and digest: what they say beyond what the engine keeps is read there.
+    ``rejected`` lists the first records that could not be used. ``answered`` are the conversations
+    with a recorded answer, ``described`` those with a recorded reference answer or dimension.
+    ``positions`` has the positions of all searches and ends of turns by conversation and digest,
+    for rereading the texts that the engine does not keep.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Replay:
         windows: Iterable[Window] = DEFAULT_WINDOWS,
     ) -> None:
         self.config = config or EngineConfig()
-        self.options = Options(
+        self.options = ReplayOptions(
             self.config, turn_scope, tuple(agents), tuple(routes), tuple(windows)
         )
         self.observations = Observations()
-        self.rejected: list[Rejected] = []
+        self.rejected: list[RejectedRecord] = []
         self.records = self.invalid = 0
         self.last_event_us = 0
         dedup = deduplicator(self.config.rules, b"")
@@ -75,15 +75,15 @@ class Replay:
         self._step = Step(self.config, lambda _: dedup)
         self.answered: set[str] = set()
         self.described: set[str] = set()
-        self.telling: dict[str, dict[bytes, int]] = {}
+        self.positions: dict[str, dict[bytes, int]] = {}
         self._conversations: dict[str, Conversation] = {}
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _EventCounts] = {}
         self._chunk: dict[str, list[Taken]] = {}
         self._chunk_size = 0
-        self._reranked: RerankSums | None = None  # of all rows, once they have been made
+        self._reranked: RerankSums | None = None  # over all rows, once these have been made
 
     @classmethod
-    def of(cls, options: Options) -> Replay:
+    def of(cls, options: ReplayOptions) -> Replay:
         """A replay with these options."""
         return cls(
             options.config,
@@ -94,12 +94,12 @@ class Replay:
         )
 
     def feed(self, record: Record, number: int | None = None, place: int | None = None) -> None:
-        """Take the next record.
+        """Process the next record.
 
         Args:
-            record: What was recorded.
-            number: Its own in the input, if some are left out.
-            place: Where it can be read again, if not by its number.
+            record: The record.
+            number: Its number in the input. None: records are fed without gaps.
+            place: The position at which it can be reread. None: its number.
         """
         number = self.records if number is None else number
         self.records += 1
@@ -107,7 +107,7 @@ class Replay:
         if isinstance(event, BadRecord):
             self.invalid += 1
             if len(self.rejected) < REJECTED_LISTED:
-                self.rejected.append(Rejected(number, event.reason, event.message))
+                self.rejected.append(RejectedRecord(number, event.reason, event.message))
             return
         self._note(event, number if place is None else place)
         self._chunk.setdefault(event.conversation_id, []).append(event)
@@ -116,7 +116,7 @@ class Replay:
             self.flush()
 
     def flush(self) -> None:
-        """Apply what has been fed."""
+        """Apply the records fed so far."""
         if self._chunk:
             self._reranked = None
         for conversation_id, events in self._chunk.items():
@@ -131,9 +131,9 @@ class Replay:
         self.last_event_us = max(self.last_event_us, event.occurred_us)
         seen = self._seen.get(event.conversation_id)
         if seen is None:
-            seen = self._seen[event.conversation_id] = _Seen()
-        if event.kind in _TELLING:
-            self.telling.setdefault(event.conversation_id, {})[event.digest] = place
+            seen = self._seen[event.conversation_id] = _EventCounts()
+        if event.kind in _LOCATED:
+            self.positions.setdefault(event.conversation_id, {})[event.digest] = place
         if event.kind is FORGET:
             version = event.version[:2]
             seen.forget = version if seen.forget is None else max(seen.forget, version)
@@ -150,11 +150,11 @@ class Replay:
             self.described.add(conversation_id)
 
     def rows(self) -> list[Row]:
-        """One row a conversation (or a turn), sorted by conversation, then turn."""
+        """One row per conversation (or turn), sorted by conversation and turn."""
         return list(self.each_row())
 
     def each_row(self) -> Iterator[Row]:
-        """The same, one after the other."""
+        """Yield the rows one by one."""
         total = RerankSums()
         for conversation in self.conversations():
             for turn in shown_turns(conversation, self.options.turn_scope):
@@ -164,13 +164,13 @@ class Replay:
         self._reranked = total
 
     def conversations(self) -> Iterator[Conversation]:
-        """Every conversation that an event names, by code point of its id."""
+        """Every conversation that an event names, sorted by id."""
         self.flush()
         for conversation_id in sorted(self._conversations):
             yield self._conversations[conversation_id]
 
     def windows(self, now_us: int | None = None) -> dict[str, Any]:
-        """The content of ``windows.json`` at ``now_us``, by default the largest event time."""
+        """The content of ``windows.json`` at ``now_us``; by default, the largest event time."""
         self.flush()
         now = self.last_event_us if now_us is None else now_us
         cells = [
@@ -183,15 +183,15 @@ class Replay:
         return windows_document(sums, now, self.config.dimension)
 
     def history(self) -> History:
-        """The window sums through all of recorded time."""
+        """The window sums over all recorded time."""
         return self.outcome_and_history()[1]
 
     def outcome(self) -> Outcome:
-        """All that a report needs beside the rows and the history."""
+        """Everything that a report needs apart from rows and history."""
         return self.outcome_and_history()[0]
 
     def outcome_and_history(self) -> tuple[Outcome, History]:
-        """Both, in one pass over the conversations."""
+        """Outcome and history in one pass over the conversations."""
         self.flush()
         history = self.options.history(self.last_event_us)
         agents: set[str] = set()
@@ -207,7 +207,7 @@ class Replay:
             history.add(cells)
             agents.update(cell.agent for cell in cells)
             routes |= routes_of(cells)
-        stale, forgotten = self._passed_over()
+        stale, forgotten = self._ignored()
         outcome = Outcome(
             events=self.records,
             invalid=self.invalid,
@@ -223,8 +223,8 @@ class Replay:
         )
         return outcome, history
 
-    def _passed_over(self) -> tuple[int, int]:
-        """How many distinct events are of a turn that is not the last, or forgotten."""
+    def _ignored(self) -> tuple[int, int]:
+        """The numbers of distinct events that belong to an earlier turn, and that are forgotten."""
         stale = forgotten = 0
         for conversation_id, seen in self._seen.items():
             last = self._conversations[conversation_id].last_turn

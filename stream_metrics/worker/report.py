@@ -1,4 +1,4 @@
-"""The report of a replay: counts, micro and macro figures, and the blocks of 3.2, from the rows."""
+"""The report of a replay, from its rows: counts, micro and macro figures, strata and blocks."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from stream_metrics.statistics.units import Integers, Units
 from stream_metrics.worker.outcome import Outcome
 
 ROUTING: Final = "routing_"
-"""Begins the columns of the block ``routing``, whose names other columns have too."""
+"""The prefix of the columns of the block ``routing``, whose names also occur elsewhere."""
 
 
 def _columns(quotient: Quotient, place: str) -> Quotient:
-    """The columns that the counts of a quotient are in."""
+    """The columns of a quotient's counts."""
     above, below = quotient
     prefix = ROUTING if place == "routing" else ""
     return tuple(prefix + name for name in above), tuple(prefix + name for name in below)
@@ -53,14 +53,14 @@ MICRO: Final[Mapping[str, Quotient]] = {
     for metric in QUOTIENTS
     if metric.quotient is not None
 }
-"""Figures that are a quotient of two sums over the rows: which columns make each of the two."""
+"""Figures that are a quotient of two sums over rows, with the columns of each sum."""
 
 _MICRO: Final = "micro "
 _ITERATIONS: Final = "iterations "
 _WITHOUT: Final = -1
 PLAIN_MICRO: Final = ("srr", "sre", "avg_gain")
 STRATA: Final = ("agent", "release", "route")
-"""What a row itself can be told apart by."""
+"""The dimensions that rows themselves contain."""
 _SUMMED: Final = ("results", "unique", "duplicates", "good_unique", "labelled", "unlabelled")
 _OF_ROWS: Final = ("n", *_SUMMED, "gain")
 _OF_GATES: Final = GateCounts._fields
@@ -68,7 +68,7 @@ _OF_ROUTING: Final = ("labelled", "correct")
 _COUNTED: Final = (*_OF_ROWS, *_OF_GATES, *(ROUTING + name for name in _OF_ROUTING))
 
 
-class Gate(msgspec.Struct, gc=False, frozen=True):
+class GateBlock(msgspec.Struct, gc=False, frozen=True):
     """The counts of a row's block ``gate``."""
 
     search: int
@@ -79,7 +79,7 @@ class Gate(msgspec.Struct, gc=False, frozen=True):
     wasted: int
 
 
-class Routing(msgspec.Struct, gc=False, frozen=True):
+class RoutingBlock(msgspec.Struct, gc=False, frozen=True):
     """The counts of a row's block ``routing``."""
 
     routes: dict[str, int]
@@ -87,8 +87,8 @@ class Routing(msgspec.Struct, gc=False, frozen=True):
     correct: int
 
 
-class Figures(msgspec.Struct, gc=False, frozen=True):
-    """What a report needs of a row."""
+class RowCounts(msgspec.Struct, gc=False, frozen=True):
+    """The fields of a row that a report needs, apart from metrics."""
 
     conversation_id: str
     turn: int
@@ -103,30 +103,30 @@ class Figures(msgspec.Struct, gc=False, frozen=True):
     unlabelled: int
     gain: int | None
     all_good_basis: str | None
-    gate: Gate
-    routing: Routing
+    gate: GateBlock
+    routing: RoutingBlock
 
 
-READ: Final[type[Figures]] = msgspec.defstruct(  # type: ignore[assignment]
+ROW_FIGURES: Final[type[RowCounts]] = msgspec.defstruct(  # type: ignore[assignment]
     "Read",
     [(metric.key, float | None) for metric in metrics_at("through", "turn")],
-    bases=(Figures,),
+    bases=(RowCounts,),
     gc=False,
     frozen=True,
 )
-"""The same with the value of each metric, under its key."""
+"""``RowCounts`` with the value of each metric under its key."""
 
 
 class Report:
-    """Takes the rows in their order, and makes ``report.json`` of them and the outcome.
+    """Takes sorted rows and produces ``report.json`` from them and the outcome.
 
-    Of a row some 200 bytes are kept: the intervals draw from all of them, and need 300 more a row
-    while they are made.
+    About 200 bytes of each row are kept, because the intervals resample all rows; computing them
+    takes 300 more bytes per row.
 
     Args:
-        stratify: The dimensions by which ``strata`` tells rows apart: those of ``STRATA``, and
-            what was recorded. None: the language, if it has 2 to ``MOST_STRATA`` values.
-        intervals: How to make them. None: no bounds.
+        stratify: The dimensions of ``strata``: those in ``STRATA``, and recorded ones. None: the
+            language, if it has 2 to ``MOST_STRATA`` values.
+        intervals: How to compute intervals. None: no bounds.
     """
 
     def __init__(
@@ -140,28 +140,28 @@ class Report:
         self._intervals = intervals
         self._macro = {name: array("d") for name in MACRO}
         self._counts = {name: array("q") for name in _COUNTED}
-        self._unit = array("q")  # of each row: the place of its conversation
+        self._unit = array("q")  # the number of each row's conversation
         self._units = 0
         self._last: str | None = None
         self._strata = {name: array("q") for name in self._stratify}
         self._names: dict[str, dict[str, int]] = {name: {} for name in self._stratify}
-        self._iterations = {basis: array("b") for basis in BASES}  # of each row; 0: none
+        self._iterations = {basis: array("b") for basis in BASES}  # per row; 0 if there is none
         self._routes: Counter[str] = Counter()
 
     @property
     def recorded(self) -> list[str]:
-        """The dimensions that no row tells: ``tell`` needs them, once all rows are there."""
+        """The dimensions that rows do not contain; pass them to ``add_recorded`` after all rows."""
         return [name for name in self._stratify if name not in STRATA]
 
-    def tell(self, recorded: Iterable[Mapping[str, str]]) -> None:
-        """Take what was recorded of the turn of each row, in the order of the rows."""
+    def add_recorded(self, recorded: Iterable[Mapping[str, str]]) -> None:
+        """Add the recorded dimensions of each row's turn, in the order of the rows."""
         names = self.recorded
-        for told in recorded:
+        for dimensions in recorded:
             for name in names:
-                self._put(name, told.get(name))
+                self._assign(name, dimensions.get(name))
 
-    def _put(self, dimension: str, value: str | None) -> None:
-        """The next row is of this stratum; None: of none."""
+    def _assign(self, dimension: str, value: str | None) -> None:
+        """Assign the next row to a stratum; None: to none."""
         names = self._names[dimension]
         place = _WITHOUT if value is None else names.setdefault(value, len(names))
         self._strata[dimension].append(place)
@@ -175,8 +175,8 @@ class Report:
             if self._asked or 1 < len(self._names[name]) <= MOST_STRATA
         ]
 
-    def add(self, row: Figures) -> None:
-        """Take the next row."""
+    def add(self, row: RowCounts) -> None:
+        """Add a row."""
         self.rows += 1
         if row.conversation_id != self._last:
             self._last = row.conversation_id
@@ -193,7 +193,7 @@ class Report:
             self._counts[ROUTING + name].append(getattr(row.routing, name))
         for name in self._stratify:
             if name in STRATA:
-                self._put(name, _value(row, name))
+                self._assign(name, _value(row, name))
         for basis, iterations in self._iterations.items():
             known = getattr(row, ITERATIONS) if row.all_good_basis == basis else None
             iterations.append(int(known or 0))
@@ -207,9 +207,9 @@ class Report:
         *,
         generation: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """The content of ``report.json``; ``generation`` is a block of it.
+        """The content of ``report.json``, including the block ``generation``.
 
-        Searches, which take longest, have a place in it that is still empty.
+        The block ``retrieval`` is None for the caller to fill in: it takes longest to compute.
         """
         totals = {name: sum(self._counts[name]) for name in _COUNTED}
         found = with_intervals(self._figures(), self._intervals)
@@ -267,7 +267,7 @@ class Report:
         }
 
     def _figures(self, chosen: NDArray[np.bool_] | None = None) -> dict[str, Units]:
-        """Every figure over the rows, or over the chosen ones."""
+        """Every figure over all rows, or over the chosen ones."""
         rows = slice(None) if chosen is None else chosen
         unit = np.frombuffer(self._unit, dtype=np.int64)[rows]
         counts = {
@@ -320,8 +320,8 @@ def _added(counts: Mapping[str, Integers], names: Sequence[str]) -> Integers:
     return reduce(np.add, (counts[name] for name in names))
 
 
-def _value(row: Figures, dimension: str) -> str | None:
-    """The stratum of a row in one of ``STRATA``; None: it is of none."""
+def _value(row: RowCounts, dimension: str) -> str | None:
+    """A row's value of a dimension in ``STRATA``; None if it has none."""
     if dimension == "agent":
         return row.agent
     if dimension == "release":
@@ -330,7 +330,7 @@ def _value(row: Figures, dimension: str) -> str | None:
 
 
 def _shown(found: Estimate, figure: str) -> dict[str, Any]:
-    """A figure with its interval, as a report has it."""
+    """A figure with its interval, as reports contain it."""
     return {
         figure: found.mean,
         **{key: getattr(found, key) for key in ("n", "sd", "ci_low", "ci_high")},
@@ -355,7 +355,7 @@ def _iterations(counts: Counter[int], found: Estimate) -> dict[str, Any]:
 
 
 def _value_at(counts: Counter[int], place: int) -> int:
-    """The value at this place of the sorted whole."""
+    """The value at this index of the sorted values."""
     for value, count in sorted(counts.items()):
         place -= count
         if place < 0:

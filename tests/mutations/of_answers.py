@@ -47,8 +47,7 @@ ANSWERS: Final = (
         (
             Edit(
                 MERGE,
-                "    for _, _, line in heapq.merge(*streams, key=_place_of_turn):\n"
-                "        yield line\n",
+                "    for _, _, line in heapq.merge(*streams, key=_turn_key):\n        yield line\n",
                 "    for stream in streams:\n        yield from (line for *_, line in stream)\n",
             ),
         ),

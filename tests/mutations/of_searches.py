@@ -56,7 +56,7 @@ SEARCHES: Final = (
         (
             Edit(
                 MERGE,
-                "    for _, _, row, line, without in heapq.merge(*streams, key=_place_of_query):\n"
+                "    for _, _, row, line, without in heapq.merge(*streams, key=_query_key):\n"
                 "        yield row, line, without\n",
                 "    for stream in streams:\n        yield from (one[2:] for one in stream)\n",
             ),

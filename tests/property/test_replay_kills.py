@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.replay.parts import merge
-from stream_metrics.adapters.replay.run import Scale, run
+from stream_metrics.adapters.replay.run import Execution, run
 from stream_metrics.events.record import Record
 from tests.helpers import examples
 from tests.killed import Work, killed_at, moments_of
@@ -23,7 +23,7 @@ STRATIFY = ("agent", "release", "route")
 MOMENTS = st.integers(0, 1_000_000)
 
 
-def replaying(records: Sequence[Record], out: Path, scale: Scale, turn_scope: str) -> Work:
+def replaying(records: Sequence[Record], out: Path, scale: Execution, turn_scope: str) -> Work:
     """A replay into ``out``; each record that is read is a moment."""
 
     def work(moment: Callable[[], None]) -> None:
@@ -47,7 +47,7 @@ def replaying(records: Sequence[Record], out: Path, scale: Scale, turn_scope: st
     st.sampled_from([AT_ONCE, SPOOLED, IN_PARTS]),
 )
 def test_kills_do_not_show(
-    arrived: list[KeyedRecord], scope: str, kills: list[tuple[Scale, int]], scale: Scale
+    arrived: list[KeyedRecord], scope: str, kills: list[tuple[Execution, int]], scale: Execution
 ) -> None:
     """Killed while it reads, computes, merges or tidies up, again and again: the same files."""
     records = [Record(value, key, timestamp_ms) for key, value, timestamp_ms in arrived]

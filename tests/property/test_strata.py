@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.replay.run import Scale
+from stream_metrics.adapters.replay.run import Execution
 from stream_metrics.events.record import Record
 from tests.helpers import examples
 from tests.oracle import strata
@@ -116,7 +116,7 @@ _WAYS = st.builds(
     st.sampled_from([AT_ONCE, SPOOLED, IN_PARTS]),
 )
 def test_figures_by_stratum_are_those_of_the_twin(
-    records: list[Record], scope: str, asked: list[str], way: strata.Way, scale: Scale
+    records: list[Record], scope: str, asked: list[str], way: strata.Way, scale: Execution
 ) -> None:
     """Means and quotients, their intervals, and how the strata lie to each other, in each block."""
     chosen = dict(zip(("interval", "confidence", "resamples", "seed"), way, strict=True))

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.replay.texts import payload_again
+from stream_metrics.adapters.replay.texts import reread_payload
 from stream_metrics.events import BadRecord, Event, Limits
 from stream_metrics.events.decode import decode, decode_fast, decode_slow
 from stream_metrics.events.wire import SearchIteration, TurnCompleted
@@ -42,7 +42,7 @@ def both(
     assert repr(whole) == repr(slow)
     if isinstance(slow, Event) and isinstance(slow.payload, SearchIteration | TurnCompleted):
         kind = "search_iteration" if isinstance(slow.payload, SearchIteration) else "turn_completed"
-        assert repr(payload_again(value or b"", kind)) == repr(slow.payload)
+        assert repr(reread_payload(value or b"", kind)) == repr(slow.payload)
     return fast, slow
 
 

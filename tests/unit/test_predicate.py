@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from stream_metrics.adapters.predicate import load_predicate
 from stream_metrics.adapters.replay import parts
-from stream_metrics.adapters.replay.run import Scale, run
+from stream_metrics.adapters.replay.run import Execution, run
 from stream_metrics.adapters.reports import QUERIES
 from stream_metrics.cli import app
 from stream_metrics.evaluation.collection import Collection, JudgingOptions, join
@@ -244,9 +244,9 @@ def test_a_rule_sees_what_was_recorded(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "scale", [SPOOLED, IN_PARTS, Scale(small_records=0, piece_bytes=20_000, processes=2)]
+    "scale", [SPOOLED, IN_PARTS, Execution(small_records=0, piece_bytes=20_000, processes=2)]
 )
-def test_pieces_and_processes_change_nothing(folder: Path, scale: Scale) -> None:
+def test_pieces_and_processes_change_nothing(folder: Path, scale: Execution) -> None:
     """Other processes import the rule from the current directory: the same bytes."""
     records = [*judged(), *traffic(200)]
     (folder / "rules.py").write_text(RULES.replace('f"about {result.doc_id}"', "result.text"))
@@ -427,7 +427,7 @@ def test_a_rule_that_fails_while_scoring_is_named_with_its_query(
 
 def test_a_rule_that_fails_in_another_process_is_named(folder: Path) -> None:
     """The error comes as it is, whichever process met it."""
-    scale = Scale(small_records=0, piece_bytes=1_000, processes=2)
+    scale = Execution(small_records=0, piece_bytes=1_000, processes=2)
     with pytest.raises(PredicateError, match=r"predicate 'rules:failing': .* raised KeyError"):
         run(task(judged(), folder / "out", scale, evaluation=ruled("rules:failing")), Told())
 

@@ -101,7 +101,7 @@ def letter(offset: int, topic: str = TOPIC, partition: int = 0) -> DeadLetter:
 
 def offsets(letters: MemoryDeadLetters) -> list[int]:
     """Of the records whose letters were written."""
-    return [found.record.as_sent.offset for found in letters.letters]
+    return [found.record.produced.offset for found in letters.letters]
 
 
 async def read_up_to(store: StateStore, offset: int, topic: str = TOPIC) -> None:

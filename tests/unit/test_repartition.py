@@ -54,7 +54,7 @@ def test_every_record_is_judged_once(row: Row) -> None:
             require_key=True,
         )
         reasons.append(found.reason if isinstance(found, BadRecord) else OK)
-        assert copy.as_sent == Record(row.value, row.key, row.timestamp_ms, "t", 2, 7)
+        assert copy.produced == Record(row.value, row.key, row.timestamp_ms, "t", 2, 7)
     assert reasons == [expected.reason if isinstance(expected, BadRecord) else OK]
 
 

@@ -17,11 +17,22 @@ import pytest
 from deploy.local.process import import_path
 from stream_metrics.adapters.replay.manifest import MANIFEST
 from stream_metrics.adapters.replay.merge import BadRows
-from stream_metrics.adapters.replay.parts import COUNTED, PARTS, BadPart, merge, missing_members
+from stream_metrics.adapters.replay.parts import (
+    COUNTED,
+    PARTS,
+    IncompatibleReplays,
+    merge,
+    missing_members,
+)
 from stream_metrics.adapters.replay.pieces import pieces_of
-from stream_metrics.adapters.replay.run import FOLDER, InUse, Scale, StrictlyBad, run
-from stream_metrics.adapters.replay.spool import SpoolDamaged, SpoolWriter, place_of, spool_path
-from stream_metrics.adapters.replay.texts import Again, Held, OnDisk, conversations_with_events
+from stream_metrics.adapters.replay.run import FOLDER, Execution, OutputInUse, StrictError, run
+from stream_metrics.adapters.replay.spool import SpoolDamaged, SpoolWriter, spool_key, spool_path
+from stream_metrics.adapters.replay.texts import (
+    InMemoryRecords,
+    RereadableRecords,
+    SpooledRecords,
+    conversations_with_events,
+)
 from stream_metrics.events.limits import Limits
 from stream_metrics.events.record import Record
 from stream_metrics.worker.replay import Replay
@@ -36,7 +47,7 @@ SECONDS = 60.0
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from stream_metrics.adapters.replay.run import Scale, run
+from stream_metrics.adapters.replay.run import Execution, run
 from tests.replays import Told, task, traffic
 
 where, out, processes = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
@@ -62,7 +73,7 @@ class Stopping(Told):
             stop()
 
 if __name__ == "__main__":
-    scale = Scale(processes, small_records=0, note_bytes=100_000)
+    scale = Execution(processes, small_records=0, note_bytes=100_000)
     run(task(records(), out, scale), Stopping())
 """
 
@@ -104,7 +115,7 @@ def test_a_killed_replay_goes_on(where: str, processes: int, said: str, tmp_path
     killed(where, out, processes)
     told = Told()
 
-    run(task(traffic(), out, Scale(processes, small_records=0, note_bytes=100_000)), told)
+    run(task(traffic(), out, Execution(processes, small_records=0, note_bytes=100_000)), told)
 
     assert said in " ".join(told.notes)
     assert files_of(out) == replayed(traffic(), tmp_path / "whole", AT_ONCE)
@@ -135,7 +146,7 @@ def test_a_replay_begins_anew_on_request(tmp_path: Path) -> None:
     killed("computing", out, 1)
     told = Told()
 
-    run(task(traffic(), out, Scale(small_records=0, restart=True)), told)
+    run(task(traffic(), out, Execution(small_records=0, restart=True)), told)
 
     assert (told.notes, told.steps[0][0]) == ([], 0)
 
@@ -154,7 +165,7 @@ def test_an_input_that_cannot_be_told_from_another_is_read_anew(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("scale", [AT_ONCE, SPOOLED])
-def test_a_strict_replay_ends_at_the_first_bad_record(scale: Scale, tmp_path: Path) -> None:
+def test_a_strict_replay_ends_at_the_first_bad_record(scale: Execution, tmp_path: Path) -> None:
     """Records after the first bad one are not read, and nothing is left behind."""
     read: list[int] = []
 
@@ -163,7 +174,7 @@ def test_a_strict_replay_ends_at_the_first_bad_record(scale: Scale, tmp_path: Pa
             read.append(number)
             yield record
 
-    with pytest.raises(StrictlyBad, match="record 21: not_json"):
+    with pytest.raises(StrictError, match="record 21: not_json"):
         run(task(records(), tmp_path, scale, strict=True), Told())
     assert read[-1] == 20
     assert list(tmp_path.iterdir()) == []
@@ -173,7 +184,7 @@ def test_one_directory_takes_one_replay_at_a_time(tmp_path: Path) -> None:
     """A second replay into the same directory is refused."""
 
     def records() -> Iterator[Record]:
-        with pytest.raises(InUse, match="another replay is writing here"):
+        with pytest.raises(OutputInUse, match="another replay is writing to this directory"):
             run(task([], tmp_path, AT_ONCE), Told())
         yield from traffic(5)
 
@@ -227,7 +238,7 @@ def test_shares_that_overlap_are_refused(tmp_path: Path) -> None:
     replayed(traffic(50), tmp_path / "a", AT_ONCE, member=(1, 2))
     replayed(traffic(50), tmp_path / "b", AT_ONCE)
     for pair in (("a", "a"), ("a", "b"), ("b", "b")):
-        with pytest.raises(BadPart, match="overlapping shares of test"):
+        with pytest.raises(IncompatibleReplays, match="overlapping shares of test"):
             merge([tmp_path / name for name in pair], tmp_path)
 
 
@@ -248,7 +259,7 @@ def test_parts_of_different_settings_are_refused(tmp_path: Path) -> None:
     replayed(traffic(50), tmp_path / "a", AT_ONCE, member=(1, 2))
     replayed(traffic(50), tmp_path / "b", AT_ONCE, member=(2, 2), turn_scope="all")
 
-    with pytest.raises(BadPart, match="different --turn-scope"):
+    with pytest.raises(IncompatibleReplays, match="different --turn-scope"):
         merge([tmp_path / "a", tmp_path / "b"], tmp_path)
 
 
@@ -280,7 +291,8 @@ def test_a_file_that_lost_lines_or_has_too_many_is_refused(
         merge(members, tmp_path / "out")
 
     assert str(found.value).startswith(
-        f"{members[1] / name} has {len(change(lines)):,} lines, and {len(lines):,} were written"
+        f"{members[1] / name} has {len(change(lines)):,} complete lines, but {len(lines):,} were "
+        "written"
     )
     assert not list((tmp_path / "out").iterdir())
 
@@ -292,14 +304,14 @@ def test_parts_of_another_version_are_refused(tmp_path: Path) -> None:
     (tmp_path / PARTS).write_text(json.dumps({**content, "schema_version": 1}))
 
     with pytest.raises(
-        BadPart, match="written by another version of stream-metrics; replay its input"
+        IncompatibleReplays, match="written by another version of stream-metrics; replay its input"
     ):
         merge([tmp_path], tmp_path)
 
 
 def test_a_directory_of_something_else_is_no_part(tmp_path: Path) -> None:
     """Where no replay has written, the error says what to name."""
-    with pytest.raises(BadPart, match="name directories that replay wrote"):
+    with pytest.raises(IncompatibleReplays, match="name directories that replay wrote"):
         merge([tmp_path], tmp_path)
 
 
@@ -342,14 +354,14 @@ def test_a_pass_over_texts_gets_each_conversation_with_its_events(
     """Each content once, without what is forgotten or replaced, in memory or not."""
     given, limits = conversation_events(), Limits()
     with ExitStack() as stack:
-        records: list[Again] = [Held(list(enumerate(given)))]
+        records: list[RereadableRecords] = [InMemoryRecords(list(enumerate(given)))]
         if spooled:
             with SpoolWriter(tmp_path) as writer:
                 for number, record in enumerate(given):
-                    writer.add(place_of(record, number, limits), number, record)
+                    writer.add(spool_key(record, number, limits), number, record)
                 sizes = writer.flush()
             pieces = pieces_of(sizes)
-            records = [stack.enter_context(OnDisk(tmp_path, piece)) for piece in pieces]
+            records = [stack.enter_context(SpooledRecords(tmp_path, piece)) for piece in pieces]
         found = {
             told.conversation.conversation_id: {
                 (one.turn, one.event_id, getattr(one.payload, "answer", None))
@@ -370,7 +382,7 @@ def test_a_pass_over_texts_gets_each_conversation_with_its_events(
     }
 
 
-def fed(records: Again) -> Replay:
+def fed(records: RereadableRecords) -> Replay:
     """The engine after these records."""
     engine = Replay(turn_scope="all")
     for place, number, record in records.each():

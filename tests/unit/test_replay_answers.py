@@ -136,5 +136,5 @@ def test_a_line_that_is_no_row_is_named(tmp_path: Path) -> None:
     first, _ = (tmp_path / TURNS).read_text().splitlines(keepends=True)
     (tmp_path / TURNS).write_text(first + '{"conversation_id": 1}\n')
 
-    with pytest.raises(BadRows, match=r"turns\.jsonl, line 2: no row of a replay"):
+    with pytest.raises(BadRows, match=r"turns\.jsonl, line 2: not a row of a replay"):
         parts.merge([tmp_path], tmp_path)

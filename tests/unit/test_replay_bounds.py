@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from stream_metrics.adapters.replay.run import Scale, run
-from stream_metrics.adapters.replay.spool import SHARDS, place_of
+from stream_metrics.adapters.replay.run import Execution, run
+from stream_metrics.adapters.replay.spool import SHARDS, spool_key
 from stream_metrics.evaluation.estimates import Intervals
 from stream_metrics.evaluation.generation import Generation
 from stream_metrics.evaluation.report import Retrieval
@@ -26,7 +26,7 @@ from stream_metrics.events.record import Record
 from stream_metrics.metrics.registry import ITERATIONS, metrics_at
 from stream_metrics.statistics import resampling
 from stream_metrics.worker.outcome import Outcome
-from stream_metrics.worker.report import READ, Figures, Gate, Report, Routing
+from stream_metrics.worker.report import ROW_FIGURES, GateBlock, Report, RoutingBlock, RowCounts
 from tests.replays import METRICS, Told, task
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "guides" / "replay.md"
@@ -92,19 +92,19 @@ def test_a_row_takes_what_the_docs_say(bytes_each: BytesEach) -> None:
         report = Report(("agent", "language"), DRAWS)
         for number in range(size):
             report.add(row(number))
-        report.tell({"language": ("de", "en")[number % 2]} for number in range(size))
+        report.add_recorded({"language": ("de", "en")[number % 2]} for number in range(size))
         return report.document(Outcome(), [], {})
 
     assert_near(bytes_each(fill), EACH_BYTES["row"])
 
 
-def row(number: int) -> Figures:
+def row(number: int) -> RowCounts:
     """What a report needs of the only row of a conversation."""
     value = number % 7 / 7
     figures: dict[str, Any] = {metric.key: value for metric in metrics_at("through", "turn")}
-    return READ(
+    return ROW_FIGURES(
         f"conversation-{number:012}", 1, ("bot", "desk")[number % 2], None, 2, 8, 5, 4, 3, 5, 0, 9,
-        "qrels", Gate(0, 0, 0, 0, 0, 0), Routing({}, 0, 0), **figures | {ITERATIONS: 3},
+        "qrels", GateBlock(0, 0, 0, 0, 0, 0), RoutingBlock({}, 0, 0), **figures | {ITERATIONS: 3},
     )  # fmt: skip
 
 
@@ -205,7 +205,7 @@ class Measuring(Told):
 
 def peaks_of(names: Sequence[str], out: Path, piece_bytes: int) -> Peaks:
     """Replay these conversations, each with texts, in pieces of one size."""
-    scale = Scale(small_records=0, piece_bytes=piece_bytes, note_bytes=64 * KIB)
+    scale = Execution(small_records=0, piece_bytes=piece_bytes, note_bytes=64 * KIB)
     records = (record for name in names for record in texts(name))
     replay = task(records, out, scale, evaluation={"confidence_intervals": False})
     told = Measuring()
@@ -242,7 +242,7 @@ def names_in(parts: int) -> list[str]:
         if len(found) == SHARDS * parts * IN_A_PIECE:
             return found
         name = f"conversation-{number:06}"
-        place = place_of(next(texts(name)), 0, Limits())
+        place = spool_key(next(texts(name)), 0, Limits())
         cell = (place.shard % SHARDS, place.part % parts)
         if cells[cell] < IN_A_PIECE:
             cells[cell] += 1

@@ -163,14 +163,14 @@ def damage(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("buckets.jsonl", damage(b'"default"', b'"\xff"'), "line 2: no UTF-8"),
+        ("buckets.jsonl", damage(b'"default"', b'"\xff"'), "line 2: not UTF-8"),
         (
             "buckets.jsonl",
             damage(b'"bucket":', b'"bucket":"1","b":'),
             "line 2: not a line of a rep",
         ),
-        ("conversations.jsonl", damage(b'"default"', b'"\xff"'), "line 1: no UTF-8"),
-        ("queries.jsonl", damage(b'"default"', b'"\xff"'), "line 1: no UTF-8"),
+        ("conversations.jsonl", damage(b'"default"', b'"\xff"'), "line 1: not UTF-8"),
+        ("queries.jsonl", damage(b'"default"', b'"\xff"'), "line 1: not UTF-8"),
     ],
 )
 def test_bytes_that_no_replay_writes_are_refused(

@@ -14,7 +14,7 @@ from stream_metrics.adapters.files import read_records
 from stream_metrics.adapters.recording import recording
 from stream_metrics.adapters.replay.merge import MERGING
 from stream_metrics.adapters.replay.parts import PARTS, merge
-from stream_metrics.adapters.replay.run import FOLDER, Scale, StrictlyBad, run
+from stream_metrics.adapters.replay.run import FOLDER, Execution, StrictError, run
 from stream_metrics.events.record import Record
 from tests.helpers import rest_long
 from tests.killed import Work, killed_at, moments_of
@@ -34,7 +34,7 @@ STRATIFY = ("language", "agent", "route")
 FEW_DRAWS = {"resamples": 20}
 
 
-def replaying(records: Sequence[Record], out: Path, scale: Scale, **others: Any) -> Work:
+def replaying(records: Sequence[Record], out: Path, scale: Execution, **others: Any) -> Work:
     """A replay into ``out``; each record that is read is a moment."""
 
     def work(moment: Callable[[], None]) -> None:
@@ -55,7 +55,7 @@ def test_a_replay_may_be_killed_at_every_moment(tmp_path: Path, first: int) -> N
 
     Nothing else is left in the directory either.
     """
-    records, scale = traffic(12), Scale(small_records=0, note_bytes=5_000)
+    records, scale = traffic(12), Execution(small_records=0, note_bytes=5_000)
     whole = replayed(records, tmp_path / "whole", AT_ONCE, evaluation=FEW_DRAWS)
     total = moments_of(replaying(records, tmp_path / "measured", scale), tmp_path)
 
@@ -69,18 +69,18 @@ def test_a_replay_may_be_killed_at_every_moment(tmp_path: Path, first: int) -> N
 @pytest.mark.slow
 def test_a_strict_replay_does_not_go_on_from_a_lenient_one(tmp_path: Path) -> None:
     """It would pass over the bad records that were read before."""
-    records, scale = [Record(b"bad"), *traffic(12)], Scale(small_records=0, note_bytes=5_000)
+    records, scale = [Record(b"bad"), *traffic(12)], Execution(small_records=0, note_bytes=5_000)
     lenient = replaying(records, tmp_path, scale)
     assert killed_at(moments_of(lenient, tmp_path) // 2, lenient, tmp_path)
 
-    with pytest.raises(StrictlyBad):
+    with pytest.raises(StrictError):
         run(task(records, tmp_path, scale, evaluation=FEW_DRAWS, strict=True), Told())
 
 
 @pytest.mark.slow
 def test_a_merge_in_steps_may_be_killed(tmp_path: Path) -> None:
     """Of more parts than there may be open files, half made into fewer, nothing is taken twice."""
-    records, scale = many(), Scale(small_records=0, piece_bytes=150)
+    records, scale = many(), Execution(small_records=0, piece_bytes=150)
     whole = replayed(records, tmp_path / "whole", AT_ONCE, evaluation=FEW_DRAWS)
     out = tmp_path / "out"
 
@@ -116,7 +116,7 @@ def many() -> list[Record]:
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_processes_and_members_do_not_show(processes: int, tmp_path: Path) -> None:
     """Any number of processes, and members of which each has so many, give the same files."""
-    records, scale = traffic(300), Scale(processes, small_records=0)
+    records, scale = traffic(300), Execution(processes, small_records=0)
     whole = replayed(records, tmp_path / "whole", AT_ONCE, stratify=STRATIFY)
     shares = [tmp_path / f"{index}" for index in (1, 2)]
     together = tmp_path / "together"

@@ -15,8 +15,8 @@ from typing import IO
 
 import pytest
 
-from stream_metrics.adapters.replay.pool import WorkerDied, several
-from stream_metrics.adapters.replay.run import Scale, run
+from stream_metrics.adapters.replay.pool import WorkerDied, process_pool
+from stream_metrics.adapters.replay.run import Execution, run
 from tests.replays import AT_ONCE, Told, files_of, replayed, task, traffic
 
 WAITING = 100
@@ -54,19 +54,19 @@ def let_go(result: Callable[[], object], lock: IO[str]) -> None:
 @pytest.mark.slow
 def test_a_pool_whose_process_died_says_so_however_late_it_is_asked() -> None:
     """Whether the death is noticed when a result is waited for or when the next call is begun."""
-    with several(2) as pool:
-        assert pool.begin(len, "ab")() == 2
+    with process_pool(2) as pool:
+        assert pool.submit(len, "ab")() == 2
         kill_all()
         with pytest.raises(WorkerDied):
-            pool.begin(len, "ab")()
+            pool.submit(len, "ab")()
         with pytest.raises(WorkerDied, match="run the same command again"):
-            pool.begin(len, "ab")
+            pool.submit(len, "ab")
 
 
 def told_after(killing: Told, folder: Path) -> Told:
     """What the same command says once a replay has ended by ``killing``; it makes all files."""
     out = folder / "out"
-    replay = task(traffic(), out, Scale(2, small_records=0))
+    replay = task(traffic(), out, Execution(2, small_records=0))
     with pytest.raises(WorkerDied, match="run the same command again"):
         run(replay, killing)
 
@@ -105,10 +105,10 @@ def test_a_process_that_dies_while_pieces_are_merged_is_told_of(tmp_path: Path) 
 
 def failing(lock: IO[str], helper: ThreadPoolExecutor, done: Path) -> None:
     """A merge that fails when processes have been given more than they have begun."""
-    with several(2) as pool:
+    with process_pool(2) as pool:
         for _ in range(2):
-            pool.begin(held_up, Path(lock.name))
-        results = [pool.begin(Path.touch, done / str(number)) for number in range(WAITING)]
+            pool.submit(held_up, Path(lock.name))
+        results = [pool.submit(Path.touch, done / str(number)) for number in range(WAITING)]
         helper.submit(let_go, results[-1], lock)
         raise ValueError("the merge fails")
 

@@ -232,7 +232,7 @@ def test_a_forgotten_search_is_not_scored(tmp_path: Path) -> None:
 
 def test_a_metric_that_no_event_can_tell_is_refused() -> None:
     """The message says what to do instead."""
-    with pytest.raises(MetricNameError, match="cannot be computed of events"):
+    with pytest.raises(MetricNameError, match="cannot be computed from events"):
         Scoring.of({**CONFIG["evaluation"], "metrics": ["max_ont_sim@5"]}, 2)
 
 
@@ -251,7 +251,7 @@ def test_marks_that_end_early_are_named(tmp_path: Path) -> None:
     lines = (tmp_path / RELEVANT).read_text().splitlines(keepends=True)
     (tmp_path / RELEVANT).write_text("".join(lines[:-1]))
 
-    with pytest.raises(BadRows, match=r"relevant\.jsonl has 7 lines, and 8 were written"):
+    with pytest.raises(BadRows, match=r"relevant\.jsonl has 7 complete lines, but 8 were written"):
         parts.merge([tmp_path], tmp_path)
 
 

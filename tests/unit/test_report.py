@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.replay.parts import merge
-from stream_metrics.adapters.replay.run import Scale, run
+from stream_metrics.adapters.replay.run import Execution, run
 from stream_metrics.adapters.run_directory import read_observations
 from stream_metrics.evaluation.headline import figures_of_report
 from stream_metrics.metrics.exact import scaled_sum, unscaled
@@ -142,7 +142,7 @@ CHOSEN = {"confidence_intervals": True, "interval": "bca", "confidence": 0.8, "r
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [AT_ONCE, IN_PARTS], ids=["at once", "in parts"])
 def test_the_intervals_of_a_report_are_made_as_its_settings_say(
-    scale: Scale, tmp_path: Path
+    scale: Execution, tmp_path: Path
 ) -> None:
     """Kind, confidence, resamples and seed hold for macro and micro figures, strata and answers."""
     report = run(

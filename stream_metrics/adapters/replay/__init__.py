@@ -1,6 +1,7 @@
-"""Replay of any amount of input in bounded memory, on all cores, to the same bytes.
+"""Replay input of any size in bounded memory and on all cores, with identical output.
 
-``run`` has the stages: the records are read once and dealt out to ``spool`` files by conversation,
-``pieces`` runs the engine over one file after the other, in processes of ``pool``, and ``merge``
-makes one report of what they found. ``manifest`` says what of it a killed replay has done already.
+``run`` has the stages. The records are read once and distributed to ``spool`` files by
+conversation. ``pieces`` runs the engine over one piece after another, in the processes of ``pool``.
+``merge`` combines their results into one report. ``manifest`` stores the progress, from which a
+killed replay resumes.
 """

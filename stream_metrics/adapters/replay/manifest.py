@@ -1,4 +1,4 @@
-"""What a replay has done so far, on disk beside its spool, so that the next one can go on."""
+"""The progress of a replay, stored with its spool so that a killed replay can resume."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from stream_metrics import __version__
 from stream_metrics.adapters.reports import write_text
 from stream_metrics.engine.row import canonical
-from stream_metrics.worker.outcome import Options
+from stream_metrics.worker.outcome import ReplayOptions
 
 MANIFEST: Final = "manifest.json"
 SCHEMA_VERSION: Final = 1
@@ -21,8 +21,9 @@ SCHEMA_VERSION: Final = 1
 class Manifest(msgspec.Struct):
     """How far the input has been read into the spool.
 
-    ``fingerprint`` is of all that the spool and its pieces depend on. ``sizes`` are those of the
-    spool files that hold the first ``records`` of the input; ``whole``: these are all.
+    ``fingerprint`` covers everything that the spool and its pieces depend on. ``sizes`` are the
+    sizes of the spool files with the first ``records`` of the input. ``whole``: these are all
+    records.
     """
 
     fingerprint: str
@@ -35,19 +36,19 @@ class Manifest(msgspec.Struct):
 def fingerprint(
     identity: Any,
     config: dict[str, Any],
-    options: Options,
+    options: ReplayOptions,
     member: tuple[int, int] | None,
     *,
     strict: bool,
 ) -> str:
-    """A digest of input and settings; ``identity`` tells one input from another.
+    """A digest of input and settings; ``identity`` distinguishes inputs.
 
-    A strict replay does not go on from one that passed over bad records.
+    A strict replay does not resume one that skipped bad records.
 
-    It changes with the machine's start, where that can be told: what a killed process has written
-    is all there, what a machine that went down had not put on its disk is not.
+    If the system has a boot id, the digest includes it: everything that a killed process wrote is
+    on disk, but after a crash of the machine some of it may be missing.
     """
-    told = [
+    content = [
         __version__,
         SCHEMA_VERSION,
         identity,
@@ -60,23 +61,23 @@ def fingerprint(
         strict,
         _boot(),
     ]
-    return hashlib.sha256(canonical(told).encode()).hexdigest()
+    return hashlib.sha256(canonical(content).encode()).hexdigest()
 
 
 def file_identity(paths: Sequence[str]) -> list[Any] | None:
-    """Names, sizes and times of change of files; None where one is no file and cannot be told."""
+    """Names, sizes and modification times of files; None if one is not a regular file."""
     found: list[Any] = []
     for path in paths:
-        place = Path(path)
-        if path == "-" or not place.is_file():
+        file = Path(path)
+        if path == "-" or not file.is_file():
             return None
-        stat = place.stat()
-        found.append([str(place.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino])
+        stat = file.stat()
+        found.append([str(file.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino])
     return found
 
 
 def load(folder: Path) -> Manifest | None:
-    """The manifest of a folder; None if there is none that can be read."""
+    """The manifest in a folder; None if it is missing or unreadable."""
     try:
         found = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except (OSError, msgspec.DecodeError):
@@ -85,7 +86,7 @@ def load(folder: Path) -> Manifest | None:
 
 
 def save(folder: Path, manifest: Manifest) -> None:
-    """Write it whole, in one step."""
+    """Write the manifest atomically."""
     write_text(folder / MANIFEST, msgspec.json.encode(manifest).decode() + "\n")
 
 

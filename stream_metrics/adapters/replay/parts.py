@@ -1,9 +1,8 @@
-"""A report's directory as a part of a larger one: what has to be the same, and what is added up.
+"""Write report directories, and merge several into one.
 
-Beside rows, windows and report a replay writes ``parts.json``. It holds what the other files do not
-tell exactly enough to merge them with those of other members: the sums of the reranking
-comparisons, the counts of records, and how many lines each file has, so that one that lost some is
-noticed.
+Apart from rows, windows and report, a replay writes ``parts.json``. It contains what is needed for
+an exact merge with other members but is not in the other files: the sums of reranking comparisons,
+the counts of records, and the number of lines in each file, which reveals lost lines.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ import msgspec
 from stream_metrics.adapters.replay.merge import (
     BadRows,
     Bucket,
-    Found,
-    Searched,
+    PieceFiles,
+    SearchLines,
+    add_to_report,
+    at_most_fan_in,
     bucket_lines,
-    few,
     merged_buckets,
     merged_queries,
     merged_rows,
     merged_turns,
-    reported,
+    recorded_dimensions,
     scored_queries,
     scored_turns,
-    told,
     write_queries,
 )
 from stream_metrics.adapters.reports import (
@@ -51,23 +50,23 @@ from stream_metrics.evaluation.gathered import Queries
 from stream_metrics.evaluation.generation import Generation
 from stream_metrics.evaluation.recorded import Scoring
 from stream_metrics.evaluation.report import Retrieval
-from stream_metrics.worker.outcome import Options, Outcome, merged
-from stream_metrics.worker.report import STRATA, Figures, Report
+from stream_metrics.worker.outcome import Outcome, ReplayOptions, merge_outcomes
+from stream_metrics.worker.report import STRATA, Report, RowCounts
 
 PARTS: Final = "parts.json"
 SCHEMA_VERSION: Final = 2
 COUNTED_BYTES: Final = 1 << 20
 
 
-class BadPart(Exception):
-    """Directories that are no parts of one replay; the message says which and why."""
+class IncompatibleReplays(Exception):
+    """Directories that are not parts of one replay. The message says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What a directory is a part of.
+class ReplayScope:
+    """The source, settings and members that a report directory covers.
 
-    ``members`` are the shares that are in it, each as (i, n); empty if all of the source is.
+    ``members`` are the replay group members in it, each as (i, n); empty for the whole source.
     """
 
     source: tuple[str, ...]
@@ -82,10 +81,10 @@ class Part:
         cls,
         source: Sequence[str],
         config: dict[str, Any],
-        options: Options,
+        options: ReplayOptions,
         member: tuple[int, int] | None,
     ) -> Self:
-        """The part that a replay is."""
+        """The scope of one replay."""
         return cls(
             tuple(source),
             config,
@@ -96,10 +95,10 @@ class Part:
         )
 
     @property
-    def options(self) -> Options:
-        """What merging depends on."""
+    def options(self) -> ReplayOptions:
+        """The options that merging depends on."""
         metrics = self.config["metrics"]
-        return Options(
+        return ReplayOptions(
             EngineConfig(dimension=metrics["dimension"]),
             self.turn_scope,
             tuple(metrics["agents"]),
@@ -114,10 +113,10 @@ class Part:
         return Scoring.of(self.config["evaluation"], self.config["metrics"]["good_gain"])
 
 
-class Block(NamedTuple):
-    """A block of the report that has files of its own, and what its rows can be split by.
+class WrittenBlock(NamedTuple):
+    """A block of the report whose rows are written to files of their own.
 
-    ``rows`` is how many there are.
+    ``dimensions`` are those of its rows; ``rows`` is their number.
     """
 
     content: dict[str, Any] | None
@@ -125,10 +124,10 @@ class Block(NamedTuple):
     rows: int
 
 
-class Begun(NamedTuple):
-    """The same of searches; ``content`` waits for what is computed beside the rest.
+class PendingBlock(NamedTuple):
+    """The block of searches; ``content`` waits for results from other processes.
 
-    ``shown`` is what the page shows of the rows.
+    ``shown`` is the summary of the rows for the report page.
     """
 
     content: Callable[[], dict[str, Any]]
@@ -137,30 +136,29 @@ class Begun(NamedTuple):
     shown: Queries
 
 
-class Finished(NamedTuple):
-    """The content of a report, and what its page shows of the rows of searches."""
+class FinishedReport(NamedTuple):
+    """The content of a report, and the summary of its searches for the report page."""
 
     content: dict[str, Any]
     searches: Queries
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """All that a report is made of: the outcome, rows in order, and what has files of its own.
+class ReportInput:
+    """The input of a report: the outcome, sorted rows, and functions that write the other files.
 
-    ``rows`` are lines behind what a report needs of them. The others have written their files when
-    they return; ``buckets`` says how many lines that are.
+    ``rows`` are decoded counts with their lines. ``buckets`` returns the number of lines written.
     """
 
     outcome: Outcome
-    rows: Iterable[tuple[Figures, str]]
+    rows: Iterable[tuple[RowCounts, str]]
     buckets: Callable[[], int]
-    retrieval: Callable[[], Begun]
-    generation: Callable[[], Block]
+    retrieval: Callable[[], PendingBlock]
+    generation: Callable[[], WrittenBlock]
 
 
-def buckets_of(out: Path, part: Part, outcome: Outcome, buckets: Iterable[Bucket]) -> int:
-    """Write buckets in order, and the window sums that they make; how many lines of buckets."""
+def write_buckets(out: Path, part: ReplayScope, outcome: Outcome, buckets: Iterable[Bucket]) -> int:
+    """Write sorted buckets and their window sums; returns the number of bucket lines."""
     options = part.options
     windows = outcome.window_sums(options)
     lines = bucket_lines(buckets, options.history(outcome.last_event_us), windows.take)
@@ -169,57 +167,59 @@ def buckets_of(out: Path, part: Part, outcome: Outcome, buckets: Iterable[Bucket
     return written
 
 
-def retrieval_of(
+def write_searches(
     out: Path,
-    part: Part,
-    searches: Iterable[Searched],
+    part: ReplayScope,
+    searches: Iterable[SearchLines],
     stratify: Sequence[str] = (),
-    begin: Submit = deferred,
-) -> Begun:
-    """Write lines of searches and those of ``relevant.jsonl``, each in order; their block.
+    submit: Submit = deferred,
+) -> PendingBlock:
+    """Write ``queries.jsonl`` and ``relevant.jsonl`` from sorted searches; returns their block.
 
-    ``begin`` takes what can be computed beside the rest.
+    ``submit`` takes calls that may be computed in another process.
 
-    Raises ``BadRows`` for what is no row.
+    Raises ``BadRows`` if a line is not a row.
     """
     metrics = [str(metric) for metric in part.scoring.metrics]
     found, shown = Retrieval(metrics), Queries.of(metrics)
     rows = write_queries(out / QUERIES, out / RELEVANT, scored_queries(searches, found, shown))
-    split = _known(stratify, found.dimensions)
-    content = found.submit_block(intervals=part.scoring.intervals, dimensions=split, submit=begin)
-    return Begun(content, found.dimensions, rows, shown)
+    split = _available(stratify, found.dimensions)
+    content = found.submit_block(intervals=part.scoring.intervals, dimensions=split, submit=submit)
+    return PendingBlock(content, found.dimensions, rows, shown)
 
 
-def generation_of(
-    out: Path, part: Part, lines: Iterable[str], stratify: Sequence[str] = ()
-) -> Block:
-    """Write lines of answered turns, in order; their block; raises ``BadRows``."""
+def write_turns(
+    out: Path, part: ReplayScope, lines: Iterable[str], stratify: Sequence[str] = ()
+) -> WrittenBlock:
+    """Write ``turns.jsonl`` from sorted lines; returns its block; raises ``BadRows``."""
     found = Generation()
     rows = write_lines(out / TURNS, scored_turns(lines, found))
-    split = _known(stratify, found.dimensions)
+    split = _available(stratify, found.dimensions)
     content = found.block(intervals=part.scoring.intervals, dimensions=split)
-    return Block(content, found.dimensions, rows)
+    return WrittenBlock(content, found.dimensions, rows)
 
 
-def _known(stratify: Sequence[str], dimensions: Collection[str]) -> list[str] | None:
-    """Those that rows of this kind have; None if none were asked for."""
+def _available(stratify: Sequence[str], dimensions: Collection[str]) -> list[str] | None:
+    """The requested dimensions that rows of this kind have; None if none was requested."""
     return [name for name in stratify if name in dimensions] if stratify else None
 
 
-def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) -> Finished:
+def write_report(
+    out: Path, part: ReplayScope, whole: ReportInput, stratify: Sequence[str] = ()
+) -> FinishedReport:
     """Write the files of a report.
 
     Raises:
         UnknownDimension: No row of any kind has a dimension of ``stratify``.
-        BadRows: A line is no row.
+        BadRows: A line is not a row.
     """
     outcome = whole.outcome
     report = Report(stratify or None, part.scoring.intervals)
-    write_lines(out / ROWS, reported(whole.rows, report))
+    write_lines(out / ROWS, add_to_report(whole.rows, report))
     retrieval, generation, buckets = whole.retrieval(), whole.generation(), whole.buckets()
     _check_dimensions(stratify, {*STRATA} | retrieval.dimensions | generation.dimensions)
     if {*report.recorded} & (retrieval.dimensions | {*stratify}):
-        report.tell(told(out / ROWS, out / QUERIES))
+        report.add_recorded(recorded_dimensions(out / ROWS, out / QUERIES))
     content = report.document(outcome, part.source, part.config, generation=generation.content) | {
         "retrieval": retrieval.content()
     }
@@ -246,7 +246,7 @@ def finish(out: Path, part: Part, whole: Whole, stratify: Sequence[str] = ()) ->
             "outcome": outcome.as_data(),
         },
     )
-    return Finished(content, retrieval.shown)
+    return FinishedReport(content, retrieval.shown)
 
 
 def _check_dimensions(asked: Sequence[str], known: Collection[str]) -> None:
@@ -256,59 +256,61 @@ def _check_dimensions(asked: Sequence[str], known: Collection[str]) -> None:
             raise UnknownDimension(f"no row has the dimension {name!r}; there are: {there}")
 
 
-def finish_merged(
+def write_merged_report(
     out: Path,
-    part: Part,
+    part: ReplayScope,
     outcome: Outcome,
-    sources: Sequence[Found],
+    sources: Sequence[PieceFiles],
     stratify: Sequence[str],
     *,
     folder: Path,
-    begin: Submit = deferred,
-) -> Finished:
-    """Write the files of a report of many sources, by way of ``folder``.
+    submit: Submit = deferred,
+) -> FinishedReport:
+    """Write the files of a report that merges many sources; ``folder`` takes intermediate files.
 
-    ``begin`` takes what can be done beside the rest.
+    ``submit`` takes calls that may run in another process.
 
     Raises ``pool.WorkerDied``, ``BadRows`` and ``UnknownDimension``.
     """
-    with few(sources, part.options.history(0), folder) as left:
-        whole = Whole(
+    with at_most_fan_in(sources, part.options.history(0), folder) as left:
+        whole = ReportInput(
             outcome,
             merged_rows(left),
-            begin(_merged_buckets, out, part, outcome, left),
-            partial(retrieval_of, out, part, merged_queries(left), stratify, begin),
-            begin(_merged_generation, out, part, left, stratify),
+            submit(_merged_buckets, out, part, outcome, left),
+            partial(write_searches, out, part, merged_queries(left), stratify, submit),
+            submit(_merged_generation, out, part, left, stratify),
         )
-        return finish(out, part, whole, stratify)
+        return write_report(out, part, whole, stratify)
 
 
-def _merged_buckets(out: Path, part: Part, outcome: Outcome, sources: Sequence[Found]) -> int:
-    return buckets_of(out, part, outcome, merged_buckets(sources))
+def _merged_buckets(
+    out: Path, part: ReplayScope, outcome: Outcome, sources: Sequence[PieceFiles]
+) -> int:
+    return write_buckets(out, part, outcome, merged_buckets(sources))
 
 
 def _merged_generation(
-    out: Path, part: Part, sources: Sequence[Found], stratify: Sequence[str]
-) -> Block:
-    return generation_of(out, part, merged_turns(sources), stratify)
+    out: Path, part: ReplayScope, sources: Sequence[PieceFiles], stratify: Sequence[str]
+) -> WrittenBlock:
+    return write_turns(out, part, merged_turns(sources), stratify)
 
 
-def read(directory: Path) -> tuple[Part, Outcome]:
-    """What a replay has written to ``directory``; raises ``BadPart``."""
+def read(directory: Path) -> tuple[ReplayScope, Outcome]:
+    """What a replay has written to ``directory``; raises ``IncompatibleReplays``."""
     part, outcome, _ = _read(directory)
     return part, outcome
 
 
-def _read(directory: Path) -> tuple[Part, Outcome, dict[str, int]]:
-    """The same, and how many lines each file has."""
+def _read(directory: Path) -> tuple[ReplayScope, Outcome, dict[str, int]]:
+    """``read``, and the number of lines in each file."""
     path = directory / PARTS
     try:
         content: Any = msgspec.json.decode(path.read_bytes())
         if content["schema_version"] != SCHEMA_VERSION:
-            raise BadPart(
+            raise IncompatibleReplays(
                 f"{path}: written by another version of stream-metrics; replay its input again"
             )
-        part = Part(
+        part = ReplayScope(
             tuple(content["source"]),
             content["config"],
             content["turn_scope"],
@@ -323,16 +325,18 @@ def _read(directory: Path) -> tuple[Part, Outcome, dict[str, int]]:
         if not part.scoring.metrics:
             raise ValueError("it names no ranked metrics")
     except FileNotFoundError:
-        raise BadPart(f"{directory}: no {PARTS} here; name directories that replay wrote") from None
+        raise IncompatibleReplays(
+            f"{directory}: it has no {PARTS}; name directories that replay wrote"
+        ) from None
     except (OSError, *NO_JSON, KeyError, ValueError, TypeError) as error:
-        raise BadPart(f"{path}: not written by a replay: {error}") from error
+        raise IncompatibleReplays(f"{path}: not written by a replay: {error}") from error
     return part, outcome, lines
 
 
 def _check_lines(directory: Path, lines: Mapping[str, int]) -> None:
-    """Raise ``BadRows`` if a file has other than so many lines: rows are gone, or too many.
+    """Raise ``BadRows`` if a file does not have the expected number of lines.
 
-    This comes before anything is written, for which the files are read once more.
+    The files are read for this before anything is written.
     """
     for name, expected in lines.items():
         path, found = directory / name, 0
@@ -341,21 +345,21 @@ def _check_lines(directory: Path, lines: Mapping[str, int]) -> None:
                 found += data.count(b"\n")
         if found != expected:
             raise BadRows(
-                f"{path} has {found:,} lines, and {expected:,} were written (the last one counts "
-                f"if it is whole): copy {directory} again, or replay its input again"
+                f"{path} has {found:,} complete lines, but {expected:,} were written: copy "
+                f"{directory} again, or replay its input again"
             )
 
 
-def merge(directories: Sequence[Path], out: Path, stratify: Sequence[str] = ()) -> Finished:
-    """Make one report of the parts in ``directories``.
+def merge(directories: Sequence[Path], out: Path, stratify: Sequence[str] = ()) -> FinishedReport:
+    """Merge the replays in ``directories`` into one report.
 
-    Raises ``BadPart`` where they are not parts of one whole, ``BadRows`` where their rows do not
-    fit together.
+    Raises ``IncompatibleReplays`` if they cannot be merged, ``BadRows`` if their rows contradict
+    each other.
     """
     found = [_read(directory) for directory in directories]
-    whole = _whole(directories, [part for part, _, _ in found])
+    whole = _combined_scope(directories, [part for part, _, _ in found])
     sources = [
-        Found(
+        PieceFiles(
             directory / ROWS,
             directory / BUCKETS,
             directory / QUERIES,
@@ -368,17 +372,17 @@ def merge(directories: Sequence[Path], out: Path, stratify: Sequence[str] = ()) 
     outcomes = [one for _, one, _ in found]
     if len({part.source for part, _, _ in found}) > 1:
         outcomes = [_with_source(part, one) for part, one, _ in found]
-    outcome = merged(outcomes, whole.options)
+    outcome = merge_outcomes(outcomes, whole.options)
     try:
         for directory, (_, _, lines) in zip(directories, found, strict=True):
             _check_lines(directory, lines)
-        return finish_merged(out, whole, outcome, sources, stratify, folder=out)
+        return write_merged_report(out, whole, outcome, sources, stratify, folder=out)
     except FileNotFoundError as error:
         raise BadRows(f"{error.filename}: no such file; replay its input again") from error
 
 
 def missing_members(directory: Path) -> list[str]:
-    """The shares of the source that are not in a directory, as i/n; raises ``BadPart``."""
+    """The members missing from a directory, as i/n; raises ``IncompatibleReplays``."""
     members = read(directory)[0].members
     if not members:
         return []
@@ -386,34 +390,34 @@ def missing_members(directory: Path) -> list[str]:
     return [f"{index}/{of}" for index in range(1, of + 1) if (index, of) not in members]
 
 
-def _with_source(part: Part, outcome: Outcome) -> Outcome:
-    """The outcome with bad records that say which input their numbers are of."""
+def _with_source(part: ReplayScope, outcome: Outcome) -> Outcome:
+    """The outcome with the name of the input added to its bad records."""
     name = ", ".join(part.source)
     bad = (replace(one, source=one.source or name) for one in outcome.rejected)
     return replace(outcome, rejected=tuple(bad))
 
 
-def _whole(directories: Sequence[Path], parts: Sequence[Part]) -> Part:
-    """What the parts make together; raises ``BadPart``."""
+def _combined_scope(directories: Sequence[Path], parts: Sequence[ReplayScope]) -> ReplayScope:
+    """The scope of the merged parts; raises ``IncompatibleReplays``."""
     first = parts[0]
     for directory, part in zip(directories[1:], parts[1:], strict=True):
         for name in ("config", "turn_scope", "now_us", "windows"):
             if getattr(part, name) != getattr(first, name):
-                raise BadPart(
+                raise IncompatibleReplays(
                     f"{directory} and {directories[0]} were replayed with different "
                     f"{_NAMES[name]}; replay one of them again"
                 )
     sources = dict.fromkeys(part.source for part in parts)
     members = [member for part in parts for member in part.members]
     if len(sources) == 1:
-        return replace(first, members=_together(first.source, parts, members))
+        return replace(first, members=_combined_members(first.source, parts, members))
     return replace(first, source=tuple(name for source in sources for name in source), members=())
 
 
-def _together(
-    source: Sequence[str], parts: Sequence[Part], members: list[tuple[int, int]]
+def _combined_members(
+    source: Sequence[str], parts: Sequence[ReplayScope], members: list[tuple[int, int]]
 ) -> tuple[tuple[int, int], ...]:
-    """The members that parts of one source make; none if they are the whole of it."""
+    """The members in several parts of one source; empty if they cover it all."""
     if len(parts) == 1:
         return parts[0].members
     shown = ", ".join(source)
@@ -422,7 +426,7 @@ def _together(
         given = ", ".join(
             " and ".join(f"{index}/{of}" for index, of in part.members) or "all" for part in parts
         )
-        raise BadPart(
+        raise IncompatibleReplays(
             f"the directories hold overlapping shares of {shown} ({given}); give each member of "
             "one replay group once"
         )
@@ -431,7 +435,7 @@ def _together(
 
 
 COUNTED: Final = (ROWS, BUCKETS, QUERIES, RELEVANT, TURNS)
-"""The files of which parts.json has the number of lines."""
+"""The files whose number of lines is in ``parts.json``."""
 
 _NAMES: Final = {
     "config": "settings",

@@ -1,8 +1,7 @@
-"""The engine over one piece of a replay: a shard of the spool, or a part of a large one.
+"""Run the engine over one piece of a replay: a shard of the spool, or a part of a large shard.
 
-A piece lies on disk as its rows, its buckets, its searches and its answered turns, each in order,
-and its outcome. The last comes in one step when the others are there, so that a piece whose outcome
-is there is done.
+The results of a piece are files of its rows, buckets, searches and answered turns, each sorted, and
+its outcome. The outcome is written atomically after the others, so a piece with an outcome is done.
 """
 
 from __future__ import annotations
@@ -14,34 +13,34 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_metrics.adapters.replay.merge import Found
+from stream_metrics.adapters.replay.merge import PieceFiles
 from stream_metrics.adapters.replay.scored import scored_lines
 from stream_metrics.adapters.replay.spool import Piece
-from stream_metrics.adapters.replay.texts import OnDisk
+from stream_metrics.adapters.replay.texts import SpooledRecords
 from stream_metrics.adapters.reports import bucket_line, write_lines, write_several, write_text
 from stream_metrics.engine.row import canonical, canonical_line
-from stream_metrics.worker.outcome import Options, Outcome
+from stream_metrics.worker.outcome import Outcome, ReplayOptions
 from stream_metrics.worker.replay import Replay
 
 PIECE_BYTES: Final = 256 << 20
-"""How much of the spool makes a piece: what a process holds in memory depends on it."""
+"""The spool bytes in one piece, which determine the memory of a process."""
 
 
 class NotDone(Exception):
-    """A piece that is still to be computed."""
+    """The piece has not been computed yet."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What every piece of a replay needs to know."""
+class Job:
+    """The folder, options and fingerprint that the pieces of a replay share."""
 
     folder: Path
-    options: Options
+    options: ReplayOptions
     fingerprint: str
 
 
 def pieces_of(sizes: Iterable[int], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
-    """The pieces of a spool: by the sizes of its files alone, the largest first.
+    """Divide a spool into pieces by the sizes of its files, the largest first.
 
     >>> pieces_of([10, 0, 30], piece_bytes=16)
     [Piece(shard=2, part=0, parts=2, size=30), Piece(shard=2, part=1, parts=2, size=30), \
@@ -57,12 +56,12 @@ Piece(shard=0, part=0, parts=1, size=10)]
     return sorted(found, key=lambda piece: (-piece.size, piece.shard, piece.part))
 
 
-def compute(work: Work, piece: Piece) -> Piece:
-    """Run the engine over the piece's records, and write rows and outcome."""
+def compute(work: Job, piece: Piece) -> Piece:
+    """Run the engine over a piece's records and write its result files."""
     engine = Replay.of(work.options)
-    found = found_in(work.folder, piece)
+    found = files_of(work.folder, piece)
     paths = found.scored
-    with OnDisk(work.folder, piece) as records:
+    with SpooledRecords(work.folder, piece) as records:
         for place, number, record in records.each():
             engine.feed(record, number, place)
         write_lines(found.rows, lines_of(engine))
@@ -81,13 +80,13 @@ def lines_of(engine: Replay) -> Iterator[str]:
     return map(canonical_line, engine.each_row())
 
 
-def found_in(folder: Path, piece: Piece) -> Found:
-    """Where the files of a piece are."""
-    return Found.beside(folder, piece.name, piece.name)
+def files_of(folder: Path, piece: Piece) -> PieceFiles:
+    """The paths of a piece's result files."""
+    return PieceFiles.in_folder(folder, piece.name, piece.name)
 
 
-def outcome_of(work: Work, piece: Piece) -> Outcome:
-    """The outcome of a piece; raises ``NotDone`` if there is none, or one of another replay."""
+def outcome_of(work: Job, piece: Piece) -> Outcome:
+    """The outcome of a piece; raises ``NotDone`` if it is missing or from another replay."""
     path = _outcome_path(work.folder, piece)
     try:
         content: Any = msgspec.json.decode(path.read_bytes())
@@ -95,11 +94,11 @@ def outcome_of(work: Work, piece: Piece) -> Outcome:
             return Outcome.of_data(content["outcome"])
     except (OSError, msgspec.DecodeError, KeyError, ValueError, TypeError) as error:
         raise NotDone(f"{path}: {error}") from error
-    raise NotDone(f"{path}: of another replay")
+    raise NotDone(f"{path}: from another replay")
 
 
-def is_done(work: Work, piece: Piece) -> bool:
-    """Whether the outcome of the piece is there, and so are its other files."""
+def is_done(work: Job, piece: Piece) -> bool:
+    """Whether the outcome of the piece, and so its other files, have been written."""
     try:
         outcome_of(work, piece)
     except NotDone:

@@ -1,4 +1,4 @@
-"""Processes that compute pieces of a replay, and what can be done beside its merging."""
+"""A pool of processes that compute pieces of a replay and parts of its report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from stream_metrics.adapters.replay.pieces import Work, compute
+from stream_metrics.adapters.replay.pieces import Job, compute
 from stream_metrics.adapters.replay.spool import Piece
 from stream_metrics.evaluation.beside import deferred
 from stream_metrics.worker.collecting import collect_seldom, collecting_once
@@ -21,48 +21,48 @@ _T = TypeVar("_T")
 
 
 class WorkerDied(Exception):
-    """A process of the replay ended before its piece was done."""
+    """A process of the replay died before its piece was done."""
 
 
 class Pool:
-    """Processes that work for this one; without an executor this one does all itself."""
+    """Runs calls in other processes, or in this one if there is no executor."""
 
     def __init__(self, executor: ProcessPoolExecutor | None = None) -> None:
         self._executor = executor
 
     def compute_all(
-        self, work: Work, pieces: Sequence[Piece], done: Callable[[Piece], None]
+        self, work: Job, pieces: Sequence[Piece], done: Callable[[Piece], None]
     ) -> None:
         """Compute all pieces, and call ``done`` after each; raises ``WorkerDied``."""
         pool = self._executor
         if pool is None:
             for piece in pieces:
-                done(_computed(work, piece))
+                done(_compute(work, piece))
             return
-        with _told_of():
-            for future in as_completed([pool.submit(_computed, work, piece) for piece in pieces]):
+        with _death_explained():
+            for future in as_completed([pool.submit(_compute, work, piece) for piece in pieces]):
                 done(future.result())
 
-    def begin(self, call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]:
-        """Begin what can be done beside this process.
+    def submit(self, call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]:
+        """Submit a call; returns a function that waits for its result.
 
-        Either this or its result raises ``WorkerDied``, as soon as that is known.
+        Either of them raises ``WorkerDied`` if a process died.
         """
         if self._executor is None:
             return deferred(call, *arguments)
-        with _told_of():
+        with _death_explained():
             future = self._executor.submit(call, *arguments)
 
         def result() -> _T:
-            with _told_of():
+            with _death_explained():
                 return future.result()
 
         return result
 
 
 @contextmanager
-def _told_of() -> Iterator[None]:
-    """Say of a process that died what that means for the replay."""
+def _death_explained() -> Iterator[None]:
+    """Turn the death of a process into ``WorkerDied``."""
     try:
         yield
     except BrokenProcessPool as error:
@@ -70,45 +70,45 @@ def _told_of() -> Iterator[None]:
 
 
 @contextmanager
-def several(processes: int) -> Iterator[Pool]:
-    """A pool of so many; one process is this one.
+def process_pool(processes: int) -> Iterator[Pool]:
+    """A pool of this many processes; with 1, this process does all the work.
 
-    They start at once, so that they have imported what they need when there is work for them. Of
-    what they were given when an error or an interrupt comes, they finish what they have begun.
+    The processes start immediately, so that they have imported their modules when work arrives. On
+    an error or interrupt they finish the calls already running and drop the others.
     """
     if processes <= 1:
         yield Pool()
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin) as executor:
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_initialise) as executor:
         for _ in range(processes):
             executor.submit(_ready)
         try:
             yield Pool(executor)
         except BaseException:
-            # It waits: leaving the executor's block shuts down once more, without cancelling, and
-            # would undo the request before the executor's thread has seen it.
+            # This must wait: leaving the executor's block shuts down again without cancelling, and
+            # would revoke the request before the executor's thread has seen it.
             executor.shutdown(cancel_futures=True)
             raise
 
 
 def _ready() -> None:
-    """What a process does to be there."""
+    """A no-op that makes the executor start a process."""
 
 
-def _computed(work: Work, piece: Piece) -> Piece:
+def _compute(work: Job, piece: Piece) -> Piece:
     with collecting_once():
         return compute(work, piece)
 
 
 _DIED: Final = (
-    "a process of the replay was killed or crashed, perhaps for lack of memory. What is done is "
-    "kept: run the same command again, with fewer --processes if memory is short"
+    "a process of the replay was killed or crashed, perhaps for lack of memory. What is "
+    "finished is kept: run the same command again, with fewer --processes if memory is short"
 )
 
 
-def _begin() -> None:
-    """Set up a process: it leaves interrupts to its parent, and does not outlive it."""
+def _initialise() -> None:
+    """Set up a process that ignores interrupts and exits with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     collect_seldom()
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -1,12 +1,11 @@
 """A replay from its input to the files of its report.
 
-1. A small input is read whole, and computed here and now. Of a larger one
-2. the records are dealt out to a spool, with a note every so often of how far that has come,
-3. the engine runs over its pieces, each put in place in one step,
+1. A small input is read completely and computed in memory. For a larger one:
+2. the records are distributed to a spool, and the progress is saved regularly;
+3. the engine runs over the pieces of the spool, and each result is written atomically;
 4. the pieces are merged into the report, and the spool is deleted.
 
-A replay that was killed goes on from the last of these that is whole, if input and settings are the
-same.
+A killed replay resumes after the last finished step if its input and settings are the same.
 """
 
 from __future__ import annotations
@@ -23,34 +22,34 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from stream_metrics.adapters.replay.manifest import MANIFEST, Manifest, fingerprint, load, save
-from stream_metrics.adapters.replay.merge import with_figures, with_rows
+from stream_metrics.adapters.replay.merge import decoded_rows, decoded_searches
 from stream_metrics.adapters.replay.parts import (
-    Finished,
-    Part,
-    Whole,
-    buckets_of,
-    finish,
-    finish_merged,
-    generation_of,
-    retrieval_of,
+    FinishedReport,
+    ReplayScope,
+    ReportInput,
+    write_buckets,
+    write_merged_report,
+    write_report,
+    write_searches,
+    write_turns,
 )
 from stream_metrics.adapters.replay.pieces import (
     PIECE_BYTES,
-    Work,
-    found_in,
+    Job,
+    files_of,
     is_done,
     lines_of,
     outcome_of,
     pieces_of,
 )
-from stream_metrics.adapters.replay.pool import Pool, several
-from stream_metrics.adapters.replay.scored import Kind, scored_lines
-from stream_metrics.adapters.replay.spool import Piece, Place, SpoolWriter, place_of
-from stream_metrics.adapters.replay.texts import Held
+from stream_metrics.adapters.replay.pool import Pool, process_pool
+from stream_metrics.adapters.replay.scored import LineKind, scored_lines
+from stream_metrics.adapters.replay.spool import Piece, SpoolKey, SpoolWriter, spool_key
+from stream_metrics.adapters.replay.texts import InMemoryRecords
 from stream_metrics.events.judge import judge
 from stream_metrics.events.record import Record
 from stream_metrics.worker.collecting import collecting_once
-from stream_metrics.worker.outcome import Options, merged
+from stream_metrics.worker.outcome import ReplayOptions, merge_outcomes
 from stream_metrics.worker.replay import Replay
 
 FOLDER: Final = ".replay"
@@ -58,39 +57,39 @@ LOCK: Final = "lock"
 READ_EVERY: Final = 1_000
 
 
-class StrictlyBad(Exception):
-    """A bad record or a misspelt field, in a replay that is to end at the first one."""
+class StrictError(Exception):
+    """A bad record or a misspelt field in a strict replay, which stops at the first one."""
 
 
-class InUse(Exception):
+class OutputInUse(Exception):
     """Another replay writes to the same directory."""
 
 
 class Progress(Protocol):
-    """Who is told how far a replay has come."""
+    """Receives the progress of a replay."""
 
     def note(self, text: str) -> None:
-        """Something that is worth a line."""
+        """Report a message."""
 
     def read(self, records: int) -> None:
-        """So many records have been read."""
+        """Report the number of records read so far."""
 
     def computed(self, pieces: int, of: int) -> None:
-        """So many pieces are done."""
+        """Report how many of all pieces are done."""
 
     def merging(self) -> None:
-        """The pieces are put together."""
+        """Report that merging begins."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """The records of a replay, and what they are known by.
+class ReplaySource:
+    """The records of a replay and their identity.
 
     Attributes:
-        names: As the report tells them.
-        identity: What tells this input from another; None if nothing does, as of standard input.
-            Such a replay cannot go on where an earlier one was killed.
-        open: The records, from the first; closed in the end.
+        names: The names of the input in the report.
+        identity: Distinguishes this input from others. None if nothing does, as for standard input;
+            such a replay cannot resume.
+        open: Opens the records from the first one. The generator is closed at the end.
     """
 
     names: Sequence[str]
@@ -99,15 +98,15 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """How a replay is done; nothing of it changes what comes out.
+class Execution:
+    """How a replay is executed, which does not affect its results.
 
     Attributes:
-        processes: How many compute at once.
-        small_records, small_bytes: What is computed at once, without a spool.
-        piece_bytes: How much of the spool makes a piece.
-        note_bytes: After how much a note of the progress is written.
-        restart: Begin anew, whatever is there.
+        processes: The number of processes.
+        small_records, small_bytes: The largest input that is computed without a spool.
+        piece_bytes: The spool bytes in one piece.
+        note_bytes: The spool bytes between two writes of the manifest.
+        restart: Start over, ignoring an unfinished replay.
     """
 
     processes: int = 1
@@ -119,71 +118,71 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """What is to be computed, and where to.
+class ReplayTask:
+    """What a replay computes, and where it writes the report.
 
     Attributes:
-        member: (i, n): only the i-th of n shares of the conversations, from 1.
-        strict: End at the first bad record or misspelt field.
-        stratify: By what ``strata`` tells the figures apart.
+        member: (i, n): only the i-th of n shares of the conversations, counted from 1. None: all.
+        strict: Stop at the first bad record or misspelt field.
+        stratify: The dimensions of ``strata``.
         config: The settings, as the report shows them.
     """
 
-    source: Source
-    options: Options
+    source: ReplaySource
+    options: ReplayOptions
     out: Path
     config: dict[str, Any]
     member: tuple[int, int] | None = None
     strict: bool = False
     stratify: tuple[str, ...] = ()
-    scale: Scale = field(default_factory=Scale)
+    scale: Execution = field(default_factory=Execution)
 
 
-_Dealt = tuple[Place, int, Record]
+_KeyedRecord = tuple[SpoolKey, int, Record]
 
 
-def run(task: Task, progress: Progress) -> Finished:
-    """Replay, and write the files of the report.
+def run(task: ReplayTask, progress: Progress) -> FinishedReport:
+    """Replay the input and write the files of the report.
 
-    Raises ``StrictlyBad``, ``InUse``, ``pool.WorkerDied``, ``spool.SpoolDamaged``, and what the
-    source raises.
+    Raises ``StrictError``, ``OutputInUse``, ``pool.WorkerDied``, ``spool.SpoolDamaged``, and what
+    the source raises.
     """
     folder = task.out / FOLDER
-    with _alone(folder):
+    with _locked(folder):
         try:
             return _run(task, folder, progress)
-        except StrictlyBad:  # nobody goes on from there
+        except StrictError:  # such a replay cannot resume
             _clear(folder)
             raise
 
 
-def _run(task: Task, folder: Path, progress: Progress) -> Finished:
+def _run(task: ReplayTask, folder: Path, progress: Progress) -> FinishedReport:
     known = os.urandom(16).hex() if task.source.identity is None else task.source.identity
     told = fingerprint(known, task.config, task.options, task.member, strict=task.strict)
-    work = Work(folder, task.options, told)
+    work = Job(folder, task.options, told)
     manifest = _unfinished(task, work, progress)
     if manifest is None:
         _clear(folder)
-        with closing(_dealt(task, 0, progress)) as records:
-            first = list(_small(records, task.scale))
+        with closing(_member_records(task, 0, progress)) as records:
+            first = list(_in_memory(records, task.scale))
             more = next(records, None)
             if more is None:
                 with collecting_once():
-                    return _at_once(task, first)
-            with several(task.scale.processes) as pool:
+                    return _run_in_memory(task, first)
+            with process_pool(task.scale.processes) as pool:
                 manifest = Manifest(work.fingerprint, 0, [])
-                _spool(task, work, manifest, _all_of(first, more, records))
-                return _from_spool(task, work, manifest, progress, pool)
-    with several(task.scale.processes) as pool:
+                _spool(task, work, manifest, _chained(first, more, records))
+                return _run_from_spool(task, work, manifest, progress, pool)
+    with process_pool(task.scale.processes) as pool:
         if not manifest.whole:
             progress.note(f"continuing after {manifest.records:,} records that were read before")
-            with closing(_dealt(task, manifest.records, progress)) as records:
+            with closing(_member_records(task, manifest.records, progress)) as records:
                 _spool(task, work, manifest, records)
-        return _from_spool(task, work, manifest, progress, pool)
+        return _run_from_spool(task, work, manifest, progress, pool)
 
 
-def _unfinished(task: Task, work: Work, progress: Progress) -> Manifest | None:
-    """The manifest of the replay that is to go on, if there is one."""
+def _unfinished(task: ReplayTask, work: Job, progress: Progress) -> Manifest | None:
+    """The manifest of a replay that can resume; None if there is none."""
     manifest = load(work.folder)
     if manifest is None or task.scale.restart:
         return None
@@ -196,8 +195,10 @@ def _unfinished(task: Task, work: Work, progress: Progress) -> Manifest | None:
     return manifest
 
 
-def _dealt(task: Task, after: int, progress: Progress) -> Generator[_Dealt, None, None]:
-    """The records of this member with their places, but for the first ``after`` of the input."""
+def _member_records(
+    task: ReplayTask, after: int, progress: Progress
+) -> Generator[_KeyedRecord, None, None]:
+    """The records of this member with their keys, without the first ``after`` of the input."""
     limits = task.options.config.limits
     index, members = task.member or (1, 1)
     check = _strict(task.options) if task.strict else None
@@ -209,13 +210,13 @@ def _dealt(task: Task, after: int, progress: Progress) -> Generator[_Dealt, None
                 check(number, record)
             if (number + 1) % READ_EVERY == 0:
                 progress.read(number + 1)
-            place = place_of(record, number, limits)
+            place = spool_key(record, number, limits)
             if place.member % members == index - 1:
                 yield place, number, record
 
 
-def _strict(options: Options) -> Callable[[int, Record], None]:
-    """What raises ``StrictlyBad`` for a record with an error."""
+def _strict(options: ReplayOptions) -> Callable[[int, Record], None]:
+    """A check that raises ``StrictError`` for a record with an error."""
     limits = options.config.limits
 
     def check(number: int, record: Record) -> None:
@@ -223,15 +224,15 @@ def _strict(options: Options) -> Callable[[int, Record], None]:
         for one in found:
             if one.level == "error":
                 reason = f"{one.about}: " if one.kind == "bad_record" else ""
-                raise StrictlyBad(
+                raise StrictError(
                     f"record {number + 1}: {reason}{one.message} (--strict stops here)"
                 )
 
     return check
 
 
-def _small(records: Iterator[_Dealt], scale: Scale) -> Iterator[_Dealt]:
-    """As much as is computed at once."""
+def _in_memory(records: Iterator[_KeyedRecord], scale: Execution) -> Iterator[_KeyedRecord]:
+    """The first records, up to the limits of an input that is computed in memory."""
     held = 0
     for dealt in islice(records, scale.small_records):
         yield dealt
@@ -240,8 +241,10 @@ def _small(records: Iterator[_Dealt], scale: Scale) -> Iterator[_Dealt]:
             return
 
 
-def _all_of(first: list[_Dealt], more: _Dealt, rest: Iterator[_Dealt]) -> Iterator[_Dealt]:
-    """One after the other; the first ones are let go."""
+def _chained(
+    first: list[_KeyedRecord], more: _KeyedRecord, rest: Iterator[_KeyedRecord]
+) -> Iterator[_KeyedRecord]:
+    """Chain the records; those of ``first`` are released as they are consumed."""
     first.reverse()
     while first:
         yield first.pop()
@@ -249,8 +252,10 @@ def _all_of(first: list[_Dealt], more: _Dealt, rest: Iterator[_Dealt]) -> Iterat
     yield from rest
 
 
-def _spool(task: Task, work: Work, manifest: Manifest, records: Iterable[_Dealt]) -> None:
-    """Write records to the spool, and note how far that has come."""
+def _spool(
+    task: ReplayTask, work: Job, manifest: Manifest, records: Iterable[_KeyedRecord]
+) -> None:
+    """Write records to the spool, saving the progress in the manifest."""
     with SpoolWriter(work.folder, manifest.sizes or None) as writer:
         written = 0
         for place, number, record in records:
@@ -263,31 +268,31 @@ def _spool(task: Task, work: Work, manifest: Manifest, records: Iterable[_Dealt]
     save(work.folder, manifest)
 
 
-def _at_once(task: Task, records: list[_Dealt]) -> Finished:
+def _run_in_memory(task: ReplayTask, records: list[_KeyedRecord]) -> FinishedReport:
     engine = Replay.of(task.options)
-    held = Held([(number, record) for _, number, record in records])
+    held = InMemoryRecords([(number, record) for _, number, record in records])
     for place, number, record in held.each():
         engine.feed(record, number, place)
     found, history = engine.outcome_and_history()
-    lines: dict[Kind, list[str]] = {"queries": [], "relevant": [], "turns": []}
+    lines: dict[LineKind, list[str]] = {"queries": [], "relevant": [], "turns": []}
     for kind, line in scored_lines(engine, held, task.options):
         lines[kind].append(line)
-    out, part = task.out, _part(task)
+    out, part = task.out, _scope_of(task)
     queries = zip(lines["queries"], lines["relevant"], strict=True)
-    outcome = merged([found], task.options)
-    whole = Whole(
+    outcome = merge_outcomes([found], task.options)
+    whole = ReportInput(
         outcome,
-        with_figures(lines_of(engine)),
-        partial(buckets_of, out, part, outcome, history.buckets()),
-        partial(retrieval_of, out, part, with_rows(queries), task.stratify),
-        partial(generation_of, out, part, lines["turns"], task.stratify),
+        decoded_rows(lines_of(engine)),
+        partial(write_buckets, out, part, outcome, history.buckets()),
+        partial(write_searches, out, part, decoded_searches(queries), task.stratify),
+        partial(write_turns, out, part, lines["turns"], task.stratify),
     )
-    return finish(out, part, whole, task.stratify)
+    return write_report(out, part, whole, task.stratify)
 
 
-def _from_spool(
-    task: Task, work: Work, manifest: Manifest, progress: Progress, pool: Pool
-) -> Finished:
+def _run_from_spool(
+    task: ReplayTask, work: Job, manifest: Manifest, progress: Progress, pool: Pool
+) -> FinishedReport:
     pieces = pieces_of(manifest.sizes, task.scale.piece_bytes)
     left = [piece for piece in pieces if not is_done(work, piece)]
     ready = len(pieces) - len(left)
@@ -302,34 +307,36 @@ def _from_spool(
 
     pool.compute_all(work, left, done)
     progress.merging()
-    sources = [found_in(work.folder, piece) for piece in pieces]
-    outcome = merged((outcome_of(work, piece) for piece in pieces), task.options)
-    found = finish_merged(
+    sources = [files_of(work.folder, piece) for piece in pieces]
+    outcome = merge_outcomes((outcome_of(work, piece) for piece in pieces), task.options)
+    found = write_merged_report(
         task.out,
-        _part(task),
+        _scope_of(task),
         outcome,
         sources,
         task.stratify,
         folder=work.folder,
-        begin=pool.begin,
+        submit=pool.submit,
     )
     _clear(work.folder)
     return found
 
 
-def _part(task: Task) -> Part:
-    return Part.of(task.source.names, task.config, task.options, task.member)
+def _scope_of(task: ReplayTask) -> ReplayScope:
+    return ReplayScope.of(task.source.names, task.config, task.options, task.member)
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other replays out of the directory; raises ``InUse``."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a directory; raises ``OutputInUse`` if another replay has it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InUse(f"{folder.parent}: another replay is writing here") from None
+            raise OutputInUse(
+                f"{folder.parent}: another replay is writing to this directory"
+            ) from None
         try:
             yield
         finally:
@@ -338,7 +345,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _clear(folder: Path) -> None:
-    """Delete what an earlier replay left; the manifest first, as it speaks of the rest."""
+    """Delete what an earlier replay left: the manifest first, because it refers to the rest."""
     (folder / MANIFEST).unlink(missing_ok=True)
     for path in folder.iterdir():
         if path.is_dir():

@@ -1,4 +1,4 @@
-"""The pass over texts: rows of searches and of answers, after the engine has been over a piece."""
+"""The pass over texts: rows of searches and answers, after the engine has processed a piece."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from stream_metrics.adapters.predicate import load_predicate
-from stream_metrics.adapters.replay.texts import Again, conversations_with_events
+from stream_metrics.adapters.replay.texts import RereadableRecords, conversations_with_events
 from stream_metrics.adapters.semantic import models_of
 from stream_metrics.engine.answers import answered_turns
 from stream_metrics.engine.row import canonical_line
@@ -15,23 +15,25 @@ from stream_metrics.evaluation.generation import BATCH_TURNS, score_turns
 from stream_metrics.evaluation.recorded import Scoring, score_searches
 from stream_metrics.metrics.generation import AnsweredTurn
 from stream_metrics.metrics.ranking.relevance import RecordedSearch
-from stream_metrics.worker.outcome import Options
+from stream_metrics.worker.outcome import ReplayOptions
 from stream_metrics.worker.replay import Replay
 
 BATCH_SEARCHES: Final = 2_000
-"""Searches that are scored together; those of one conversation always are."""
+"""Searches that are scored in one batch; a conversation is never divided."""
 
 _NONE: Final = canonical_line([])
 
-Kind = Literal["queries", "relevant", "turns"]
-"""Rows of searches; beside each a line with what it does not tell; rows of turns with an answer."""
+LineKind = Literal["queries", "relevant", "turns"]
+"""Rows of searches, the lines of ``relevant.jsonl`` for them, and rows of turns with an answer."""
 
 
-def scored_lines(engine: Replay, records: Again, options: Options) -> Iterator[tuple[Kind, str]]:
-    """The canonical lines of each kind in order, after ``engine`` was fed ``records``.
+def scored_lines(
+    engine: Replay, records: RereadableRecords, options: ReplayOptions
+) -> Iterator[tuple[LineKind, str]]:
+    """The canonical lines of each kind, sorted, after ``engine`` was fed ``records``.
 
-    Records are read again, and models loaded, only where texts or dimensions were recorded. Without
-    ``options.scoring`` searches have no rows. With a predicate all records are read again.
+    Records are reread and models loaded only if texts or dimensions were recorded. Without
+    ``options.scoring``, searches have no rows. With a predicate, all records are reread.
     """
     scoring = options.scoring
     wanted: set[str] | None = engine.answered | (engine.described if scoring else set())
@@ -59,14 +61,16 @@ def scored_lines(engine: Replay, records: Again, options: Options) -> Iterator[t
 
 def _of_searches(
     searches: Sequence[RecordedSearch], scoring: Scoring | None
-) -> Iterator[tuple[Kind, str]]:
+) -> Iterator[tuple[LineKind, str]]:
     if searches and scoring is not None:
         for row, without in score_searches(searches, scoring):
             yield "queries", canonical_line(row)
             yield "relevant", canonical_line(without) if without else _NONE
 
 
-def _of_turns(turns: Sequence[AnsweredTurn], options: Options) -> Iterator[tuple[Kind, str]]:
+def _of_turns(
+    turns: Sequence[AnsweredTurn], options: ReplayOptions
+) -> Iterator[tuple[LineKind, str]]:
     if turns:
         for row in score_turns(turns, models_of(tuple(options.models))):
             yield "turns", canonical_line(row)

@@ -1,7 +1,6 @@
-"""Records on disk, dealt out to files so that a conversation's are all in one.
+"""Records on disk, distributed to files so that each conversation is in one file.
 
-The number of files is fixed. How many processes work on them changes neither what a file holds nor
-what comes of it.
+The number of files is fixed. The number of processes affects neither their content nor the results.
 """
 
 from __future__ import annotations
@@ -30,33 +29,33 @@ _NUMBERS: Final = Struct(">III").unpack
 
 
 class SpoolDamaged(Exception):
-    """A spool file does not hold what was written to it; the message says where."""
+    """A spool file does not contain what was written to it."""
 
 
-class Place(NamedTuple):
-    """Where a record goes: three independent numbers of 16 bits and more."""
+class SpoolKey(NamedTuple):
+    """Three independent hash values that select a record's shard, part and member."""
 
     shard: int
     part: int
     member: int
 
 
-def place_of(record: Record, number: int, limits: Limits) -> Place:
-    """By the conversation's id; of a record that names none by its number in the input.
+def spool_key(record: Record, number: int, limits: Limits) -> SpoolKey:
+    """Hash the conversation id, or the number in the input of a record that names none.
 
-    >>> place_of(Record(b'{"conversation_id": "c-1"}'), 7, Limits()).shard % SHARDS
+    >>> spool_key(Record(b'{"conversation_id": "c-1"}'), 7, Limits()).shard % SHARDS
     62
     """
     key = key_of(record.value, record.timestamp_ms, limits)
     data = str(number).encode() if isinstance(key, BadRecord) else key
     digest = hashlib.blake2b(data, digest_size=12).digest()
-    return Place._make(_NUMBERS(digest))
+    return SpoolKey._make(_NUMBERS(digest))
 
 
 class Spooled(msgspec.Struct, array_like=True, gc=False, frozen=True):
-    """A record as it was read: its number in the input (from 0), and all that an event depends on.
+    """A record as read: its number in the input (from 0), and everything that an event depends on.
 
-    ``part`` is the second number of its ``Place``.
+    ``part`` is that of its ``SpoolKey``.
     """
 
     number: int
@@ -67,7 +66,7 @@ class Spooled(msgspec.Struct, array_like=True, gc=False, frozen=True):
 
     @property
     def record(self) -> Record:
-        """The record, without its place in a topic."""
+        """The record, without topic, partition and offset."""
         return Record(self.value, self.key, self.timestamp_ms)
 
 
@@ -81,11 +80,11 @@ class Piece(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its files; no piece of other pieces, or of another number of them, has it."""
+        """The name of its files, unique among all divisions of the spool."""
         return f"piece-{self.shard:03}-{self.part:04}-of-{self.parts:04}"
 
     def has(self, spooled: Spooled) -> bool:
-        """Whether a record of the shard is of this piece."""
+        """Whether a record of the shard belongs to this piece."""
         return spooled.part % self.parts == self.part
 
 
@@ -94,7 +93,7 @@ _DECODE: Final = msgspec.msgpack.Decoder(Spooled).decode
 
 
 class SpoolWriter:
-    """Deals records out to the files of a folder; ``sizes`` are those to go on from, or none."""
+    """Distributes records to the files of a folder; ``sizes`` are the file sizes to resume from."""
 
     def __init__(self, folder: Path, sizes: list[int] | None = None) -> None:
         self.sizes = sizes or [0] * SHARDS
@@ -119,8 +118,8 @@ class SpoolWriter:
     ) -> None:
         self._open.close()
 
-    def add(self, place: Place, number: int, record: Record) -> int:
-        """Write one record; the bytes that it takes."""
+    def add(self, place: SpoolKey, number: int, record: Record) -> int:
+        """Write a record; returns its size in bytes."""
         data = _ENCODE(Spooled(number, place.part, record.value, record.key, record.timestamp_ms))
         shard = place.shard % SHARDS
         file = self._files[shard]
@@ -131,14 +130,14 @@ class SpoolWriter:
         return taken
 
     def flush(self) -> list[int]:
-        """See that all that was added is in the files; their sizes."""
+        """Flush the files; returns their sizes."""
         for file in self._files:
             file.flush()
         return list(self.sizes)
 
 
 def spool_path(folder: Path, shard: int) -> Path:
-    """The file of a shard."""
+    """The path of a shard's file."""
     return folder / f"shard-{shard:03}.spool"
 
 
@@ -158,12 +157,12 @@ def read_spool(path: Path, size: int) -> Iterator[tuple[int, Spooled]]:
 
 
 def read_one(file: IO[bytes], path: Path) -> Spooled:
-    """The record that begins here; raises ``SpoolDamaged``."""
+    """Read the record at the current position; raises ``SpoolDamaged``."""
     return _read(file, path)[0]
 
 
 def _read(file: IO[bytes], path: Path) -> tuple[Spooled, int]:
-    """The record that begins here, and the bytes that it takes."""
+    """Read the record at the current position; returns it with its size in bytes."""
     length = int.from_bytes(file.read(LENGTH_BYTES), "big")
     data = file.read(length)
     try:
@@ -172,5 +171,5 @@ def _read(file: IO[bytes], path: Path) -> tuple[Spooled, int]:
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass
     raise SpoolDamaged(
-        f"{path}: what is there is no record; it was cut or overwritten. Use --restart"
+        f"{path}: not a record; the file was truncated or overwritten. Use --restart"
     )

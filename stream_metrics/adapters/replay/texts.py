@@ -1,8 +1,8 @@
-"""A piece's events again, texts included, conversation by conversation.
+"""Reread a piece's events with their texts, conversation by conversation.
 
-The engine keeps digests. What needs texts (token overlap, answers) has a pass of its own, after the
-engine has been over the piece: ``conversations_with_events`` gives each conversation as the engine
-has it, and beside it the events that it was made of.
+The engine keeps digests only. What needs texts (token overlap, answers) has a pass of its own after
+the engine has processed the piece: ``conversations_with_events`` yields each conversation of the
+engine with the events that it was built from.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from stream_metrics.events.wire import (
 from stream_metrics.worker.replay import Replay
 
 _Decoders = Mapping[str, Callable[[bytes], Payload]]
-"""By the type of an event."""
+"""Decoders by event type."""
 
 
-class Again(Protocol):
-    """The records of a piece, to be read more than once."""
+class RereadableRecords(Protocol):
+    """The records of a piece, which can be read more than once."""
 
     def each(self) -> Iterator[tuple[int, int, Record]]:
-        """All of them, each behind where it stands and its number in the input."""
+        """All records, each preceded by its position and its number in the input."""
 
     def at(self, place: int) -> Record:
-        """The one that stands there."""
+        """The record at a position."""
 
 
-class Held:
-    """Records that are in memory, each behind its number in the input."""
+class InMemoryRecords:
+    """Records in memory, each preceded by its number in the input."""
 
     def __init__(self, records: Sequence[tuple[int, Record]]) -> None:
         self._records = records
 
     def each(self) -> Iterator[tuple[int, int, Record]]:
-        """All of them, each behind its place among them and its number."""
+        """All records, each preceded by its index and its number in the input."""
         return ((place, *found) for place, found in enumerate(self._records))
 
     def at(self, place: int) -> Record:
-        """The one in that place."""
+        """The record at an index."""
         return self._records[place][1]
 
 
-class OnDisk:
+class SpooledRecords:
     """The records of a piece of the spool in ``folder``; a context manager."""
 
     def __init__(self, folder: Path, piece: Piece) -> None:
@@ -79,21 +79,21 @@ class OnDisk:
         self._file.close()
 
     def each(self) -> Iterator[tuple[int, int, Record]]:
-        """All of them, each behind its offset and its number; raises ``SpoolDamaged``."""
+        """All records, each preceded by its offset and number; raises ``SpoolDamaged``."""
         for offset, spooled in read_spool(self._path, self._piece.size):
             if self._piece.has(spooled):
                 yield offset, spooled.number, spooled.record
 
     def at(self, place: int) -> Record:
-        """The one at that offset; raises ``SpoolDamaged``."""
+        """The record at an offset; raises ``SpoolDamaged``."""
         self._file.seek(place)
         return read_one(self._file, self._path).record
 
 
-class Told(NamedTuple):
-    """A conversation, and the searches and ends of turns that stand in the turns with a row.
+class ConversationEvents(NamedTuple):
+    """A conversation, and the winning searches and ends of its turns that have a row.
 
-    None: they were not asked for.
+    ``events`` is None if they were not requested.
     """
 
     conversation: Conversation
@@ -101,26 +101,28 @@ class Told(NamedTuple):
 
 
 def conversations_with_events(
-    records: Again, engine: Replay, wanted: Collection[str] | None = None
-) -> Iterator[Told]:
-    """Every conversation of ``engine``, which has been fed ``records``, by code point of its id.
+    records: RereadableRecords, engine: Replay, wanted: Collection[str] | None = None
+) -> Iterator[ConversationEvents]:
+    """Every conversation of ``engine``, which was fed ``records``, sorted by id.
 
-    With ``wanted`` only those of these ids come with events, and of results with texts and
-    ``doc_id`` alone. In memory are the events of one conversation.
+    With ``wanted``, only conversations with these ids have events, and results have only their
+    texts and ``doc_id``. The events of one conversation are in memory at a time.
     """
-    decode = _WHOLE if wanted is None else _TOLD
+    decode = _WHOLE if wanted is None else _TEXTS_ONLY
     for conversation in engine.conversations():
         name = conversation.conversation_id
         if wanted is not None and name not in wanted:
-            yield Told(conversation, None)
+            yield ConversationEvents(conversation, None)
             continue
-        yield Told(conversation, list(_standing(records, engine, conversation, decode)))
+        yield ConversationEvents(
+            conversation, list(_events_of(records, engine, conversation, decode))
+        )
 
 
-def _standing(
-    records: Again, engine: Replay, conversation: Conversation, decode: _Decoders
+def _events_of(
+    records: RereadableRecords, engine: Replay, conversation: Conversation, decode: _Decoders
 ) -> Iterator[Event]:
-    """The events, read again; what others have replaced, or a ``forget`` erased, is not."""
+    """Reread the events that still apply, without those replaced or erased by a ``forget``."""
     name = conversation.conversation_id
     for turn in shown_turns(conversation, engine.options.turn_scope):
         digests = {search.digest: None for search in turn.order}
@@ -128,8 +130,8 @@ def _standing(
         for digest in digests:
             event = conversation.events[digest]
             kind = BY_CODE[event.kind].name
-            record = records.at(engine.telling[name][digest])
-            payload = payload_again(record.value or b"", kind, decode)
+            record = records.at(engine.positions[name][digest])
+            payload = reread_payload(record.value or b"", kind, decode)
             yield Event(*event.version, name, turn.number, payload)
 
 
@@ -139,8 +141,8 @@ _WHOLE: Final[_Decoders] = {
 }
 
 
-def _unread(kind: type[msgspec.Struct], names: Sequence[str], **lists: Any) -> Any:
-    """A type of which fields of these names stay as they were sent; ``lists`` hold other types."""
+def _with_raw_fields(kind: type[msgspec.Struct], names: Sequence[str], **lists: Any) -> Any:
+    """A subtype that leaves the named fields undecoded; ``lists`` are fields of other items."""
     raw = [(name, msgspec.Raw, msgspec.Raw()) for name in names]
     typed = [(name, GenericAlias(list, of) | None, None) for name, of in lists.items()]
     return msgspec.defstruct(
@@ -148,15 +150,18 @@ def _unread(kind: type[msgspec.Struct], names: Sequence[str], **lists: Any) -> A
     )
 
 
-_RESULT: Final = _unread(Result, ["ids", "fields"])
-_SEARCH: Final = _unread(Search, ["routing"], results=_RESULT)
-_ITERATION: Final = _unread(SearchIteration, ["gate"], searches=_SEARCH)
-_TOLD: Final[_Decoders] = {**_WHOLE, "search_iteration": msgspec.json.Decoder(_ITERATION).decode}
+_RESULT: Final = _with_raw_fields(Result, ["ids", "fields"])
+_SEARCH: Final = _with_raw_fields(Search, ["routing"], results=_RESULT)
+_ITERATION: Final = _with_raw_fields(SearchIteration, ["gate"], searches=_SEARCH)
+_TEXTS_ONLY: Final[_Decoders] = {
+    **_WHOLE,
+    "search_iteration": msgspec.json.Decoder(_ITERATION).decode,
+}
 
 
-def payload_again(value: bytes, kind: str, decode: _Decoders = _WHOLE) -> Payload:
-    """What a record says that ``decode`` has found to be a valid event of this type."""
+def reread_payload(value: bytes, kind: str, decode: _Decoders = _WHOLE) -> Payload:
+    """Decode again a record that has been found to be a valid event of this type."""
     try:
         return decode[kind](value)
-    except ValueError:  # unknown fields; a key that stands twice may hide what no event may hold
+    except ValueError:  # unknown fields; a repeated key may hide an invalid value
         return convert(decode_json(value)[0], kind)[0]
