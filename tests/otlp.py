@@ -1,4 +1,4 @@
-"""OTLP payloads as the tests write them: one description of spans, in JSON and in protobuf."""
+"""OTLP payloads for tests: one description of spans, encoded as JSON and protobuf."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Made:
 
     @property
     def parent_id(self) -> bytes:
-        """Eight bytes, or none for a root."""
+        """Eight bytes; empty for a root."""
         return self.parent.to_bytes(8, "big") if self.parent else b""
 
     @property
@@ -54,7 +54,7 @@ class Made:
 
 
 def documents(*ids: str | int, **parts: Any) -> dict[str, Any]:
-    """OpenInference's flattened attributes of documents, which share ``parts``."""
+    """OpenInference's flattened attributes of documents, all of which have ``parts``."""
     return {
         f"retrieval.documents.{rank}.document.{name}": value
         for rank, one in enumerate(ids)
@@ -63,17 +63,17 @@ def documents(*ids: str | int, **parts: Any) -> dict[str, Any]:
 
 
 def hexadecimal(value: bytes) -> str:
-    """An id as OTLP has it in JSON."""
+    """An id as OTLP writes it in JSON."""
     return value.hex()
 
 
 def in_base64(value: bytes) -> str:
-    """An id as protobuf has bytes in JSON, and as some senders write it."""
+    """An id as protobuf writes bytes in JSON, which some senders use."""
     return base64.b64encode(value).decode()
 
 
 def document(spans: Iterable[Made], ids: Callable[[bytes], str] = hexadecimal) -> dict[str, Any]:
-    """Spans as a JSON object, each with a resource of its own."""
+    """Spans as a JSON object, each with its own resource."""
     return {
         "resourceSpans": [
             {
@@ -86,7 +86,7 @@ def document(spans: Iterable[Made], ids: Callable[[bytes], str] = hexadecimal) -
 
 
 def as_json(spans: Iterable[Made], ids: Callable[[bytes], str] = hexadecimal) -> bytes:
-    """Spans as one line of JSON, without its end."""
+    """Spans as one line of JSON, without a newline."""
     return json.dumps(document(spans, ids)).encode()
 
 
@@ -116,7 +116,7 @@ def as_protobuf(spans: Iterable[Made]) -> bytes:
 
 
 def framed(payloads: Sequence[bytes]) -> bytes:
-    """Payloads behind their lengths, as the Collector's file exporter writes them."""
+    """Length-prefixed payloads, as the Collector's file exporter writes them."""
     return b"".join(len(one).to_bytes(4, "big") + one for one in payloads)
 
 

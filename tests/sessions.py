@@ -1,4 +1,4 @@
-"""Sessions of an agent as traces: each question a trace, several to a session."""
+"""Sessions of an agent as traces: one trace for each turn, several for each session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCOPE = "openinference.instrumentation.langchain"
 
 @dataclass(frozen=True)
 class Sent:
-    """A record for the topic of traces; ``after_ms`` is how long after the first it is sent."""
+    """A record for the topic of traces; ``after_ms`` is its delay after the first."""
 
     key: bytes | None
     value: bytes
@@ -25,7 +25,7 @@ class Sent:
 def trace(
     number: int, chance: random.Random, *, sessions: int, searches: int, start_ms: int
 ) -> list[Made]:
-    """A turn: a model call before each search, some searches in parallel, an answer."""
+    """A turn: a model call before each search, some concurrent searches, and an answer."""
     session = {"session.id": f"session-{chance.randrange(sessions)}"}
     resource = {"service.name": "assistant", "service.version": "7"}
     of: dict[str, Any] = {"scope": SCOPE, "resource": resource}
@@ -55,7 +55,7 @@ def trace(
 
 
 def traces(seed: int, number: int, *, sessions: int = 0, searches: int = 3) -> list[list[Made]]:
-    """That many traces with ids from the seed on."""
+    """Traces with ids from the seed on."""
     chance = random.Random(seed)
     return [
         trace(
@@ -70,7 +70,7 @@ def traces(seed: int, number: int, *, sessions: int = 0, searches: int = 3) -> l
 
 
 def trace_of(number: int, scope: str = SCOPE) -> list[Made]:
-    """A turn with a search, in a session of its own; the last span is the root."""
+    """A turn with a search, in its own session; the last span is the root."""
     of: dict[str, Any] = {"scope": scope, "resource": {"service.name": "assistant"}}
     start = number * 1_000
     turn = {KINDS: "AGENT", "session.id": f"session of {number}"}
@@ -85,7 +85,7 @@ def trace_of(number: int, scope: str = SCOPE) -> list[Made]:
 def payloads(
     spans: Sequence[Made], chance: random.Random, most: int = 6, repeated: float = 0.2
 ) -> Iterator[bytes]:
-    """The spans of a trace split over payloads, in disorder, some of them twice."""
+    """The spans of a trace split over payloads, shuffled, and some of them repeated."""
     left = list(spans)
     chance.shuffle(left)
     while left:
@@ -98,7 +98,7 @@ def payloads(
 
 
 def records(made: Iterable[Sequence[Made]], seed: int, open_at_once: int = 8) -> Iterator[Sent]:
-    """Records of traces, those of several at a time in turn."""
+    """Records of traces, several of which are interleaved."""
     chance = random.Random(seed)
     waiting = iter(made)
     under_way: list[tuple[bytes, list[bytes]]] = []

@@ -1,4 +1,4 @@
-"""Spans as the tests of telemetry make them, and traces of real frameworks."""
+"""Builders of spans for the tests of telemetry, and stored traces of real frameworks."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def traces(spans: Iterable[Span]) -> list[list[Span]]:
 
 
 def told(*spans: Span, **options: Any) -> Interpretation:
-    """What one trace tells under the presets."""
+    """The interpretation of one trace under the presets."""
     return interpret(spans, MAPPING, Options(**options))
 
 
 def values(one: Interpretation) -> list[dict[str, Any]]:
-    """Its events as JSON objects."""
+    """The events of the interpretation as JSON objects."""
     return [json.loads(event.value) for event in events(one)]
 
 
@@ -78,13 +78,13 @@ def of_kind(
     end: float | None = None,
     **others: Any,
 ) -> Span:
-    """A span of OpenInference."""
+    """An OpenInference span."""
     attributes = {"openinference.span.kind": kind, **others.pop("attributes", {})}
     return span(id, parent, start, end, attributes, **others)
 
 
 def agent(id: str = "agent", start: float = 0, end: float = 1000, **others: Any) -> Span:
-    """A turn."""
+    """A turn span."""
     return of_kind("AGENT", id, others.pop("parent", ""), start, end, **others)
 
 
@@ -96,7 +96,7 @@ def model(id: str, parent: str, start: float, end: float | None = None, **others
 def search(
     id: str, parent: str, start: float, end: float | None = None, found: str = "a", **others: Any
 ) -> Span:
-    """A retriever that found the documents whose ids are the letters of ``found``."""
+    """A retriever span whose documents have the letters of ``found`` as ids."""
     attributes = {
         **{f"retrieval.documents.{at}.document.id": one for at, one in enumerate(found)},
         **({} if found else {"output.value": '{"documents": []}'}),
@@ -106,13 +106,13 @@ def search(
 
 
 def tool(id: str, parent: str, start: float, end: float | None = None, **others: Any) -> Span:
-    """A tool with this result."""
+    """A tool span with this result."""
     attributes = {"tool.name": others.pop("name", id), "output.value": others.pop("output", "text")}
     return of_kind("TOOL", id, parent, start, end, attributes=attributes, **others)
 
 
 def reranker(id: str, parent: str, start: float, inputs: str, outputs: str) -> Span:
-    """A reranker with the letters as its documents."""
+    """A reranker span with the letters as its documents."""
     attributes = {
         f"reranker.{name}_documents.{at}.document.id": one
         for name, letters in (("input", inputs), ("output", outputs))
@@ -122,7 +122,7 @@ def reranker(id: str, parent: str, start: float, inputs: str, outputs: str) -> S
 
 
 def searched(one: Interpretation) -> list[tuple[int, str]]:
-    """Of each search its iteration and the ids of what it found."""
+    """The iteration and the result ids of each search."""
     return [
         (search.iteration, "".join(result.doc_id or "?" for result in search.results))
         for turn in one.turns

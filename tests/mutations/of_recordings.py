@@ -96,7 +96,7 @@ RECORDINGS: Final = (
         "the last copy stays",
         "of two versions of a span, the one that arrived last is kept",
         (Edit(TREE, "(span.end_ns, _digest(span)) > (held.end_ns, _digest(held))", "span"),),
-        "tests/unit/test_otlp.py::test_a_span_that_comes_twice_counts_once",
+        "tests/unit/test_otlp.py::test_a_repeated_span_counts_once",
         '["doc_id"] == "late"',
     ),
     Mutation(
@@ -122,22 +122,21 @@ RECORDINGS: Final = (
                 "if False:",
             ),
         ),
-        "tests/unit/test_telemetry.py::test_a_search_that_does_not_say_what_it_found_is_refused",
+        "tests/unit/test_telemetry.py::test_a_search_without_recorded_results_is_refused",
         "assert (one.turns, one.refused)",
     ),
     Mutation(
         "rerankers are passed over",
         "what a retriever returned counts, whatever the agent got of it",
         (Edit(RERANKING, "return {id for id in ids if outer[id] == id}", "return set()"),),
-        "tests/unit/test_telemetry.py::test_a_reranker_takes_the_place_of_the_search_before_it",
+        "tests/unit/test_telemetry.py::test_a_reranker_replaces_the_search_before_it",
         "assert searched(one)",
     ),
     Mutation(
         "evaluators search",
         "what an evaluator searched counts as found by the agent",
         (Edit(TREE, "elif span.parent_id in judged:", "elif False:"),),
-        "tests/unit/test_telemetry_hard.py::"
-        "test_what_an_evaluator_does_inside_of_itself_is_nothing_of_the_agent",
+        "tests/unit/test_telemetry_hard.py::test_spans_inside_an_evaluator_are_ignored",
         "assert searched(",
     ),
     Mutation(

@@ -10,7 +10,7 @@ ASSEMBLY: Final = "stream_metrics/telemetry/assembly.py"
 BRIDGE: Final = "stream_metrics/worker/bridge.py"
 TRACES: Final = "stream_metrics/worker/traces.py"
 
-DIES: Final = "tests/property/test_bridge.py::test_whoever_dies_wherever_the_same_is_told"
+DIES: Final = "tests/property/test_bridge.py::test_crashes_anywhere_give_the_same_events"
 TELLS: Final = "assert set(world.produced) == world.expected()"
 
 BRIDGES: Final = (
@@ -44,7 +44,7 @@ BRIDGES: Final = (
                 'self._close(list(self._open.values())[-1], "no_room", message)',
             ),
         ),
-        "tests/property/test_assembly.py::test_the_rules_are_those_of_the_naive_account",
+        "tests/property/test_assembly.py::test_assembly_equals_the_naive_implementation",
         "assert",
     ),
     Mutation(

@@ -1,4 +1,4 @@
-"""What is told of a log depends on the log alone: not on crashes, batches, clocks or arrival."""
+"""The assembled traces depend on the log alone: not on crashes, batches, clocks or arrival."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRACES = ("a", "b", "c", "d", "e", "f")
 
 
 class Logged(NamedTuple):
-    """A record: its time, its spans, and whether it cannot be used."""
+    """A record: its time, its spans, and whether it is unusable."""
 
     time_ms: int
     spans: tuple[Span, ...]
@@ -30,7 +30,7 @@ class Logged(NamedTuple):
 
     @property
     def trace_ids(self) -> list[str]:
-        """The traces that it has spans of."""
+        """The ids of its traces."""
         return [span.trace_id for span in self.spans]
 
 
@@ -40,7 +40,7 @@ PlainTrace = tuple[str, int, tuple[Span, ...], str | None]
 
 
 def spans_of_trace(trace: str) -> list[Span]:
-    """Spans as they may come: a turn, what is inside of it, and further versions of some."""
+    """Versions of the spans of a turn."""
     of: dict[str, Any] = {"trace_id": trace}
     return [
         agent("1", **of),
@@ -88,7 +88,7 @@ BOUNDS = st.builds(
 
 
 def plain(closed: Sequence[ClosedTrace]) -> list[PlainTrace]:
-    """What matters of closed traces."""
+    """The parts of closed traces that are compared."""
     found: list[PlainTrace] = []
     for one in closed:
         spans = tuple(sorted(map(DECODE, one.encoded_spans), key=lambda s: (s.span_id, s.end_ns)))
@@ -97,7 +97,7 @@ def plain(closed: Sequence[ClosedTrace]) -> list[PlainTrace]:
 
 
 def take(assembly: Assembly, offset: int, record: Logged) -> list[PlainTrace]:
-    """Hand over a record."""
+    """Add a record."""
     if record.is_bad:
         of = record.trace_ids
         return plain(assembly.refuse(offset, record.time_ms, of, "unreadable", "it is damaged"))
@@ -105,19 +105,19 @@ def take(assembly: Assembly, offset: int, record: Logged) -> list[PlainTrace]:
 
 
 def uninterrupted(log: Log, bounds: Bounds) -> list[PlainTrace]:
-    """What one pass tells."""
+    """The result of one pass."""
     assembly = Assembly(bounds)
     told = [one for offset, record in enumerate(log) for one in take(assembly, offset, record)]
     return told + plain(assembly.finish())
 
 
 def all_of(told: list[PlainTrace]) -> list[str]:
-    """All that was told, once each, in one order."""
+    """All distinct results in one order."""
     return sorted({repr(one) for one in told})
 
 
 def begin_again(log: Log, bounds: Bounds, place: ReadPosition) -> Assembly:
-    """Whoever reads on from there, having lost all else: as ``bridge`` starts."""
+    """A new assembly that continues at a position, as ``bridge`` starts."""
     assembly = Assembly(bounds, place)
     since = place.time_ms - bounds.known_ms
     first = next((at for at, record in enumerate(log) if record.time_ms >= since), place.offset)
@@ -128,10 +128,10 @@ def begin_again(log: Log, bounds: Bounds, place: ReadPosition) -> Assembly:
 
 @dataclass
 class Naive:
-    """The rules once more, with nothing but lists, for comparison.
+    """The same rules, implemented with lists only.
 
     ``records`` are those of a trace since it was last forgotten; ``open`` those of open traces, by
-    when they began.
+    their beginning.
     """
 
     bounds: Bounds
@@ -141,12 +141,12 @@ class Naive:
     late: int = 0
 
     def kept(self, trace: str) -> list[Span]:
-        """Its spans, of each id the preferred one."""
+        """Its spans, the preferred one of each id."""
         spans = [span for _, _, found in self.open[trace] for span in found]
         return list({s.span_id: s for s in sorted(spans, key=lambda s: s.end_ns)}.values())
 
     def deadline(self, trace: str) -> int:
-        """When it is closed."""
+        """When the trace closes."""
         times = [time for _, time, _ in self.open[trace]]
         kept = self.kept(trace)
         ids, roots = {span.span_id for span in kept}, [s for s in kept if not s.parent_id]
@@ -158,14 +158,14 @@ class Naive:
         )
 
     def close(self, trace: str, reason: str | None = None) -> None:
-        """Tell it."""
+        """Close the trace."""
         spans = (
             () if reason else tuple(sorted(self.kept(trace), key=lambda s: (s.span_id, s.end_ns)))
         )
         self.told.append((trace, self.open.pop(trace)[0][0], spans, reason))
 
     def read(self, offset: int, record: Logged) -> None:
-        """Take a record."""
+        """Add a record."""
         due = sorted((self.deadline(t), at, t) for at, t in enumerate(self.open))
         for deadline, _, trace in due:
             if deadline <= record.time_ms:
@@ -200,7 +200,7 @@ class Naive:
             self.close(next(iter(self.open)), "no_room")
 
     def size(self) -> int:
-        """What is held."""
+        """The bytes of open traces."""
         encode = msgspec.msgpack.encode
         kept = [span for trace in self.open for span in self.kept(trace)]
         return sum(len(encode(span)) + module.SPAN_OVERHEAD_BYTES for span in kept)
@@ -212,8 +212,8 @@ class Naive:
 @example([Logged(1_000, (SPANS["a"][10], SPANS[""][0]))], Bounds(10, 60, 60))
 @settings(max_examples=examples(200))
 @given(logs(in_order=False), BOUNDS)
-def test_the_rules_are_those_of_the_naive_account(log: Log, bounds: Bounds) -> None:
-    """Heaps, counters and what is kept by span id change nothing, also for times in disorder."""
+def test_assembly_equals_the_naive_implementation(log: Log, bounds: Bounds) -> None:
+    """Heaps, counters and the index of spans change nothing, also for times out of order."""
     naive = Naive(bounds)
     assembly = Assembly(bounds)
     told: list[PlainTrace] = []
@@ -228,8 +228,8 @@ def test_the_rules_are_those_of_the_naive_account(log: Log, bounds: Bounds) -> N
 
 @settings(max_examples=examples(300))
 @given(logs(), BOUNDS)
-def test_a_crash_at_any_record_changes_nothing_that_is_told(log: Log, bounds: Bounds) -> None:
-    """Whoever begins at any commit tells the same traces, with the same spans."""
+def test_a_crash_at_any_record_changes_no_trace(log: Log, bounds: Bounds) -> None:
+    """Starting at any commit gives the same traces with the same spans."""
     expected = all_of(uninterrupted(log, bounds))
     first = Assembly(bounds)
     told: list[PlainTrace] = []
@@ -243,11 +243,9 @@ def test_a_crash_at_any_record_changes_nothing_that_is_told(log: Log, bounds: Bo
 
 @settings(max_examples=examples(300))
 @given(st.data(), BOUNDS)
-def test_crashes_and_clocks_change_nothing_that_is_told(
-    data: st.DataObject, bounds: Bounds
-) -> None:
-    """However many crashes, of whatever age the last commit is, and wherever the end of the
-    partition was reached, so that the clock told the time."""
+def test_crashes_and_clocks_change_no_trace(data: st.DataObject, bounds: Bounds) -> None:
+    """The result depends on neither the number of crashes, nor the age of commits, nor where the
+    end of the partition was reached and the clock read."""
     in_order = data.draw(st.booleans())
     log = data.draw(logs(in_order))
     place = ReadPosition(0, log[0].time_ms if log else 0)
@@ -273,7 +271,7 @@ def test_crashes_and_clocks_change_nothing_that_is_told(
 
 @given(st.data())
 def test_order_and_splitting_within_the_settle_time_change_nothing(data: st.DataObject) -> None:
-    """Nor do repeated spans: whole traces tell what their spans tell."""
+    """Repeated spans change nothing either."""
     wanted = data.draw(st.lists(st.sampled_from(TRACES), min_size=1, unique=True))
     whole = {trace: [SPANS[trace][at] for at in (1, 2, 3, 5, 7)] for trace in wanted}
     spans = [span for trace in wanted for span in whole[trace]]

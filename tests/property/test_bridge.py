@@ -1,4 +1,4 @@
-"""The bridge tells what one pass over its topic tells, whenever it dies and whoever goes on."""
+"""The bridge produces what one pass over its topic gives, wherever bridges crash."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def sent(seed: int) -> list[Sent]:
 
 
 def partition(record: Sent) -> int:
-    """Where the record lies."""
+    """The partition of the record."""
     assert record.key is not None
     return int(record.key, 16) % 2
 
 
 @settings(max_examples=examples(200))
 @given(st.data())
-def test_whoever_dies_wherever_the_same_is_told(data: st.DataObject) -> None:
-    """Kills at any step, rebalances, input topics that are away, silence at the end of the log:
-    the same events with the same bytes as by one pass."""
+def test_crashes_anywhere_give_the_same_events(data: st.DataObject) -> None:
+    """Crashes at any step, rebalances, unavailable input topics and idle periods give the events of
+    one pass, byte for byte."""
     bounds = Bounds(
         SETTLE_MS,
         LONGEST_MS,

@@ -1,4 +1,4 @@
-"""However OTLP traces are written, cut up and ordered, a replay of them gives the same bytes."""
+"""A replay of OTLP traces does not depend on their encoding, batches or order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FOUND = st.lists(st.sampled_from(IDS), max_size=3)
 
 @st.composite
 def attributes(draw: st.DrawFn) -> dict[str, Any]:
-    """Of a span of any kind, good or bad."""
+    """Attributes of a span of any kind, valid or not."""
     found: dict[str, Any] = {}
     match draw(st.sampled_from(["openinference", "genai", "silent", "other"])):
         case "openinference":
@@ -61,7 +61,7 @@ def attributes(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def traces(draw: st.DrawFn) -> list[Made]:
-    """Spans of some traces; ids repeat, parents may be missing or in a circle."""
+    """Spans of some traces; ids repeat, and parents may be missing or in a cycle."""
     few, moments = st.integers(0, 3), st.integers(0, 9)
     return draw(
         st.lists(
@@ -82,7 +82,7 @@ def traces(draw: st.DrawFn) -> list[Made]:
 
 
 def written(spans: Sequence[Made], cuts: Sequence[int], how: str) -> bytes:
-    """A file of these spans, with so many in each payload."""
+    """A file of these spans, with a given number in each payload."""
     batches: list[Sequence[Made]] = []
     at = 0
     while at < len(spans):
@@ -111,8 +111,8 @@ def read(data: bytes, folder: str) -> list[Record]:
 
 @settings(max_examples=examples(60))
 @given(traces(), st.data())
-def test_the_report_does_not_show_how_traces_came(spans: list[Made], data: st.DataObject) -> None:
-    """JSON and protobuf, any batches, any order, with repetitions: the files are the same."""
+def test_reports_do_not_depend_on_how_traces_arrive(spans: list[Made], data: st.DataObject) -> None:
+    """JSON and protobuf, any batches, any order, and repetitions give the same files."""
     again = data.draw(st.lists(st.sampled_from(spans), max_size=4)) if spans else []
     shuffled = data.draw(st.permutations([*spans, *again]))
     cuts = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
@@ -131,7 +131,7 @@ def test_the_report_does_not_show_how_traces_came(spans: list[Made], data: st.Da
 @settings(max_examples=examples(60))
 @given(traces())
 def test_every_span_is_accounted_for(spans: list[Made]) -> None:
-    """Each is read, and stands for itself or aside for another; no event is refused later."""
+    """Each span read is used or counted as repeated; no event is refused later."""
     with TraceStore(OtlpSettings().mapping(), OtlpSettings().options(NO_GRADES), Limits()) as kept:
         kept.add_payload(as_json(spans))
         records = list(kept.records())

@@ -1,4 +1,5 @@
-"""Traces tell the same in every order, and whatever spans hold, telling them does not fail."""
+"""The interpretation does not depend on the order of spans, and never fails because of their
+content."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ IDS = [f"{number:016x}" for number in range(1, 8)]
 
 @st.composite
 def any_spans(draw: st.DrawFn) -> list[Span]:
-    """Spans of one trace, of which nothing needs to make sense."""
+    """Arbitrary spans of one trace."""
     found = []
     for _ in range(draw(st.integers(0, 9))):
         attributes = draw(st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=4))
@@ -111,7 +112,7 @@ OPTIONS = st.builds(
 def test_order_and_repetition_change_nothing(
     spans: list[Span], options: Options, random: Any
 ) -> None:
-    """The events and the counts of refusals are those of the spans in their first order."""
+    """Events and counts of refusals equal those of the original order."""
     again = [*spans, *(random.choice(spans) for _ in range(3) if spans)]
     random.shuffle(again)
     usual = [span for span in again if span.trace_id and span.span_id]
@@ -124,8 +125,8 @@ def test_order_and_repetition_change_nothing(
 
 @settings(max_examples=examples(300))
 @given(any_spans(), OPTIONS)
-def test_nothing_that_spans_hold_makes_telling_fail(spans: list[Span], options: Options) -> None:
-    """Whatever cannot be used is counted under a reason."""
+def test_no_content_of_spans_makes_interpretation_fail(spans: list[Span], options: Options) -> None:
+    """What cannot be used is counted under a reason."""
     one = interpret(spans, MAPPING, options)
 
     assert sum(one.refused.values()) >= len(one.refusals)
@@ -135,7 +136,7 @@ def test_nothing_that_spans_hold_makes_telling_fail(spans: list[Span], options: 
 @settings(max_examples=examples(50))
 @given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from(TEXTS), max_size=4))
 def test_both_encodings_give_the_same_spans(attributes: dict[str, Any]) -> None:
-    """Scope, name and what was dropped are read of either."""
+    """Scope, name and dropped counts are read from both."""
     made = [Made(1, 2, 3, attributes=attributes)]
 
     assert spans_of(as_json(made)) == spans_of(as_protobuf(made))

@@ -1,7 +1,7 @@
-"""Real traces that are changed as instrumentations, SDKs and networks change them.
+"""Real traces, changed as instrumentations, SDKs and networks change them.
 
-Whatever is done to a captured program's spans, each of its turns comes out with the figures of the
-program's own account, or not at all and with a reason, or is told to be grouped by time.
+Whatever is done to a captured program's spans, each of its turns has the figures that the program
+recorded, or is refused with a reason, or has iterations marked as inferred.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RIGHT, REFUSED, INFERRED = "right", "refused", "inferred"
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of all turns with a search: how each came out, and the reasons of what was refused."""
+    """The outcome of each turn with a search, and the reasons of refusals."""
 
     turns: Counter[str]
     reasons: frozenset[str]
@@ -45,14 +45,14 @@ class Outcome:
 
 @cache
 def _accounts() -> dict[str, Any]:
-    """What programs of the conformance tests did, as far as their traces tell it."""
+    """What programs of the conformance tests recorded, as far as their traces show it."""
     found = json.loads((CONFORMANCE / "accounts.json").read_text())
     return {name: one for name, one in found.items() if one["verdict"][0] in (RIGHT, INFERRED)}
 
 
 @cache
 def _groups(name: str) -> tuple[tuple[Span, ...], ...]:
-    """The traces of a capture, of which only one instrumentation counts."""
+    """The traces of a capture, with one instrumentation only."""
     spans = capture(name, CONFORMANCE) if name in _accounts() else capture(name)
     if name == "langchain-openinference-graph-and-otel":
         spans = [span for span in spans if span.scope != OTEL]
@@ -61,7 +61,7 @@ def _groups(name: str) -> tuple[tuple[Span, ...], ...]:
 
 @cache
 def _due(name: str) -> list[Figures]:
-    """The figures of a program's turns, in the order in which it ran them."""
+    """The figures of a program's turns, in the order of the turns."""
     if name not in _accounts():
         rows = sorted(EXPECTED[name], key=lambda row: (row["conversation_id"], row["turn"]))
         return [(row["iterations"], row["results"], row["srr"]) for row in rows]
@@ -78,7 +78,7 @@ def _due(name: str) -> list[Figures]:
 
 @cache
 def _truth(name: str) -> tuple[tuple[Figures, ...], ...]:
-    """Of each trace its turns' figures, as the program accounts for them."""
+    """The figures of each trace's turns, as the program recorded them."""
     told = [interpret(group, MAPPING) for group in _groups(name)]
     named = name not in _accounts()
     starts = sorted(
@@ -100,7 +100,7 @@ def outcome(
     truth: Iterable[tuple[Figures, ...]],
     options: Options,
 ) -> Outcome:
-    """What the traces tell, against the truth of each."""
+    """The interpretations of the traces, compared with the truth."""
     told = [interpret(group, MAPPING, options) for group in groups]
     replay = Replay(turn_scope="all")
     for event in (event for one in told for event in events(one, options.content)):
@@ -180,7 +180,7 @@ def with_attributes(span: Span, **attributes: Any) -> Span:
 
 
 def each(change: Callable[[Span], Span], *roles: Role | None) -> Change:
-    """The change of each span, or of each with one of the roles."""
+    """A change of each span, or of each span with one of the roles."""
 
     def change_all(spans: Spans, rng: random.Random) -> Spans:
         return [change(span) if not roles or role(span) in roles else span for span in spans]
@@ -189,12 +189,12 @@ def each(change: Callable[[Span], Span], *roles: Role | None) -> Change:
 
 
 def attributes(change: Callable[[dict[str, Any]], dict[str, Any]], *roles: Role | None) -> Change:
-    """The change of each span's attributes."""
+    """A change of each span's attributes."""
     return each(lambda span: changed(span, attributes=change(dict(span.attributes))), *roles)
 
 
 def value(change: Callable[[str, str], Any], *roles: Role | None) -> Change:
-    """The change of each text among attributes, by its name."""
+    """A change of each text in attributes, given its name."""
     return attributes(
         lambda found: {
             name: change(name, one) if isinstance(one, str) else one for name, one in found.items()
@@ -204,7 +204,7 @@ def value(change: Callable[[str, str], Any], *roles: Role | None) -> Change:
 
 
 def kinds(change: Callable[[str], Any], *roles: Role | None) -> Change:
-    """The change of what says what spans are."""
+    """A change of the attributes that name kinds."""
     return value(lambda name, one: change(one) if name in _KINDS else one, *roles)
 
 
@@ -245,7 +245,7 @@ def renamed_ids(spans: Spans, rng: random.Random) -> Spans:
 
 
 def below(count: int, **others: Any) -> Change:
-    """Spans of a web server, or of others, around all."""
+    """Spans of a web server or another program around all others."""
 
     def put_below(spans: Spans, rng: random.Random) -> Spans:
         first = min(spans, key=lambda span: span.start_ns)
@@ -278,7 +278,7 @@ def below(count: int, **others: Any) -> Change:
 
 
 def inside(which: Role, rng_id: str, **others: Any) -> Change:
-    """A further span inside of each span of a role."""
+    """An additional span inside each span of a role."""
 
     def put_inside(spans: Spans, rng: random.Random) -> Spans:
         added = [
@@ -341,7 +341,7 @@ def around(which: Role, change: Callable[[Span], dict[str, Any]], **others: Any)
 
 
 def twins(scope: str) -> Change:
-    """A second instrumentation in the same trace, whose clock reads a little later."""
+    """A second instrumentation in the same trace, whose clock is slightly ahead."""
 
     def add_twins(spans: Spans, rng: random.Random) -> Spans:
         ids = {span.span_id: f"{rng.getrandbits(64):016x}" for span in spans}
@@ -378,7 +378,7 @@ def spaced(name: str, text: str) -> str:
 
 
 def without(*parts: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Attributes without those whose names have one of the parts."""
+    """Removes attributes whose names contain one of the parts."""
     return lambda found: {
         name: one for name, one in found.items() if not any(part in name for part in parts)
     }
@@ -400,7 +400,7 @@ def structured(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def limited(count: int, *, oldest: bool = True, roles: tuple[Role | None, ...] = ()) -> Change:
-    """Spans of an SDK with a limit of attributes, of which Python keeps the last ones."""
+    """An SDK with an attribute count limit, of which Python keeps the last ones."""
 
     def limit(span: Span) -> Span:
         names = list(span.attributes)
@@ -417,12 +417,12 @@ def limited(count: int, *, oldest: bool = True, roles: tuple[Role | None, ...] =
 
 
 def cut_texts_at(length: int) -> Change:
-    """Spans of an SDK with a limit of the length of texts."""
+    """An SDK with an attribute value length limit."""
     return value(lambda _, text: text[:length])
 
 
 def in_documents(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Change:
-    """The change of every document, in whichever attribute it is."""
+    """A change of every document, in any attribute."""
 
     def walk(one: Any) -> Any:
         if isinstance(one, list):
@@ -446,7 +446,7 @@ def in_documents(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Change:
 
 
 def ids_anew(spans: Spans, rng: random.Random) -> Spans:
-    """Every search makes ids for what it found, as frameworks do for nodes without any."""
+    """Every search generates the ids of its results, as frameworks do for nodes without ids."""
 
     def change(document: dict[str, Any]) -> dict[str, Any]:
         id = str(uuid.UUID(int=rng.getrandbits(128), version=4))
@@ -457,7 +457,7 @@ def ids_anew(spans: Spans, rng: random.Random) -> Spans:
 
 
 def retried(spans: Spans, rng: random.Random) -> Spans:
-    """Before each search one failed, at the same place."""
+    """Before each search one failed at the same place."""
     found: Spans = []
     for span in spans:
         if role(span) is Role.SEARCH:
@@ -486,7 +486,7 @@ def circular(spans: Spans, rng: random.Random) -> Spans:
 
 
 def without_inner_spans(spans: Spans, rng: random.Random) -> Spans:
-    """A span that has others inside never came."""
+    """Spans that have children are missing."""
     parents = {span.parent_id for span in spans} - {""}
     lost = rng.choice(sorted(parents)) if parents else ""
     return [span for span in spans if span.span_id != lost]
@@ -502,13 +502,13 @@ def searches_in_other_sessions(spans: Spans, rng: random.Random) -> Spans:
 
 
 def models_stream_on(spans: Spans, rng: random.Random) -> Spans:
-    """Answers are read to their end long after tools have begun."""
+    """Answers are streamed to their end long after tools have begun."""
     last = max(span.end_ns for span in spans)
     return [changed(span, end_ns=last) if role(span) is Role.MODEL else span for span in spans]
 
 
 def judged(*, between: bool) -> Change:
-    """An evaluator with a model call, and with a retriever and an agent of its own."""
+    """An evaluator with a model call, a retriever and an agent."""
 
     def judge(spans: Spans, rng: random.Random) -> Spans:
         found = list(spans)
@@ -571,7 +571,7 @@ def same_documents_tool(span: Span) -> dict[str, Any]:
 
 
 def skewed(seconds: int) -> Change:
-    """Searches, and what is inside of them, run on a machine whose clock is wrong."""
+    """Searches, and the spans inside them, ran on a machine with clock skew."""
 
     def skew(spans: Spans, rng: random.Random) -> Spans:
         by_id = {span.span_id: span for span in spans}
@@ -596,7 +596,7 @@ def skewed(seconds: int) -> Change:
 
 
 def as_tool(spans: Spans, rng: random.Random) -> Spans:
-    """Another agent asks this one, as a tool of its own."""
+    """Another agent calls this one as a tool."""
     first, last = min(s.start_ns for s in spans), max(s.end_ns for s in spans)
     outer, call, asked = (f"{rng.getrandbits(64):016x}" for _ in range(3))
     trace, resource = spans[0].trace_id, spans[0].resource
@@ -818,18 +818,18 @@ LIMITS: Final = sorted(how for how in CHANGES if "at most" in how)
 
 @pytest.mark.parametrize("how", [*sorted(CHANGES.keys() - LIMITS), *rest_long(LIMITS, now=4)])
 def test_a_changed_trace_is_right_or_refused(how: str) -> None:
-    """No turn of a captured program comes out with figures that are not its own, or is missing."""
+    """No turn of a captured program has wrong figures or is missing without a reason."""
     assert not _wrong(how, EXPECTED)
 
 
 @pytest.mark.parametrize("how", rest_long(sorted(CHANGES), now=3))
 def test_a_changed_trace_of_any_instrumentation_is_right_or_refused(how: str) -> None:
-    """So it is with the programs of the conformance tests, under further instrumentations."""
+    """The same holds for the programs of the conformance tests and their instrumentations."""
     assert not _wrong(how, _accounts())
 
 
 def _wrong(how: str, names: Iterable[str]) -> list[str]:
-    """What comes out of the programs' changed traces that is neither right nor refused."""
+    """The turns of changed traces that are neither right nor refused."""
     change, due = CHANGES[how]
     wrong = []
     for name in filter(partial(_is_about, how), names):

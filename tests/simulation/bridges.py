@@ -1,4 +1,5 @@
-"""Bridges over scripted brokers: they die at any step, lose partitions, and are told the time."""
+"""Bridges over scripted brokers: they crash at any step, lose partitions, and read a scripted
+clock."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ class World:
             self.brokers.produce(1)
 
     def expected(self) -> set[tuple[str, bytes]]:
-        """What one pass over the topic tells."""
+        """The events that one pass over the topic gives."""
         found = set()
         for log in self.brokers.logs.values():
             assembly = Assembly(self.bounds)
@@ -72,7 +73,7 @@ class World:
 
 
 class BridgeMember:
-    """One bridge; its calls to the outside pass the fuse."""
+    """One bridge, whose external calls pass the fuse."""
 
     def __init__(self, world: World, fuse: Fuse | None = None, **settings: Any) -> None:
         self.world, self.fuse = world, fuse or Fuse()
@@ -109,11 +110,11 @@ class BridgeMember:
         )
 
     async def join(self) -> None:
-        """Subscribe, without hearing of the group yet."""
+        """Subscribe, before the group has answered."""
         await self.inputs.fetch()
 
     async def turn(self) -> int:
-        """One round, in which the brokers are asked for the ends."""
+        """Run one round, in which the brokers return the end offsets."""
         self._seconds += NOTE_SECONDS
         return await self._bridge.turn()
 
@@ -137,7 +138,7 @@ class BridgeMember:
     # -- worker.bridge.Events
 
     async def send(self, events: Sequence[Event]) -> Sequence[Event]:
-        """See ``Events``: it may die in the middle, or the topic may not take it."""
+        """See ``EventWriter``: it may crash in the middle, or the topic may be unavailable."""
         for event in events:
             self.fuse.passing("before an event")
             if self.world.refuses:
@@ -152,14 +153,14 @@ class BridgeMember:
         """Ignore."""
 
     def trace_closed(self, interpreted: InterpretedTrace) -> None:
-        """Count what was refused."""
+        """Count refusals."""
         self.refused.update(interpreted.interpretation.refused)
 
     def produced(self, events: int) -> None:
         """Ignore."""
 
     def read(self, spans: int, late: int) -> None:
-        """Count what was late."""
+        """Count late spans."""
         self.late += late
 
     def open_traces(self, traces: int, open_bytes: int) -> None:
@@ -172,16 +173,16 @@ class BridgeMember:
         """Ignore."""
 
     def complete_until(self, seconds: float) -> None:
-        """Keep the last."""
+        """Keep the last value."""
         self.complete_until_s = seconds
 
     def offset_gap(self, topic: str) -> None:
-        """Count."""
+        """Count gaps."""
         self.gaps += 1
 
 
 class _Letters:
-    """The dead-letter topic, in the hands of a bridge that may die."""
+    """The dead-letter topic of a bridge that may crash."""
 
     def __init__(self, member: BridgeMember) -> None:
         self._member = member

@@ -1,4 +1,4 @@
-"""Rounds of the bridge over scripted brokers: what a session with the group needs, and bounds."""
+"""Rounds of the bridge over scripted brokers: group sessions, deleted records and bounds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def turn(trace: int, searches: int) -> list[Made]:
 
 
 async def rounds_of_others(world: World) -> int:
-    """How often another task had the loop while a bridge told all that there is."""
+    """How often another task ran while a bridge read everything."""
     member = BridgeMember(world)
     await member.join()
     world.brokers.rebalance([member.source])
@@ -66,8 +66,8 @@ async def rounds_of_others(world: World) -> int:
     return rounds
 
 
-async def test_a_large_trace_leaves_the_loop_to_others() -> None:
-    """Such as to heartbeats, without which the group takes the partition away, again and again."""
+async def test_a_large_trace_does_not_block_the_event_loop() -> None:
+    """Heartbeats are sent meanwhile, so the group does not revoke the partition."""
     world = World(Bounds())
     spans = turn(1, 3_000)
     for first in range(0, len(spans), 500):
@@ -76,8 +76,8 @@ async def test_a_large_trace_leaves_the_loop_to_others() -> None:
     assert await rounds_of_others(world) > 20
 
 
-async def test_many_traces_that_are_closed_at_once_leave_the_loop_to_others() -> None:
-    """Also where they tell nothing that would be produced."""
+async def test_closing_many_traces_does_not_block_the_event_loop() -> None:
+    """Other tasks run even if no trace produces events."""
     world = World(Bounds())
     for trace in range(1, 10_000):
         world.send(sent([Made(trace, 2, 1, 0, 1, RETRIEVER)]), 0)
@@ -86,7 +86,7 @@ async def test_many_traces_that_are_closed_at_once_leave_the_loop_to_others() ->
 
 
 async def told(member: BridgeMember, world: World) -> set[str]:
-    """Let a bridge read all there is; the traces it has told by now, by their sessions."""
+    """Let a bridge read everything; the sessions of the traces it has produced so far."""
     await member.join()
     world.brokers.rebalance([member.source])
     while await member.turn() or not member.inputs.reading():
@@ -96,7 +96,7 @@ async def told(member: BridgeMember, world: World) -> set[str]:
 
 
 def in_session(trace: int, session: str, *, alone: bool = False) -> list[Made]:
-    """A turn with a search, or its outermost span only, as it comes again."""
+    """A turn with a search; with ``alone`` only its root span, as if redelivered."""
     spans = turn(trace, 1)
     outer = Made(trace, 1, 0, 0, 10, {**TURN, "session.id": session})
     return [outer] if alone else [outer, *spans[1:]]
@@ -107,10 +107,10 @@ LOG = TopicPartition(TOPIC, 0)
 
 
 async def after_deletion(commit: OffsetAndMetadata | None, *, restarts: bool) -> set[str]:
-    """What is told where the first record of one trace was deleted, and its second one was not.
+    """The sessions produced after the first record of one trace was deleted, and not its second.
 
-    A trace a minute comes before and after; the first bridge has read the first four records if
-    ``restarts``.
+    Another trace comes each minute; with ``restarts``, an earlier bridge has read the first four
+    records.
     """
     world = World(Bounds())
     world.send(sent(in_session(1, "cut")), 0)
@@ -134,24 +134,23 @@ async def after_deletion(commit: OffsetAndMetadata | None, *, restarts: bool) ->
 COMPLETE = {f"m{minute}" for minute in range(32, 36)}  # the last one is open
 
 
-async def test_a_restart_tells_no_trace_whose_first_records_were_deleted() -> None:
-    """Nothing is left then by which a late span would be known for one."""
+async def test_a_restart_skips_traces_whose_first_records_were_deleted() -> None:
+    """After deletion nothing shows that a late span is late."""
     assert await after_deletion(None, restarts=True) == COMPLETE
 
 
-async def test_a_first_start_tells_no_trace_whose_first_records_were_deleted() -> None:
-    """Traces may have begun in them for as long as a trace may last."""
+async def test_a_first_start_skips_traces_whose_first_records_were_deleted() -> None:
+    """Traces may have begun in deleted records for as long as a trace may last."""
     assert await after_deletion(None, restarts=False) == COMPLETE
 
 
-async def test_offsets_reset_to_the_first_one_left_tell_no_trace_that_was_cut() -> None:
-    """A commit that somebody else has set says nothing of what was deleted."""
+async def test_offsets_reset_to_the_log_start_skip_truncated_traces() -> None:
+    """A commit of another tool says nothing about deleted records."""
     assert await after_deletion(OffsetAndMetadata(1, ""), restarts=False) == COMPLETE
 
 
-async def test_a_restart_behind_a_log_that_is_empty_tells_what_comes() -> None:
-    """What was deleted is as old as the last record that was read, and traces do not last so
-    long."""
+async def test_a_restart_at_the_end_of_an_emptied_log_reads_new_traces() -> None:
+    """The deleted records are as old as the last record read, and traces are shorter than that."""
     world = World(Bounds())
     world.send(sent(in_session(1, "old")), 0)
     world.now_ms += MINUTE_MS
@@ -166,8 +165,8 @@ async def test_a_restart_behind_a_log_that_is_empty_tells_what_comes() -> None:
     assert await told(again, world) == {"old", "new"}
 
 
-async def test_a_trace_waits_for_transactions_that_are_open() -> None:
-    """Their records have the times at which they were written, however late they appear."""
+async def test_a_trace_waits_for_open_transactions() -> None:
+    """Their records have the times at which they were written, however late they become visible."""
     world = World(Bounds())
     spans = in_session(1, "s")
     world.send(sent([spans[0]]), 0)
@@ -183,8 +182,9 @@ async def test_a_trace_waits_for_transactions_that_are_open() -> None:
     assert member.late == 0
 
 
-async def test_batches_close_no_trace_where_times_are_in_disorder() -> None:
-    """Times of records count as they are read, and the clock only at the end of the log."""
+async def test_out_of_order_times_in_batches_close_no_trace() -> None:
+    """Record times count in the order of reading, and the clock counts only at the end of the
+    log."""
     world = World(Bounds())
     for trace in range(2, 1_203):  # as many as tell elsewhere up to when a log was read
         world.send(sent(in_session(trace, f"m{trace}")), 0)
@@ -206,8 +206,8 @@ async def test_batches_close_no_trace_where_times_are_in_disorder() -> None:
     assert member.late == 0
 
 
-async def test_a_bridge_says_up_to_when_it_has_read() -> None:
-    """The time at which it last came to the end; unknown before."""
+async def test_a_bridge_reports_the_time_up_to_which_it_has_read() -> None:
+    """That is when it last reached the end of the log; before that it is unknown."""
     world = World(Bounds())
     member = BridgeMember(world)
     assert member.complete_until_s == 0
@@ -216,8 +216,8 @@ async def test_a_bridge_says_up_to_when_it_has_read() -> None:
     assert member.complete_until_s == world.now_ms / 1000
 
 
-async def test_two_bridges_halt_where_each_tells_another_scope() -> None:
-    """What one bridge has told the other reads beside the offsets."""
+async def test_two_bridges_with_conflicting_scopes_stop() -> None:
+    """Each bridge reads the scopes of the other in the commit metadata."""
     world = World(Bounds())
     for trace, scope in ((1, "openinference"), (2, "openllmetry")):
         spans = [
@@ -242,7 +242,7 @@ async def test_two_bridges_halt_where_each_tells_another_scope() -> None:
 
 
 async def test_a_bridge_does_not_start_without_the_topics_for_its_events() -> None:
-    """It would seem ready until the first trace is told."""
+    """Otherwise it would seem ready until the first trace closes."""
     brokers, health = World(Bounds()).brokers, Health()
     cluster = ScriptedCluster(brokers, ScriptedConsumer(brokers))
     settings = KafkaSettings(topics=(TOPIC,), group_id="bridge")
@@ -252,8 +252,8 @@ async def test_a_bridge_does_not_start_without_the_topics_for_its_events() -> No
         await source.join()
 
 
-def test_memory_does_not_grow_with_traces_that_are_closed() -> None:
-    """Neither those that were told, nor those for which there was no room."""
+def test_memory_does_not_grow_with_closed_traces() -> None:
+    """This holds for interpreted traces and for those that there was no room for."""
     assembly, held = Assembly(Bounds(open_traces=10)), []
     tracemalloc.start()
     for trace in range(60_000):
@@ -267,8 +267,8 @@ def test_memory_does_not_grow_with_traces_that_are_closed() -> None:
     assert held[2] < held[0] + 100_000
 
 
-def test_spans_that_come_again_and_again_cost_no_more_than_new_ones() -> None:
-    """Whatever is held of their trace by then; the last version of each counts."""
+def test_repeated_spans_cost_no_more_than_new_ones() -> None:
+    """The cost does not depend on the size of the trace, and the last version counts."""
     number = 10_000
     assembly, began = Assembly(Bounds()), time.monotonic()
     versions = [

@@ -1,4 +1,4 @@
-"""Whoever looks at a bridge learns which agents are refused, and why."""
+"""Metrics and logs of a bridge show which agents are refused, and why."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUPPORT = {"gen_ai.agent.name": "support"}
 
 
 def refused_search(id: str, parent: str, start: float = 1, **attributes: str) -> Span:
-    """A search of a document without an id and a text."""
+    """A search with a document that has neither id nor text."""
     hidden = {"output.value": "{}", "retrieval.documents.0.document.content": "__REDACTED__"}
     return search(id, parent, start, found="", attributes=hidden | attributes)
 
@@ -44,8 +44,8 @@ def by_agent(one: Interpretation) -> list[tuple[str | None, str]]:
 # Whom a refusal is of.
 
 
-def test_a_refusal_is_of_the_agent_that_the_turn_would_be_of() -> None:
-    """Its attribute names it, else the span of its turn, else the service."""
+def test_a_refusal_counts_for_the_agent_of_its_turn() -> None:
+    """Its attribute names the agent, else the turn's span, else the service."""
     of_turn = told(agent(name="researcher"), refused_search("s", "agent"))
     of_attribute = told(agent(attributes=SUPPORT), refused_search("s", "agent"))
     of_search = told(refused_search("s", "", 1, **SUPPORT))
@@ -61,7 +61,7 @@ def test_a_refusal_is_of_the_agent_that_the_turn_would_be_of() -> None:
         assert [(each.agent, each.service) for each in one.refusals] == [(name, "service")]
 
 
-def test_refusals_of_one_trace_are_of_the_agents_of_their_turns() -> None:
+def test_refusals_of_one_trace_count_for_the_agents_of_their_turns() -> None:
     """A trace may hold a session, or several agents."""
     one = told(
         span("session", end=100),
@@ -84,15 +84,15 @@ def test_refusals_of_one_trace_are_of_the_agents_of_their_turns() -> None:
     ],
     ids=["incomplete", "bad id", "cycle"],
 )
-def test_a_trace_that_is_refused_whole_has_a_name(spans: list[Span]) -> None:
-    """Its agent's, or at least its service's."""
+def test_a_refused_trace_has_an_agent_or_service(spans: list[Span]) -> None:
+    """It has its agent's name, or at least its service's."""
     (found,) = {who for who, _ in told(*spans).by_agent}
 
     assert found in ("support", "service")
 
 
 def test_a_trace_for_which_there_is_no_room_has_its_service() -> None:
-    """Its spans are not read, but for one."""
+    """Only one of its spans is decoded."""
     assembly = Assembly(Bounds(open_traces=1))
     assembly.read(0, 1, [span("s", trace_id="1", resource={"service.name": "support"})])
     (closed,) = assembly.read(1, 2, [span("s", trace_id="2")])
@@ -104,8 +104,8 @@ def test_a_trace_for_which_there_is_no_room_has_its_service() -> None:
 # What a bridge says of it.
 
 
-def test_an_agent_of_which_all_is_refused_is_counted_with_its_reasons() -> None:
-    """Told and refused traces are counted by agent, from the first one on."""
+def test_an_agent_with_refusals_only_is_counted_by_reason() -> None:
+    """Closed traces are counted by agent and outcome from the first one on."""
     registry = CollectorRegistry()
     metrics = BridgeMetrics(registry)
     for _ in range(3):
@@ -122,8 +122,9 @@ def test_an_agent_of_which_all_is_refused_is_counted_with_its_reasons() -> None:
     assert value(registry, "traces", agent="service", outcome="empty") == 1
 
 
-def test_a_refused_trace_counts_for_the_agent_for_which_a_told_one_does() -> None:
-    """The alert's share would be of the service otherwise, and the agent's own would be 0."""
+def test_refused_and_told_traces_count_for_the_same_agent() -> None:
+    """Otherwise the alert would count refusals under the service, and the agent's share would be
+    0."""
     registry = CollectorRegistry()
     metrics = BridgeMetrics(registry)
     metrics.trace_closed(interpreted(told(search("s", "", 1, attributes=SUPPORT))))
@@ -134,7 +135,7 @@ def test_a_refused_trace_counts_for_the_agent_for_which_a_told_one_does() -> Non
 
 
 def test_agents_beyond_the_limit_are_counted_together() -> None:
-    """As on the workers, whose configured agents always have series of their own."""
+    """They are counted as on the workers, whose configured agents always have their own series."""
     registry = CollectorRegistry()
     metrics = BridgeMetrics(registry, agents=["billing"])
     assert value(registry, "traces", agent="billing", outcome="told") == 0
@@ -156,7 +157,7 @@ def test_agents_beyond_the_limit_are_counted_together() -> None:
     assert len(names) == MAX_AGENTS + 1
 
 
-def test_a_trace_without_any_name_counts_for_the_agent_that_workers_take_it_for() -> None:
+def test_a_trace_without_any_name_counts_for_the_default_agent() -> None:
     registry = CollectorRegistry()
     metrics = BridgeMetrics(registry)
     nameless = told(span("s", attributes={"openinference.span.kind": 7}, resource={}))
@@ -174,7 +175,7 @@ def lines(tellings: Iterable[InterpretedTrace]) -> list[dict[str, Any]]:
 
 
 def test_the_log_has_a_line_for_each_agent_and_reason() -> None:
-    """It names the agent and the service, and says once in a while what would help."""
+    """It names agent, service and remedy, at most once per interval."""
     made = [
         interpreted(told(agent(name=name), refused_search("s", "agent")))
         for name in ("support", "billing", "support")
@@ -189,7 +190,7 @@ def test_the_log_has_a_line_for_each_agent_and_reason() -> None:
 
 
 def test_very_many_agents_do_not_flood_the_log() -> None:
-    """Those that have no series of their own share their lines."""
+    """Agents without their own series share log lines."""
     made = [
         interpreted(told(agent(name=f"agent-{number}"), refused_search("s", "agent")))
         for number in range(MAX_AGENTS + 20)
@@ -198,8 +199,8 @@ def test_very_many_agents_do_not_flood_the_log() -> None:
     assert len(lines(made)) == MAX_AGENTS + 1
 
 
-def test_the_page_of_a_worker_says_where_to_look_for_an_agent_that_is_missing() -> None:
-    """It knows nothing of traces, but which metric of the bridge does."""
+def test_a_workers_page_says_where_to_look_for_a_missing_agent() -> None:
+    """It names the metric of the bridge."""
     html = (files("stream_metrics.adapters.page") / "static" / "page.html").read_text("utf-8")
     registry = CollectorRegistry()
     BridgeMetrics(registry)

@@ -1,4 +1,4 @@
-"""Where a bridge begins, and what it refuses, over scripted brokers."""
+"""Where a bridge starts to read, and what it refuses, over scripted brokers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LONG = 100_000
 
 
 def sent(spans: list[Made]) -> Sent:
-    """A record of spans of one trace, under its id."""
+    """A record of spans of one trace, keyed by its id."""
     return Sent(spans[0].trace_id.hex().encode(), as_protobuf(spans))
 
 
 async def bridge(world: World) -> BridgeMember:
-    """A bridge that has the partition and has read nothing."""
+    """A bridge that is assigned the partition and has read nothing."""
     member = BridgeMember(world)
     await member.join()
     world.brokers.rebalance([member.source])
@@ -34,7 +34,7 @@ async def bridge(world: World) -> BridgeMember:
 
 
 async def read(member: BridgeMember) -> None:
-    """Read to the end, and once more when that is long ago."""
+    """Read to the end, and again when that is long ago."""
     for _ in range(2):
         idle = 0
         while idle < 3:
@@ -43,18 +43,18 @@ async def read(member: BridgeMember) -> None:
 
 
 def told(world: World) -> set[str]:
-    """The traces that events were produced of."""
+    """The traces for which events were produced."""
     return {json.loads(value)["event_id"].partition(":")[0] for _, value in world.produced}
 
 
 def ids(*traces: list[Made]) -> set[str]:
-    """Their ids."""
+    """The ids of the traces."""
     return {spans[0].trace_id.hex() for spans in traces}
 
 
-async def test_a_record_without_a_key_refuses_the_traces_that_it_has_spans_of() -> None:
-    """Those of the same partition: others of their spans may be anywhere. The letter has the line
-    of configuration that mends it."""
+async def test_a_record_without_a_key_refuses_its_traces() -> None:
+    """Their other spans may be on any partition. The dead letter has the configuration line that
+    fixes it."""
     world = World(BOUNDS, partitions=1)
     one, other = trace_of(1), trace_of(2)
     world.send(sent(one[:2]), 0)
@@ -72,7 +72,7 @@ async def test_a_record_without_a_key_refuses_the_traces_that_it_has_spans_of() 
 
 
 async def test_a_damaged_record_refuses_the_trace_that_its_key_names() -> None:
-    """So that no turn is told without the searches that may have been in it."""
+    """No turn is interpreted without the searches that the record may have had."""
     world = World(BOUNDS, partitions=1)
     one, other = trace_of(1), trace_of(2)
     world.send(sent(one), 0)
@@ -89,8 +89,8 @@ async def test_a_damaged_record_refuses_the_trace_that_its_key_names() -> None:
     assert "OTLP metrics" in world.letters.letters[1].message
 
 
-async def test_a_commit_without_a_note_is_where_traces_begin() -> None:
-    """Somebody has set it: a trace with records before it is not told without these."""
+async def test_traces_begin_at_a_commit_without_metadata() -> None:
+    """Another tool set it, so a trace with earlier records is not interpreted without them."""
     world = World(BOUNDS, partitions=1)
     one, other = trace_of(1), trace_of(2)
     world.send(sent(one[:2]), 0)
@@ -105,8 +105,8 @@ async def test_a_commit_without_a_note_is_where_traces_begin() -> None:
     assert member.late == len(one[2:])
 
 
-async def test_a_group_that_begins_at_the_end_tells_what_begins_there() -> None:
-    """With ``kafka.start`` latest: not the rest of traces that began before."""
+async def test_a_group_that_starts_at_the_end_reads_traces_that_begin_there() -> None:
+    """With ``kafka.start`` latest, it skips the rest of traces that began before."""
     world = World(BOUNDS, partitions=1)
     one, other = trace_of(1), trace_of(2)
     world.send(sent(one[:2]), 0)
@@ -123,8 +123,8 @@ async def test_a_group_that_begins_at_the_end_tells_what_begins_there() -> None:
     assert told(world) == ids(other)
 
 
-async def test_traces_that_may_have_begun_among_deleted_records_are_not_told() -> None:
-    """On the first start with such a topic: they are known by when they could have begun."""
+async def test_traces_that_may_have_begun_in_deleted_records_are_skipped() -> None:
+    """On the first start, the times of their records show that they may have begun there."""
     world = World(BOUNDS, partitions=1)
     one, other = trace_of(1), trace_of(2)
     world.send(sent(one[:2]), 0)
@@ -142,7 +142,7 @@ async def test_traces_that_may_have_begun_among_deleted_records_are_not_told() -
 async def test_records_that_were_deleted_before_they_were_read_halt_the_partition(
     policy: str,
 ) -> None:
-    """Unless ``kafka.on_offset_gap`` is continue: then with traces that began behind the gap."""
+    """If ``kafka.on_offset_gap`` is continue, it goes on with traces that began after the gap."""
     world = World(BOUNDS, partitions=1)
     one, two, three = trace_of(1), trace_of(2), trace_of(3)
     world.send(sent(one), 0)
@@ -163,7 +163,7 @@ async def test_records_that_were_deleted_before_they_were_read_halt_the_partitio
 
 
 async def test_two_instrumentations_stop_the_next_bridge_too() -> None:
-    """What was told is in the commits, so that no start tells one trace more."""
+    """The commits record the scopes, so no start produces events of another trace."""
     world = World(BOUNDS, partitions=1)
     world.send(sent(trace_of(1)), 0)
     member = await bridge(world)

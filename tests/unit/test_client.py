@@ -1,4 +1,4 @@
-"""``stream_metrics_client``: what an agent records, and what it never notices."""
+"""``stream_metrics_client``: what it records, and that it never disturbs the agent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NOON_US = 1_718_020_800_000_000
 
 
 def ticking(start_us: int = NOON_US) -> Callable[[], int]:
-    """A clock that is a millisecond later each time it is read."""
+    """A clock that advances a millisecond with each reading."""
     return itertools.count(start_us * 1_000, 1_000_000).__next__
 
 
@@ -70,8 +70,8 @@ def results_of(event: dict[str, Any]) -> list[dict[str, Any]]:
 # --- what an agent says -----------------------------------------------------------------------
 
 
-def test_an_agents_words_become_events_that_the_worker_accepts() -> None:
-    """Gates, searches, the end of a turn, labels of all kinds and an erasure, in their order."""
+def test_recorded_calls_become_events_that_the_worker_accepts() -> None:
+    """Gates, searches, the end of a turn, labels of all kinds and an erasure, in order."""
     events: list[dict[str, Any]] = []
     with recorder(events, agent="support", release="2026-11") as recording:
         with recording.turn("conversation-17") as turn:
@@ -122,8 +122,8 @@ def test_an_agents_words_become_events_that_the_worker_accepts() -> None:
     ]  # fmt: skip
 
 
-def test_a_file_of_events_passes_the_workers_check(tmp_path: Path) -> None:
-    """``stream-metrics validate`` has nothing to say about what the client writes to a file."""
+def test_a_file_of_events_passes_validation(tmp_path: Path) -> None:
+    """``stream-metrics validate`` reports no problem in a file that the client wrote."""
     path = tmp_path / "events of today.jsonl"
     with Recorder(path.as_uri().replace(" ", "%20"), turn_numbers=lambda _: 1) as recording:
         turn = recording.turn("c")
@@ -139,7 +139,7 @@ def test_a_file_of_events_passes_the_workers_check(tmp_path: Path) -> None:
 
 @dataclass
 class Document:
-    """What LangChain's documents look like."""
+    """The shape of LangChain's documents."""
 
     page_content: str
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -148,7 +148,7 @@ class Document:
 
 @dataclass
 class Node:
-    """What LlamaIndex' nodes look like."""
+    """The shape of LlamaIndex' nodes."""
 
     node_id: str
     text: str
@@ -160,7 +160,7 @@ class Node:
 
 @dataclass
 class NodeWithScore:
-    """What LlamaIndex' retrievers return."""
+    """The shape of the results of LlamaIndex' retrievers."""
 
     node: Node
     score: float | None = None
@@ -207,7 +207,7 @@ DIGEST = "sha256:" + hashlib.sha256(b"T").hexdigest()
     ],
 )  # fmt: skip
 def test_documents_of_frameworks_are_results(document: Any, result: dict[str, Any]) -> None:
-    """Id, URL, title, text and score are found where each framework keeps them."""
+    """Id, URL, title, text and score are read from where each framework stores them."""
     events: list[dict[str, Any]] = []
     with recorder(events) as recording:
         recording.turn("c").iteration().search("q", [document])
@@ -216,7 +216,8 @@ def test_documents_of_frameworks_are_results(document: Any, result: dict[str, An
 
 
 def test_ids_longer_than_the_contract_allows_become_digests() -> None:
-    """A document whose id is too long keeps an identity, and so does a result of such a search."""
+    """A document with such an id keeps an identity, and so does a result of a search with such an
+    id."""
     events: list[dict[str, Any]] = []
     with recorder(events) as recording:
         step = recording.turn("c").iteration()
@@ -231,7 +232,7 @@ def test_ids_longer_than_the_contract_allows_become_digests() -> None:
 
 
 def test_the_rank_before_reranking_is_found_by_identity() -> None:
-    """Copies of a document are found by id, else by text or an address that no other has."""
+    """Documents are matched by id, else by text or an address that no other document has."""
     events: list[dict[str, Any]] = []
     before = [Document("A", id="1"), Document("B", {"url": "https://x"}), Document("C"),
               Document("D", {"url": "https://y"}), Document("E", {"url": "https://y"})]  # fmt: skip
@@ -245,8 +246,8 @@ def test_the_rank_before_reranking_is_found_by_identity() -> None:
     assert ranks == [3, None, 2, 1, 5, None, None]
 
 
-def test_without_texts_none_leaves_the_agent_and_documents_keep_their_identity() -> None:
-    """Equal texts get equal ids; neither query, nor answer, nor any text is sent."""
+def test_without_texts_no_text_is_sent_and_documents_keep_their_identity() -> None:
+    """Equal texts get equal ids, and no query, answer or other text is sent."""
     events: list[dict[str, Any]] = []
     with recorder(events, texts=False) as recording:
         turn = recording.turn("c")
@@ -265,7 +266,7 @@ def test_without_texts_none_leaves_the_agent_and_documents_keep_their_identity()
 
 
 def test_ids_are_the_same_when_a_turn_is_recorded_again() -> None:
-    """Searches and results get the ids they had, so that labels fit; events get new ones."""
+    """Searches and results keep their ids, so that labels match; events get new ones."""
 
     def turn() -> list[dict[str, Any]]:
         events: list[dict[str, Any]] = []
@@ -288,7 +289,7 @@ def test_ids_are_the_same_when_a_turn_is_recorded_again() -> None:
     assert ids == ["1.1.1", "1.1.2", "1.2.1", "2.1.1", "2.1.2", "2.2.1"]
 
 
-def test_of_events_of_one_instant_the_later_one_wins() -> None:
+def test_of_simultaneous_events_the_later_one_wins() -> None:
     """The worker's order of versions is the order of the calls, even if the clock stands still."""
     events: list[dict[str, Any]] = []
     with recorder(events, clock=lambda: NOON_US * 1000) as recording:
@@ -303,7 +304,7 @@ def test_of_events_of_one_instant_the_later_one_wins() -> None:
 @settings(max_examples=examples(300))
 @given(st.integers(946_684_800 * 10**6, 4_102_444_800 * 10**6))
 def test_times_keep_their_microsecond(instant_us: int) -> None:
-    """The worker reads the very microsecond that the clock showed."""
+    """The worker reads exactly the microsecond of the clock."""
     events: list[dict[str, Any]] = []
     with recorder(events, clock=lambda: instant_us * 1000 + 999) as recording:
         recording.forget("c")
@@ -312,7 +313,7 @@ def test_times_keep_their_microsecond(instant_us: int) -> None:
 
 
 def test_turn_numbers_are_microseconds_that_never_repeat() -> None:
-    """Turns of one instant, or of a clock that was set back, get numbers that still grow."""
+    """Numbers increase even if the clock stands still or is set back."""
     times = iter([NOON_US, NOON_US, NOON_US - 50, NOON_US + 7])
     recording = Recorder(lambda _: None, clock=lambda: next(times) * 1000)
 
@@ -322,7 +323,7 @@ def test_turn_numbers_are_microseconds_that_never_repeat() -> None:
 
 
 def test_threads_share_a_recorder() -> None:
-    """Searches of parallel threads all arrive, each under ids of its own."""
+    """Searches of concurrent threads all arrive, each with its own ids."""
     events: list[dict[str, Any]] = []
     with recorder(events) as recording:
         step = recording.turn("c").iteration()
@@ -341,7 +342,7 @@ def test_threads_share_a_recorder() -> None:
 
 
 def test_events_keep_their_order_when_the_clock_is_set_back() -> None:
-    """A correction of the clock by seconds does not let an earlier event replace a later one."""
+    """After a correction by seconds, an earlier event does not replace a later one."""
     times = iter([NOON_US, NOON_US - 5_000_000, NOON_US - 1, NOON_US - 3_600_000_000])
     events: list[dict[str, Any]] = []
     with recorder(events, clock=lambda: next(times) * 1000) as recording:
@@ -353,8 +354,8 @@ def test_events_keep_their_order_when_the_clock_is_set_back() -> None:
     assert events[3]["occurred_at"] == NOON_US / 1e6 - 3_600
 
 
-def test_an_iteration_that_is_begun_twice_numbers_its_searches_on() -> None:
-    """No search replaces another one because both parts of the agent name the same iteration."""
+def test_an_iteration_begun_twice_continues_its_search_numbers() -> None:
+    """No search replaces another because two parts of the agent use the same iteration."""
     events: list[dict[str, Any]] = []
     with recorder(events) as recording:
         turn = recording.turn("c")
@@ -366,7 +367,7 @@ def test_an_iteration_that_is_begun_twice_numbers_its_searches_on() -> None:
 
 
 def test_a_clock_that_records_a_turn_does_not_lock_the_recorder() -> None:
-    """Code that interrupts a call, such as a signal's handler, may call the recorder too."""
+    """Code that interrupts a call, such as a signal handler, may call the recorder too."""
     inner: list[int] = []
 
     def clock() -> int:
@@ -387,8 +388,9 @@ def test_a_clock_that_records_a_turn_does_not_lock_the_recorder() -> None:
 
 
 @given(st.binary(max_size=40), st.integers(1, 200))
-def test_keys_are_placed_as_javas_client_places_them(key: bytes, count: int) -> None:
-    """The hash is aiokafka's port of Java's, and so is the partition that the worker expects."""
+def test_keys_have_the_partitions_of_the_java_client(key: bytes, count: int) -> None:
+    """The hash equals aiokafka's port of Java's, and the partition is the one that the worker
+    expects."""
     assert murmur2(key) == java_murmur2(key) & 0xFFFFFFFF
     assert partition(key, count) == PARTITIONERS["murmur2"](key, count)
 
@@ -436,10 +438,10 @@ def test_the_hash_is_that_of_kafkas_own_tests(key: bytes, hash_code: int) -> Non
         (lambda r: r.forget(None), "invalid: Object missing required field `conversation_id`"),
     ],
 )  # fmt: skip
-def test_strict_raises_with_the_words_of_the_worker(
+def test_strict_raises_with_the_workers_message(
     call: Callable[[Recorder], object], words: str
 ) -> None:
-    """What the worker would refuse raises in the agent, and is not sent."""
+    """An event that the worker would refuse raises in the agent, and is not sent."""
     events: list[dict[str, Any]] = []
     with recorder(events) as recording, pytest.raises(InvalidEvent) as raised:
         call(recording)
@@ -449,7 +451,7 @@ def test_strict_raises_with_the_words_of_the_worker(
 
 
 def test_strict_refuses_a_time_that_the_worker_would_refuse() -> None:
-    """A clock of 1970 is an error of the agent's machine."""
+    """A clock that shows 1970 is an error of the agent's machine."""
     with recorder([], clock=lambda: 0) as recording, pytest.raises(InvalidEvent) as raised:
         recording.forget("c")
 
@@ -457,7 +459,8 @@ def test_strict_refuses_a_time_that_the_worker_would_refuse() -> None:
 
 
 class Table:
-    """Has a length and entries, but no order of its own, as a table of pandas: these are names."""
+    """Has a length and entries, but no order, like a table of pandas, whose entries are column
+    names."""
 
     def __len__(self) -> int:
         return 1
@@ -469,8 +472,8 @@ class Table:
 @pytest.mark.parametrize(
     "results", ["text", {"doc_id": "d"}, iter([]), None, 7, [object()], Table(), {"T"}]
 )
-def test_what_are_no_results_raises_only_if_strict(results: Any) -> None:
-    """A generator would be empty for the agent afterwards: it is not touched."""
+def test_invalid_results_raise_only_if_strict(results: Any) -> None:
+    """A generator is not consumed, because it would then be empty for the agent."""
     with recorder([]) as strict, pytest.raises(TypeError):
         strict.turn("c").iteration().search("q", results)
     with recorder([], strict=False) as recording:
@@ -490,7 +493,7 @@ def test_what_are_no_results_raises_only_if_strict(results: Any) -> None:
     ],
 )
 def test_iterators_are_left_alone(call: Callable[[Recorder, Iterator[str]], object]) -> None:
-    """An iterator may have no end, and what is read from it is missing in the agent."""
+    """An iterator may be endless, and the agent would miss what was read from it."""
     endless = itertools.repeat("T", 3)
     with recorder([], strict=False) as recording:
         call(recording, endless)
@@ -503,14 +506,14 @@ def test_iterators_are_left_alone(call: Callable[[Recorder, Iterator[str]], obje
 
 
 class Hostile:
-    """Raises whatever is asked of it."""
+    """Raises on every attribute access."""
 
     def __getattribute__(self, name: str) -> Any:
         raise RuntimeError(name)
 
 
 class Wordless:
-    """Cannot be written, compared, hashed or asked for its truth."""
+    """Raises when it is converted to text, compared, hashed or tested for truth."""
 
     def _refuse(self, *_: object) -> Any:
         raise RuntimeError("no")
@@ -553,16 +556,14 @@ def test_no_call_raises_whatever_it_is_given(junk: list[Any]) -> None:
 
 
 def unread() -> Iterator[str]:
-    """An iterator that nobody may read."""
+    """An iterator that must not be read."""
     raise AssertionError("somebody read the iterator")
     yield
 
 
-def test_dimensions_that_are_no_mapping_are_refused_unread() -> None:
-    """`dict` reads the entries of a list to their end, and memory is full before an endless one's.
-
-    A drawn example of the test above had such an entry, and filled 23 GB.
-    """
+def test_dimensions_that_are_not_a_mapping_are_refused_unread() -> None:
+    """`dict` would read an endless list entry until memory is full. A generated example of the test
+    above had such an entry, and filled 23 GB."""
     turn = recorder([]).turn("c")
     with pytest.raises(TypeError, match="dimensions must be a mapping, not list"):
         turn.completed("an answer", dimensions=[unread()])  # type: ignore[arg-type]
@@ -571,8 +572,8 @@ def test_dimensions_that_are_no_mapping_are_refused_unread() -> None:
 @pytest.mark.parametrize(
     "number", [Wordless(), 10**5_000, math.nan, [], "1"], ids=lambda value: type(value).__name__
 )
-def test_a_number_that_is_none_raises_only_if_strict(number: Any) -> None:
-    """Also a number that cannot be written becomes a failed event, not an exception."""
+def test_an_invalid_number_raises_only_if_strict(number: Any) -> None:
+    """A number that cannot be encoded becomes a failed event, not an exception."""
     events: list[dict[str, Any]] = []
     with Recorder(events.append) as recording:
         recording.turn("c", number=number).iteration(number=number).search("q", ["T"])
@@ -583,8 +584,8 @@ def test_a_number_that_is_none_raises_only_if_strict(number: Any) -> None:
     assert recording.sent + recording.failed == 2
 
 
-def test_an_error_that_cannot_be_written_is_counted() -> None:
-    """The exception of a hostile object is named by its class, and a long one is cut."""
+def test_an_error_without_a_message_is_counted() -> None:
+    """The error of a hostile object is described by its class, and a long message is cut off."""
 
     class Mute(Exception):
         def __str__(self) -> str:
@@ -614,14 +615,14 @@ def test_an_error_that_cannot_be_written_is_counted() -> None:
 
 @pytest.mark.parametrize("timeout", [None, math.inf, math.nan, -1.0, 0])
 def test_any_time_to_wait_is_accepted(timeout: Any) -> None:
-    """None and infinity wait for as long as it takes; what is no time at all does not wait."""
+    """None and infinity mean no limit; NaN and negative values do not wait."""
     recording = Recorder(lambda _: None)
     assert recording.flush(timeout)
     assert recording.close(timeout)
 
 
 def test_errors_of_the_agent_pass_through() -> None:
-    """The blocks of turns and iterations hide no exception of the agent's own."""
+    """The blocks of turns and iterations suppress no exception of the agent."""
     turn = recorder([]).turn("c")
 
     with pytest.raises(KeyError, match="mine"), turn, turn.iteration():
@@ -629,7 +630,7 @@ def test_errors_of_the_agent_pass_through() -> None:
 
 
 class Gate:
-    """A sink that is stuck until it is opened."""
+    """A sink that blocks until it is opened."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -643,7 +644,7 @@ class Gate:
 
 
 def test_a_full_queue_drops_and_counts() -> None:
-    """With room for ten events and a sink that is stuck, the eleventh is dropped; none blocks."""
+    """With room for ten events and a blocked sink, the eleventh is dropped, and no call blocks."""
     gate = Gate()
     recording = Recorder(gate, max_events=10)
     for _ in range(25):
@@ -660,7 +661,7 @@ def test_a_full_queue_drops_and_counts() -> None:
 
 
 def test_the_queue_is_bounded_in_bytes() -> None:
-    """A text larger than the room that is left is dropped; a small event still fits."""
+    """An event larger than the remaining room is dropped; a small one still fits."""
     gate = Gate()
     recording = Recorder(gate, max_bytes=2_000)
     recording.turn("c").completed("x" * 2_000)
@@ -674,7 +675,7 @@ def test_the_queue_is_bounded_in_bytes() -> None:
 def test_losses_are_logged_once_a_minute_and_at_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A program that looks at no counter still learns that events cannot be made or are dropped."""
+    """A program that reads no counter still learns that events failed or were dropped."""
     gate = Gate()
     recording = Recorder(gate, max_events=1)
     for _ in range(5):
@@ -693,7 +694,7 @@ def test_losses_are_logged_once_a_minute_and_at_the_end(
 
 
 def test_a_broker_that_never_answered_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """A wrong address shows while events still wait, not only when they are dropped."""
+    """A wrong address is logged while events are still queued, not only when they are dropped."""
     sink = Flaky()
     sender = Sender(sink.opening, max_events=10, max_bytes=1_000)
     sender.put(Record(b"c", b"1", False))
@@ -706,8 +707,9 @@ def test_a_broker_that_never_answered_is_logged(caplog: pytest.LogCaptureFixture
     ]
 
 
-def test_events_that_nobody_took_say_where_they_were_to_go() -> None:
-    """A program with a wrong address learns it at its end, whether or not a client said so."""
+def test_the_log_names_the_sink_of_dropped_events() -> None:
+    """A program with a wrong address learns it at its end, even if the Kafka client reports
+    nothing."""
     done = run(
         "import threading\n"
         "from stream_metrics_client import Recorder\n"
@@ -722,7 +724,7 @@ def test_events_that_nobody_took_say_where_they_were_to_go() -> None:
 
 
 def test_closing_does_not_wait_longer_than_asked() -> None:
-    """What a stuck sink has not taken in time is dropped, and stays counted so."""
+    """Events that a blocked sink has not accepted in time are dropped, and counted once."""
     gate = Gate()
     recording = Recorder(gate)
     for _ in range(3):
@@ -741,7 +743,7 @@ def test_closing_does_not_wait_longer_than_asked() -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError("no"), SystemExit("no")])
 def test_an_exception_of_the_sink_counts_as_failed(error: BaseException) -> None:
-    """The other events arrive, and the last error is told."""
+    """The other events arrive, and the last error is kept."""
     events: list[dict[str, Any]] = []
 
     def sink(event: dict[str, Any]) -> None:
@@ -759,21 +761,21 @@ def test_an_exception_of_the_sink_counts_as_failed(error: BaseException) -> None
 
 
 class Flaky:
-    """A sink that cannot be opened at first, and then takes one record of each batch."""
+    """A sink that cannot be opened at first, and then accepts one record of each batch."""
 
     def __init__(self) -> None:
         self.opened = 0
         self.taken: list[Record] = []
 
     def opening(self) -> Flaky:
-        """The sink, from the second time on."""
+        """Opens the sink from the second call on."""
         self.opened += 1
         if self.opened == 1:
             raise ConnectionError("no broker")
         return self
 
     def write(self, records: Sequence[Record]) -> WriteResult:
-        """Take the first record, and give the others back."""
+        """Accept the first record, and return the others for a retry."""
         self.taken.append(records[0])
         return WriteResult(retry=list(records[1:]), error="later" if records[1:] else None)
 
@@ -781,8 +783,8 @@ class Flaky:
         """There is nothing to release."""
 
 
-def test_what_could_not_be_delivered_is_tried_again_in_order() -> None:
-    """Nothing is lost while a broker is away, and nothing is delivered twice."""
+def test_undelivered_records_are_retried_in_order() -> None:
+    """Nothing is lost while a broker is unavailable, and nothing is delivered twice."""
     sink = Flaky()
     sender = Sender(sink.opening, max_events=10, max_bytes=1_000)
     records = [Record(b"c", bytes([n]), False) for n in range(3)]
@@ -796,13 +798,13 @@ def test_what_could_not_be_delivered_is_tried_again_in_order() -> None:
 
 
 class Choosy:
-    """A sink that has no place for labels."""
+    """A sink without a topic for labels."""
 
     def __init__(self) -> None:
         self.taken: list[Record] = []
 
     def write(self, records: Sequence[Record]) -> WriteResult:
-        """Take all but labels."""
+        """Accept all records but labels."""
         self.taken += [record for record in records if not record.is_label]
         return WriteResult(
             retry=[record for record in records if record.is_label], error="no topic"
@@ -828,8 +830,8 @@ def test_records_that_cannot_be_delivered_do_not_stop_the_others() -> None:
     assert sender.dropped == 1_000
 
 
-def test_a_broker_that_is_away_blocks_nothing() -> None:
-    """Calls return, drops are counted, and the end does not wait."""
+def test_an_unavailable_broker_does_not_block() -> None:
+    """Calls return, drops are counted, and closing does not wait."""
     recording = Recorder("kafka://127.0.0.1:1?client=aiokafka", max_events=100)
     begun = monotonic()
     for _ in range(5_000):
@@ -845,7 +847,7 @@ def test_a_broker_that_is_away_blocks_nothing() -> None:
 
 
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a program that uses the client alone."""
+    """Run a program that uses only the client."""
     return subprocess.run(
         [sys.executable, "-I", "-W", "error", "-c",
          f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n{script}", *arguments],
@@ -853,7 +855,7 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_the_end_of_the_process_sends_what_waits(tmp_path: Path) -> None:
+def test_the_end_of_the_process_delivers_queued_events(tmp_path: Path) -> None:
     """A program that never closes its recorder loses nothing."""
     done = run(
         "from stream_metrics_client import Recorder\n"
@@ -867,7 +869,7 @@ def test_the_end_of_the_process_sends_what_waits(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_records_on_its_own(tmp_path: Path) -> None:
-    """What the parent had queued is sent once, and ids of parent and children never meet."""
+    """The parent's queue is sent once, and ids of parent and children are distinct."""
     done = run(
         "import os, warnings\n"
         "warnings.simplefilter('ignore', DeprecationWarning)  # 3.12 warns of forks with threads\n"
@@ -892,7 +894,7 @@ def test_a_forked_child_records_on_its_own(tmp_path: Path) -> None:
 
 
 def test_the_client_needs_nothing_but_a_kafka_client() -> None:
-    """No module imports the worker, or any library but those that an extra installs."""
+    """No module imports the worker, or a library that no extra installs."""
     imported = set(_imported())
 
     third_party = imported - set(sys.stdlib_module_names) - {"stream_metrics_client"}
@@ -924,14 +926,14 @@ def _imported() -> Iterator[str]:
         ("kafka://h:9092?client=pykafka", "must be one of confluent, aiokafka, kafka-python"),
     ],
 )
-def test_a_wrong_sink_is_refused_at_once(sink: str, words: str) -> None:
-    """A mistake in the configuration shows when the program starts."""
+def test_an_invalid_sink_is_refused_immediately(sink: str, words: str) -> None:
+    """An error in the configuration shows when the program starts."""
     with pytest.raises(ValueError, match=words.replace("?", r"\?")) as raised:
         Recorder(sink)
     assert "secret" not in str(raised.value)
 
 
-def test_a_missing_folder_or_client_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_missing_folder_or_client_is_refused_immediately(tmp_path: Path) -> None:
     """The error says what to do."""
     with pytest.raises(FileNotFoundError, match="create it first"):
         Recorder(tmp_path / "none" / "events.jsonl")
@@ -949,8 +951,8 @@ def test_a_missing_folder_or_client_is_refused_at_once(tmp_path: Path) -> None:
 # --- asynchronous -----------------------------------------------------------------------------
 
 
-async def test_coroutines_record_with_the_same_words() -> None:
-    """``async with`` works at each level, and parallel searches keep their places."""
+async def test_coroutines_record_with_the_same_methods() -> None:
+    """``async with`` works at each level, and concurrent searches keep their order."""
     events: list[dict[str, Any]] = []
     async with AsyncRecorder(events.append, turn_numbers=lambda _: 1, strict=True) as recording:
         async with recording.turn("c") as turn, turn.iteration() as step:
@@ -984,7 +986,7 @@ async def test_waiting_for_a_stuck_sink_leaves_the_event_loop_free() -> None:
 
 
 async def test_a_flush_that_is_cancelled_leaves_nothing_behind() -> None:
-    """Neither a thread nor the end of the program waits, and the events arrive all the same."""
+    """Neither a thread nor the end of the program waits, and the events still arrive."""
     gate = Gate()
     recording = AsyncRecorder(gate)
     recording.forget("c")
@@ -1001,7 +1003,7 @@ async def test_a_flush_that_is_cancelled_leaves_nothing_behind() -> None:
 
 
 def test_no_event_of_a_lenient_recorder_is_bad_if_its_arguments_are_good() -> None:
-    """Without ``strict`` nothing is checked, and the worker still takes what good calls give."""
+    """Without ``strict`` nothing is checked, and the worker accepts the events of valid calls."""
     events: list[dict[str, Any]] = []
     with recorder(events, strict=False) as recording:
         turn = recording.turn(17)  # type: ignore[arg-type]
@@ -1029,7 +1031,7 @@ BLOCKS = [
     ("page", "number", "block"), BLOCKS, ids=lambda part: str(part)[:30].partition("\n")[0]
 )
 def test_the_code_of_the_guide_runs(page: str, number: int, block: str, tmp_path: Path) -> None:
-    """Each block of Python runs, to a file in the place of Kafka, and is all sent."""
+    """Each Python block runs, with a file instead of Kafka, and all its events are sent."""
     path = tmp_path / "events.jsonl"
     source = re.sub(r"kafka://localhost:9092(\?client=aiokafka)?", path.as_uri(), block)
     source = source.replace('"events.jsonl"', repr(str(path)))
@@ -1065,9 +1067,9 @@ def test_the_figures_of_the_guide_are_those_of_its_program(
 
 
 @pytest.mark.parametrize("attempts", [1, 2])
-def test_figures_are_those_of_the_agents_own_account(attempts: int) -> None:
-    """Of 5 results the second iteration repeats 1, reranking lifts the best one from rank 2, and
-    one result is good; a turn that is recorded a second time counts once."""
+def test_metrics_equal_the_agents_own_account(attempts: int) -> None:
+    """Of 5 results the second iteration repeats 1, reranking moves the best one from rank 2 to 1,
+    and one result is good. A turn that is recorded again counts once."""
     events: list[dict[str, Any]] = []
     with recorder(events, agent="support") as recording:
         for _ in range(attempts):
@@ -1097,8 +1099,8 @@ def test_figures_are_those_of_the_agents_own_account(attempts: int) -> None:
 
 
 @pytest.mark.parametrize("texts", [True, False])
-def test_chunks_of_one_page_are_documents_of_their_own(texts: bool) -> None:
-    """Two chunks share an address and have no id; each is a duplicate when it is found again."""
+def test_chunks_of_one_page_are_separate_documents(texts: bool) -> None:
+    """Two chunks share an address and have no ids; each is a duplicate when it is found again."""
     events: list[dict[str, Any]] = []
     chunks = [Document(f"Chunk {n}", {"source": "https://example.com/page"}) for n in range(2)]
     with recorder(events, texts=texts) as recording:

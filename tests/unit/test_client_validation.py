@@ -1,4 +1,4 @@
-"""The client's rules are the worker's: same verdict, same words."""
+"""The client's rules equal the worker's: the same verdict with the same message."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def verdicts(
     worker_limits: WorkerLimits = WorkerLimits(),  # noqa: B008
     **record: Any,
 ) -> tuple[tuple[str, str] | None, tuple[str, str] | None]:
-    """What the client and the worker say of a record: a reason and words, or None.
+    """The refusals of the client and the worker: a reason and a message, or None.
 
-    What exactly is no JSON is each JSON library's own to say.
+    The message for malformed JSON depends on the JSON library, so only the reason is compared.
     """
     ours = refusal(value, limits=limits, **record)
     event = decode(value, limits=worker_limits, **record)
@@ -47,8 +47,8 @@ def verdicts(
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE if row.value], ids=lambda row: row.name)
-def test_the_table_of_bad_records_gets_the_words_of_the_worker(row: Row) -> None:
-    """Whatever the worker says of a hostile record, the client says too."""
+def test_bad_records_get_the_workers_messages(row: Row) -> None:
+    """Both refuse each hostile record with the same message."""
     assert row.value is not None
     ours, theirs = verdicts(
         row.value, key=row.key, timestamp_ms=row.timestamp_ms, require_key=row.require_key
@@ -57,8 +57,8 @@ def test_the_table_of_bad_records_gets_the_words_of_the_worker(row: Row) -> None
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=str)
-def test_any_value_in_any_field_gets_the_words_of_the_worker(field: Field) -> None:
-    """Each field of each event, with each kind of JSON value, or without it."""
+def test_any_value_in_any_field_gets_the_workers_message(field: Field) -> None:
+    """Each field of each event, with each type of JSON value, or missing."""
     for case in cases(field):
         ours, theirs = verdicts(case.text.encode())
         assert ours == theirs, case.text[:500]
@@ -66,7 +66,7 @@ def test_any_value_in_any_field_gets_the_words_of_the_worker(field: Field) -> No
 
 @st.composite
 def broken(draw: st.DrawFn) -> bytes:
-    """A full event of any type in which up to four values are replaced, anywhere."""
+    """A full event of any type in which up to four values are replaced."""
     event = json.loads(json.dumps(draw(st.sampled_from(list(FULL.values())))))
     values = [*TOKENS, '["1","2","3"]', '{"a":1,"b":2,"c":3}', '"https://host.example/long"']
     spliced: list[str] = []
@@ -104,10 +104,10 @@ def broken(draw: st.DrawFn) -> bytes:
     st.sampled_from([None, -1, MILLISECONDS, 0]),
     st.booleans(),
 )
-def test_several_mistakes_in_one_event_get_the_words_of_the_worker(
+def test_several_errors_in_one_event_get_the_workers_message(
     value: bytes, key: bytes | None, require_key: bool, timestamp_ms: int | None, tight: bool
 ) -> None:
-    """Of several mistakes both name the same one, under the default limits and under others."""
+    """Both report the same error first, under default and other limits."""
     ours, theirs = verdicts(
         value,
         Limits(**TIGHT) if tight else Limits(),
@@ -122,13 +122,13 @@ def test_several_mistakes_in_one_event_get_the_words_of_the_worker(
 @settings(max_examples=examples(200))
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]",:\\u0123dab \n1e9.-', max_size=40))
 def test_no_bytes_are_accepted_by_one_of_the_two_only(value: bytes | str) -> None:
-    """Bytes of any kind get the same reason from both, and neither raises."""
+    """Any bytes get the same reason from both, and neither raises."""
     ours, theirs = verdicts(value if isinstance(value, bytes) else value.encode())
     assert ours == theirs
 
 
 def test_the_limits_of_the_client_are_the_defaults_of_the_worker() -> None:
-    """The client's default limits on one event are those that a worker has without settings."""
+    """The client's default limits equal those of a worker without settings."""
     worker = WorkerLimits()
 
     assert asdict(Limits()) == {name: getattr(worker, name) for name in TIGHT}

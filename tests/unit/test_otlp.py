@@ -1,4 +1,4 @@
-"""OTLP traces: what is read of spans, which of them are searches, and what these become."""
+"""OTLP traces: how spans are read, which of them are searches, and which events these become."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ EventValue = dict[str, Any]
 def taken(
     spans: Iterable[Made], settings: OtlpSettings | None = None
 ) -> tuple[list[Record], TraceCounts]:
-    """The records of spans that came in one payload, and what is counted."""
+    """The records of spans in one payload, and the counts."""
     chosen = Settings(otlp=settings or OtlpSettings())
     with TraceStore(
         chosen.otlp.mapping(), chosen.otlp.options(chosen.labels.grading), Limits()
@@ -57,7 +57,7 @@ def taken(
 
 
 def events(spans: Iterable[Made], settings: OtlpSettings | None = None) -> list[EventValue]:
-    """The events of spans, by start."""
+    """The events of spans, in the order of their start."""
     records, _ = taken(spans, settings)
     return [json.loads(record.value or b"") for record in records]
 
@@ -69,7 +69,7 @@ def search(trace: int, span: int, start_ms: int = 0, end_ms: int = 1, **others: 
 
 
 def test_a_retriever_of_openinference_is_a_search() -> None:
-    """Query, documents in their order, ids, texts, scores and metadata become an event."""
+    """Query, documents in order, ids, texts, scores and metadata become an event."""
     metadata = json.dumps({"source": "https://example.org/a", "title": "A", "page": 3})
     [record], counts = taken(
         [
@@ -136,7 +136,7 @@ def test_a_retriever_of_openinference_is_a_search() -> None:
     ],
 )
 def test_a_retrieval_of_genai_is_a_search(value: Any) -> None:
-    """Its documents may be structured, or JSON."""
+    """Its documents may be structured values or JSON."""
     attributes = {
         **RETRIEVAL,
         "gen_ai.conversation.id": "c-1",
@@ -153,8 +153,8 @@ def test_a_retrieval_of_genai_is_a_search(value: Any) -> None:
     assert [(one["doc_id"], one["score"]) for one in found["results"]] == [("a", 0.95), ("b", 1)]
 
 
-def test_documents_may_stand_in_an_event_of_the_span() -> None:
-    """Instrumentations that record contents as span events are read like those that do not."""
+def test_documents_may_be_in_an_event_of_the_span() -> None:
+    """Content in span events is read like content in attributes."""
     found = document([Made(1, 2, attributes=RETRIEVAL)])
     span = found["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
     value = {"stringValue": '[{"id": "a"}]'}
@@ -170,7 +170,7 @@ def test_documents_may_stand_in_an_event_of_the_span() -> None:
 
 
 def test_hexadecimal_and_base64_ids_are_the_same_ids() -> None:
-    """OTLP has hexadecimal in JSON; senders that use protobuf's own rules have base64."""
+    """OTLP writes ids in hexadecimal; senders that use protobuf's JSON mapping write base64."""
     made = [Made(2**127 + 1, 2**63 + 5, parent=9, attributes=RETRIEVER)]
 
     upper = as_json(made, lambda value: value.hex().upper())
@@ -180,7 +180,7 @@ def test_hexadecimal_and_base64_ids_are_the_same_ids() -> None:
 
 
 def test_json_and_protobuf_give_the_same_spans() -> None:
-    """Every kind of value comes out alike, as do times, statuses and resources."""
+    """Every kind of value is equal, as are times, statuses and resources."""
     every = {"t": "text", "b": True, "i": -(2**62), "d": 0.1, "l": [1, "a", [2.5]], "y": b"\xff"}
     made = [
         Made(1, 2, 3, 4, 5, {**every, "m": {"x": {"y": False}}}, {"r": 1}),
@@ -191,7 +191,7 @@ def test_json_and_protobuf_give_the_same_spans() -> None:
 
 
 def test_an_export_request_is_read_like_traces_data() -> None:
-    """What the Kafka exporter sends has the same bytes under another name."""
+    """The Kafka exporter's message has the same bytes under another name."""
     request = ExportTraceServiceRequest.FromString(as_protobuf([search(1, 2)]))
 
     assert spans_of(request.SerializeToString()) == spans_of(as_json([search(1, 2)]))
@@ -210,8 +210,8 @@ def test_numbers_may_be_written_as_numbers() -> None:
     )
 
 
-def test_a_trace_without_a_conversation_is_one() -> None:
-    """Its id stands for the conversation, and such turns are counted."""
+def test_a_trace_without_a_conversation_is_its_own_conversation() -> None:
+    """Its trace id becomes the conversation, and such turns are counted."""
     named = search(0xDEF, 4, attributes={"session.id": "c-1"})
     records, counts = taken([search(0xABC, 3), named])
 
@@ -219,8 +219,8 @@ def test_a_trace_without_a_conversation_is_one() -> None:
     assert (conversations, counts.unnamed) == ({f"{0xABC:032x}", "c-1"}, 1)
 
 
-def test_searches_side_by_side_are_one_iteration() -> None:
-    """The next begins with the first search that could have known a result of the last."""
+def test_concurrent_searches_are_one_iteration() -> None:
+    """The next iteration begins with the first search that starts after one has ended."""
     times = [(0, 10), (1, 5), (4, 20), (5, 6), (7, 7), (7, 7)]
     made = [search(1, n, start, end) for n, (start, end) in enumerate(times, 1)]
 
@@ -237,7 +237,7 @@ def test_a_span_that_never_ended_is_no_longer_than_its_start() -> None:
 
 
 def test_traces_are_turns_numbered_by_their_starts() -> None:
-    """No other trace is needed to know the number of a turn."""
+    """The number of a turn does not depend on other traces."""
     of_session = {"session.id": "s"}
     made = [
         search(3, 1, start_ms=20, attributes=of_session),
@@ -252,8 +252,8 @@ def test_traces_are_turns_numbered_by_their_starts() -> None:
     ]
 
 
-def test_what_cannot_be_used_is_listed_by_its_span() -> None:
-    """It is counted by agent and reason, and service, trace and span say where to look."""
+def test_refusals_are_listed_by_span() -> None:
+    """Refusals are counted by agent and reason, and listed with service, trace and span."""
     support = {"service.name": "support"}
     records, counts = taken([Made(1, 2, attributes=RETRIEVAL, resource=support), search(2, 3)])
 
@@ -273,15 +273,15 @@ def test_what_cannot_be_used_is_listed_by_its_span() -> None:
     ]
 
 
-def test_traces_that_tell_nothing_are_counted() -> None:
-    """A trace of a web server, or of a model alone, is nothing of a search."""
+def test_traces_without_turns_are_counted() -> None:
+    """The trace of a web server, or of a model alone, has no search."""
     _, counts = taken([Made(1, 2), Made(2, 2, attributes={"openinference.span.kind": "LLM"})])
 
     assert (counts.traces, counts.empty, counts.refused) == (2, 2, {})
 
 
-def test_what_cannot_be_used_is_listed_once_for_each_trace_and_reason() -> None:
-    """Three spans of a trace that lack the same are an entry, with their number."""
+def test_refusals_are_listed_once_for_each_trace_and_reason() -> None:
+    """Three spans of a trace with one problem are one entry with their count."""
     made = [Made(trace, span, attributes=RETRIEVAL) for trace, span in ((1, 2), (1, 3), (2, 4))]
 
     _, counts = taken([*made, Made(1, 5, attributes=RETRIEVAL)])
@@ -292,7 +292,7 @@ def test_what_cannot_be_used_is_listed_once_for_each_trace_and_reason() -> None:
 
 
 def test_a_trace_of_more_spans_than_allowed_is_refused() -> None:
-    """It is not even read from where its spans are kept."""
+    """Its spans are not read back from the database."""
     made = [search(1, 2), *(Made(1, number) for number in range(3, 9)), search(2, 3)]
 
     assert len(events(made, OtlpSettings(max_spans=6))) == 1
@@ -306,8 +306,8 @@ def test_turns_that_share_their_number_are_counted() -> None:
     assert counts.turn_conflicts == 2
 
 
-def test_two_instrumentations_of_a_service_must_be_told_apart() -> None:
-    """Nothing is told until a setting names the one that counts."""
+def test_two_instrumentations_of_a_service_are_refused() -> None:
+    """No events are written until a setting names the scope to use."""
     made = [search(1, 2), replace(search(2, 2), scope="another")]
 
     with pytest.raises(ConflictingScopes, match=r"another, test.*otlp\.scopes"):
@@ -316,7 +316,7 @@ def test_two_instrumentations_of_a_service_must_be_told_apart() -> None:
 
 
 def test_settings_name_other_spans_and_attributes() -> None:
-    """Producers that differ are read by their own names."""
+    """Settings map the names of other producers."""
     settings = OtlpSettings(
         rows=(
             OtlpRow(
@@ -341,7 +341,7 @@ def test_settings_name_other_spans_and_attributes() -> None:
 
 
 def test_the_outermost_retrieval_that_names_documents_is_the_search() -> None:
-    """A wrapper that records none neither hides what is inside, nor counts as a search in vain."""
+    """A wrapper without documents neither hides the search inside nor counts as one."""
     wrapper = Made(1, 1, attributes=RETRIEVER)
     base = search(1, 3, parent=2)
     part = search(1, 4, parent=3)
@@ -355,8 +355,8 @@ def test_the_outermost_retrieval_that_names_documents_is_the_search() -> None:
     assert (counts.searches, counts.nested) == (1, 2)
 
 
-def test_a_span_that_comes_twice_counts_once() -> None:
-    """Delivered again it changes nothing; of two contents that of the later end stays."""
+def test_a_repeated_span_counts_once() -> None:
+    """Redelivery changes nothing; of two versions the one that ended later is kept."""
     early = search(1, 2, end_ms=1, attributes=documents("early"))
     late = search(1, 2, end_ms=2, attributes=documents("late"))
 
@@ -381,8 +381,8 @@ def test_a_span_that_comes_twice_counts_once() -> None:
         b'{"text": "resourceSpans"}',
     ],
 )
-def test_what_is_no_traces_is_left_alone(value: bytes | None) -> None:
-    """Events go their usual way, however they are written."""
+def test_records_that_are_not_traces_are_unchanged(value: bytes | None) -> None:
+    """Events pass unchanged, however they are written."""
     assert not is_payload(value)
 
 
@@ -395,7 +395,7 @@ SPANS = [
 
 
 def zstd(data: bytes, path: Path) -> bytes:
-    """Packed."""
+    """The value compressed with zstd."""
     with path.open("wb") as file, packed(file, "zstd") as into:
         into.write(data)
     return path.read_bytes()
@@ -420,7 +420,7 @@ FILES: dict[str, Callable[[Path], bytes]] = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_form_of_a_file_holds_the_same_spans(tmp_path: Path, name: str) -> None:
-    """Lines, one document, one message, or messages behind their lengths, packed or not."""
+    """Lines, one document, one message, or length-prefixed messages, compressed or not."""
     path = tmp_path / name
     path.write_bytes(FILES[name](tmp_path / "packed"))
 
@@ -451,7 +451,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
-    """One error says which file, where in it, and what is wrong."""
+    """One error names the file, the position in it, and the problem."""
     path = tmp_path / name
     path.write_bytes(BROKEN[name][0])
     sources = Sources([str(path)], Settings(), "earliest", "end")
@@ -464,7 +464,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
 
 
 def test_a_damaged_payload_of_a_topic_is_a_bad_record(tmp_path: Path) -> None:
-    """A topic goes on behind it, be it read from Kafka or from a recording."""
+    """Reading a topic continues after it, from Kafka and from a recording."""
     recorded = [
         {"topic": "otlp_spans", "offset": 0, "value": as_json(SPANS)[:-9].decode()},
         {"topic": "otlp_spans", "offset": 1, "value": as_json(SPANS).decode()},
@@ -479,7 +479,7 @@ def test_a_damaged_payload_of_a_topic_is_a_bad_record(tmp_path: Path) -> None:
 
 
 def test_events_and_traces_may_be_read_together(tmp_path: Path) -> None:
-    """Events come in their order, the searches of all traces behind them."""
+    """Events keep their order, and the searches of all traces follow them."""
     (tmp_path / "a.json").write_bytes(as_json(SPANS[2:]))
     (tmp_path / "b.jsonl").write_bytes(b'{"type": "forget"}\n')
     (tmp_path / "c.bin").write_bytes(as_protobuf(SPANS[:2]))
@@ -493,7 +493,7 @@ def test_events_and_traces_may_be_read_together(tmp_path: Path) -> None:
 
 
 def test_links_of_spans_are_read_from_both_encodings() -> None:
-    """They name the span that an evaluator is about; ids of another length name none."""
+    """They name the span that an evaluator is about; ids of another length are ignored."""
     made = [Made(1, 2, links=((3, 4), (1, 5)))]
 
     [of_json], [of_base64] = spans_of(as_json(made)), spans_of(as_json(made, in_base64))
@@ -503,8 +503,8 @@ def test_links_of_spans_are_read_from_both_encodings() -> None:
     assert of_json == of_base64 == of_protobuf
 
 
-def test_nothing_is_left_of_the_database(tmp_path: Path) -> None:
-    """Where spans are kept there is no file to see, and none to clear away after a kill."""
+def test_the_database_leaves_no_file(tmp_path: Path) -> None:
+    """The database file is unlinked, so nothing remains after a kill."""
     with TraceStore(
         OtlpSettings().mapping(), OtlpSettings().options(NO_GRADES), Limits(), tmp_path
     ) as traces:
@@ -515,7 +515,7 @@ def test_nothing_is_left_of_the_database(tmp_path: Path) -> None:
 
 
 def command(*arguments: str) -> tuple[int, str]:
-    """The exit code of ``stream-metrics``, and what it said."""
+    """The exit code and the output of ``stream-metrics``."""
     done = subprocess.run(
         [sys.executable, "-m", "stream_metrics", *arguments],
         capture_output=True,
@@ -526,8 +526,8 @@ def command(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_a_replay_of_traces_says_what_became_of_spans(tmp_path: Path) -> None:
-    """Counts and the first bad spans stand in run.json, the figures in the report."""
+def test_a_replay_of_traces_reports_counts_of_spans(tmp_path: Path) -> None:
+    """Counts and the first refusals are in run.json, the figures in the report."""
     path = tmp_path / "traces.json"
     path.write_bytes(as_json([*SPANS, Made(3, 1, attributes=RETRIEVAL)]))
 
@@ -551,8 +551,8 @@ def test_a_replay_of_traces_says_what_became_of_spans(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_replay_of_traces_that_tell_nothing_fails(tmp_path: Path) -> None:
-    """It ends with code 2, the reasons, what would help, and which kinds of spans there were."""
+def test_a_replay_of_traces_without_turns_fails(tmp_path: Path) -> None:
+    """It exits with 2 and prints the reasons, the remedies and the kinds of spans."""
     path = tmp_path / "traces.json"
     path.write_bytes(as_json([Made(1, 2, attributes=RETRIEVAL), Made(1, 3, 2)]))
 
@@ -565,7 +565,7 @@ def test_a_replay_of_traces_that_tell_nothing_fails(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_damaged_file_ends_the_command_with_one_error(tmp_path: Path) -> None:
-    """Exit code 2, one line, and no half report."""
+    """It exits with 2 and one line, and writes no partial report."""
     path = tmp_path / "traces.bin"
     path.write_bytes(framed([as_protobuf(SPANS)])[:-3])
 
@@ -581,7 +581,7 @@ def test_a_damaged_file_ends_the_command_with_one_error(tmp_path: Path) -> None:
 def test_protobuf_without_its_library_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """JSON needs nothing; protobuf says what to install."""
+    """JSON needs no library; for protobuf the error says what to install."""
     monkeypatch.setitem(sys.modules, "opentelemetry.proto.trace.v1.trace_pb2", None)
     (tmp_path / "a.bin").write_bytes(as_protobuf(SPANS))
 

@@ -1,4 +1,4 @@
-"""Traces: which spans are turns, iterations and searches, and what is refused with which reason."""
+"""Which spans become turns, iterations and searches, and which are refused for which reason."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ TOLD_TWICE = "langchain-openinference-graph-and-otel"
 
 
 def figures(name: str, **options: Any) -> tuple[list[Figures], Counter[str], bool]:
-    """Rows of a captured program's turns with results, refusals, and whether time decided."""
+    """Rows of a captured program's turns with results, the refusals, and whether times grouped
+    searches."""
     found = [interpret(spans, MAPPING, Options(**options)) for spans in traces(capture(name))]
     replay = Replay(turn_scope="all")
     for event in (event for one in found for event in events(one)):
@@ -73,7 +74,7 @@ def figures(name: str, **options: Any) -> tuple[list[Figures], Counter[str], boo
 
 
 def expected(name: str) -> list[Figures]:
-    """What the program itself did."""
+    """What the program itself recorded."""
     return [
         (row["conversation_id"], row["iterations"], row["results"], row["srr"])
         for row in EXPECTED[name]
@@ -84,7 +85,7 @@ def expected(name: str) -> list[Figures]:
     "name", sorted(EXPECTED.keys() - NOT_IN_THE_SPANS - {GROUPED_BY_TIME, TOLD_TWICE})
 )
 def test_rows_of_a_captured_program_equal_its_own_account(name: str) -> None:
-    """Iterations, results and SRR by turn are those of the agent program."""
+    """Iterations, results and SRR of each turn equal what the agent program recorded."""
     rows, refused, _ = figures(name)
 
     assert (rows, refused) == (expected(name), {})
@@ -92,14 +93,14 @@ def test_rows_of_a_captured_program_equal_its_own_account(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(NOT_IN_THE_SPANS))
 def test_a_capture_without_what_figures_need_is_refused(name: str) -> None:
-    """No row stands for turns of which the spans do not say enough."""
+    """Turns whose spans lack necessary data have no rows."""
     rows, refused, _ = figures(name)
 
     assert (rows, refused) == ([], NOT_IN_THE_SPANS[name])
 
 
 def test_searches_are_certain_where_only_time_groups_them() -> None:
-    """Without model calls results and SRR hold, and the turns are told to be grouped by time."""
+    """Without model calls results and SRR hold, and iterations are marked as inferred."""
     rows, refused, inferred = figures(GROUPED_BY_TIME)
 
     assert [(row[0], *row[2:]) for row in rows] == [
@@ -108,8 +109,8 @@ def test_searches_are_certain_where_only_time_groups_them() -> None:
     assert (refused, inferred) == ({}, True)
 
 
-def test_two_instrumentations_in_traces_of_their_own_are_named() -> None:
-    """The service has rivals; under the scope that is named its figures are right."""
+def test_two_instrumentations_in_separate_traces_are_reported() -> None:
+    """The service has conflicting scopes; restricted to one of them, its figures are right."""
     found = [interpret(spans, MAPPING) for spans in traces(capture(TOLD_TWICE))]
     pairs = frozenset(pair for one in found for pair in one.scopes)
 
@@ -128,7 +129,7 @@ def test_every_event_is_valid() -> None:
 
 
 def test_a_turn_without_a_search_is_a_skip() -> None:
-    """Its gate says so, at the turn's start, under the turn's span."""
+    """Its gate event has the turn's start as its time and the turn's span as its id."""
     one = told(agent(start=5, end=9), model("m", "agent", 6))
 
     [event] = values(one)
@@ -139,7 +140,7 @@ def test_a_turn_without_a_search_is_a_skip() -> None:
 
 
 def test_a_model_call_between_searches_separates_them() -> None:
-    """Those that it does not separate are of one iteration, also one after the other."""
+    """Searches without a model call between them form one iteration, even in sequence."""
     spans = (
         agent(),
         model("m1", "agent", 0),
@@ -153,8 +154,8 @@ def test_a_model_call_between_searches_separates_them() -> None:
     assert not told(*spans).turns[0].iterations_inferred
 
 
-def test_a_model_call_inside_of_a_tool_separates_only_what_is_inside() -> None:
-    """A tool that asks a model does not begin an iteration beside it."""
+def test_a_model_call_inside_a_tool_separates_only_searches_inside_it() -> None:
+    """A tool that calls a model does not begin an iteration outside itself."""
     spans = (
         agent(),
         model("m1", "agent", 0),
@@ -169,8 +170,9 @@ def test_a_model_call_inside_of_a_tool_separates_only_what_is_inside() -> None:
     assert searched(told(*spans)) == [(1, "a"), (1, "c"), (2, "b")]
 
 
-def test_without_model_calls_time_decides_and_is_told() -> None:
-    """Searches that overlap are one iteration; a last call that only answers decides nothing."""
+def test_without_model_calls_iterations_are_inferred_from_times() -> None:
+    """Overlapping searches form one iteration, and iterations are marked as inferred; a final model
+    call separates none."""
     spans = (
         agent(),
         search("s1", "agent", 0, 5, found="a"),
@@ -183,8 +185,8 @@ def test_without_model_calls_time_decides_and_is_told() -> None:
     assert told(*spans).turns[0].iterations_inferred
 
 
-def test_steps_decide_iterations_where_rows_name_them() -> None:
-    """OpenAI Agents' passes of the loop are iterations, whatever the times inside."""
+def test_step_spans_determine_iterations() -> None:
+    """The turns of the OpenAI Agents loop are iterations, whatever times the spans inside have."""
     scope = "openinference.instrumentation.openai_agents"
     spans = (
         agent(scope=scope),
@@ -199,7 +201,7 @@ def test_steps_decide_iterations_where_rows_name_them() -> None:
 
 
 def test_the_outermost_search_that_names_documents_counts() -> None:
-    """What a retriever returned on the way does not."""
+    """Intermediate results of nested retrievers do not count."""
     one = told(
         agent(),
         search("outer", "agent", 1, 9, found="ab"),
@@ -211,7 +213,7 @@ def test_the_outermost_search_that_names_documents_counts() -> None:
 
 
 def test_a_tool_that_returns_documents_is_a_search() -> None:
-    """Its route is the tool's name, and what it calls inside is no further search."""
+    """Its route is the tool's name, and searches inside it do not count separately."""
     output = json.dumps([{"id": "a", "content": "text"}])
     one = told(agent(), tool("lookup", "agent", 1, 9, output=output), search("s", "lookup", 2))
 
@@ -219,8 +221,8 @@ def test_a_tool_that_returns_documents_is_a_search() -> None:
     assert one.turns[0].searches[0].route == "lookup"
 
 
-def test_a_tool_with_a_model_call_beside_its_searches_is_none() -> None:
-    """An agent that is used as a tool hands on documents that its searches found."""
+def test_a_tool_with_a_model_call_and_searches_is_an_agent() -> None:
+    """An agent that is used as a tool returns documents of its own searches."""
     output = json.dumps([{"id": "z", "content": "text"}])
     one = told(
         agent(),
@@ -232,8 +234,8 @@ def test_a_tool_with_a_model_call_beside_its_searches_is_none() -> None:
     assert searched(one) == [(1, "a")]
 
 
-def test_a_reranker_takes_the_place_of_the_search_before_it() -> None:
-    """Its results count, each with its rank before."""
+def test_a_reranker_replaces_the_search_before_it() -> None:
+    """The reranker's results count, each with its rank before reranking."""
     one = told(
         agent(),
         search("s1", "agent", 1, found="abc"),
@@ -248,8 +250,8 @@ def test_a_reranker_takes_the_place_of_the_search_before_it() -> None:
     assert one.turns[0].searches[0].span_id == "r1"
 
 
-def test_rerankers_of_branches_side_by_side_have_their_own_searches() -> None:
-    """The latest search is not meant where an earlier one returned all that went in."""
+def test_rerankers_of_concurrent_branches_replace_their_own_searches() -> None:
+    """An earlier search that returned all inputs is preferred to the latest search."""
     one = told(
         agent(),
         of_kind("CHAIN", "b1", "agent", 0, 9),
@@ -263,8 +265,8 @@ def test_rerankers_of_branches_side_by_side_have_their_own_searches() -> None:
     assert searched(one) == [(1, "ca"), (1, "d")]
 
 
-def test_a_reranker_may_take_the_place_of_several_searches() -> None:
-    """Of the latest of the turn that returned its inputs."""
+def test_a_reranker_may_replace_several_searches() -> None:
+    """It replaces the latest searches of the turn that returned its inputs."""
     one = told(
         agent(),
         search("s1", "agent", 1, found="ab"),
@@ -282,10 +284,9 @@ def test_a_reranker_may_take_the_place_of_several_searches() -> None:
         ("llama_index", "Rerank._postprocess_nodes", "nodes"),
     ],
 )
-def test_a_postprocessor_takes_the_place_of_the_search_before_it(
-    scope: str, name: str, given: str
-) -> None:
-    """If documents went in and came out; a component without documents changes nothing."""
+def test_a_postprocessor_replaces_the_search_before_it(scope: str, name: str, given: str) -> None:
+    """It does so if documents went in and came out; a component without documents changes
+    nothing."""
     scope = f"openinference.instrumentation.{scope}"
     nodes = [f"<NodeWithScore(node=TextNode(id_={id}), score=0.5)>" for id in "abc"]
     passed = {"input.value": json.dumps({given: nodes}), "output.value": json.dumps([nodes[1]])}
@@ -301,10 +302,10 @@ def test_a_postprocessor_takes_the_place_of_the_search_before_it(
 
 
 @pytest.mark.parametrize(("handed_on", "refused"), [("abc", {}), ("ca", {"unrecognised": 1})])
-def test_a_step_that_changes_what_was_found_makes_its_turn_uncertain(
+def test_a_turn_with_a_step_that_changes_results_is_refused(
     handed_on: str, refused: dict[str, int]
 ) -> None:
-    """The agent got what a node of its graph left of it."""
+    """The agent received only what a node of its graph kept."""
     output = json.dumps({"docs": [{"id": id, "page_content": id} for id in handed_on]})
     one = told(
         agent(),
@@ -315,15 +316,15 @@ def test_a_step_that_changes_what_was_found_makes_its_turn_uncertain(
     assert (len(one.turns), one.refused) == (not refused, refused)
 
 
-def test_a_tool_whose_result_is_not_recorded_makes_its_turn_uncertain() -> None:
-    """It may have been a search."""
+def test_a_turn_with_an_unrecorded_tool_result_is_refused() -> None:
+    """The tool may have been a search."""
     one = told(agent(), model("m", "agent", 1), of_kind("TOOL", "handbook", "agent", 3))
 
     assert (one.turns, one.refused) == ((), {"content_off": 1})
 
 
 def test_a_turn_with_documents_and_without_a_search_is_no_skip() -> None:
-    """Something found them that no span tells of."""
+    """A step without a span found the documents."""
     output = {"output.value": '{"retriever": {"documents": [{"id": "a", "content": "x"}]}}'}
     one = told(
         agent(), model("m", "agent", 1), of_kind("CHAIN", "c", "agent", 3, attributes=output)
@@ -333,14 +334,14 @@ def test_a_turn_with_documents_and_without_a_search_is_no_skip() -> None:
 
 
 def test_a_reranker_of_unknown_documents_is_refused() -> None:
-    """Nobody can say then what the agent got."""
+    """Without its search, the results that the agent received are unknown."""
     one = told(agent(), search("s", "agent", 1), reranker("r", "agent", 3, "xy", "y"))
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
 
 
 def test_a_joiner_is_one_search() -> None:
-    """What the retrievers returned that it merges does not count."""
+    """The results of the retrievers that it merges do not count separately."""
     scope = "openinference.instrumentation.haystack"
     joined = {
         "input.value": json.dumps(
@@ -372,8 +373,8 @@ def _otel_search(id: str, start: float, found: str, **others: Any) -> Any:
     return span(id, "root", start, start + 5, attributes | others, scope=OTEL)
 
 
-def test_two_instrumentations_in_one_trace_tell_a_search_once() -> None:
-    """Searches of different scopes that overlap with equal documents are one."""
+def test_a_search_that_two_instrumentations_recorded_counts_once() -> None:
+    """Overlapping searches of different scopes with equal documents are one."""
     spans = [
         span("root", end=100, scope="app"),
         search("s1", "root", 1, 9, found="ab"),
@@ -399,7 +400,7 @@ def test_searches_of_two_scopes_that_do_not_compare_are_refused() -> None:
     assert (one.turns, one.refused) == ((), {"two_scopes": 1})
 
 
-def test_agents_beside_each_other_are_turns_of_their_own() -> None:
+def test_sibling_agents_are_separate_turns() -> None:
     """A trace may hold a session; a setting makes it one turn."""
     spans = (
         span("root", end=100, scope="app"),
@@ -413,8 +414,8 @@ def test_agents_beside_each_other_are_turns_of_their_own() -> None:
     assert [turn.span_id for turn in told(*spans, turn="trace").turns] == ["root"]
 
 
-def test_a_search_outside_of_the_turns_is_refused() -> None:
-    """It is not known which turn used it."""
+def test_a_search_outside_all_turns_is_refused() -> None:
+    """Which turn used it is unknown."""
     one = told(span("root", end=100), agent("a", 1, 9, parent="root"), search("s", "root", 20))
 
     assert one.refused == {"outside_turn": 1}
@@ -434,10 +435,10 @@ def test_a_search_outside_of_the_turns_is_refused() -> None:
         ({"retrieval.documents.0.document.score": 0.5}, {}, "no_identity"),
     ],
 )
-def test_a_search_that_does_not_say_what_it_found_is_refused(
+def test_a_search_without_recorded_results_is_refused(
     attributes: dict[str, Any], others: dict[str, Any], reason: str
 ) -> None:
-    """And so is its turn, with the others of it."""
+    """Its whole turn is refused."""
     one = told(
         agent(),
         search("whole", "agent", 1),
@@ -449,8 +450,8 @@ def test_a_search_that_does_not_say_what_it_found_is_refused(
     assert HELP[one.refusals[0].reason]
 
 
-def test_another_attribute_makes_up_for_one_that_was_cut() -> None:
-    """The output has all documents, of which the flattened attributes lack some."""
+def test_another_attribute_replaces_a_truncated_one() -> None:
+    """The output has all documents, although flattened attributes are missing."""
     attributes = {
         "retrieval.documents.1.document.id": "b",
         "output.value": '["<NodeWithScore(node=TextNode(id_=a), score=0.5)>", '
@@ -461,44 +462,44 @@ def test_another_attribute_makes_up_for_one_that_was_cut() -> None:
     assert searched(one) == [(1, "ab")]
 
 
-def test_a_search_that_found_nothing_is_one() -> None:
-    """An empty list says so, and a search that failed found nothing too."""
+def test_a_search_without_results_is_a_search() -> None:
+    """An empty list has no results, and neither has a search that failed."""
     one = told(agent(), search("s", "agent", 1, found=""))
     failed = told(agent(), of_kind("RETRIEVER", "s", "agent", 1, failed=True))
 
     assert searched(one) == searched(failed) == [(1, "")]
 
 
-def test_a_span_whose_parent_never_came_makes_its_trace_incomplete() -> None:
-    """A setting takes such spans for roots."""
+def test_a_trace_with_a_missing_parent_is_incomplete() -> None:
+    """A setting makes such spans roots."""
     spans = (search("s", "lost", 1), search("bad", NO_ID, 2))
 
     assert told(*spans).refused == {"incomplete": 2}
     assert searched(told(*spans, missing_parents="root")) == [(1, "a"), (2, "a")]
 
 
-def test_spans_inside_of_themselves_are_refused() -> None:
-    """A circle of parents has no outermost span."""
+def test_spans_in_a_cycle_are_refused() -> None:
+    """A cycle of parents has no root."""
     one = told(agent(), search("s", "x", 1), span("x", "y"), span("y", "x"))
 
     assert (one.turns, one.refused) == ((), {"cycle": 3})
 
 
 def test_a_span_without_ids_is_refused() -> None:
-    """Ids of the wrong length are none."""
+    """Ids of the wrong length count as missing."""
     assert told(search("", "", 1), search("s", "", 1, trace_id="")).refused == {"bad_id": 2}
 
 
 @pytest.mark.parametrize("start_ns", [0, 1_718_020_800, 1_718_020_800_000_000_000 * 5])
-def test_times_that_cannot_be_are_refused(start_ns: int) -> None:
-    """As those of 1970, or of seconds that are taken for nanoseconds."""
+def test_impossible_times_are_refused(start_ns: int) -> None:
+    """For example times of 1970, or seconds written as nanoseconds."""
     one = told(msgspec.structs.replace(search("s", "", 1), start_ns=start_ns))
 
     assert (one.turns, one.refused) == ((), {"time_out_of_range": 1})
 
 
 def test_a_trace_of_too_many_spans_is_refused() -> None:
-    """Before it is put together."""
+    """It is refused before its tree is built."""
     assert told(*(span(str(id)) for id in range(11)), max_spans=10).refused == {"too_large": 1}
 
 
@@ -516,8 +517,8 @@ def test_a_trace_of_too_many_spans_is_refused() -> None:
         span("q", "agent", 1, attributes={"db.vector.query.top_k": 3}, scope="chroma"),
     ],
 )
-def test_what_looks_like_a_search_and_is_unknown_is_refused(one: Any) -> None:
-    """It is told which attributes it has."""
+def test_an_unknown_span_that_looks_like_a_search_is_refused(one: Any) -> None:
+    """The message lists its attributes."""
     found = told(agent(), model("m", "agent", 5), one)
 
     assert (found.turns, found.refused) == ((), {"unrecognised": 1})
@@ -603,7 +604,7 @@ _PRODUCTS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("product", sorted(_PRODUCTS))
 def test_presets_know_the_searches_of_each_product(product: str) -> None:
-    """With their documents and their query."""
+    """The search has its documents and its query."""
     attributes, scope = _PRODUCTS[product]
     one = told(span("s", attributes=attributes, scope=scope, name="KbRetriever"))
 
@@ -613,7 +614,7 @@ def test_presets_know_the_searches_of_each_product(product: str) -> None:
 
 @pytest.mark.parametrize("operation", ["rerank", "rerank_documents"])
 def test_a_reranker_of_loongsuite_is_one(operation: str) -> None:
-    """Its documents are in attributes of its own, with the texts inside of objects."""
+    """Its documents are in its own attributes, with texts nested in objects."""
     attributes = {
         "gen_ai.operation.name": operation,
         "gen_ai.rerank.input_documents": json.dumps(["b", "a"]),
@@ -632,7 +633,7 @@ def test_a_reranker_of_loongsuite_is_one(operation: str) -> None:
 
 
 def test_rows_of_the_settings_come_first() -> None:
-    """They say what presets do not know, or what they take for something else."""
+    """They match spans that presets miss, or override presets."""
     row = Row(Role.SEARCH, (("vendor.kind", "find"),), documents=("vendor.hits",))
     spans = [span("s", attributes={"vendor.kind": "find", "vendor.hits": '[{"id": "a"}]'})]
 
@@ -642,7 +643,7 @@ def test_rows_of_the_settings_come_first() -> None:
 
 
 def test_the_conversation_is_of_the_span_or_its_nearest_ancestor() -> None:
-    """Then of the trace's other spans, if all agree."""
+    """Otherwise it is that of the trace's other spans, if all agree."""
     named = {"session.id": "near"}
     near = told(agent(attributes=named), search("s", "agent", 1))
     beside = told(agent(), search("s", "agent", 1), model("m", "agent", 3, attributes=named))
@@ -652,7 +653,7 @@ def test_the_conversation_is_of_the_span_or_its_nearest_ancestor() -> None:
 
 
 def test_spans_that_disagree_on_the_conversation_are_refused() -> None:
-    """As is a trace that names none where a setting asks for one."""
+    """So is a trace that names no conversation, if a setting requires one."""
     one = told(
         agent(),
         search("s", "agent", 1),
@@ -664,8 +665,8 @@ def test_spans_that_disagree_on_the_conversation_are_refused() -> None:
     assert told(search("s", "", 1), require_conversation=True).refused == {"no_conversation": 1}
 
 
-def test_names_of_conversations_have_an_order() -> None:
-    """That of GenAI is believed before that of OpenInference, and metadata last."""
+def test_conversation_attributes_have_a_precedence() -> None:
+    """GenAI's attribute precedes OpenInference's, and metadata come last."""
     attributes = {
         "metadata": '{"thread_id": "c"}',
         "session.id": "b",
@@ -681,7 +682,7 @@ def test_names_of_conversations_have_an_order() -> None:
 
 
 def test_agent_and_release_come_from_spans_and_their_resource() -> None:
-    """Of the nearest ancestor that names an agent, else the turn's span, else the service."""
+    """The nearest ancestor that names an agent decides, else the turn's span, else the service."""
     resource = {"service.name": "service", "service.version": "2"}
     named = told(agent(name="turn", attributes={"agent.name": "x"}), search("s", "agent", 1))
     of_turn = told(agent(name="turn"), search("s", "agent", 1, resource=resource))
@@ -726,7 +727,7 @@ def test_agent_and_release_come_from_spans_and_their_resource() -> None:
     ],
 )
 def test_documents_are_found_in_every_form(value: str, ids: list[str]) -> None:
-    """Lists, envelopes, JSON in texts, and what frameworks print."""
+    """Lists, envelopes, JSON in texts, and the output of ``repr`` are read."""
     found = documents_in_value(value)
 
     assert isinstance(found, list)
@@ -746,12 +747,12 @@ def test_documents_are_found_in_every_form(value: str, ids: list[str]) -> None:
     ],
 )
 def test_a_tools_result_without_the_form_of_documents_has_none(value: str) -> None:
-    """Messages, records and texts are no documents."""
+    """Messages, records and texts are not documents."""
     assert documents_in_value(value, strict=True) is None
 
 
-def test_texts_tell_chunks_of_one_page_apart() -> None:
-    """The address of the page is no identity; texts that are switched off are digested."""
+def test_texts_distinguish_chunks_of_one_page() -> None:
+    """The address of the page is no identity; if texts are disabled, their digests are used."""
     attributes = {
         f"retrieval.documents.{at}.document.{name}": value
         for at, text in enumerate(("one", "two", "one"))
@@ -770,8 +771,8 @@ def test_texts_tell_chunks_of_one_page_apart() -> None:
     assert "content" not in event["searches"][0]["results"][0]
 
 
-def test_answer_and_question_are_told_where_recorded() -> None:
-    """Of messages the last of the model, and the last of the person."""
+def test_recorded_answers_and_questions_are_kept() -> None:
+    """The last message of the model is the answer, and the last of the person the question."""
     messages = '{"messages": [{"type": "human", "data": {"content": "why?"}}%s]}'
     answered = messages % ', {"type": "ai", "data": {"content": "so"}}'
     attributes = {"input.value": messages % "", "output.value": answered}
@@ -783,8 +784,8 @@ def test_answer_and_question_are_told_where_recorded() -> None:
     assert len(values(told(*spans, content=False))) == 1
 
 
-def test_two_turns_that_begin_at_once_are_refused() -> None:
-    """They would have one number."""
+def test_two_turns_that_begin_simultaneously_are_refused() -> None:
+    """They would have the same number."""
     spans = (
         span("root", end=50),
         agent("a1", 1, 9, parent="root"),
@@ -797,7 +798,7 @@ def test_two_turns_that_begin_at_once_are_refused() -> None:
 
 
 def test_order_and_repetition_of_captured_spans_change_nothing() -> None:
-    """The bytes of the events are the same."""
+    """The events have the same bytes."""
     rng = random.Random(20)
     for name in EXPECTED:
         for spans in traces(capture(name)):
@@ -809,7 +810,7 @@ def test_order_and_repetition_of_captured_spans_change_nothing() -> None:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_first_row_that_matches_decides(name: str) -> None:
-    """Whatever is done so that not all rows need to be looked at."""
+    """The cache of candidate rows does not change which row matches."""
     spans = capture(name)
     inside: dict[str, list[Span]] = {}
     for one in spans:

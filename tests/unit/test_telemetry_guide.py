@@ -1,4 +1,4 @@
-"""The guide on telemetry says what the parts that it names have and do."""
+"""The telemetry guide agrees with the code and configuration that it describes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LABELS = (GUIDES / "labels.md").read_text("utf-8")
 
 
 def blocks(language: str) -> list[list[str]]:
-    """The lines of each block of code."""
+    """The lines of each code block."""
     found = re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.M | re.S)
     return [[line for line in block.splitlines() if line] for block in found]
 
 
 def test_the_tables_of_reasons_have_each_of_them_once() -> None:
-    """What a replay and the bridge print as a reason can be looked up; labels have a guide."""
+    """The guides explain every reason that a replay and the bridge report."""
     cells = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\|$", GUIDE + LABELS, re.M)
     named = [name.strip("`") for cell in cells for name in cell.split(", ")]
 
@@ -43,7 +43,7 @@ def test_the_lines_that_instrument_an_agent_are_those_of_the_example() -> None:
 
 
 def test_the_variables_of_an_agent_are_those_of_the_example() -> None:
-    """Whoever copies them tells the SDK what the stack tells it."""
+    """The environment variables in the guide are those of the stack."""
     exports = [line.removeprefix("export ") for block in blocks("sh") for line in block]
     named = dict(line.split("=", 1) for line in exports if line.startswith("OTEL_"))
 
@@ -51,14 +51,14 @@ def test_the_variables_of_an_agent_are_those_of_the_example() -> None:
 
 
 def test_the_topic_of_traces_is_made_as_it_is_tested() -> None:
-    """Its name is the Collector's, and it has the configuration of the tests."""
+    """It has the Collector's name and the configuration of the tests."""
     assert f"`{TRACES_TOPIC}`" in GUIDE
     assert f"TRACES_TOPIC:-{TRACES_TOPIC}}}" in COLLECTOR_CONFIG.read_text("utf-8")
     assert dict(re.findall(r"^\| `([\w.]+)=(\S+)` \|", GUIDE, re.M)) == TRACES_TOPIC_CONFIG
 
 
 def test_the_settings_of_the_exporter_that_it_explains_are_in_the_configuration() -> None:
-    """Each stands there as the guide writes it."""
+    """The configuration has each setting as the guide writes it."""
     text = COLLECTOR_CONFIG.read_text("utf-8")
     rows = re.findall(r"^\| `((?:\w+\.)*)(\w+)(: [^`]+)?` \|", GUIDE, re.M)
     explained = [(name, value) for _, name, value in rows if f"{name}:" in text]

@@ -1,4 +1,4 @@
-"""Traces that look right at first sight: each comes out right, or is refused with its reason."""
+"""Edge cases: traces that look valid and are either interpreted correctly or refused."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def documents(letters: str, **others: Any) -> str:
 # What evaluators, and models inside of searches, are to a turn.
 
 
-def test_what_an_evaluator_does_inside_of_itself_is_nothing_of_the_agent() -> None:
-    """Its model call separates no searches, its own searches and agents are none of a turn."""
+def test_spans_inside_an_evaluator_are_ignored() -> None:
+    """Its model call separates no searches, and its own searches and agents are not the agent's."""
     judge = of_kind("EVALUATOR", "judge", "agent", 3, 6)
     spans = (
         agent(),
@@ -53,8 +53,8 @@ def test_what_an_evaluator_does_inside_of_itself_is_nothing_of_the_agent() -> No
     assert told(judge, agent("inner", 3, 6, parent="judge"), model("m", "inner", 4)).turns == ()
 
 
-def test_a_model_call_inside_of_a_search_decides_no_iteration() -> None:
-    """Time does, and that is told, where all model calls rewrite queries or rerank."""
+def test_a_model_call_inside_a_search_separates_no_iterations() -> None:
+    """If all model calls rewrite queries or rerank, iterations are inferred from times."""
     one = told(
         agent(),
         search("s1", "agent", 1, 5, found="a"),
@@ -71,8 +71,8 @@ def test_a_model_call_inside_of_a_search_decides_no_iteration() -> None:
 
 
 @pytest.mark.parametrize("kind", ["LLM", "RETRIEVER", "AGENT", "RERANKER"])
-def test_a_span_that_lost_its_kind_makes_its_turn_truncated(kind: str) -> None:
-    """SDKs drop the oldest attributes, and the kind is the first that instrumentations set."""
+def test_a_turn_with_a_span_without_its_kind_is_truncated(kind: str) -> None:
+    """SDKs drop the oldest attributes, and instrumentations set the kind first."""
     lost = of_kind(kind, "lost", "agent", 3, dropped_attributes=1)
     lost.attributes.pop("openinference.span.kind")
     one = told(agent(), search("s1", "agent", 1), lost, search("s2", "agent", 5))
@@ -80,8 +80,8 @@ def test_a_span_that_lost_its_kind_makes_its_turn_truncated(kind: str) -> None:
     assert (one.turns, one.refused) == ((), {"truncated": 1})
 
 
-def test_turns_inside_of_a_span_that_lost_its_kind_are_refused_too() -> None:
-    """It may have been the agent of which they are parts."""
+def test_turns_inside_a_span_without_its_kind_are_refused() -> None:
+    """The span may have been the agent of which they are parts."""
     lost = span("lost", end=100, dropped_attributes=9)
     one = told(
         lost,
@@ -94,16 +94,16 @@ def test_turns_inside_of_a_span_that_lost_its_kind_are_refused_too() -> None:
     assert (one.turns, one.refused) == ((), {"truncated": 2})
 
 
-def test_attributes_that_disagree_on_what_was_found_are_refused() -> None:
-    """One of them was cut, or tells of something else."""
+def test_attributes_with_different_documents_are_refused() -> None:
+    """One of them was cut off, or describes something else."""
     for output in ('[{"id": "a"}, {"id": "b"}]', '[{"id": "b"}]'):
         one = told(search("s", "", 1, found="a", attributes={"output.value": output}))
 
         assert (one.turns, one.refused) == ((), {"truncated": 1})
 
 
-def test_texts_suffice_where_what_was_cut_had_no_ids() -> None:
-    """The output is whole, and its texts tell its documents apart."""
+def test_texts_suffice_if_the_truncated_attribute_had_no_ids() -> None:
+    """The output is complete, and its texts identify its documents."""
     attributes = {
         "retrieval.documents.1.document.content": "y",
         "output.value": '{"documents": [{"page_content": "x"}, {"page_content": "y"}]}',
@@ -116,8 +116,8 @@ def test_texts_suffice_where_what_was_cut_had_no_ids() -> None:
 # Calls that failed.
 
 
-def test_of_a_tool_that_failed_the_agent_got_nothing() -> None:
-    """Not even what a search inside of it had found before."""
+def test_a_failed_tool_has_no_results() -> None:
+    """The results of a search inside it do not count either."""
     said = {"type": "tool", "data": {"content": "timeout", "status": "error", "tool_call_id": "1"}}
     for failed in (
         of_kind("TOOL", "t", "agent", 1, 9, failed=True),
@@ -128,15 +128,15 @@ def test_of_a_tool_that_failed_the_agent_got_nothing() -> None:
         assert searched(one) == [(1, "")]
 
 
-def test_of_a_search_that_failed_the_agent_got_nothing() -> None:
-    """As of a retriever that compresses what another found."""
+def test_a_failed_search_has_no_results() -> None:
+    """For example a retriever that compresses the results of another."""
     outer = of_kind("RETRIEVER", "outer", "agent", 1, 9, failed=True)
 
     assert searched(told(agent(), outer, search("s", "outer", 2, found="abc"))) == [(1, "")]
 
 
-def test_an_agent_that_failed_as_a_tool_had_its_own_searches() -> None:
-    """It is an agent by its model calls, or by a turn inside of it."""
+def test_searches_of_a_failed_agent_tool_count() -> None:
+    """Model calls, or a turn inside it, show that it is an agent."""
     failed = of_kind("TOOL", "helper", "agent", 1, 9, failed=True)
     inner = search("s", "helper", 4, found="a")
 
@@ -147,8 +147,8 @@ def test_an_agent_that_failed_as_a_tool_had_its_own_searches() -> None:
 # Tools.
 
 
-def test_a_tool_is_a_search_though_its_retriever_asks_a_model() -> None:
-    """A model call beside the search makes it an agent, one inside of the search does not."""
+def test_a_tool_whose_retriever_calls_a_model_is_a_search() -> None:
+    """A model call next to the search makes the tool an agent; one inside the search does not."""
     one = told(
         agent(),
         tool("lookup", "agent", 1, 9, output=documents("a")),
@@ -167,8 +167,8 @@ def test_a_tool_is_a_search_though_its_retriever_asks_a_model() -> None:
         {"tool.name": "policies", "tool.description": "Search the company's policies."},
     ],
 )
-def test_a_tool_for_searching_whose_result_is_a_text_is_refused(attributes: dict[str, str]) -> None:
-    """Its name or its description says that its result was found."""
+def test_a_search_tool_with_a_text_result_is_refused(attributes: dict[str, str]) -> None:
+    """Its name or its description shows that its result was found by a search."""
     call = of_kind("TOOL", "t", "agent", 3, attributes=attributes | {"output.value": "some text"})
     one = told(agent(), model("m", "agent", 1), call)
 
@@ -176,8 +176,8 @@ def test_a_tool_for_searching_whose_result_is_a_text_is_refused(attributes: dict
 
 
 @pytest.mark.parametrize("name", ["chroma.query", "qdrant.search", "milvus.hybrid_search"])
-def test_a_query_of_a_vector_database_outside_of_searches_is_refused(name: str) -> None:
-    """The agent searched, and no span tells what it got; writing to one is no search."""
+def test_a_vector_database_query_outside_searches_is_refused(name: str) -> None:
+    """The agent searched, and no span records the results; writes are not searches."""
     database = span("q", "agent", 3, name=name, scope="opentelemetry.instrumentation.chromadb")
     one = told(agent(), model("m", "agent", 1), database)
     write = span("q", "agent", 3, name="chroma.add")
@@ -193,8 +193,8 @@ def test_a_query_of_a_vector_database_outside_of_searches_is_refused(name: str) 
     "text",
     ["*****", "<fully masked due to failed mask function>", "[REDACTED]", "…", "XXXXX", "[masked]"],
 )
-def test_a_text_that_a_filter_wrote_is_none(text: str) -> None:
-    """All documents would be one."""
+def test_a_redacted_text_is_no_text(text: str) -> None:
+    """Otherwise all documents would be one."""
     attributes = {
         f"retrieval.documents.{at}.document.content": one for at, one in enumerate(["a b c", text])
     }
@@ -210,7 +210,8 @@ AGENTS = "openinference.instrumentation.openai_agents"
 
 
 def test_each_run_in_a_trace_of_the_agents_sdk_is_a_turn() -> None:
-    """The trace's own span is an agent too, and holds a session; agents after a handoff do not."""
+    """The trace's root span is an agent too, and holds a session; agents after a handoff are not
+    turns."""
     spans = [of_kind("AGENT", "trace", end=100, scope=AGENTS, name="workshop")]
     for at, run in enumerate(("r1", "r2")):
         start = 10 * at
@@ -227,8 +228,8 @@ def test_each_run_in_a_trace_of_the_agents_sdk_is_a_turn() -> None:
     assert searched(one) == [(1, "ab"), (1, "ab")]
 
 
-def test_an_agent_that_is_a_tool_has_no_turn_of_its_own_in_the_agents_sdk() -> None:
-    """Of runs inside of each other the outermost counts."""
+def test_an_agent_tool_of_the_agents_sdk_is_no_turn() -> None:
+    """Of nested runs only the outermost counts."""
     one = told(
         of_kind("AGENT", "trace", end=100, scope=AGENTS),
         of_kind("CHAIN", "outer", "trace", 1, 90, scope=AGENTS, name="Agent workflow"),
@@ -253,7 +254,7 @@ def test_an_agent_that_is_a_tool_has_no_turn_of_its_own_in_the_agents_sdk() -> N
     ],
 )
 def test_a_graph_is_a_turn_and_its_agents_are_none(kind: dict[str, Any], metadata: str) -> None:
-    """LangGraph marks its runs; a graph of an older version has its usual name."""
+    """LangGraph marks its runs; a graph of an older version has its default name."""
 
     def marked(id: str, parent: str, start: float, end: float, **about: str) -> Any:
         named = (
@@ -276,7 +277,7 @@ def test_a_graph_is_a_turn_and_its_agents_are_none(kind: dict[str, Any], metadat
 
 
 def test_a_node_that_is_named_agent_is_no_turn() -> None:
-    """LangChain's kind is AGENT wherever a name has "agent" in it, also for a tool."""
+    """LangChain's kind is AGENT for any name that contains "agent", also a tool's."""
     in_graph = {"metadata": '{"langgraph_node": "agent"}'}
     one = told(
         span("graph", end=100, attributes={"openinference.span.kind": "CHAIN"}),
@@ -294,7 +295,7 @@ def test_a_node_that_is_named_agent_is_no_turn() -> None:
 
 
 def test_a_workflow_of_llama_index_under_openllmetry_is_no_turn() -> None:
-    """Its outermost spans have that kind, and its retrievers are searches then too."""
+    """Its outermost spans have that kind, and its retrievers are still searches."""
     scope = "opentelemetry.instrumentation.llamaindex"
     nodes = [json.dumps({"node": {"id_": id, "text": id}, "score": 1.0}) for id in "ab"]
 
@@ -328,10 +329,10 @@ def test_a_workflow_of_llama_index_under_openllmetry_is_no_turn() -> None:
         ),
     ],
 )
-def test_of_a_pipeline_under_openllmetry_only_what_it_returns_is_known(
+def test_a_haystack_pipeline_under_openllmetry_must_return_documents(
     output: dict[str, Any], turns: int, refused: dict[str, int]
 ) -> None:
-    """Its components have no spans, so that one that returns no documents may have found some."""
+    """Its components have no spans, so one that returns no documents may still have searched."""
     one = told(
         span("turn", end=100, scope="app"),
         span(
@@ -351,7 +352,7 @@ def test_of_a_pipeline_under_openllmetry_only_what_it_returns_is_known(
 
 
 def test_haystacks_components_are_known_when_they_run_asynchronously() -> None:
-    """Their spans have another method's name."""
+    """Their spans then have another method's name."""
     scope = "openinference.instrumentation.haystack"
     passed = {
         "input.value": json.dumps({"documents": ["Document(id=a)", "Document(id=b)"]}),
@@ -390,10 +391,10 @@ def _step(id: str, start: float, output: str, given: str = "", name: str = "") -
         ("xy", "yx", True),  # such as documents that came with the question
     ],
 )
-def test_documents_that_a_step_hands_on_are_those_of_searches(
+def test_steps_must_output_documents_of_searches_unchanged(
     handed_on: str, given: str, fine: bool
 ) -> None:
-    """Otherwise somebody filtered, sorted or found them, and no span says so."""
+    """Otherwise a step without a span filtered, sorted or found them."""
     one = told(
         agent(),
         search("s1", "agent", 1, found="ab"),
@@ -404,8 +405,8 @@ def test_documents_that_a_step_hands_on_are_those_of_searches(
     assert (len(one.turns), one.refused) == (fine, {} if fine else {"unrecognised": 1})
 
 
-def test_a_component_that_finds_documents_of_its_own_is_refused() -> None:
-    """Though it is traced as any component, beside a search that is known."""
+def test_a_component_that_adds_documents_is_refused() -> None:
+    """It is traced like any component, next to a known search."""
     scope = "openinference.instrumentation.haystack"
     found = {"output.value": json.dumps({"documents": ["Document(id=x)"]})}
     one = told(
@@ -421,7 +422,7 @@ def test_a_component_that_finds_documents_of_its_own_is_refused() -> None:
 
 
 def texts(*each: str, **others: Any) -> dict[str, Any]:
-    """Attributes of a search that found these texts."""
+    """Attributes of a search with these texts as results."""
     return {
         f"retrieval.documents.{at}.document.{name}": value
         for at, text in enumerate(each)
@@ -434,8 +435,8 @@ def found(id: str, start: float, attributes: dict[str, Any]) -> Any:
     return of_kind("RETRIEVER", id, "agent", start, attributes=attributes)
 
 
-def test_ids_that_are_made_with_every_search_are_none() -> None:
-    """As frameworks make them for what has none; ids that come again are real."""
+def test_ids_generated_for_each_search_are_ignored() -> None:
+    """Frameworks generate them for documents without ids; ids that recur are real."""
     made = [f"00000000-0000-4000-8000-{number:012}" for number in range(4)]
     one = told(
         agent(),
@@ -452,8 +453,8 @@ def test_ids_that_are_made_with_every_search_are_none() -> None:
     assert len(real.turns) == 1
 
 
-def test_texts_that_were_cut_off_tell_no_documents_apart() -> None:
-    """Several texts that end at one length, which is one that people choose, were cut there."""
+def test_truncated_texts_do_not_identify_documents() -> None:
+    """Several texts that end at the same conventional length were cut off there."""
     long = [
         f"{number} " + "x" * (126 if cut else 140 + number) for cut in (0, 1) for number in (1, 2)
     ]
@@ -465,14 +466,14 @@ def test_texts_that_were_cut_off_tell_no_documents_apart() -> None:
 
 
 def test_documents_of_one_search_with_one_text_and_without_ids_are_refused() -> None:
-    """Whoever masks texts leaves such."""
+    """Masking produces such texts."""
     one = told(agent(), found("s", 1, texts("(see above)", "(see above)")))
 
     assert (one.turns, one.refused) == ((), {"no_identity": 1})
 
 
-def test_a_text_that_is_known_under_an_id_has_it() -> None:
-    """A tool that leaves ids out finds what another found."""
+def test_a_text_takes_the_id_of_the_same_text() -> None:
+    """A tool that omits ids returned documents of another search."""
     one = told(
         agent(), found("s1", 1, texts("x", "y", id=["a", "b"])), found("s2", 3, texts("y", "z"))
     )
@@ -483,7 +484,8 @@ def test_a_text_that_is_known_under_an_id_has_it() -> None:
 
 
 def test_a_turn_and_its_searches_are_of_one_conversation() -> None:
-    """An agent that is a tool may run in a conversation of its own, and then nobody knows."""
+    """An agent tool may run in its own conversation, which makes the turn's conversation
+    ambiguous."""
     own, other = {"session.id": "x"}, {"session.id": "y"}
     one = told(agent(attributes=own), search("s", "agent", 1, attributes=other))
 
@@ -491,8 +493,8 @@ def test_a_turn_and_its_searches_are_of_one_conversation() -> None:
     assert told(search("s", "", 1, attributes=other)).turns[0].conversation == "y"
 
 
-def test_steps_that_run_at_once_leave_iterations_to_be_inferred() -> None:
-    """As those of agents side by side that are tools of another."""
+def test_concurrent_steps_make_iterations_inferred() -> None:
+    """For example those of concurrent agents that are tools of another."""
     spans = [agent(scope=AGENTS)]
     for step, start in (("p1", 1), ("p2", 5)):
         spans += [
@@ -504,7 +506,7 @@ def test_steps_that_run_at_once_leave_iterations_to_be_inferred() -> None:
 
 
 def test_a_chain_under_openllmetry_is_no_turn() -> None:
-    """As a graph is, which has another provider."""
+    """A graph, which has another provider, is one."""
     scope = "opentelemetry.instrumentation.langchain"
     for provider, turns in (("langchain", 1), ("langgraph", 2)):
         kind = {
@@ -526,8 +528,8 @@ def test_a_chain_under_openllmetry_is_no_turn() -> None:
 # What decides iterations.
 
 
-def test_a_step_between_two_searches_leaves_their_iteration_to_be_inferred() -> None:
-    """The program decided then, or the span of a model call was lost."""
+def test_a_step_between_two_searches_makes_iterations_inferred() -> None:
+    """The program made a decision there, or the span of a model call was lost."""
     spans = (
         agent(),
         model("m", "agent", 0),
@@ -540,8 +542,8 @@ def test_a_step_between_two_searches_leaves_their_iteration_to_be_inferred() -> 
     assert told(*spans, step).turns[0].iterations_inferred
 
 
-def test_clocks_that_disagree_leave_iterations_to_be_inferred() -> None:
-    """A search that begins before the tool around it was timed by another clock."""
+def test_clock_skew_makes_iterations_inferred() -> None:
+    """A search that begins before its tool was timed by another clock."""
     spans = (
         agent(),
         model("m1", "agent", 1),
@@ -566,8 +568,10 @@ def test_clocks_that_disagree_leave_iterations_to_be_inferred() -> None:
         ("[{'id': UUID('00000000-0000-4000-8000-000000000001'), 'text': 'x'}]", None),
     ],
 )
-def test_what_python_writes_as_json_or_prints_is_read(value: str, ids: list[str] | None) -> None:
-    """Numbers that are none in JSON, dates, and ids that are no texts."""
+def test_python_literals_and_invalid_json_numbers_are_read(
+    value: str, ids: list[str] | None
+) -> None:
+    """Numbers that JSON lacks, dates, and ids that are not texts are read."""
     found = documents_in_value(value)
 
     assert isinstance(found, list)
@@ -576,7 +580,7 @@ def test_what_python_writes_as_json_or_prints_is_read(value: str, ids: list[str]
 
 
 def test_documents_of_several_events_are_refused() -> None:
-    """Nobody says whether each has all of them, or a part."""
+    """It is unknown whether each event has all of them, or a part."""
     event = SpanEvent("e", 0, {"gen_ai.retrieval.documents": '[{"id": "a"}]'})
     kind = {"gen_ai.operation.name": "retrieval"}
 
@@ -600,7 +604,7 @@ def test_documents_of_several_events_are_refused() -> None:
 def test_a_postprocessor_that_hides_its_documents_is_refused(
     attributes: dict[str, str], others: dict[str, Any], reason: str | None
 ) -> None:
-    """If it came after a search; what says that it has no documents changes none."""
+    """It is refused if it ran after a search; one that records an empty list changes nothing."""
     scope = "openinference.instrumentation.llama_index"
     post = of_kind(
         "CHAIN",
@@ -617,8 +621,8 @@ def test_a_postprocessor_that_hides_its_documents_is_refused(
     assert one.refused == ({} if reason is None else {reason: 1})
 
 
-def test_a_step_that_leaves_nothing_of_what_was_found_is_refused() -> None:
-    """The agent got nothing of it then."""
+def test_a_step_that_removes_all_results_is_refused() -> None:
+    """The agent then received none of the results."""
     without_documents = of_kind(
         "CHAIN",
         "grade",
@@ -634,15 +638,15 @@ def test_a_step_that_leaves_nothing_of_what_was_found_is_refused() -> None:
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
 
 
-def test_a_tool_whose_result_was_cut_off_is_refused() -> None:
-    """It may have been documents, whatever the tool's name."""
+def test_a_tool_with_a_truncated_result_is_refused() -> None:
+    """The result may have been documents, whatever the tool's name."""
     call = tool("policies", "agent", 3, output='[{"id": "a", "cont')
     one = told(agent(), model("m", "agent", 1), call)
 
     assert (one.turns, one.refused) == ((), {"truncated": 1})
 
 
-def test_a_run_that_lost_what_tells_it_from_an_agent_is_refused() -> None:
+def test_a_run_without_its_identifying_attribute_is_refused() -> None:
     """A session in one trace would be one turn."""
     kind = {"mlflow.spanType": "AGENT"}
     one = told(
@@ -654,8 +658,8 @@ def test_a_run_that_lost_what_tells_it_from_an_agent_is_refused() -> None:
     assert (one.turns, one.refused) == ((), {"truncated": 1})
 
 
-def test_turns_that_are_one_for_another_instrumentation_are_refused() -> None:
-    """Nobody knows then which of both is right."""
+def test_turns_that_two_instrumentations_count_differently_are_refused() -> None:
+    """It is unknown which instrumentation is right."""
     one = told(
         span("root", end=100, scope="app"),
         agent("whole", 0, 90, parent="root", scope="one"),
@@ -676,7 +680,7 @@ def test_turns_that_are_one_for_another_instrumentation_are_refused() -> None:
 
 
 def test_spans_that_a_program_names_turns_are_turns() -> None:
-    """Unless agents inside of them are; they have no name of an agent, and are no skips."""
+    """They yield to agents inside them, name no agent, and are never skips."""
     spans = (
         span("socket", end=100, scope="app"),
         span("t1", "socket", 1, 9, scope="app", name="turn"),
@@ -696,8 +700,8 @@ def test_spans_that_a_program_names_turns_are_turns() -> None:
     assert [turn.span_id for turn in told(*first, *second).turns] == ["t1"]
 
 
-def test_spans_of_the_program_with_one_name_may_be_turns_and_are_refused() -> None:
-    """A setting says that the trace is the turn; with other names they are its parts."""
+def test_program_spans_with_one_name_that_may_be_turns_are_refused() -> None:
+    """A setting makes the trace the turn; spans with different names are its parts."""
     for name, refused in (("ask", {"unrecognised": 1}), ("answer", {})):
         spans = (
             span("socket", end=100, scope="app"),
@@ -712,7 +716,7 @@ def test_spans_of_the_program_with_one_name_may_be_turns_and_are_refused() -> No
 
 
 def test_chains_that_may_be_graphs_are_refused_where_there_are_several() -> None:
-    """LoongSuite does not tell them apart; what is inside of one is a part of it."""
+    """LoongSuite does not distinguish them; a nested one is a part of the outer one."""
     chain = {"gen_ai.span.kind": "CHAIN", "gen_ai.operation.name": "chain"}
     spans = [span("socket", end=100, scope="app")]
     for at, id in enumerate(("g1", "g2")):
@@ -730,7 +734,7 @@ def test_chains_that_may_be_graphs_are_refused_where_there_are_several() -> None
 
 
 def test_graphs_of_a_session_in_one_trace_are_turns_if_their_first_step_has_a_span() -> None:
-    """LoongSuite writes a span `chain __start__` into graphs, whatever these are called."""
+    """LoongSuite writes a span `chain __start__` into graphs, whatever their names."""
     apart = traces(capture("langchain-loongsuite-graph", CONFORMANCE))
     session = span("5e", start=-9e9, end=9e9, scope="app", trace_id="7")
     together = [
@@ -748,8 +752,8 @@ def test_graphs_of_a_session_in_one_trace_are_turns_if_their_first_step_has_a_sp
 
 
 @pytest.mark.parametrize("outer", ["chain agent", "chain RunnableSequence"])
-def test_a_graph_inside_of_a_chain_that_may_be_one_is_no_turn(outer: str) -> None:
-    """An agent may call graphs as its tools: these are parts of its turn."""
+def test_a_graph_inside_a_chain_that_may_be_one_is_no_turn(outer: str) -> None:
+    """Graphs that an agent calls as its tools are parts of its turn."""
     chain = {"gen_ai.span.kind": "CHAIN", "gen_ai.operation.name": "chain"}
     spans = [span("outer", start=0, end=100, attributes=chain, name=outer)]
     for at, id in enumerate(("g1", "g2")):
@@ -764,8 +768,8 @@ def test_a_graph_inside_of_a_chain_that_may_be_one_is_no_turn(outer: str) -> Non
     assert [len(turn.searches) for turn in told(*spans).turns] == [2]
 
 
-def test_graphs_side_by_side_in_a_chain_without_a_model_of_its_own_are_refused() -> None:
-    """They may be turns of a session; nothing in the chain says that it asked for them."""
+def test_graphs_in_a_chain_without_its_own_model_are_refused() -> None:
+    """They may be turns of a session; no model call in the chain requested them."""
     chain = {"gen_ai.span.kind": "CHAIN", "gen_ai.operation.name": "chain"}
     spans = [span("outer", start=0, end=100, attributes=chain, name="chain session")]
     for at, id in enumerate(("g1", "g2")):
@@ -796,17 +800,17 @@ def test_graphs_side_by_side_in_a_chain_without_a_model_of_its_own_are_refused()
         {"db.system": "opensearch", "db.operation": "msearch"},
     ],
 )
-def test_a_search_engine_that_is_asked_outside_of_searches_is_refused(
+def test_a_search_engine_query_outside_searches_is_refused(
     attributes: dict[str, str],
 ) -> None:
-    """Its client's span does not say what was found."""
+    """Its client's span does not record the results."""
     one = told(agent(), model("m", "agent", 1), span("q", "agent", 3, attributes=attributes))
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
 
 
-def test_a_tool_of_a_data_store_is_one_for_searching() -> None:
-    """The conventions have a type for that."""
+def test_a_data_store_tool_is_a_search_tool() -> None:
+    """The conventions have a tool type for that."""
     kind = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.type": "datastore",
@@ -818,8 +822,8 @@ def test_a_tool_of_a_data_store_is_one_for_searching() -> None:
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
 
 
-def test_ids_that_number_the_results_of_each_search_are_none() -> None:
-    """As tools number what a model is to cite; those that stay with their texts are ids."""
+def test_ids_that_number_results_are_ignored() -> None:
+    """Tools number the results that a model is to cite; ids that stay with their texts are real."""
     places = ["1", "2"]
     one = told(
         agent(),
@@ -836,8 +840,8 @@ def test_ids_that_number_the_results_of_each_search_are_none() -> None:
     assert len(same.turns) == 1
 
 
-def test_an_inner_agent_without_model_calls_leaves_its_iterations_to_be_inferred() -> None:
-    """The outer agent's model calls do not tell what the inner one decided."""
+def test_an_inner_agent_without_model_calls_makes_iterations_inferred() -> None:
+    """The outer agent's model calls do not show the decisions of the inner one."""
     spans = (
         agent(),
         model("m", "agent", 0),
@@ -852,8 +856,8 @@ def test_an_inner_agent_without_model_calls_leaves_its_iterations_to_be_inferred
     assert (searched(asked), asked.turns[0].iterations_inferred) == ([(1, "a"), (1, "b")], False)
 
 
-def test_a_reranker_does_not_take_the_place_of_another_elsewhere() -> None:
-    """What it was given comes from a search without a span, which found the same."""
+def test_a_reranker_does_not_replace_an_unrelated_one() -> None:
+    """Its input comes from a search without a span that found the same."""
     one = told(
         agent(),
         of_kind("CHAIN", "p1", "agent", 0, 5),
@@ -866,8 +870,8 @@ def test_a_reranker_does_not_take_the_place_of_another_elsewhere() -> None:
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
 
 
-def test_a_postprocessor_that_came_before_its_search_is_refused() -> None:
-    """The clocks disagree on which was first."""
+def test_a_postprocessor_that_ran_before_its_search_is_refused() -> None:
+    """The clocks disagree on their order."""
     scope = "openinference.instrumentation.llama_index"
     nodes = [f"<NodeWithScore(node=TextNode(id_={id}), score=0.5)>" for id in "ab"]
     passed = {"input.value": json.dumps({"nodes": nodes}), "output.value": json.dumps(nodes[:1])}
@@ -878,7 +882,7 @@ def test_a_postprocessor_that_came_before_its_search_is_refused() -> None:
     assert (one.turns, one.refused) == ((), {"time_out_of_range": 1})
 
 
-def test_agents_side_by_side_leave_iterations_to_be_inferred() -> None:
+def test_concurrent_agents_make_iterations_inferred() -> None:
     """The model of one separates the searches of the other, unless each is a tool."""
 
     def spans(around: Any) -> list[Any]:
