@@ -60,20 +60,33 @@ def build(
     give_up: Annotated[
         bool, typer.Option("--give-up", help="Delete the generation that is being built.")
     ] = False,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again", help="Build although the state in force was built with these settings."
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     config: ConfigOption = None,
 ) -> None:
     """Build the state anew with these settings, beside the one in force, and switch to it.
 
-    Use it to change settings that are part of the state, topics, or partition counts, and to repair
-    state. Start workers with the new settings when the command asks for them; the present workers
-    go on until the switch. It can be interrupted and repeated at any time. The exit code is 1 if
-    you answer no, and 2 if the command refuses; in both cases figures are as before.
+    Use it to change settings that are part of the state, topics, or partition counts, and with
+    --again to repair state. Start workers with the new settings when the command asks for them; the
+    present workers go on until the switch. It can be interrupted and repeated at any time. The exit
+    code is 1 if you answer no, and 2 if the command refuses; in both cases figures are as before.
     """
     settings = load_settings(config)
     try:
         code = asyncio.run(
-            _build(settings, dry_run=dry_run, retained=from_retained, give_up=give_up, yes=yes)
+            _build(
+                settings,
+                dry_run=dry_run,
+                retained=from_retained,
+                give_up=give_up,
+                again=again,
+                yes=yes,
+            )
         )
     except (CannotBuild, Impossible, TopicsInvalid, KafkaRefused) as error:
         raise UsageError(str(error)) from error
@@ -89,7 +102,13 @@ def build(
 
 
 async def _build(
-    settings: Settings, *, dry_run: bool, retained: bool, give_up: bool, yes: bool
+    settings: Settings,
+    *,
+    dry_run: bool,
+    retained: bool,
+    give_up: bool,
+    again: bool,
+    yes: bool,
 ) -> int:
     store = connect(redis_options(settings))
     try:
@@ -108,6 +127,13 @@ async def _build(
         target = identity(for_state(settings, live.identity), await equal_counts(settings.kafka))
         building = layout.building
         if building is None:
+            if not (again or differences(live.identity, target)):
+                said().print(
+                    f"generation {live.number} is in force, and was built with these settings. To "
+                    "build it again, add --again",
+                    markup=False,
+                )
+                return 0
             building = await _register(
                 store, settings, layout, target, dry_run=dry_run, retained=retained, yes=yes
             )
@@ -148,7 +174,7 @@ async def _register(
     live = layout.in_force
     assert live is not None
     console = said()
-    for line in differences(live.identity, target) or ["nothing differs: the same is built anew"]:
+    for line in differences(live.identity, target) or ["nothing differs: the same is built again"]:
         console.print(line, markup=False)
     console.print(await _room(store, live), markup=False)
     await _reach(settings, layout, target, retained=retained)

@@ -20,7 +20,7 @@ def explained(error: Exception) -> list[str]:
         case DamagedState():
             return [
                 f"the state in Redis is damaged: {error}; restore a backup, or run "
-                "`stream-metrics build`"
+                "`stream-metrics build --again`"
             ]
         case ValidationError():
             return [

@@ -23,7 +23,8 @@ class Standing:
 def damaged(damage: DamagedState) -> str:
     """Why a partition is halted whose state cannot be read."""
     return (
-        f"its state in Redis is damaged: {damage}; restore a backup, or run `stream-metrics build`"
+        f"its state in Redis is damaged: {damage}; restore a backup, or run "
+        "`stream-metrics build --again`"
     )
 
 

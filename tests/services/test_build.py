@@ -110,9 +110,9 @@ async def test_other_settings_are_built_beside_and_take_over(
     assert await system.stop_workers() == [0]
 
 
-async def begun(system: LiveSystem) -> asyncio.Task[tuple[int, str]]:
+async def begun(system: LiveSystem, *options: str) -> asyncio.Task[tuple[int, str]]:
     """The command that builds, once it has begun; what it said, where it does not begin."""
-    building = asyncio.create_task(system.command("build", "--yes"))
+    building = asyncio.create_task(system.command("build", "--yes", *options))
 
     async def is_building() -> bool:
         assert not building.done(), building.result()

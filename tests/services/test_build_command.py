@@ -27,6 +27,8 @@ from tests.services.live import COMMAND
 
 pytestmark = pytest.mark.service
 
+ENDS_SECONDS = 120
+KEY = "a secret of the tests"
 GOOD_GAIN = "STREAM_METRICS_METRICS__GOOD_GAIN"
 
 
@@ -55,7 +57,13 @@ class Asked:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        said, _ = await process.communicate(typed.encode())
+        try:
+            async with asyncio.timeout(ENDS_SECONDS):
+                said, _ = await process.communicate(typed.encode())
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
         assert process.returncode is not None
         return process.returncode, " ".join(said.decode().split())
 
@@ -72,14 +80,16 @@ async def asked(kafka: Kafka, redis_server: RedisServer) -> AsyncIterator[Asked]
         "STREAM_METRICS_KAFKA__GROUP_ID": name,
         "STREAM_METRICS_KAFKA__TOPICS": f'["{topics[0]}", "{topics[1]}"]',
         "STREAM_METRICS_REDIS__URL": redis_server.url,
-        "STREAM_METRICS_STATE__DIGEST_KEY": "a secret of the tests",
+        "STREAM_METRICS_STATE__DIGEST_KEY": KEY,
     }
     async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
         for topic in topics:
             await producer.send_and_wait(topic, b"{}", partition=0)
             await producer.send_and_wait(topic, b"{}", partition=0)
     space = connect(RedisOptions(url=redis_server.url, namespace=name))
-    built = Settings.model_validate({"kafka": {"group_id": name, "topics": topics}})
+    built = Settings.model_validate(
+        {"kafka": {"group_id": name, "topics": topics}, "state": {"digest_key": KEY}}
+    )
     await begin(space, identity(built, dict.fromkeys(topics, 2)), time.time_ns() // 1_000_000)
     yield Asked(space, settings, topics)
     await space.close()
@@ -95,6 +105,20 @@ async def test_a_dry_run_says_what_differs_and_what_it_needs(asked: Asked) -> No
     assert "metrics.good_gain was 2, is 3" in said
     assert "memory: about 0 bytes more; Redis uses" in said
     assert await asked.layout() == before
+
+
+async def test_it_builds_nothing_that_is_in_force_unless_it_is_told_to(asked: Asked) -> None:
+    """Whoever repeats a command that was cut off does not begin another build once workers have
+    finished the switch."""
+    before, same = await asked.layout(), {GOOD_GAIN: "2"}
+
+    code, said = await asked.build("--yes", settings=same)
+    assert (code, await asked.layout()) == (0, before)
+    assert "generation 1 is in force, and was built with these settings" in said
+
+    code, said = await asked.build("--again", "--dry-run", settings=same)
+    assert code == 0
+    assert "nothing differs: the same is built again" in said
 
 
 async def test_it_builds_nothing_unless_the_answer_is_yes(asked: Asked) -> None:

@@ -133,14 +133,14 @@ async def test_damaged_partitions_are_halted(
         return (await offsets(raw, group))[WHOLE] == ends
 
     await wait_until(read_on, SOON, worker.log_tail)
-    assert all("`stream-metrics build`" in why for why in (await reasons(worker)).values())
+    assert all("`stream-metrics build --again`" in why for why in (await reasons(worker)).values())
     assert (await worker.healthz())[0] == 200
     await group.stop()
     assert await offsets(raw, group) == {**before, WHOLE: ends}
     await raw.aclose()
     code, said = await group.system.command("export", "--out", str(tmp_path / "out"))
-    assert (code, "`stream-metrics build`" in said) == (2, True), said
-    building = await begun(group.system)
+    assert (code, "`stream-metrics build --again`" in said) == (2, True), said
+    building = await begun(group.system, "--again")
     built = Worker(group.system.folder, "built", group.system.environment, "--build")
     built.launch()
     group.system.workers.append(built)

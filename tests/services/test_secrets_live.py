@@ -39,7 +39,7 @@ COMMANDS = (
     ("config",),
     ("audit",),
     ("forget", "c-nobody", "--yes"),
-    ("build", "--dry-run"),
+    ("build", "--again", "--dry-run"),
     ("purge", "--yes"),
 )
 
