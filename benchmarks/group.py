@@ -20,7 +20,7 @@ from benchmarks.processes import cpu_seconds
 from benchmarks.servers import DIGEST_KEY, redis_cpu_seconds
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.prometheus.catalogue import FOUND
+from stream_metrics.adapters.prometheus.catalogue import CONVERSATION_SOURCES
 
 DEADLINE_SECONDS = 1_800
 WARM = 10  # one record in so many
@@ -142,7 +142,9 @@ async def run_group(
         rss_bytes=max(one["rss_bytes"] for one in found),
         redis_cpu=after[0] - before[0],
         broker_cpu=after[1] - before[1],
-        opened={where: sum(one["opened"][where] for one in found) for where in FOUND},
+        opened={
+            where: sum(one["opened"][where] for one in found) for where in CONVERSATION_SOURCES
+        },
     )
 
 

@@ -21,7 +21,7 @@ import uvloop
 
 from benchmarks.linux import peak_bytes
 from benchmarks.worker import Meter
-from stream_metrics.adapters.prometheus.catalogue import FOUND, PREFIX
+from stream_metrics.adapters.prometheus.catalogue import CONVERSATION_SOURCES, PREFIX
 from stream_metrics.cli.common import load_settings
 from stream_metrics.logs import configure_logs
 from stream_metrics.runtime import Runtime
@@ -65,7 +65,7 @@ class MemberMeter(Meter):
             "began": self._began[1],
             "ended": self._ended[1],
             "rss_bytes": peak_bytes(),
-            "opened": {where: self._opened(where) for where in FOUND},
+            "opened": {where: self._opened(where) for where in CONVERSATION_SOURCES},
         }
         return {**super().report(), **more}
 

@@ -28,7 +28,7 @@ from stream_metrics.adapters.kafka.records import record_of
 from stream_metrics.adapters.kafka.repartition import KafkaRepartition
 from stream_metrics.adapters.kafka.topics import check_state_topics, state_topic_counts
 from stream_metrics.adapters.page.board import Board, Inputs
-from stream_metrics.adapters.page.group import Group, Owned, Source
+from stream_metrics.adapters.page.group import Group, OwnedPartitions, StateSource
 from stream_metrics.adapters.page.server import PageServer
 from stream_metrics.adapters.page.worst import WorstConversations
 from stream_metrics.adapters.prometheus.operations import Operations
@@ -120,7 +120,7 @@ class Runtime:
         self.store: StateStore | None = None
         self.loop: Loop | None = None
         self._repartition: KafkaRepartition | None = None
-        self._source: Source | None = None
+        self._source: StateSource | None = None
         self._full = ""  # why nothing is built now
         self._clock = clock or Clock()
         self._windows = WindowCollector(
@@ -161,12 +161,12 @@ class Runtime:
             return []
         return publication.windows(p.windows for p in loop.partitions)
 
-    def _owned(self) -> Owned:
+    def _owned(self) -> OwnedPartitions:
         loop = self.loop
         if loop is None:
-            return Owned()
+            return OwnedPartitions()
         numbers = sorted(partition.number for partition in loop.partitions)
-        return Owned(numbers, loop.partition_total)
+        return OwnedPartitions(numbers, loop.partition_total)
 
     async def run(self) -> None:
         """Work until ``stop``; raises where the worker must not start or go on."""
@@ -273,7 +273,7 @@ class Runtime:
             worker=self.name,
         )
         names = SharedNames(store, options)
-        self._source = Source(store, options.engine, options.agents, ours.count)
+        self._source = StateSource(store, options.engine, options.agents, ours.count)
 
         def make_partition(number: int, token: bytes) -> StatePartition:
             return StatePartition(

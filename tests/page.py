@@ -13,7 +13,13 @@ from prometheus_client import CollectorRegistry
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.adapters.page.board import Board, Inputs
-from stream_metrics.adapters.page.group import BYTES_A_SECOND, HELD_BYTES, Group, Owned, Source
+from stream_metrics.adapters.page.group import (
+    BYTES_PER_SECOND,
+    MAX_BYTES,
+    Group,
+    OwnedPartitions,
+    StateSource,
+)
 from stream_metrics.adapters.page.server import MAX_STREAMS, PageServer
 from stream_metrics.adapters.page.worst import WorstConversations
 from stream_metrics.adapters.prometheus.operations import Operations
@@ -51,8 +57,8 @@ class Showcase:
     runbook_url: str | None = None
     grouped: bool = False
     seconds: float = 0.0
-    held_bytes: int = HELD_BYTES
-    bytes_a_second: int = BYTES_A_SECOND
+    held_bytes: int = MAX_BYTES
+    bytes_a_second: int = BYTES_PER_SECOND
     board: Board = field(init=False)
     collector: WindowCollector = field(init=False)
     worst: WorstConversations = field(init=False)
@@ -99,9 +105,9 @@ class Showcase:
         self.operations.lag(TOPIC, 0, 0, 0.0)
         self.operations.memory(2**30, 2**32)
 
-    def source(self) -> Source:
+    def source(self) -> StateSource:
         """The store."""
-        return Source(self.store, EngineConfig(), total=self.total)
+        return StateSource(self.store, EngineConfig(), total=self.total)
 
     def group(self) -> Group:
         """What the page knows of other workers."""
@@ -136,9 +142,13 @@ class Showcase:
         """Those of the one partition, if it is owned."""
         return [self.partition.windows] if self.total is not None else []
 
-    def owned(self) -> Owned:
+    def owned(self) -> OwnedPartitions:
         """One of ``total``; none before the total is known."""
-        return Owned() if self.total is None else Owned([self.partition.number], self.total)
+        return (
+            OwnedPartitions()
+            if self.total is None
+            else OwnedPartitions([self.partition.number], self.total)
+        )
 
     async def state(self, window: str | None = None, agent: str | None = None) -> dict[str, Any]:
         """The board's document."""

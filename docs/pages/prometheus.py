@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from docs.pages import page
 from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
-from stream_metrics.adapters.prometheus.catalogue import MOST_FIELDS
+from stream_metrics.adapters.prometheus.catalogue import MAX_UNKNOWN_FIELDS
 from stream_metrics.adapters.prometheus.operations import Operations
 from stream_metrics.engine.cells import CODES, Series
 from stream_metrics.engine.series import PREFIX
@@ -131,8 +131,8 @@ def _operations_section() -> str:
         "Metrics about the worker itself. They start at 0 with the process. Counters are "
         "at-least-once: repeated work is counted again. Label values are a fixed set, except that "
         "`topic`, `partition` and `window` follow from the settings, and `field` has at most "
-        f"{MOST_FIELDS} names from events. `/metrics` also has `process_*` (CPU, memory, start "
-        "time).",
+        f"{MAX_UNKNOWN_FIELDS} names from events. `/metrics` also has `process_*` (CPU, memory, "
+        "start time).",
         "",
     ]
     return "\n".join([*lines, *_table(registry), ""])

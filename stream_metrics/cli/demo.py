@@ -25,7 +25,7 @@ from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.adapters.page import rules
 from stream_metrics.adapters.page.board import Board, Inputs
-from stream_metrics.adapters.page.group import Owned, Source
+from stream_metrics.adapters.page.group import OwnedPartitions, StateSource
 from stream_metrics.adapters.page.server import PageServer
 from stream_metrics.adapters.page.worst import WorstConversations
 from stream_metrics.adapters.prometheus.operations import Operations
@@ -112,9 +112,9 @@ class Day:
         return [partition.windows for partition in self._partitions.values()]
 
     @property
-    def owned(self) -> Owned:
+    def owned(self) -> OwnedPartitions:
         """All partitions."""
-        return Owned(sorted(self._partitions), len(self._partitions))
+        return OwnedPartitions(sorted(self._partitions), len(self._partitions))
 
 
 def demo(
@@ -161,11 +161,11 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
     def now_us() -> int:
         return playing[-1].now_us if playing else 0
 
-    def owned() -> Owned:
-        return playing[-1].owned if playing else Owned()
+    def owned() -> OwnedPartitions:
+        return playing[-1].owned if playing else OwnedPartitions()
 
-    def source() -> Source | None:
-        return Source(playing[-1].store, EngineConfig()) if playing else None
+    def source() -> StateSource | None:
+        return StateSource(playing[-1].store, EngineConfig()) if playing else None
 
     pages = Pages(registry, health, WindowCollector(windows, now_us))
     inputs = Inputs(registry, health, windows, owned, now_us, rules=RULES)

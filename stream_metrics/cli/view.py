@@ -126,9 +126,9 @@ class DayView:
             f"{short.get('r', 0):,}",
             Text(_percent(_ratio(short, "d", "r")), style=style),
             _percent(usual),
-            _percent(figures.known(figures.sre)(short)["value"]),
+            _percent(figures.none_if_unlabelled(figures.sre)(short)["value"]),
             _percent(figures.coverage(short)["value"]),
-            _mean(figures.known(figures.gain)(short)["value"]),
+            _mean(figures.none_if_unlabelled(figures.gain)(short)["value"]),
             Text(line, style="red" if agent in self._spikes else ""),
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from stream_metrics.adapters.page.operating import History, Operating
+from stream_metrics.adapters.page.operating import History, OperationsSample
 from stream_metrics.adapters.page.rules import RULES, judge
 from stream_metrics.adapters.page.thresholds import (
     DECISIONS,
@@ -121,7 +121,7 @@ class Agent:
     def page(self) -> Judged:
         """What the page of a worker says that has both halves."""
         sums = with_day({w: self._sums(w) for w in WINDOWS}, self._sums("24h"))
-        states = judge({self.name: sums}, Worker(Operating(0), History(), {}))
+        states = judge({self.name: sums}, Worker(OperationsSample(0), History(), {}))
         return frozenset(
             (state["alert"], state["level"])
             for state in states

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from stream_metrics.adapters.page.operating import History, Operating
+from stream_metrics.adapters.page.operating import History, OperationsSample
 from stream_metrics.adapters.page.rules import RULES, judge
 from stream_metrics.adapters.page.worker import Worker
 from tests.rules.cases import Series, name
@@ -48,7 +48,7 @@ class Course:
 
     def page(self) -> Judged:
         """What its page says now; of lag what is critical, since the alert asks no more."""
-        history, now = History(), Operating(0.0)
+        history, now = History(), OperationsSample(0.0)
         minutes = max(map(len, self.values.values()))
         for minute in range(minutes):
             at = {
@@ -56,7 +56,7 @@ class Course:
                 for figure, values in self.values.items()
                 if len(values) >= minutes - minute
             }
-            now = Operating(60.0 * minute, lag_records=1.0, **at)
+            now = OperationsSample(60.0 * minute, lag_records=1.0, **at)
             history.add(now)
         states = judge({}, Worker(now, history, {}))
         return frozenset(

@@ -19,11 +19,11 @@ from prometheus_client.registry import Collector
 
 import stream_metrics
 from stream_metrics.adapters.prometheus.catalogue import (
+    CONVERSATION_SOURCES,
     COUNTS,
     ENTITY_TYPES,
-    FOUND,
     KEY_KINDS,
-    MOST_FIELDS,
+    MAX_UNKNOWN_FIELDS,
     OBSTACLES,
     STAGES,
 )
@@ -447,7 +447,7 @@ def test_closed_label_sets_exist_from_the_start(registry: CollectorRegistry) -> 
             {"entity_type": kind, "step": "ids", "verdict": "duplicate"} for kind in ENTITY_TYPES
         ],
         "batch_seconds_count": [{"stage": stage} for stage in STAGES],
-        "conversations_opened_total": [{"found": where} for where in FOUND],
+        "conversations_opened_total": [{"found": where} for where in CONVERSATION_SOURCES],
         "late_changes_total": [{"window": window.name} for window in DEFAULT_WINDOWS],
         "obstacles": [{"reason": reason} for reason in OBSTACLES],
         "generation": [{"state": "live"}, {"state": "building"}],
@@ -545,7 +545,7 @@ def test_unknown_fields_have_a_bounded_number_of_series(
     operations: Operations, registry: CollectorRegistry
 ) -> None:
     """The first fields have series of their own, whatever comes later is other."""
-    for n in range(MOST_FIELDS + 10):
+    for n in range(MAX_UNKNOWN_FIELDS + 10):
         seen = Observations()
         seen.unknown_fields.update({f"searches.x{n}": 2, "x0": 1})
         operations.observe(seen)
@@ -556,9 +556,9 @@ def test_unknown_fields_have_a_bounded_number_of_series(
         for (name, labels), n in found.items()
         if name == "streammetrics_unknown_fields_total"
     }
-    assert len(counted) == MOST_FIELDS + 1
+    assert len(counted) == MAX_UNKNOWN_FIELDS + 1
     assert counted["searches.x0"] == 2
-    assert counted["x0"] == MOST_FIELDS + 10
+    assert counted["x0"] == MAX_UNKNOWN_FIELDS + 10
     assert counted[OTHER] == 2 * 11
 
 

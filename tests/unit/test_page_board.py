@@ -10,9 +10,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from stream_metrics.adapters.page import figures
-from stream_metrics.adapters.page.board import KEPT, Board
+from stream_metrics.adapters.page.board import MAX_DOCUMENTS, Board
 from stream_metrics.adapters.page.conditions import CRITICAL
-from stream_metrics.adapters.page.operating import SAMPLES, History, Operating
+from stream_metrics.adapters.page.operating import SAMPLES, History, OperationsSample
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows, parse_window
 from stream_metrics.traffic import TrafficProfile, generate
 from tests.page import NOON_US, Showcase
@@ -274,10 +274,10 @@ async def test_clients_that_look_at_the_same_share_a_document(showcase: Showcase
 async def test_the_documents_kept_are_bounded(showcase: Showcase) -> None:
     """Asking for ever new agents does not grow what is kept."""
     board = Board(showcase.board.inputs, interval_seconds=3_600)
-    for number in range(KEPT + 20):
+    for number in range(MAX_DOCUMENTS + 20):
         await board.document(board.view("1h", f"agent-{number}"))
 
-    assert len(board._made) <= KEPT + 1
+    assert len(board._documents) <= MAX_DOCUMENTS + 1
     board.close()
 
 
@@ -304,7 +304,7 @@ def test_the_history_is_bounded() -> None:
     """After two hours the oldest sample goes."""
     history = History()
     for number in range(SAMPLES + 5):
-        history.add(Operating(float(number), lag_seconds=1.0))
+        history.add(OperationsSample(float(number), lag_seconds=1.0))
 
     assert len(history.lag()["times"]) == SAMPLES
     assert history.lag()["times"][0] == 5.0

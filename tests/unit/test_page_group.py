@@ -12,7 +12,7 @@ import pytest
 
 from deploy.local.waiting import wait_until
 from stream_metrics.adapters.memory import MemoryStore
-from stream_metrics.adapters.page.group import KEPT_SECONDS, OLD_SECONDS
+from stream_metrics.adapters.page.group import KEEP_SECONDS, STALE_SECONDS
 from stream_metrics.ports import BatchWrite, PartitionState, Position
 from tests.page import NOON_US, Showcase
 from tests.property.test_partition import TOPIC, once
@@ -210,7 +210,7 @@ async def test_nothing_is_read_while_nobody_looks(group: TwoWorkers) -> None:
 async def test_what_nobody_looks_at_is_let_go(group: TwoWorkers) -> None:
     """A minute after the last look no window of another worker is held; the next look reads all."""
     await group.shown()
-    await group.after(KEPT_SECONDS + 1, group.one, group.two)
+    await group.after(KEEP_SECONDS + 1, group.one, group.two)
     group.one.board.sample()
     reader = group.one.board.inputs.group
     assert reader is not None
@@ -249,7 +249,7 @@ async def test_an_unreachable_store_makes_figures_old(group: TwoWorkers) -> None
     group.store.available = False
     await group.after(6)
     young = await group.shown(window="1h")
-    await group.after(OLD_SECONDS)
+    await group.after(STALE_SECONDS)
     old = await group.shown(window="1h")
     group.store.available = True
     await group.after(6, group.one, group.two)
@@ -268,7 +268,7 @@ async def test_an_unreachable_store_makes_figures_old(group: TwoWorkers) -> None
 async def test_a_worker_that_is_gone_is_named(group: TwoWorkers) -> None:
     """Its partition can be read, but nobody works on it: figures that look fresh are not."""
     await group.shown()
-    await group.after(OLD_SECONDS + 1, group.one)
+    await group.after(STALE_SECONDS + 1, group.one)
 
     shown = await group.shown()
 
@@ -285,7 +285,7 @@ async def test_rules_on_incomplete_figures_say_so(group: TwoWorkers) -> None:
     lately = [searched(f"g-{n}", 1, docs, NOON_S + 540, agent="first") for n in range(30)]
     await group.one.take([*usual, *lately])
     whole = await group.shown()
-    await group.after(OLD_SECONDS + 1, group.one)
+    await group.after(STALE_SECONDS + 1, group.one)
     gap = await group.shown()
 
     assert (whole["partitions"]["missing"], gap["partitions"]["missing"]) == (None, "partition 1")

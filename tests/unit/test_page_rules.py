@@ -17,7 +17,7 @@ from stream_metrics.adapters.page.conditions import (
     Finding,
 )
 from stream_metrics.adapters.page.group import Coverage
-from stream_metrics.adapters.page.operating import History, Operating
+from stream_metrics.adapters.page.operating import History, OperationsSample
 from stream_metrics.adapters.page.rules import RULES, Rule, judge, verdict
 from stream_metrics.adapters.page.worker import Worker
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
@@ -41,7 +41,7 @@ def agent(name: str, usual: Sums, **windows: Sums) -> Finding:
     )
 
 
-def worker(name: str, now: Operating, *before: Operating, **reasons: str) -> Finding:
+def worker(name: str, now: OperationsSample, *before: OperationsSample, **reasons: str) -> Finding:
     """What a worker rule finds."""
     rule = BY_NAME[name].of_worker
     assert rule is not None
@@ -354,17 +354,17 @@ def test_partitions_are_not_all_there_before_their_number_is_known() -> None:
     """No problem is known of partitions that nobody has counted."""
     rule = BY_NAME["partitions"].of_worker
     assert rule is not None
-    uncounted = Worker(Operating(0), History(), {}, coverage=Coverage((), None))
+    uncounted = Worker(OperationsSample(0), History(), {}, coverage=Coverage((), None))
 
     assert rule(uncounted).level == UNKNOWN
 
 
 def test_a_worker_that_is_not_ready_says_why() -> None:
     """Each reason of ``/readyz`` is in the sentence."""
-    found = worker("not_ready", Operating(0), redis="cannot be reached")
+    found = worker("not_ready", OperationsSample(0), redis="cannot be reached")
 
     assert (found.level, found.why) == (CRITICAL, "redis: cannot be reached")
-    assert worker("not_ready", Operating(0)).level == OK
+    assert worker("not_ready", OperationsSample(0)).level == OK
 
 
 @pytest.mark.parametrize(
@@ -385,18 +385,18 @@ def test_lag_is_critical_where_it_comes_no_nearer(
 ) -> None:
     """It is the age of the next record that counts, and what it was some minutes ago."""
     records = None if seconds is None else 5.0
-    before = [Operating(1_000.0 - at, records, was) for at, was in ago.items()]
+    before = [OperationsSample(1_000.0 - at, records, was) for at, was in ago.items()]
 
-    assert worker("lag", Operating(1_000.0, records, seconds), *before).level == level
+    assert worker("lag", OperationsSample(1_000.0, records, seconds), *before).level == level
 
 
 def test_dead_letters_are_a_share_of_the_last_minutes() -> None:
     """What was turned away an hour ago does not count any more."""
-    old = Operating(0, dead_letters=0, events=0)
-    before = Operating(3_000, dead_letters=500, events=1_000)
+    old = OperationsSample(0, dead_letters=0, events=0)
+    before = OperationsSample(3_000, dead_letters=500, events=1_000)
 
     def level(dead: int, events: int) -> str:
-        now = Operating(3_600, dead_letters=500 + dead, events=1_000 + events)
+        now = OperationsSample(3_600, dead_letters=500 + dead, events=1_000 + events)
         return worker("dead_letters", now, old, before).level
 
     assert level(0, 0) == NONE
@@ -405,7 +405,7 @@ def test_dead_letters_are_a_share_of_the_last_minutes() -> None:
     assert level(10, 490) == OK
     assert level(11, 489) == WARNING
     assert level(50, 49) == UNKNOWN  # few
-    assert worker("dead_letters", Operating(3_600, dead_letters=9)).level == UNKNOWN
+    assert worker("dead_letters", OperationsSample(3_600, dead_letters=9)).level == UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -419,19 +419,19 @@ def test_dead_letters_are_a_share_of_the_last_minutes() -> None:
 )
 def test_memory_is_judged_where_there_is_a_limit(used: int, limit: int, level: str) -> None:
     """A Redis without a limit is never near it."""
-    now = Operating(0, memory_bytes=used, memory_limit_bytes=limit)
+    now = OperationsSample(0, memory_bytes=used, memory_limit_bytes=limit)
     assert worker("memory", now).level == level
 
 
 def test_an_offset_gap_is_told_for_a_quarter_of_an_hour() -> None:
     """As long as its alert; a halted partition is told until it goes on."""
-    gone, none = Operating(1_000, offset_gaps=1), Operating(0)
+    gone, none = OperationsSample(1_000, offset_gaps=1), OperationsSample(0)
 
     assert worker("offset_gaps", gone).level == CRITICAL
     assert worker("offset_gaps", gone, none).level == CRITICAL
-    assert worker("offset_gaps", gone, none, Operating(50, offset_gaps=1)).level == OK
-    assert worker("offset_gaps", Operating(1_000, halted_partitions=1)).level == CRITICAL
-    assert worker("offset_gaps", Operating(1_000)).level == OK
+    assert worker("offset_gaps", gone, none, OperationsSample(50, offset_gaps=1)).level == OK
+    assert worker("offset_gaps", OperationsSample(1_000, halted_partitions=1)).level == CRITICAL
+    assert worker("offset_gaps", OperationsSample(1_000)).level == OK
 
 
 def test_a_rule_has_the_worst_level_of_its_agents() -> None:
@@ -441,7 +441,7 @@ def test_a_rule_has_the_worst_level_of_its_agents() -> None:
     bad = with_day({**good, "1m": srr(500, 400), "5m": srr(500, 400)}, usual)
     agents = {"good": good, "bad": bad, "other": bad}
 
-    states = judge(agents, Worker(Operating(0), History(), {}))
+    states = judge(agents, Worker(OperationsSample(0), History(), {}))
 
     spike = next(state for state in states if state["name"] == "srr_spike")
     assert spike["level"] == CRITICAL
@@ -456,8 +456,8 @@ def test_results_of_agents_that_are_not_judged_keep_the_page_from_green() -> Non
     """Agents without series of their own may be at fault, whatever is found for the others."""
     usual = srr(9_000, 900)
     good = with_day(dict.fromkeys(("1m", "5m", "30m", "1h"), usual), usual)
-    now, history = Operating(600, 0.0, 0.0, events=10, memory_bytes=1), History()
-    history.add(Operating(0))
+    now, history = OperationsSample(600, 0.0, 0.0, events=10, memory_bytes=1), History()
+    history.add(OperationsSample(0))
     rules = [rule for rule in RULES if rule.name in ("srr_spike", "dead_letters", "lag")]
 
     def level(**agents: Any) -> str:
@@ -471,7 +471,7 @@ def test_results_of_agents_that_are_not_judged_keep_the_page_from_green() -> Non
 
 def test_without_an_agent_rules_know_nothing() -> None:
     """Before the first search no agent rule claims that all is well, nor does the page."""
-    states = judge({}, Worker(Operating(0), History(), {}))
+    states = judge({}, Worker(OperationsSample(0), History(), {}))
 
     assert {state["level"] for state in states if state["of"] == "agent"} == {NONE}
     assert verdict(states, {})["title"] == "No searches yet"
@@ -484,7 +484,7 @@ def test_a_rule_that_cannot_tell_of_one_agent_is_not_fine() -> None:
     known = with_day(dict.fromkeys(("1m", "5m", "30m", "1h"), usual), usual)
     fresh = with_day(dict.fromkeys(("1m", "5m", "30m", "1h"), usual), {})
 
-    states = judge({"known": known, "fresh": fresh}, Worker(Operating(0), History(), {}))
+    states = judge({"known": known, "fresh": fresh}, Worker(OperationsSample(0), History(), {}))
 
     drop = next(state for state in states if state["name"] == "results_drop")
     assert drop["level"] == UNKNOWN
@@ -569,7 +569,7 @@ def test_a_worker_that_builds_shows_nothing_and_says_so(
 def test_an_alert_is_named_that_there_is() -> None:
     """Whoever reads a rule finds its alert, and the runbook that the alert links to."""
     text = ALERTS.read_text(encoding="utf-8")
-    states = judge({}, Worker(Operating(0), History(), {}))
+    states = judge({}, Worker(OperationsSample(0), History(), {}))
 
     assert {rule.alert for rule in RULES if rule.alert} <= set(re.findall(r"- alert: (\w+)", text))
     runbooks = {state["runbook"] for state in states if state["alert"]}

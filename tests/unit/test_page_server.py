@@ -19,7 +19,7 @@ import pytest
 from deploy.local.waiting import wait_until
 from stream_metrics.adapters.auth import hash_password
 from stream_metrics.adapters.page import server, worst
-from stream_metrics.adapters.page.worst import WAITING, Busy
+from stream_metrics.adapters.page.worst import MAX_WAITING, TooManyRequests
 from stream_metrics.ports import BatchWrite, ConversationWrite
 from stream_metrics.settings.live import WebSettings
 from tests.page import Showcase
@@ -323,10 +323,10 @@ async def test_an_agent_that_nobody_knows_has_no_conversations() -> None:
 async def test_the_answers_kept_are_bounded() -> None:
     """Asking for ever new agents does not grow what is kept."""
     showcase = await Showcase.new(*EVENTS, kept_seconds=3_600.0)
-    for number in range(worst.KEPT + 5):
+    for number in range(worst.MAX_ANSWERS + 5):
         await showcase.worst.document(showcase.board.view("1h", f"agent-{number}"))
 
-    assert len(showcase.worst._kept) == worst.KEPT
+    assert len(showcase.worst._answers) == worst.MAX_ANSWERS
 
 
 async def test_the_worst_conversations_without_a_store_are_a_503() -> None:
@@ -355,13 +355,13 @@ async def test_a_damaged_conversation_is_told_where_the_worst_ones_would_be() ->
 async def test_too_many_questions_at_once_are_turned_away() -> None:
     """Answers are worked out one after the other, and only so many may wait."""
     showcase = await Showcase.new(*EVENTS)
-    views = [showcase.board.view("1h", f"agent-{n}") for n in range(WAITING + 1)]
+    views = [showcase.board.view("1h", f"agent-{n}") for n in range(MAX_WAITING + 1)]
 
     answers = await asyncio.gather(
         *(showcase.worst.document(view) for view in views), return_exceptions=True
     )
 
-    assert [type(answer) for answer in answers] == [bytes] * WAITING + [Busy]
+    assert [type(answer) for answer in answers] == [bytes] * MAX_WAITING + [TooManyRequests]
 
 
 async def test_an_answer_is_kept_for_a_while() -> None:

@@ -1,1 +1,1 @@
-"""The worker's own page at ``/``: live figures, what is wrong and why, the worst conversations."""
+"""The worker's page at ``/``: live figures, the state of its rules, the worst conversations."""

@@ -1,8 +1,7 @@
-"""What the page shows, as one JSON document for a window and an agent.
+"""Builds the page's content as one JSON document for a window and an agent.
 
-The event loop only copies references to buckets (``_look``); the sums are followed and the document
-is made in a thread of the board's own. All clients that look at the same thing at the same time
-share one document.
+The event loop only copies references to buckets (``_snapshot``); a thread updates the sums and
+builds the document. Clients with the same view share a document.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from prometheus_client import CollectorRegistry
 from stream_metrics import __version__
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.page import conditions, figures, rules
-from stream_metrics.adapters.page.group import Coverage, Group, Owned, alone
-from stream_metrics.adapters.page.operating import History, Operating, read
+from stream_metrics.adapters.page.group import Coverage, Group, OwnedPartitions, own_coverage
+from stream_metrics.adapters.page.operating import History, OperationsSample, read_sample
 from stream_metrics.adapters.page.thresholds import (
     RECENT,
     SRR_WARNING,
@@ -33,22 +32,22 @@ from stream_metrics.adapters.prometheus.windows import RunningSums
 from stream_metrics.engine.config import OTHER
 from stream_metrics.engine.windows import DEFAULT_WINDOWS, Sums, Window, Windows, add
 
-DEFAULT: Final = "1h"  # the window that is shown unless another is asked for
-KEPT: Final = 64  # documents at once; there are fewer clients
+DEFAULT_WINDOW: Final = "1h"  # shown unless another is requested
+MAX_DOCUMENTS: Final = 64  # cached; there are fewer clients
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What the board looks at. Every call is made on the event loop.
+    """The inputs of the board. Every function is called on the event loop.
 
-    ``windows`` are those of the owned partitions, ``now_us`` the clock that windows go by. Those of
-    other workers come from ``group``; without it there are none.
+    ``windows`` returns those of the owned partitions, ``now_us`` the clock of the windows. The
+    windows of other workers come from ``group``, if it is set.
     """
 
     registry: CollectorRegistry
     health: Health
     windows: Callable[[], Sequence[Windows]]
-    owned: Callable[[], Owned]
+    owned: Callable[[], OwnedPartitions]
     now_us: Callable[[], int]
     specs: tuple[Window, ...] = DEFAULT_WINDOWS
     agents: tuple[str, ...] = ()
@@ -60,18 +59,18 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a client looks at: a window, and an agent (or release), None for all."""
+    """What a client requests: a window, and an agent (or release), or None for all."""
 
     window: Window
     agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What the event loop hands to the thread."""
+class _Snapshot:
+    """The inputs of one document, copied on the event loop for the thread."""
 
     copies: dict[Windows, Windows]
-    owned: Owned
+    owned: OwnedPartitions
     coverage: Coverage
     reasons: dict[str, str]
     building: int  # the generation of state that is being built, 0 where one is in force
@@ -80,7 +79,7 @@ class _Look:
 
 
 class Board:
-    """Makes documents; ``interval_seconds`` is how old one may be. ``close`` ends the thread."""
+    """Builds documents, which are cached for ``interval_seconds``. ``close`` stops the thread."""
 
     def __init__(
         self,
@@ -95,24 +94,24 @@ class Board:
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="page")
         self._running = RunningSums()
-        self._made: dict[View, tuple[float, asyncio.Future[bytes]]] = {}
+        self._documents: dict[View, tuple[float, asyncio.Future[bytes]]] = {}
 
     def view(self, window: str | None, agent: str | None) -> View:
-        """A view by its names; ``ValueError`` for a window that is not kept.
+        """A view by names; raises ``ValueError`` for a window that is not configured.
 
-        Without a name the window is 1h, or the middle one where that is not kept.
+        The default window is 1h, or the middle one if 1h is not configured.
         """
         specs = {spec.name: spec for spec in self.inputs.specs}
         if window is None:
             ordered = sorted(self.inputs.specs, key=lambda spec: spec.length_us)
-            return View(specs.get(DEFAULT, ordered[len(ordered) // 2]), agent)
+            return View(specs.get(DEFAULT_WINDOW, ordered[len(ordered) // 2]), agent)
         if window not in specs:
             raise ValueError(f"no window {window!r} is kept; there are {', '.join(specs)}")
         return View(specs[window], agent)
 
     def sample(self) -> None:
-        """Take one sample of the operations for the history."""
-        self.history.add(read(self.inputs.registry, self._clock()))
+        """Add a sample of the operational metrics to the history."""
+        self.history.add(read_sample(self.inputs.registry, self._clock()))
         if self.inputs.group is not None:
             self.inputs.group.rest()
 
@@ -121,34 +120,34 @@ class Board:
         if self.inputs.group is not None:
             await self.inputs.group.look()
         now = time.monotonic()
-        made = self._made.get(view)
+        made = self._documents.get(view)
         if made is None or now - made[0] >= self.interval_seconds:
             loop = asyncio.get_running_loop()
-            made = (now, loop.run_in_executor(self._thread, self._make, view, self._look()))
-            self._made = {
+            made = (now, loop.run_in_executor(self._thread, self._make, view, self._snapshot()))
+            self._documents = {
                 other: entry
-                for other, entry in list(self._made.items())[-KEPT:]
+                for other, entry in list(self._documents.items())[-MAX_DOCUMENTS:]
                 if now - entry[0] < self.interval_seconds
             }
-            self._made[view] = made
+            self._documents[view] = made
         return await asyncio.shield(made[1])
 
     def close(self) -> None:
-        """Let go of the thread."""
+        """Stop the thread."""
         self._thread.shutdown(wait=False)
         if self.inputs.group is not None:
             self.inputs.group.close()
 
-    def _look(self) -> _Look:
+    def _snapshot(self) -> _Snapshot:
         inputs, owned, group = self.inputs, self.inputs.owned(), self.inputs.group
         building = inputs.health.generation if inputs.health.building else 0
         copies = {windows: windows.snapshot() for windows in inputs.windows()}
         if group is not None and not building:
             copies |= group.windows()
-        return _Look(
+        return _Snapshot(
             copies,
             owned,
-            alone(owned) if group is None else group.coverage(),
+            own_coverage(owned) if group is None else group.coverage(),
             inputs.health.obstacles(),
             building,
             inputs.now_us(),
@@ -157,14 +156,14 @@ class Board:
 
     # -- in the thread --------------------------------------------------------------------------
 
-    def _make(self, view: View, look: _Look) -> bytes:
-        self._running.follow(look.copies, look.now_us)
+    def _make(self, view: View, look: _Snapshot) -> bytes:
+        self._running.update(look.copies, look.now_us)
         document = self._document(view, look)
         return json.dumps(document, separators=(",", ":")).encode()
 
-    def _document(self, view: View, look: _Look) -> dict[str, Any]:
+    def _document(self, view: View, look: _Snapshot) -> dict[str, Any]:
         inputs, window = self.inputs, view.window
-        operating = read(inputs.registry, look.clock)
+        operating = read_sample(inputs.registry, look.clock)
         sums = self._sums(window.name, view.agent)
         worker = Worker(
             operating, self.history, look.reasons, len(look.owned.numbers), look.coverage
@@ -173,13 +172,13 @@ class Board:
         def judged(sums_of: Mapping[str, conditions.ByWindow]) -> list[dict[str, Any]]:
             return rules.judge(sums_of, worker, inputs.rules, inputs.runbook_url)
 
-        everybody = {name: self._by_window(name) for name in self._known()}
-        of_all = judged(everybody)
-        shown, states = everybody, of_all
+        all_sums = {name: self._by_window(name) for name in self._known()}
+        all_states = judged(all_sums)
+        shown, states = all_sums, all_states
         if view.agent is not None:
-            shown = {view.agent: everybody.get(view.agent) or self._by_window(view.agent)}
+            shown = {view.agent: all_sums.get(view.agent) or self._by_window(view.agent)}
             states = judged(shown)
-        fresh = [name for name, of_agent in shown.items() if conditions.is_fresh(of_agent)]
+        fresh = [name for name, of_agent in shown.items() if conditions.is_new(of_agent)]
         decisions = figures.decisions_window(inputs.specs, window)
         return {
             "schema_version": 1,
@@ -195,8 +194,8 @@ class Board:
                 name: sums.get(code, 0)
                 for code, name in (("r", "results"), ("i", "iterations"), ("t", "turns"))
             },
-            "figures": _headline(sums, self._usual(window, view.agent)),
-            "agents": self._agents(window.name, of_all),
+            "figures": _headline(sums, self._baseline(window, view.agent)),
+            "agents": self._agents(window.name, all_states),
             "series": self._series(window, view.agent, look, figures.core_series),
             "decisions": decisions
             and {
@@ -212,7 +211,7 @@ class Board:
         }
 
     def _sums(self, window: str, agent: str | None) -> Sums:
-        """An agent's sums at that moment, or those of all together."""
+        """The current sums of an agent, or of all agents."""
         by_agent = self._running.sums.get(window, {})
         if agent is not None:
             return by_agent.get(agent, {})
@@ -221,8 +220,8 @@ class Board:
             add(total, sums, 1)
         return total
 
-    def _usual(self, window: Window, agent: str | None) -> Sums:
-        """The sums of the day before what is shown, and before the last hour in any case."""
+    def _baseline(self, window: Window, agent: str | None) -> Sums:
+        """The sums of the last day without the window shown, and at least without the last hour."""
         by_window = self._by_window(agent)
         specs = {spec.name: spec for spec in self.inputs.specs}
         recent = specs.get(RECENT, window)
@@ -238,7 +237,7 @@ class Board:
         return [*named, OTHER] if OTHER in found else named
 
     def _agents(self, window: str, states: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """A row for each agent, with the worst level that a rule found for it."""
+        """A row for each agent, with the worst level of any rule for it."""
         levels: dict[str, str] = {}
         for state in states:
             for found in state["findings"]:
@@ -253,8 +252,8 @@ class Board:
                     "level": levels.get(name, conditions.NONE),
                     "results": sums.get("r", 0),
                     "srr": figures.srr(sums),
-                    "sre": figures.known(figures.sre)(sums),
-                    "gain": figures.known(figures.gain)(sums),
+                    "sre": figures.none_if_unlabelled(figures.sre)(sums),
+                    "gain": figures.none_if_unlabelled(figures.gain)(sums),
                     "coverage": figures.coverage(sums),
                 }
             )
@@ -264,7 +263,7 @@ class Board:
         self,
         window: Window,
         agent: str | None,
-        look: _Look,
+        look: _Snapshot,
         of: Callable[[Sequence[Sums]], dict[str, Any]],
     ) -> dict[str, Any]:
         found = figures.buckets(look.copies.values(), window, agent, look.now_us)
@@ -278,11 +277,11 @@ class Board:
 
 
 def _headline(sums: Sums, day_before: Sums) -> dict[str, Any]:
-    """The figures of the tiles, each with what is usual; None if the day before has too little."""
+    """The figures of the tiles, each with its usual value, or None if there is too little data."""
     chosen = {
         "srr": (figures.srr, USUAL_RESULTS),
-        "sre": (figures.known(figures.sre), USUAL_RESULTS),
-        "gain": (figures.known(figures.gain), USUAL_ITERATIONS),
+        "sre": (figures.none_if_unlabelled(figures.sre), USUAL_RESULTS),
+        "gain": (figures.none_if_unlabelled(figures.gain), USUAL_ITERATIONS),
         "coverage": (figures.coverage, USUAL_RESULTS),
     }
     shown = {}
@@ -293,7 +292,7 @@ def _headline(sums: Sums, day_before: Sums) -> dict[str, Any]:
     return shown
 
 
-def _operations(operating: Operating) -> dict[str, Any]:
+def _operations(operating: OperationsSample) -> dict[str, Any]:
     return {
         "lag_records": operating.lag_records,
         "lag_seconds": operating.lag_seconds,

@@ -1,8 +1,8 @@
-"""The conditions of the page's rules on agents: those of the alerts, on this worker's own windows.
+"""The conditions of the page's rules on agents, which are those of the alerts.
 
-A condition looks at one window, or at two together, and is met by what lies beyond a limit there.
-What is usual is the same agent's last day without the last hour. A rule that has too little data
-says so instead of guessing. Left out is what the page does not have: windows of ten minutes.
+A condition compares one window, or two together, with a limit. The usual value is that of the same
+agent over the last day without the last hour. A rule with too little data reports that. Conditions
+of alerts on ten-minute windows are left out, because the page does not have those windows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from stream_metrics.adapters.page import figures
 from stream_metrics.adapters.page.chance import (
-    Surely,
+    SignificanceTest,
     few_above,
     mean_below,
     relative_below,
@@ -57,20 +57,19 @@ from stream_metrics.metrics.labelled import nothing_labelled
 OK: Final = "ok"
 WARNING: Final = "warning"
 CRITICAL: Final = "critical"
-UNKNOWN: Final = "unknown"  # there is something to judge, and too little data to judge it
-NONE: Final = "none"  # there is nothing to judge, such as for an agent that does not search now
-# What is shown for several findings is the first of these: one that is unknown is not hidden by
-# another that is fine.
+UNKNOWN: Final = "unknown"  # too little data
+NONE: Final = "none"  # nothing to judge, such as for an agent that does not search now
+# Of several findings the first of these is shown: an ok finding does not hide an unknown one.
 LEVELS: Final = (CRITICAL, WARNING, UNKNOWN, OK, NONE)
 DAY_BEFORE: Final = "the day before the last hour"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A verdict of one rule on one agent (None: on the worker), with the reason in a sentence.
+    """The result of a rule for an agent (None: for the worker), with the reason.
 
-    ``above``: a figure is above the rule's fixed threshold, and whether that is unusual for the
-    agent is not known.
+    ``above`` means that a figure is above the rule's fixed threshold, but that it is not known
+    whether this is unusual for the agent.
     """
 
     level: str
@@ -85,53 +84,53 @@ AgentRule = Callable[[ByWindow], Finding]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A ratio, and how many of ``what`` make it worth judging: ``counted`` says how many there are.
+    """A ratio, and how much data it needs to be judged.
 
-    ``enough`` is for the window judged, ``enough_usual`` for the baseline. ``surely`` says
-    what is no chance. ``say`` puts a value into words, ``says`` that and a window into a sentence.
-    ``there`` counts what could be judged, ``things`` names it: with 0 of it there is nothing to
-    judge, and with too few of ``what`` among them, too little data.
+    ``count`` counts the items of the ratio, which ``unit`` names; ``min_count`` are needed in the
+    judged window, ``min_baseline`` in the baseline. ``is_significant`` excludes chance. ``format``
+    formats a value, ``sentence`` is a template for a value and a window. ``subject_count`` counts
+    what could be judged, which ``subject`` names: if it is 0, there is nothing to judge.
     """
 
-    of: Callable[[Sums], figures.Figure]
-    what: str
-    enough: int
-    enough_usual: int
-    says: str
-    say: Callable[[float], str]
-    counted: Callable[[Sums], int]
-    surely: Surely
-    things: str
-    there: Callable[[Sums], int]
+    figure: Callable[[Sums], figures.Figure]
+    unit: str
+    min_count: int
+    min_baseline: int
+    sentence: str
+    format: Callable[[float], str]
+    count: Callable[[Sums], int]
+    is_significant: SignificanceTest
+    subject: str
+    subject_count: Callable[[Sums], int]
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What an alert asks of one window, or of two: ``beyond`` of all, and many in the last.
+    """The condition of an alert on one window or two: ``is_beyond`` holds in all of them.
 
-    ``beyond`` is asked for a value and the usual one. ``labels``: the window in which labels must
-    have come, not much fewer than in the baseline. ``even``: a value that stands for what is usual,
-    and how many there must be then. ``limit``: a fixed threshold that a value must exceed as well.
+    ``is_beyond`` takes a value and the usual one. ``labels`` is the window in which there must be
+    about as many labels as usual. ``fixed_baseline`` is a value to use as the usual one, and the
+    number of items needed then. ``limit`` is a fixed threshold that the value must exceed as well.
     """
 
     level: str
     windows: tuple[str, ...]
-    beyond: Callable[[float, float], bool]
+    is_beyond: Callable[[float, float], bool]
     labels: str | None = None
-    even: tuple[float, int] | None = None
+    fixed_baseline: tuple[float, int] | None = None
     limit: float | None = None
 
 
-def share(value: float) -> str:
+def percent_text(value: float) -> str:
     """A ratio as people say it.
 
-    >>> share(0.357)
+    >>> percent_text(0.357)
     '36%'
     """
     return f"{value:.0%}"
 
 
-def rule(measure: Measure, conditions: Sequence[Condition]) -> AgentRule:
+def agent_rule(measure: Measure, conditions: Sequence[Condition]) -> AgentRule:
     """A rule of ``conditions``, the worst first: the first that is met is what it finds."""
     longest = conditions[-1].windows[-1]
     windows = {window for condition in conditions for window in condition.windows}
@@ -143,34 +142,34 @@ def rule(measure: Measure, conditions: Sequence[Condition]) -> AgentRule:
             if window not in sums:
                 return Finding(UNKNOWN, f"the window {window} is not kept")
         now, day = sums[longest], figures.day_before(sums)
-        if not any(measure.there(sums.get(window, {})) for window in windows):
-            return Finding(NONE, f"no {measure.things} in {longest}")
+        if not any(measure.subject_count(sums.get(window, {})) for window in windows):
+            return Finding(NONE, f"no {measure.subject} in {longest}")
         unlabelled = uses_labels and nothing_labelled(day.get("u", 0), day.get("l", 0))
-        known = 0 if unlabelled else measure.counted(day)
-        usual = measure.of(day)["value"] if known >= measure.enough_usual else None
-        able = [c for c in conditions if _able(c, measure, sums, usual)]
+        known = 0 if unlabelled else measure.count(day)
+        usual = measure.figure(day)["value"] if known >= measure.min_baseline else None
+        able = [c for c in conditions if _has_enough_data(c, measure, sums, usual)]
         if not able and usual is None:
-            return _without_usual(measure, conditions, sums, known)
+            return _without_baseline(measure, conditions, sums, known)
         if not able:
-            why = f"{measure.counted(now)} {measure.what} in {longest}"
-            return Finding(UNKNOWN, f"{why}, {measure.enough} are needed")
+            why = f"{measure.count(now)} {measure.unit} in {longest}"
+            return Finding(UNKNOWN, f"{why}, {measure.min_count} are needed")
         met = [c for c in able if _met(c, measure, sums, usual)]
-        certain = [c for c in met if _no_chance(c, measure, sums, usual)]
-        trusted = [c for c in certain if _labelled(c, sums)]
+        certain = [c for c in met if _is_significant(c, measure, sums, usual)]
+        trusted = [c for c in certain if _has_enough_labels(c, sums)]
         chosen = (trusted or certain or met or able[-1:])[0]
-        value = measure.of(_last(sums, chosen))["value"]
+        value = measure.figure(_last(sums, chosen))["value"]
         if value is None:
             return Finding(UNKNOWN, f"nothing to compare in {chosen.windows[-1]}")
-        why = measure.says.format(measure.say(value), chosen.windows[-1])
+        why = measure.sentence.format(measure.format(value), chosen.windows[-1])
         if usual is not None:
-            why += f"; usually it is {measure.say(usual)}"
+            why += f"; usually it is {measure.format(usual)}"
         if trusted:
             return Finding(chosen.level, why)
         if certain:
             return Finding(UNKNOWN, f"{why}, but few labels have come in {chosen.labels}")
         why = f"{why}, which may be chance" if met else why
         if usual is None:  # the other conditions were not asked
-            return Finding(UNKNOWN, f"{why}; {_needed(measure, known)}")
+            return Finding(UNKNOWN, f"{why}; {_missing_data(measure, known)}")
         if left_out := sorted(asked - sums.keys()):
             return Finding(UNKNOWN, f"{why}; the window {left_out[0]} is not kept")
         return Finding(OK, why)
@@ -178,46 +177,47 @@ def rule(measure: Measure, conditions: Sequence[Condition]) -> AgentRule:
     return judge
 
 
-def _without_usual(
+def _without_baseline(
     measure: Measure, conditions: Sequence[Condition], sums: ByWindow, known: int
 ) -> Finding:
-    """What can be said without knowing what is usual: whether fixed thresholds are exceeded."""
-    needed = _needed(measure, known)
+    """The finding without a usual value: whether fixed thresholds are exceeded."""
+    needed = _missing_data(measure, known)
     limited = [
         (condition, condition.limit)
         for condition in conditions
-        if condition.limit is not None and measure.counted(_last(sums, condition)) >= measure.enough
+        if condition.limit is not None
+        and measure.count(_last(sums, condition)) >= measure.min_count
     ]
     if not limited:
         return Finding(UNKNOWN, needed)
     above = [(c, limit) for c, limit in limited if _exceeded(c, measure, sums)]
     condition, limit = (above or limited[-1:])[0]
-    value, window = measure.of(_last(sums, condition))["value"], condition.windows[-1]
-    why = measure.says.format(measure.say(value), window)
-    if not above:  # whatever is usual, the rule does not fire
-        return Finding(OK, f"{why}, which is not above {measure.say(limit)}")
+    value, window = measure.figure(_last(sums, condition))["value"], condition.windows[-1]
+    why = measure.sentence.format(measure.format(value), window)
+    if not above:  # the rule does not fire, whatever the usual value
+        return Finding(OK, f"{why}, which is not above {measure.format(limit)}")
     return Finding(
         UNKNOWN,
-        f"{why}, which is above {measure.say(limit)}; whether that is unusual cannot be told yet: "
-        f"{needed}",
+        f"{why}, which is above {measure.format(limit)}; whether that is unusual cannot be told "
+        f"yet: {needed}",
         above=True,
     )
 
 
-def _needed(measure: Measure, known: int) -> str:
-    """How much the day before has, and how much would tell what is usual."""
+def _missing_data(measure: Measure, known: int) -> str:
+    """The message that the day before has too little data for a usual value."""
     return (
-        f"{known} {measure.what} in {DAY_BEFORE}, {measure.enough_usual} are needed to know "
+        f"{known} {measure.unit} in {DAY_BEFORE}, {measure.min_baseline} are needed to know "
         "what is usual"
     )
 
 
 def _values(condition: Condition, measure: Measure, sums: ByWindow) -> list[float | None]:
-    return [measure.of(sums.get(window, {}))["value"] for window in condition.windows]
+    return [measure.figure(sums.get(window, {}))["value"] for window in condition.windows]
 
 
 def _exceeded(condition: Condition, measure: Measure, sums: ByWindow) -> bool:
-    """Whether the figure is above the fixed threshold, if there is one, in all windows."""
+    """Whether the figure exceeds the fixed threshold, if any, in all windows."""
     limit = condition.limit
     return limit is None or all(
         value is not None and value > limit for value in _values(condition, measure, sums)
@@ -229,33 +229,37 @@ def _last(sums: ByWindow, condition: Condition) -> Sums:
     return sums.get(condition.windows[-1], {})
 
 
-def _able(condition: Condition, measure: Measure, sums: ByWindow, usual: float | None) -> bool:
-    """Whether there is enough to ask the condition."""
-    _, enough = condition.even or (usual, measure.enough)
-    known = condition.even is not None or usual is not None
-    return known and measure.counted(_last(sums, condition)) >= enough
+def _has_enough_data(
+    condition: Condition, measure: Measure, sums: ByWindow, usual: float | None
+) -> bool:
+    """Whether there is enough data to evaluate the condition."""
+    _, enough = condition.fixed_baseline or (usual, measure.min_count)
+    known = condition.fixed_baseline is not None or usual is not None
+    return known and measure.count(_last(sums, condition)) >= enough
 
 
 def _met(condition: Condition, measure: Measure, sums: ByWindow, usual: float | None) -> bool:
-    compared, _ = condition.even or (usual, 0)
+    compared, _ = condition.fixed_baseline or (usual, 0)
     return _exceeded(condition, measure, sums) and all(
-        value is not None and compared is not None and condition.beyond(value, compared)
+        value is not None and compared is not None and condition.is_beyond(value, compared)
         for value in _values(condition, measure, sums)
     )
 
 
-def _no_chance(condition: Condition, measure: Measure, sums: ByWindow, usual: float | None) -> bool:
-    """Whether the longest window of a condition that is met lies beyond what chance explains."""
-    compared, _ = condition.even or (usual, 0)
+def _is_significant(
+    condition: Condition, measure: Measure, sums: ByWindow, usual: float | None
+) -> bool:
+    """Whether the longest window of a condition that is met differs significantly."""
+    compared, _ = condition.fixed_baseline or (usual, 0)
     last = _last(sums, condition)
-    value = measure.of(last)["value"]
+    value = measure.figure(last)["value"]
     if value is None or compared is None:
         return False
-    return measure.surely(value, compared, measure.counted(last))
+    return measure.is_significant(value, compared, measure.count(last))
 
 
-def _labelled(condition: Condition, sums: ByWindow) -> bool:
-    """Whether enough labels have come for settled iterations to stand for the others."""
+def _has_enough_labels(condition: Condition, sums: ByWindow) -> bool:
+    """Whether there are enough labels for settled iterations to represent the others."""
     if condition.labels is None:
         return True
     now = figures.coverage(sums.get(condition.labels, {}))["value"]
@@ -263,16 +267,16 @@ def _labelled(condition: Condition, sums: ByWindow) -> bool:
     return now is not None and usual is not None and now > LABELLED_OF_USUAL * usual
 
 
-def is_fresh(sums: ByWindow) -> bool:
-    """Whether all that an agent searched in the last day lies in its last hour.
+def is_new(sums: ByWindow) -> bool:
+    """Whether all searches of an agent in the last day are in its last hour.
 
-    Nothing is known then of what is usual for it.
+    Then the agent has no usual values yet.
     """
     kept = BASELINE in sums and RECENT in sums
     return kept and bool(sums[BASELINE].get("s")) and not figures.day_before(sums).get("s")
 
 
-# -- what the alerts ask ---------------------------------------------------------------------------
+# -- the rules -------------------------------------------------------------------------------------
 
 
 def _whole(of: Callable[[Sums], figures.Figure]) -> Callable[[Sums], int]:
@@ -280,7 +284,7 @@ def _whole(of: Callable[[Sums], figures.Figure]) -> Callable[[Sums], int]:
 
 
 def _count(*heads: str) -> Callable[[Sums], int]:
-    """Adds up sums by what their codes begin with."""
+    """Counts by the heads of series codes."""
     return lambda sums: sum(n for code, n in sums.items() if code.partition("|")[0] in heads)
 
 
@@ -319,10 +323,11 @@ def routing_accuracy(sums: Sums) -> figures.Figure:
     return accuracy
 
 
-srr_spike: Final = rule(
+srr_spike: Final = agent_rule(
     Measure(
         figures.srr, "results", RESULTS, USUAL_RESULTS,
-        "{} of its results in {} repeat what the turn had already", share, _whole(figures.srr),
+        "{} of its results in {} repeat what the turn had already", percent_text,
+        _whole(figures.srr),
         share_above(4.5, 4), "results", _count("r"),
     ),
     [
@@ -332,16 +337,16 @@ srr_spike: Final = rule(
     ],
 )  # fmt: skip
 
-results_drop: Final = rule(
+results_drop: Final = agent_rule(
     Measure(
-        figures.found, "searches", SEARCHES, USUAL_SEARCHES,
-        "a search returns {} results in {}", "{:.1f}".format, _whole(figures.found),
+        figures.results_per_search, "searches", SEARCHES, USUAL_SEARCHES,
+        "a search returns {} results in {}", "{:.1f}".format, _whole(figures.results_per_search),
         relative_below(4, 0.75), "searches", _count("s"),
     ),
     [Condition(CRITICAL, (window,), _below_usual(part)) for window, part in RESULTS_DROPS],
 )  # fmt: skip
 
-sre_drop: Final = rule(
+sre_drop: Final = agent_rule(
     Measure(
         figures.sre, "labelled results", RESULTS, USUAL_RESULTS,
         "SRE is {} in {}", "{:.2f}".format, _whole(figures.sre),
@@ -350,7 +355,7 @@ sre_drop: Final = rule(
     _drops(CRITICAL),
 )  # fmt: skip
 
-gain_drop: Final = rule(
+gain_drop: Final = agent_rule(
     Measure(
         figures.gain, "labelled iterations", ITERATIONS, USUAL_ITERATIONS,
         "good gain per iteration is {} in {}", "{:.2f}".format, _whole(figures.gain),
@@ -359,11 +364,11 @@ gain_drop: Final = rule(
     _drops(WARNING),
 )  # fmt: skip
 
-missed_retrievals: Final = rule(
+missed_retrievals: Final = agent_rule(
     Measure(
         missed_share, "labelled decisions", DECISIONS, USUAL_DECISIONS,
         "the gate skipped a search that was needed in {} of the cases of {}",
-        share, _whole(missed_share), few_above(4, least=0.02), "skipped searches", _skips,
+        percent_text, _whole(missed_share), few_above(4, least=0.02), "skipped searches", _skips,
     ),
     [
         Condition(CRITICAL, (window,), _above_usual(MISSED_OF_USUAL), limit=limit)
@@ -371,33 +376,35 @@ missed_retrievals: Final = rule(
     ],
 )  # fmt: skip
 
-routing_drop: Final = rule(
+routing_drop: Final = agent_rule(
     Measure(
         routing_accuracy, "labelled routes", ROUTES, USUAL_ROUTES,
-        "{} of the searches of {} took the best route", share, _whole(routing_accuracy),
+        "{} of the searches of {} took the best route", percent_text, _whole(routing_accuracy),
         skewed_below(4, 1, most=0.98), "routed searches", _count("R"),
     ),
     [Condition(WARNING, (window,), _under_usual(by)) for window, by in ROUTING_DROP.items()],
 )  # fmt: skip
 
-reranking_worse: Final = rule(
+reranking_worse: Final = agent_rule(
     Measure(
         figures.reranking, "reranked searches", RERANKED, USUAL_RERANKED,
-        "NDCG after reranking is {} of that before in {}", share, lambda sums: sums.get("kc", 0),
+        "NDCG after reranking is {} of that before in {}", percent_text,
+        lambda sums: sums.get("kc", 0),
         spread_below(4, 0.25), "reranked searches", _count("kc"),
     ),
     [
         Condition(WARNING, ("5m",), lambda value, _: value < RERANKING),
         Condition(WARNING, ("1h",), _under_usual(RERANKING_DROP)),
         Condition(
-            WARNING, ("1h",), lambda value, _: value < RERANKING, even=(RERANKING, EVEN_RERANKED)
+            WARNING, ("1h",), lambda value, _: value < RERANKING,
+            fixed_baseline=(RERANKING, EVEN_RERANKED),
         ),
     ],
 )  # fmt: skip
 
 
 def labels_missing(sums: ByWindow) -> Finding:
-    """Far fewer documents of an hour have a label than usual; no alert asks this."""
+    """Far fewer documents of the last hour have a label than usual; there is no such alert."""
     for window in (COVERED, BASELINE):
         if window not in sums:
             return Finding(UNKNOWN, f"the window {window} is not kept")
@@ -413,5 +420,5 @@ def labels_missing(sums: ByWindow) -> Finding:
     if now["whole"] < RESULTS:
         return Finding(UNKNOWN, f"{now['whole']} documents in {COVERED}, {RESULTS} are needed")
     level = OK if now["value"] > LABELLED_OF_USUAL * usual["value"] else WARNING
-    why = f"{share(now['value'])} of the documents of {COVERED} have a label"
-    return Finding(level, f"{why}; usually it is {share(usual['value'])}")
+    why = f"{percent_text(now['value'])} of the documents of {COVERED} have a label"
+    return Finding(level, f"{why}; usually it is {percent_text(usual['value'])}")

@@ -1,6 +1,6 @@
-"""Figures and time series out of window sums, as plain data; whole numbers until the last division.
+"""Figures and time series from window sums, as plain data.
 
-A figure is ``{"value", "part", "whole"}``: ``value`` is ``part`` divided by ``whole``, None where
+A figure is ``{"value", "part", "whole"}``: ``value`` is ``part`` divided by ``whole``, or None if
 ``whole`` is 0.
 """
 
@@ -18,7 +18,7 @@ from stream_metrics.metrics.decisions import ratio
 from stream_metrics.metrics.labelled import nothing_labelled
 from stream_metrics.metrics.registry import BY_NAME, LABELLED_SHARE, Metric
 
-SMOOTHED: Final = 5  # buckets that a point of a series is over: a twelfth of the window
+SMOOTHED: Final = 5  # buckets per point of a series: a twelfth of the window
 ROUTES_SHOWN: Final = 6
 
 Figure = dict[str, Any]
@@ -28,14 +28,14 @@ _DECISIONS: Final = frozenset(CODES["q"].windows or ())
 
 
 def figure(part: int, whole: int) -> Figure:
-    """A share, or a mean, and what it is made of."""
+    """A ratio with its numerator and denominator."""
     return {"value": ratio(part, whole), "part": part, "whole": whole}
 
 
 def day_before(sums: Mapping[str, Sums], window: str = RECENT) -> Sums:
-    """The sums of the last day without those of ``window``, which lies at its end.
+    """The sums of the last day without those of ``window``, which is the end of it.
 
-    ``sums`` has the sums of each window that is kept. Empty if one of the two is not kept.
+    ``sums`` has the sums of each configured window. Empty if one of the two is not configured.
 
     >>> day_before({"24h": {"r": 50, "d": 9}, "1h": {"r": 20, "d": 9}})
     {'r': 30}
@@ -47,13 +47,13 @@ def day_before(sums: Mapping[str, Sums], window: str = RECENT) -> Sums:
     return day
 
 
-def found(sums: Mapping[str, int]) -> Figure:
-    """Results by search; a search that finds nothing counts."""
+def results_per_search(sums: Mapping[str, int]) -> Figure:
+    """Results per search, including searches without results."""
     return figure(sums.get("r", 0), sums.get("s", 0))
 
 
 def _over_windows(metric: Metric) -> Callable[[Mapping[str, int]], Figure]:
-    """A metric from the window series that the registry says it is the quotient of."""
+    """A function that computes a metric from the two window series that the registry names."""
     assert metric.series is not None
     above, below = (BY_SERIES[name] for name in metric.series)
     return lambda sums: figure(sums.get(above, 0), sums.get(below, 0))
@@ -65,14 +65,16 @@ gain: Final = _over_windows(BY_NAME["rg"])
 coverage: Final = _over_windows(LABELLED_SHARE)
 
 
-def known(of: Callable[[Mapping[str, int]], Figure]) -> Callable[[Mapping[str, int]], Figure]:
-    """SRE or gain as it is shown: without a value if documents were found and none has a label.
+def none_if_unlabelled(
+    of: Callable[[Mapping[str, int]], Figure],
+) -> Callable[[Mapping[str, int]], Figure]:
+    """Wraps SRE or gain: no value if documents were found and none has a label.
 
-    Iterations without new documents are settled whether or not anybody labels. Their sums say
-    nothing about an agent whose results nobody labels.
+    Iterations without new documents are settled without labels. Their sums alone say nothing about
+    an agent whose results are never labelled.
 
     >>> unlabelled = {"r": 20, "u": 10, "si": 1, "sr": 10}
-    >>> sre(unlabelled)["value"], known(sre)(unlabelled)["value"]
+    >>> sre(unlabelled)["value"], none_if_unlabelled(sre)(unlabelled)["value"]
     (0.0, None)
     """
 
@@ -86,7 +88,7 @@ def known(of: Callable[[Mapping[str, int]], Figure]) -> Callable[[Mapping[str, i
 def gate(sums: Mapping[str, int]) -> dict[str, Any]:
     """Decisions, the four cells of the labelled ones, and their ratios.
 
-    ``saved`` is of the searches that were not needed: which part of them the gate skipped.
+    ``saved`` is the share of the searches that were not needed which the gate skipped.
     """
     counts = _by_labels(sums, "q")
     cells = {
@@ -108,7 +110,7 @@ def gate(sums: Mapping[str, int]) -> dict[str, Any]:
 
 
 def routing(sums: Mapping[str, int]) -> dict[str, Any]:
-    """Searches by route, those used most first, and the share that took the best route."""
+    """Searches by route, the most used first, and the share that took the best route."""
     routes: dict[str, dict[str, int]] = {}
     for (route, correct), n in _by_labels(sums, "R").items():
         row = routes.setdefault(route, {"yes": 0, "no": 0, "unknown": 0})
@@ -129,7 +131,7 @@ def routing(sums: Mapping[str, int]) -> dict[str, Any]:
 
 
 def reranking(sums: Mapping[str, int]) -> Figure:
-    """NDCG of the order shown over that of the order before: above 1 the reranker helps."""
+    """NDCG of the order shown over that of the original order; above 1, reranking helps."""
     return figure(sums.get("ks|shown", 0), sums.get("ks|baseline", 0))
 
 
@@ -146,9 +148,8 @@ def _by_labels(sums: Mapping[str, int], head: str) -> dict[tuple[str, ...], int]
 
 
 def decisions_window(windows: Sequence[Window], chosen: Window) -> Window | None:
-    """The window whose gate and routes are shown: the shortest not below ``chosen`` that has them.
-
-    Without one the longest that has them; None if no configured window does.
+    """The window whose gate and routes are shown: the shortest one with these series that is at
+    least as long as ``chosen``, else the longest one with them; None if no window has them.
     """
     able = sorted((w for w in windows if w.name in _DECISIONS), key=lambda w: w.length_us)
     return next((w for w in able if w.length_us >= chosen.length_us), able[-1] if able else None)
@@ -175,7 +176,7 @@ def times(window: Window, now_us: int) -> list[float]:
 
 
 def smoothed(found: Sequence[Sums]) -> list[Sums]:
-    """Each bucket together with those just before it, ``SMOOTHED`` in all."""
+    """The sums of each bucket and the ``SMOOTHED`` - 1 before it."""
     running: Sums = {}
     sliding = []
     for at, sums in enumerate(found):
@@ -198,14 +199,14 @@ def core_series(found: Sequence[Sums]) -> dict[str, Any]:
         "unique": [sums.get("u", 0) for sums in found],
         "duplicates": [sums.get("d", 0) for sums in found],
         "srr": values(sliding, srr),
-        "sre": values(sliding, known(sre)),
-        "gain": values(sliding, known(gain)),
+        "sre": values(sliding, none_if_unlabelled(sre)),
+        "gain": values(sliding, none_if_unlabelled(gain)),
         "coverage": values(sliding, coverage),
     }
 
 
 def decision_series(found: Sequence[Sums]) -> dict[str, Any]:
-    """The series of gate and routes; routes beyond those used most are added up."""
+    """The series of gate and routes; all but the most used routes are summed into one."""
     sliding = smoothed(found)
     total: Sums = {}
     for sums in found:

@@ -1,10 +1,10 @@
-"""The windows of the partitions that other workers own, read from the store while somebody looks.
+"""Reads the windows of partitions that other workers own from the store, while a page is open.
 
-A round of reading takes one partition after the other, one window a call, so that neither Redis nor
-the event loop is held up; of a partition that has not changed it reads only who works on it. Rounds
-begin at most every ``READ_SECONDS``, and so seldom that they read no more than ``BYTES_A_SECOND``.
-With the default windows a partition has some 130 kB of buckets for each agent that is busy all day.
-Whatever cannot be read, or is old, is said in words: ``Coverage``.
+A round reads the partitions one by one, and one window per call, so that it blocks neither Redis
+nor the event loop; of an unchanged partition it reads only the description. Rounds start at most
+every ``READ_SECONDS``, and less often if they would read more than ``BYTES_PER_SECOND``. With the
+default windows, a partition has some 130 kB of buckets per agent that is active all day.
+``Coverage`` reports what cannot be read or is outdated.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from stream_metrics.engine.state import DamagedState
 from stream_metrics.engine.windows import Window, Windows
 from stream_metrics.ports import PartitionState, StateStore, StoreRefused, StoreUnavailable
 
-READ_SECONDS: Final = 5.0  # between the beginnings of two rounds
-BYTES_A_SECOND: Final = 4 << 20  # read at most, on average
-HELD_BYTES: Final = 64 << 20  # of buckets at once; partitions beyond that are not shown
-OLD_SECONDS: Final = 20.0  # from then on figures, or heartbeats, are not taken for current
+READ_SECONDS: Final = 5.0  # between the starts of two rounds
+BYTES_PER_SECOND: Final = 4 << 20  # read on average, at most
+MAX_BYTES: Final = 64 << 20  # of buckets in memory; partitions that do not fit are not shown
+STALE_SECONDS: Final = 20.0  # after which figures and heartbeats count as outdated
 FIRST_SECONDS: Final = 2.0  # how long the first document waits for the first round
-KEPT_SECONDS: Final = 60.0  # after the last look
-FAILURES: Final = 3  # of a round, after which it ends: each may have taken a timeout
+KEEP_SECONDS: Final = 60.0  # after the last request
+MAX_FAILURES: Final = 3  # after which a round ends, since each may have taken a timeout
 
 log = structlog.get_logger(__name__)
 
@@ -39,16 +39,16 @@ Bucket = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
-    """The state partitions of this worker, of how many; ``total`` is None until it is known."""
+class OwnedPartitions:
+    """The state partitions of this worker; ``total`` is the count of all, None until known."""
 
     numbers: Sequence[int] = ()
     total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where state is read from: a generation, which has ``total`` partitions."""
+class StateSource:
+    """The store of a generation, which has ``total`` partitions, to read state from."""
 
     store: StateStore
     config: EngineConfig
@@ -56,7 +56,7 @@ class Source:
     total: int | None = None
 
     async def readable(self) -> list[int]:
-        """The partitions that can be read."""
+        """The partitions that exist and are not damaged."""
         numbers = []
         for number in await self.store.partitions():
             try:
@@ -68,12 +68,12 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """Some partitions of which the same holds.
+class PartitionSet:
+    """Partitions with the same owner and the same problem.
 
-    ``worker`` is the name of who works on them, empty where that is not known. ``age_seconds``: how
-    long ago they were read; 0 for those of this worker. ``problem``: why their figures are not
-    there, or not as of now; empty if they are.
+    ``worker`` is the name of their owner, empty if unknown. ``age_seconds`` is the time since they
+    were read, 0 for those of this worker. ``problem`` says why their figures are missing or not
+    current; empty if they are current.
     """
 
     numbers: tuple[int, ...]
@@ -83,45 +83,47 @@ class Share:
     problem: str = ""
 
 
-def alone(owned: Owned) -> Coverage:
-    """That of a worker that knows of no other: all partitions that there are to show are its own.
+def own_coverage(owned: OwnedPartitions) -> Coverage:
+    """The coverage of a worker without a group, which shows only its own partitions.
 
-    >>> alone(Owned([0, 1], 4)).shares[0].numbers
+    >>> own_coverage(Owned([0, 1], 4)).shares[0].numbers
     (0, 1)
     """
     numbers = tuple(owned.numbers)
-    return Coverage([Share(numbers, "", own=True, age_seconds=0.0)] if numbers else [], owned.total)
+    return Coverage(
+        [PartitionSet(numbers, "", own=True, age_seconds=0.0)] if numbers else [], owned.total
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which partitions the figures are of, who owns what, and how old they are.
+    """The partitions that the figures include, their owners and their age.
 
-    ``total`` is None until it is known how many partitions there are.
+    ``total`` is the count of all partitions, None until it is known.
     """
 
-    shares: Sequence[Share]
+    shares: Sequence[PartitionSet]
     total: int | None
 
     @property
     def problems(self) -> list[str]:
-        """Why figures are not of all partitions as of now, a sentence each; none if they are."""
+        """Why the figures are not those of all partitions now, one sentence per problem."""
         return [share.problem for share in self.shares if share.problem]
 
     @property
     def missing(self) -> str:
-        """The partitions whose latest events are missing, in words; empty if there are none."""
-        return spoken([n for share in self.shares if share.problem for n in share.numbers])
+        """The partitions whose latest events are missing, as text; empty if there are none."""
+        return partitions_text([n for share in self.shares if share.problem for n in share.numbers])
 
     def document(self, owned: int) -> dict[str, Any]:
-        """The same as plain data."""
+        """The coverage as plain data."""
         return {
             "owned": owned,
             "total": self.total,
             "shares": [
                 {
                     "partitions": list(share.numbers),
-                    "text": ranges(share.numbers),
+                    "text": ranges_text(share.numbers),
                     "worker": share.worker or None,
                     "own": share.own,
                     "age_seconds": None
@@ -136,8 +138,8 @@ class Coverage:
         }
 
 
-class _Standing(NamedTuple):
-    """What holds of a partition; those that are alike are told together."""
+class _PartitionStatus(NamedTuple):
+    """The status of a partition; partitions with equal status are reported together."""
 
     own: bool
     worker: str = ""
@@ -147,7 +149,7 @@ class _Standing(NamedTuple):
     why: str = ""
 
     def problem(self, age: float, silent: float, behind: float) -> str:
-        """Why the figures are not there, or not as of now; empty if they are."""
+        """Why the figures are missing or not current; empty if they are current."""
         why = f" ({self.why})" if self.why else ""
         return {
             "current": "",
@@ -164,11 +166,10 @@ class _Standing(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Held:
-    """A partition as it was read; ``at`` by the monotonic clock.
+class _PartitionCopy:
+    """A partition as it was read, at ``at`` by the monotonic clock.
 
-    ``silent_seconds``: how long before that its owner had sent its last heartbeat; None if it had
-    sent none.
+    ``silent_seconds`` is the age of its owner's last heartbeat at that time, None without one.
     """
 
     state: PartitionState
@@ -178,12 +179,12 @@ class _Held:
     silent_seconds: float | None = None
 
 
-WHOLE: Final = Coverage((), 0)
+FULL_COVERAGE: Final = Coverage((), 0)
 
 
 @dataclass(slots=True)
 class _Round:
-    """One round of reading, which began at ``at``."""
+    """One round of reading, which started at ``at``."""
 
     at: float
     size: int = 0
@@ -192,43 +193,43 @@ class _Round:
 
 @dataclass(slots=True)
 class Group:
-    """What this worker's page knows of all others; ``name`` is how they call this one.
+    """The partitions of all other workers, for the page; ``name`` is this worker's name.
 
-    ``source`` gives None while there is no store yet. ``clock`` is a monotonic one.
+    ``source`` returns None until there is a store. ``clock`` is monotonic.
     """
 
     name: str
-    source: Callable[[], Source | None]
-    owned: Callable[[], Owned]
+    source: Callable[[], StateSource | None]
+    owned: Callable[[], OwnedPartitions]
     now_us: Callable[[], int]
     specs: tuple[Window, ...]
     read_seconds: float = READ_SECONDS
-    held_bytes: int = HELD_BYTES
-    bytes_a_second: int = BYTES_A_SECOND
+    held_bytes: int = MAX_BYTES
+    bytes_a_second: int = BYTES_PER_SECOND
     clock: Callable[[], float] = time.monotonic
-    _held: dict[int, _Held] = field(default_factory=dict)
-    _why: dict[int, str] = field(default_factory=dict)  # of what was not read in the last round
+    _copies: dict[int, _PartitionCopy] = field(default_factory=dict)
+    _errors: dict[int, str] = field(default_factory=dict)  # of what was not read in the last round
     _tried: dict[int, float] = field(default_factory=dict)
     _numbers: Sequence[int] = ()  # that the store has
     _listed: bool = False  # whether it has said which
     _error: str = ""
     _total: int | None = None
-    _asked: float = float("-inf")
-    _next: float = float("-inf")
+    _requested_at: float = float("-inf")
+    _next_round_at: float = float("-inf")
     _task: asyncio.Task[None] | None = None
     _thread: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="group")
     )
 
     async def look(self) -> None:
-        """Somebody looks: begin a round if it is time. Whoever comes first waits for it a while."""
+        """Start a round if one is due; the first request waits ``FIRST_SECONDS`` for it."""
         now, task = self.clock(), self._task
-        first = now - self._asked > OLD_SECONDS
-        self._asked = now
-        if not self.reading and now >= self._next:
-            self._next = now + self.read_seconds
+        first = now - self._requested_at > STALE_SECONDS
+        self._requested_at = now
+        if not self.reading and now >= self._next_round_at:
+            self._next_round_at = now + self.read_seconds
             task = self._task = asyncio.create_task(self._read_all(_Round(now)))
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._on_round_done)
         if first and task is not None:
             await asyncio.wait({task}, timeout=FIRST_SECONDS)
 
@@ -237,78 +238,78 @@ class Group:
         """Whether a round is under way."""
         return self._task is not None and not self._task.done()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """The page goes on without a round that failed for a reason nobody thought of."""
+    def _on_round_done(self, task: asyncio.Task[None]) -> None:
+        """Log an unexpected error of a round; the page continues without it."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._error = f"reading failed: {type(error).__name__}"
             log.error("reading other workers' partitions failed", exc_info=error)
 
     def rest(self) -> None:
-        """Let go of what nobody has looked at for a while."""
-        if self.clock() - self._asked > KEPT_SECONDS:
-            self._held.clear()
+        """Drop all copies if nothing was requested for ``KEEP_SECONDS``."""
+        if self.clock() - self._requested_at > KEEP_SECONDS:
+            self._copies.clear()
 
     def close(self) -> None:
-        """Stop reading, and let go of the thread."""
+        """Stop reading, and stop the thread."""
         if self._task is not None:
             self._task.cancel()
         self._thread.shutdown(wait=False)
 
     def windows(self) -> dict[Windows, Windows]:
-        """Copies of the windows of others that were read, each under what it copies."""
+        """Snapshots of other workers' windows, by the object that they are copies of."""
         own, copies = self.owned().numbers, {}
-        for number, held in self._held.items():
+        for number, held in self._copies.items():
             if number not in own:
                 copies[held.windows] = copy = Windows(self.specs)
                 copy.buckets = held.windows.buckets  # which are never changed, but replaced
         return copies
 
     def coverage(self) -> Coverage:
-        """Which partitions figures are of now."""
+        """The current coverage."""
         owned = self.owned()
         total = owned.total if owned.total is not None else self._total
-        now, alike = self.clock(), dict[_Standing, list[int]]()
+        now, by_status = self.clock(), dict[_PartitionStatus, list[int]]()
         for number in sorted({*owned.numbers, *self._numbers, *range(total or 0)}):
             own = number in owned.numbers
-            standing = _Standing(True, self.name) if own else self._standing(number, now)
-            alike.setdefault(standing, []).append(number)
-        shares = [self._share(standing, numbers, now) for standing, numbers in alike.items()]
+            status = _PartitionStatus(True, self.name) if own else self._status(number, now)
+            by_status.setdefault(status, []).append(number)
+        shares = [self._share(status, numbers, now) for status, numbers in by_status.items()]
         return Coverage(sorted(shares, key=lambda share: (not share.own, share.numbers)), total)
 
-    def _standing(self, number: int, now: float) -> _Standing:
-        held, why = self._held.get(number), self._why.get(number) or self._error
+    def _status(self, number: int, now: float) -> _PartitionStatus:
+        held, why = self._copies.get(number), self._errors.get(number) or self._error
         if held is None:
             if not why and self._listed and number not in self._numbers:
                 why = "no worker has taken it over yet"
-            return _Standing(False, "", "unread", why or "not read yet")
+            return _PartitionStatus(False, "", "unread", why or "not read yet")
         worker = held.state.worker
-        if now - held.at > OLD_SECONDS:
-            return _Standing(False, worker, "old", why)
+        if now - held.at > STALE_SECONDS:
+            return _PartitionStatus(False, worker, "old", why)
         if held.state.frozen_by:
-            return _Standing(False, worker, "replaced")
+            return _PartitionStatus(False, worker, "replaced")
         if held.silent_seconds is None:
-            return _Standing(False, worker, "unnamed")
-        if held.silent_seconds + now - held.at > OLD_SECONDS:
-            return _Standing(False, worker, "left")
+            return _PartitionStatus(False, worker, "unnamed")
+        if held.silent_seconds + now - held.at > STALE_SECONDS:
+            return _PartitionStatus(False, worker, "left")
         if held.state.behind_ms is None:
-            return _Standing(False, worker, "unheard")
+            return _PartitionStatus(False, worker, "unheard")
         if held.state.behind_ms > 1000 * LAG_SECONDS:
-            return _Standing(False, worker, "behind")
-        return _Standing(False, worker)
+            return _PartitionStatus(False, worker, "behind")
+        return _PartitionStatus(False, worker)
 
-    def _share(self, standing: _Standing, numbers: Sequence[int], now: float) -> Share:
-        found = [self._held[n] for n in numbers if n in self._held and not standing.own]
+    def _share(self, status: _PartitionStatus, numbers: Sequence[int], now: float) -> PartitionSet:
+        found = [self._copies[n] for n in numbers if n in self._copies and not status.own]
         age = max((now - held.at for held in found), default=0.0)
         silent = max((now - held.at + (held.silent_seconds or 0) for held in found), default=0.0)
         behind = max((held.state.behind_ms or 0 for held in found), default=0) / 1000
-        problem = standing.problem(age, silent, behind)
-        return Share(
+        problem = status.problem(age, silent, behind)
+        return PartitionSet(
             tuple(numbers),
-            standing.worker,
-            own=standing.own,
-            age_seconds=age if found or standing.own else None,
-            problem=problem and f"{spoken(numbers)}: {problem}",
+            status.worker,
+            own=status.own,
+            age_seconds=age if found or status.own else None,
+            problem=problem and f"{partitions_text(numbers)}: {problem}",
         )
 
     # -- reading --------------------------------------------------------------------------------
@@ -325,45 +326,45 @@ class Group:
             self._error = str(error)
             return
         self._listed, self._error = True, ""
-        for gone in self._held.keys() - set(self._numbers):
-            del self._held[gone]
-        # What was tried longest ago comes first, so that failures leave nothing out for ever.
+        for gone in self._copies.keys() - set(self._numbers):
+            del self._copies[gone]
+        # The partition that was tried longest ago comes first, so that failures starve none.
         for number in sorted(self._numbers, key=lambda n: (self._tried.get(n, 0.0), n)):
             if number in self.owned().numbers:
-                self._held.pop(number, None)
-                self._why.pop(number, None)
-            elif done.failures < FAILURES:
+                self._copies.pop(number, None)
+                self._errors.pop(number, None)
+            elif done.failures < MAX_FAILURES:
                 self._tried[number] = self.clock()
                 await self._try(source, number, done)
-        self._next = max(self._next, done.at + done.size / self.bytes_a_second)
+        self._next_round_at = max(self._next_round_at, done.at + done.size / self.bytes_a_second)
 
-    async def _try(self, source: Source, number: int, done: _Round) -> None:
-        """Read one partition, or note why not."""
+    async def _try(self, source: StateSource, number: int, done: _Round) -> None:
+        """Read one partition, or record why it cannot be read."""
         try:
             await self._read(source, number, done)
         except (StoreUnavailable, StoreRefused) as error:
             done.failures += 1
-            self._why[number] = str(error)
+            self._errors[number] = str(error)
         except DamagedState as error:
-            self._held.pop(number, None)
-            self._why[number] = str(error)
+            self._copies.pop(number, None)
+            self._errors[number] = str(error)
         except _TooLarge:
-            self._held.pop(number, None)
-            self._why[number] = f"all windows together take more than {self.held_bytes:,} bytes"
+            self._copies.pop(number, None)
+            self._errors[number] = f"all windows together take more than {self.held_bytes:,} bytes"
         else:
-            self._why.pop(number, None)
+            self._errors.pop(number, None)
 
-    async def _read(self, source: Source, number: int, done: _Round) -> None:
+    async def _read(self, source: StateSource, number: int, done: _Round) -> None:
         store = source.store
         state = await store.describe(number)
         if state.token is None:  # wiped since it was listed
-            self._held.pop(number, None)
+            self._copies.pop(number, None)
             return
         self._total = source.total
-        held = self._held.get(number)
+        held = self._copies.get(number)
         if held is None:
-            held = _Held(state, Windows(self.specs))
-        if self._held.get(number) is not held or held.state.last_batch != state.last_batch:
+            held = _PartitionCopy(state, Windows(self.specs))
+        if self._copies.get(number) is not held or held.state.last_batch != state.last_batch:
             size = await self._read_windows(store, number, held, done)
             if (await store.describe(number)).token is None:
                 return  # it was wiped meanwhile: the next round reads it
@@ -371,11 +372,13 @@ class Group:
         held.state, held.at = state, done.at
         silent_ms = max(0, state.store_ms - state.beat_ms)
         held.silent_seconds = silent_ms / 1000 if state.beat_ms else None
-        self._held[number] = held
+        self._copies[number] = held
 
-    async def _read_windows(self, store: StateStore, number: int, held: _Held, done: _Round) -> int:
-        """Bring the windows up to date; their size in bytes. Raises ``_TooLarge``."""
-        others = sum(each.size for n, each in self._held.items() if n != number)
+    async def _read_windows(
+        self, store: StateStore, number: int, held: _PartitionCopy, done: _Round
+    ) -> int:
+        """Update the windows; returns their size in bytes. Raises ``_TooLarge``."""
+        others = sum(each.size for n, each in self._copies.items() if n != number)
         loop, size = asyncio.get_running_loop(), 0
         fresh: dict[str, dict[Bucket, bytes]] = {}
         for window in self.specs:
@@ -383,7 +386,7 @@ class Group:
             first = self.now_us() // window.bucket_us - WINDOW_BUCKETS + 1
             before = held.windows.buckets[window.name]
             fresh[window.name], read, kept = await loop.run_in_executor(
-                self._thread, _taken_over, found, before, first
+                self._thread, _recent_buckets, found, before, first
             )
             done.size += read
             size += kept
@@ -394,15 +397,15 @@ class Group:
 
 
 class _TooLarge(Exception):
-    """There is no room for a partition's windows."""
+    """A partition's windows do not fit into ``MAX_BYTES``."""
 
 
-def _taken_over(
+def _recent_buckets(
     found: Mapping[tuple[str, int, str], bytes], before: Mapping[Bucket, bytes], first: int
 ) -> tuple[dict[Bucket, bytes], int, int]:
-    """The buckets from ``first`` on, how many bytes were read, and how many are kept.
+    """The buckets from ``first`` on, the bytes that were read, and the bytes that are kept.
 
-    A bucket that has not changed is the object that it was, by which running sums know it. Raises
+    An unchanged bucket keeps its identity, by which running sums recognize it. Raises
     ``DamagedState``.
     """
     kept: dict[Bucket, bytes] = {}
@@ -422,10 +425,10 @@ def _taken_over(
     return kept, read, size
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in words, those that follow each other as a range; empty for none.
+def ranges_text(numbers: Iterable[int]) -> str:
+    """Numbers as text, with consecutive ones as a range; empty for none.
 
-    >>> ranges([0, 3, 4, 5, 7])
+    >>> ranges_text([0, 3, 4, 5, 7])
     '0, 3-5 and 7'
     """
     found: list[list[int]] = []
@@ -438,14 +441,14 @@ def ranges(numbers: Iterable[int]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def spoken(numbers: Collection[int]) -> str:
-    """Partitions in words; empty for none.
+def partitions_text(numbers: Collection[int]) -> str:
+    """Partition numbers as text; empty for none.
 
-    >>> spoken([3, 4]), spoken([2])
+    >>> partitions_text([3, 4]), partitions_text([2])
     ('partitions 3-4', 'partition 2')
     """
     several = "s" if len(numbers) > 1 else ""
-    return f"partition{several} {ranges(numbers)}" if numbers else ""
+    return f"partition{several} {ranges_text(numbers)}" if numbers else ""
 
 
 def _duration(seconds: float) -> str:

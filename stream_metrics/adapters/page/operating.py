@@ -1,4 +1,4 @@
-"""How the worker does: what the page shows of ``/metrics``' operations, now and over two hours."""
+"""The operational metrics that the page shows, now and over the last two hours."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _READ: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Operating:
-    """The worker's operations at one moment; ``lag_…`` is None while it reads no partition.
+class OperationsSample:
+    """The worker's operational metrics at one time; ``lag_…`` is None while it reads no partition.
 
-    ``lag_records`` is summed over partitions, ``lag_seconds`` is the largest. Counters are those of
-    the process. ``at`` and ``complete_until`` are Unix times in seconds.
+    ``lag_records`` is the sum over partitions, ``lag_seconds`` the maximum. Counters start with the
+    process. ``at`` and ``complete_until`` are Unix times in seconds.
     """
 
     at: float
@@ -48,8 +48,8 @@ class Operating:
     halted_partitions: float = 0.0
 
 
-def read(registry: CollectorRegistry, at: float) -> Operating:
-    """The figures as ``/metrics`` would show them now."""
+def read_sample(registry: CollectorRegistry, at: float) -> OperationsSample:
+    """Read the current values from a registry."""
     found: dict[str, list[float]] = {name: [] for name in _READ}
     wanted = registry.restricted_registry([_PREFIX + name for name in _READ])
     for family in wanted.collect():
@@ -57,7 +57,7 @@ def read(registry: CollectorRegistry, at: float) -> Operating:
             name = sample.name.removeprefix(_PREFIX)
             if name in found:
                 found[name].append(sample.value)
-    return Operating(
+    return OperationsSample(
         at,
         sum(found["consumer_lag_records"]) if found["consumer_lag_records"] else None,
         max(found["consumer_lag_seconds"], default=None),
@@ -66,26 +66,26 @@ def read(registry: CollectorRegistry, at: float) -> Operating:
 
 
 class History:
-    """The latest samples, ``SAMPLES`` of them; the oldest goes when a new one comes."""
+    """The latest ``SAMPLES`` samples."""
 
     def __init__(self) -> None:
-        self._samples: deque[Operating] = deque(maxlen=SAMPLES)
+        self._samples: deque[OperationsSample] = deque(maxlen=SAMPLES)
 
-    def add(self, sample: Operating) -> None:
-        """Keep a sample."""
+    def add(self, sample: OperationsSample) -> None:
+        """Add a sample."""
         self._samples.append(sample)
 
-    def since(self, at: float) -> Operating | None:
-        """The oldest sample that is not older than ``at``."""
+    def since(self, at: float) -> OperationsSample | None:
+        """The oldest sample taken at or after ``at``."""
         return next((sample for sample in tuple(self._samples) if sample.at >= at), None)
 
-    def before(self, at: float) -> Operating | None:
-        """The newest sample that is not newer than ``at``."""
+    def before(self, at: float) -> OperationsSample | None:
+        """The newest sample taken at or before ``at``."""
         return next((sample for sample in reversed(tuple(self._samples)) if sample.at <= at), None)
 
     def lag(self) -> dict[str, Any]:
         """The lag of each sample, the oldest first."""
-        samples: Iterable[Operating] = tuple(self._samples)
+        samples: Iterable[OperationsSample] = tuple(self._samples)
         return {
             "times": [round(sample.at, 1) for sample in samples],
             "seconds": [_rounded(sample.lag_seconds) for sample in samples],
@@ -97,8 +97,10 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
 
 
-def increase(now: Operating, before: Operating | None, names: Iterable[str]) -> Mapping[str, float]:
-    """What counters have grown by since ``before``; 0 without it."""
+def increase(
+    now: OperationsSample, before: OperationsSample | None, names: Iterable[str]
+) -> Mapping[str, float]:
+    """The increase of counters since ``before``; 0 without it."""
     return {
         name: 0.0 if before is None else getattr(now, name) - getattr(before, name)
         for name in names

@@ -1,8 +1,8 @@
-"""What is wrong, and why, in words: the alert rules' conditions on the sums of all partitions.
+"""The rules of the page: the alerts' conditions, evaluated on the sums of all partitions.
 
-Prometheus asks the same, looks at ten minutes beside, and waits before it alerts; the page judges
-at once, and lag and the like of its own worker only. Where there is too little data to judge, or
-not that of all partitions, the page says that, and never that all is well.
+Prometheus evaluates the same conditions, some also over ten minutes, and waits before it alerts.
+The page evaluates them immediately, and those on lag and the like for its own worker only. With too
+little data, or without that of all partitions, the page says so and does not report that all is ok.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from stream_metrics.adapters.page.conditions import (
     AgentRule,
     ByWindow,
     Finding,
-    share,
+    percent_text,
 )
-from stream_metrics.adapters.page.group import OLD_SECONDS
+from stream_metrics.adapters.page.group import STALE_SECONDS
 from stream_metrics.adapters.page.thresholds import (
     COVERED,
     DEAD_LETTER_RECORDS,
@@ -67,7 +67,7 @@ from stream_metrics.engine.config import OTHER
 
 FAULTS: Final = (CRITICAL, WARNING)
 RUNBOOKS: Final = "docs/runbooks"  # in the repository
-FRESH_NAMED: Final = 3
+MAX_NEW_AGENTS: Final = 3
 
 _DROP: Final = " or ".join(f"below {part:g} of what is usual in {w}" for w, part, _ in DROPS)
 _RESULTS_DROP: Final = " or ".join(
@@ -77,9 +77,9 @@ _RESULTS_DROP: Final = " or ".join(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule by its name; ``fires`` says when, ``look`` where to look then, in words.
+    """A rule; ``fires`` says when it fires, ``look`` where to look then.
 
-    ``alert`` names the alert that asks the same, which has a runbook; None where no alert does.
+    ``alert`` is the name of the alert with the same condition, which has a runbook; None without.
     """
 
     name: str
@@ -95,8 +95,8 @@ RULES: Final = (
     Rule(
         "srr_spike", "SRR spike", "SRRSpike",
         f"SRR of {', or of '.join(' and '.join(pair) for pair in SRR_WINDOWS)}, above "
-        f"{share(SRR_WARNING)} ({share(SRR_CRITICAL)}: critical) and above {SRR_OF_USUAL:g} times "
-        f"what is usual, from {RESULTS} results on ({USUAL_RESULTS} in the day before)",
+        f"{percent_text(SRR_WARNING)} ({percent_text(SRR_CRITICAL)}: critical) and above "
+        f"{SRR_OF_USUAL:g} times what is usual, from {RESULTS} results on ({USUAL_RESULTS} in the day before)",
         "Did an index, a query rewriter or a prompt change? The worst conversations show what "
         "repeats.",
         of_agent=conditions.srr_spike,
@@ -125,8 +125,8 @@ RULES: Final = (
     ),
     Rule(
         "missed_retrievals", "Missed retrievals", "StreamMetricsRetrievalMissed",
-        f"more than {' or '.join(f'{share(limit)} in {w}' for w, limit in MISSED.items())} of "
-        f"labelled gate decisions skip a search that was needed, from {DECISIONS} on "
+        f"more than {' or '.join(f'{percent_text(limit)} in {w}' for w, limit in MISSED.items())} "
+        f"of labelled gate decisions skip a search that was needed, from {DECISIONS} on "
         f"({USUAL_DECISIONS} in the day before)",
         'Was the gate, or its threshold, changed?',
         of_agent=conditions.missed_retrievals,
@@ -160,7 +160,7 @@ RULES: Final = (
         'docs/guides/troubleshooting.md says what each reason means.', of_worker=worker.not_ready),
     Rule("partitions", "Partitions missing", None,
         f"no worker works on a partition, its worker is more than {LAG_SECONDS} s behind, or its "
-        f"figures could not be read for {OLD_SECONDS:.0f} s",
+        f"figures could not be read for {STALE_SECONDS:.0f} s",
         "Is the worker up that had it? /readyz of each worker says what it waits for.",
         of_worker=worker.partitions),
     Rule(
@@ -173,14 +173,14 @@ RULES: Final = (
     ),
     Rule(
         "dead_letters", "Dead letters", "StreamMetricsDeadLetters",
-        f"more than {share(DEAD_LETTER_SHARE)} of the records of the last "
+        f"more than {percent_text(DEAD_LETTER_SHARE)} of the records of the last "
         f"{DEAD_LETTER_SECONDS // 60} minutes rejected, from {DEAD_LETTER_RECORDS} records on",
         'stream-metrics dlq list says which records, and why.',
         of_worker=worker.dead_letters,
     ),
     Rule(
         "memory", "State near its limit", "StreamMetricsStateNearLimit",
-        f"Redis above {share(MEMORY_SHARE)} of maxmemory",
+        f"Redis above {percent_text(MEMORY_SHARE)} of maxmemory",
         'Give Redis more memory, or shorten state.ttl; beyond the limit nothing is written.',
         of_worker=worker.memory,
     ),
@@ -198,7 +198,7 @@ def judge(
     rules: Sequence[Rule] = RULES,
     runbook_url: str | None = None,
 ) -> list[dict[str, Any]]:
-    """The state of every rule: its worst level, and what it found, the worst first.
+    """The state of every rule: its level, and its findings, the worst first.
 
     ``runbook_url`` is a template for links to runbooks.
     """
@@ -231,13 +231,12 @@ def verdict(
     fresh: Sequence[str] = (),
     building: int = 0,
 ) -> dict[str, str]:
-    """The page's first sentence: ``level``, ``title`` and ``text``.
+    """The summary at the top of the page: ``level``, ``title`` and ``text``.
 
-    ``states`` are what ``judge`` gives, ``reasons`` are why the worker is not ready, ``fresh`` are
-    agents of which nothing is known to be usual. ``building`` is the generation of state that the
-    worker builds, of which nothing is shown; 0 if it is in force. The level is that of the worst
-    fault; without one it is ``ok`` only if every rule that has something to judge has enough data,
-    and at least one rule has judged an agent.
+    ``states`` are the result of ``judge``, ``reasons`` why the worker is not ready, ``fresh`` the
+    agents without usual values yet. The level is that of the worst fault; without faults it is
+    ``ok`` only if every rule with something to judge has enough data, and at least one rule has
+    judged an agent.
     """
     rules = Counter(state["level"] for state in states)
     faults = [f["level"] for state in states for f in state["findings"] if f["level"] in FAULTS]
@@ -269,29 +268,29 @@ def verdict(
     if rules[UNKNOWN]:
         title = f"Too little data to judge: {rules[UNKNOWN]} of {len(states)} rules"
         others = _counts(rules - Counter({UNKNOWN: rules[UNKNOWN]}))
-        parts = [part for part in (others, _about_fresh(fresh)) if part]
+        parts = [part for part in (others, _new_agents_text(fresh)) if part]
         return {"level": UNKNOWN, "title": title, "text": " ".join(parts)}
     if all(state["level"] == NONE for state in of_agents):
         return {"level": UNKNOWN, "title": "No searches to judge", "text": counts}
     return {"level": OK, "title": "Nothing is wrong", "text": counts}
 
 
-def _about_fresh(agents: Sequence[str]) -> str:
-    """When it is known what is usual for agents that have just begun.
+def _new_agents_text(agents: Sequence[str]) -> str:
+    """When usual values of new agents will be known.
 
-    >>> _about_fresh(["a", "b", "c", "d", "e"])
+    >>> _new_agents_text(["a", "b", "c", "d", "e"])
     'What is usual for a, b, c and 2 more is known after more than an hour of searches.'
     """
     if not agents:
         return ""
-    more = len(agents) - FRESH_NAMED
-    *named, last = [*agents[:FRESH_NAMED], *([f"{more} more"] if more > 0 else [])]
+    more = len(agents) - MAX_NEW_AGENTS
+    *named, last = [*agents[:MAX_NEW_AGENTS], *([f"{more} more"] if more > 0 else [])]
     who = f"{', '.join(named)} and {last}" if named else last
     return f"What is usual for {who} is known after more than an hour of searches."
 
 
 def _counts(rules: Mapping[str, int]) -> str:
-    """How many rules find no fault, and how many cannot say."""
+    """The number of rules without a fault, without enough data, and with nothing to judge."""
 
     def said(level: str, one: str, many: str) -> list[str]:
         count = rules.get(level, 0)
@@ -311,13 +310,13 @@ def _findings(rule: Rule, agents: Mapping[str, ByWindow], now: Worker) -> Iterat
     elif rule.of_agent is not None:
         for agent, sums in agents.items():
             found = replace(rule.of_agent(sums), agent=agent)
-            if agent == OTHER and found.level != NONE:  # a mixture has no usual behaviour
+            if agent == OTHER and found.level != NONE:  # a mixture has no usual values
                 found = Finding(UNKNOWN, "agents without series of their own are not judged", agent)
-            yield _without(now.coverage.missing, found)
+            yield _with_missing_partitions(now.coverage.missing, found)
 
 
-def _without(missing: str, found: Finding) -> Finding:
-    """The finding as it is where sums lack the latest of some partitions: nothing is fine then."""
+def _with_missing_partitions(missing: str, found: Finding) -> Finding:
+    """The finding if sums lack the latest events of some partitions: it cannot be ok then."""
     if not missing:
         return found
     level = found.level if found.level in (CRITICAL, WARNING) else UNKNOWN

@@ -1,7 +1,7 @@
 """The routes of the page: ``/`` and its assets, ``/api/state``, ``/api/stream``, ``/api/worst``.
 
-Whatever guards the other pages guards these too: they are routes of the same application. The
-stream is server-sent events, each a whole document: a client that misses some has lost nothing.
+They are routes of the application that serves ``/metrics``, with the same access control. The
+stream consists of server-sent events, each a whole document, so that a client may miss some.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from aiohttp import hdrs, web
 from stream_metrics.adapters.auth import Handler
 from stream_metrics.adapters.page.board import Board, View
 from stream_metrics.adapters.page.operating import SAMPLE_SECONDS
-from stream_metrics.adapters.page.worst import Busy, WorstConversations
+from stream_metrics.adapters.page.worst import TooManyRequests, WorstConversations
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.ports import StoreRefused, StoreUnavailable
 
 MAX_STREAMS: Final = 20
-WRITE_SECONDS: Final = 10.0  # a client that takes nothing for so long is let go
-LONGEST_NAME: Final = 64  # of an agent or a release
+WRITE_SECONDS: Final = 10.0  # after which a client that does not read is disconnected
+MAX_NAME_LENGTH: Final = 64  # of an agent or a release
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-POLICY: Final = "; ".join(
+CONTENT_SECURITY_POLICY: Final = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
@@ -47,7 +47,7 @@ POLICY: Final = "; ".join(
     )
 )
 HEADERS: Final = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -66,7 +66,7 @@ class _Asset:
 
 
 class PageServer:
-    """Serves the page; ``max_streams`` clients at once get a stream, others ask again and again."""
+    """Serves the page; at most ``max_streams`` clients get a stream, and others poll."""
 
     def __init__(
         self, board: Board, worst: WorstConversations, *, max_streams: int = MAX_STREAMS
@@ -79,7 +79,7 @@ class PageServer:
         self._sampling: asyncio.Task[None] | None = None
 
     def add_to(self, app: web.Application) -> None:
-        """Put the routes on an application, which starts and ends what belongs to them."""
+        """Add the routes to an application, with their startup and shutdown handlers."""
         for asset in _assets():
             app.router.add_get("/" if asset.name == HOME else f"/{asset.name}", _serve(asset))
         app.router.add_get("/api/state", self._state)
@@ -99,7 +99,7 @@ class PageServer:
 
     async def _shut_down(self, _: web.Application) -> None:
         self._stopped.set()
-        for transport in tuple(self._open):  # nobody waits for a client that does not read
+        for transport in tuple(self._open):  # does not wait for clients that do not read
             transport.abort()
         if self._sampling is not None:
             await self._sampling
@@ -109,11 +109,11 @@ class PageServer:
     # -- routes ---------------------------------------------------------------------------------
 
     def _view(self, request: web.Request) -> View:
-        """What is asked for; a 400 for what there cannot be."""
+        """The requested view; answers 400 for invalid parameters."""
         agent = request.query.get("agent") or None
         try:
-            if agent is not None and len(agent) > LONGEST_NAME:
-                raise ValueError(f"an agent's name has at most {LONGEST_NAME} characters")
+            if agent is not None and len(agent) > MAX_NAME_LENGTH:
+                raise ValueError(f"an agent's name has at most {MAX_NAME_LENGTH} characters")
             return self._board.view(request.query.get("window"), agent)
         except ValueError as error:
             raise web.HTTPBadRequest(
@@ -127,7 +127,7 @@ class PageServer:
         view = self._view(request)
         try:
             return _json(200, await self._worst.document(view))
-        except Busy as error:
+        except TooManyRequests as error:
             return _error(503, str(error))
         except (StoreUnavailable, StoreRefused) as error:
             return _error(503, f"the state cannot be read now: {error}")
@@ -152,13 +152,13 @@ class PageServer:
             await response.prepare(request)
             await self._send(response, view)
         except (TimeoutError, ConnectionError):
-            transport.abort()  # what the client did not take must not be waited for
+            transport.abort()  # does not wait for unsent data
         finally:
             self._open.discard(transport)
         return response
 
     async def _send(self, response: web.StreamResponse, view: View) -> None:
-        """A document now and then; a slow client gets fewer of them, and never a backlog."""
+        """Send documents at intervals; a slow client gets fewer of them, without a backlog."""
         while not self._stopped.is_set():
             document = await self._board.document(view)
             async with asyncio.timeout(WRITE_SECONDS):

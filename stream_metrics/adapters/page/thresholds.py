@@ -1,14 +1,14 @@
-"""What is much, and what is enough: the thresholds of page and dashboards, which are the alerts'.
+"""The thresholds of the page and the dashboards, which are those of the alerts.
 
-The alerts themselves are ``deploy/prometheus/alerts.rules.yml``;
-``tests/services/test_page_alerts.py`` puts the same figures before both. Ratios have no unit.
+The alerts are in ``deploy/prometheus/alerts.rules.yml``; ``tests/services/test_page_alerts.py``
+evaluates both with the same figures. Ratios have no unit.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# What is usual is the last day without its last hour, so that an incident is not part of it.
+# The usual value is that of the last day without its last hour, which excludes a new incident.
 BASELINE, RECENT = "24h", "1h"
 
 # SRR, of a short and a long window together.
@@ -18,10 +18,10 @@ SRR_OF_USUAL: Final = 1.5
 
 RESULTS_DROPS: Final = (("5m", 0.5), ("30m", 0.5))  # results by search, of what is usual
 
-# SRE and gain: window, share of what is usual, and the window whose labels must have come.
+# SRE and gain: window, share of the usual value, and the window whose labels must have arrived.
 DROPS: Final = (("5m", 0.8, "5m"), ("30m", 0.85, "1h"))
-LABELLED_OF_USUAL: Final = 0.4  # with fewer labels settled iterations say nothing of the others
-COVERED: Final = "1h"  # the window whose labels the page asks for, where alerts know more
+LABELLED_OF_USUAL: Final = 0.4  # with fewer labels, settled iterations do not represent the others
+COVERED: Final = "1h"  # the window of the page's rule on missing labels
 
 MISSED: Final = {"5m": 0.2, "1h": 0.1}  # of labelled gate decisions
 MISSED_OF_USUAL: Final = 1.5
@@ -29,7 +29,7 @@ ROUTING_DROP: Final = {"5m": 0.1, "1h": 0.05}  # below what is usual
 RERANKING: Final = 1.0  # of the NDCG before, in 5m
 RERANKING_DROP: Final = 0.05  # below what is usual, in 1h
 
-# How many make a ratio worth judging, in its own window and in the baseline.
+# The minimum number of items to judge a ratio, in its own window and in the baseline.
 RESULTS, USUAL_RESULTS = 200, 1_000
 ITERATIONS, USUAL_ITERATIONS = 20, 100
 DECISIONS, USUAL_DECISIONS = 5, 100

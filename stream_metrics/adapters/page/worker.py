@@ -1,4 +1,4 @@
-"""The conditions of the page's rules on the worker: its lag, its letters, its Redis, its gaps."""
+"""The page's rules on the worker: lag, dead letters, Redis memory, offset gaps."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from stream_metrics.adapters.page.conditions import (
     UNKNOWN,
     WARNING,
     Finding,
-    share,
+    percent_text,
 )
-from stream_metrics.adapters.page.group import WHOLE, Coverage
-from stream_metrics.adapters.page.operating import History, Operating, increase
+from stream_metrics.adapters.page.group import FULL_COVERAGE, Coverage
+from stream_metrics.adapters.page.operating import History, OperationsSample, increase
 from stream_metrics.adapters.page.thresholds import (
     DEAD_LETTER_RECORDS,
     DEAD_LETTER_SECONDS,
@@ -32,31 +32,30 @@ from stream_metrics.adapters.page.thresholds import (
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """The worker's operations: now, before, and the reasons why it is not ready.
+    """The worker's operational metrics, now and before, and the reasons why it is not ready.
 
-    ``partitions`` is how many state partitions it owns; ``coverage`` says which ones the page
-    shows, its own and others'.
+    ``partitions`` is the number of state partitions that it owns; ``coverage`` is that of the page.
     """
 
-    now: Operating
+    now: OperationsSample
     history: History
     reasons: Mapping[str, str]
     partitions: int = 1
-    coverage: Coverage = WHOLE
+    coverage: Coverage = FULL_COVERAGE
 
 
 WorkerRule = Callable[[Worker], Finding]
 
 
 def not_ready(worker: Worker) -> Finding:
-    """Whatever keeps the worker from reading and writing."""
+    """The reasons that keep the worker from reading and writing."""
     if not worker.reasons:
         return Finding(OK, "the worker reads and writes")
     return Finding(CRITICAL, "; ".join(f"{n}: {why}" for n, why in sorted(worker.reasons.items())))
 
 
 def partitions(worker: Worker) -> Finding:
-    """The figures are not of all partitions as of now."""
+    """The figures do not include all partitions up to now."""
     problems = worker.coverage.problems
     if worker.coverage.total is None and not problems:
         return Finding(UNKNOWN, "it is not known yet how many partitions there are")
@@ -66,7 +65,7 @@ def partitions(worker: Worker) -> Finding:
 
 
 def lag(worker: Worker) -> Finding:
-    """The worker is behind the end of its topics; critical where it comes no nearer."""
+    """The worker's lag; critical if it does not shrink."""
     now = worker.now
     if now.lag_seconds is None or now.lag_records is None:
         if not worker.partitions:
@@ -90,7 +89,7 @@ def lag(worker: Worker) -> Finding:
 
 
 def dead_letters(worker: Worker) -> Finding:
-    """The share of records that were rejected in the last ten minutes."""
+    """The share of records rejected in the last ten minutes."""
     before = worker.history.since(worker.now.at - DEAD_LETTER_SECONDS)
     if before is None:
         return Finding(UNKNOWN, "the worker has just started")
@@ -106,7 +105,7 @@ def dead_letters(worker: Worker) -> Finding:
 
 
 def memory(worker: Worker) -> Finding:
-    """Redis comes near its memory limit."""
+    """Redis memory is near its limit."""
     used, limit = worker.now.memory_bytes, worker.now.memory_limit_bytes
     if not used:
         return Finding(UNKNOWN, "Redis has not said how much memory it uses")
@@ -114,12 +113,12 @@ def memory(worker: Worker) -> Finding:
         return Finding(OK, f"Redis uses {used / 2**20:,.0f} MiB; it has no limit of its own")
     level = WARNING if used / limit > MEMORY_SHARE else OK
     return Finding(
-        level, f"Redis uses {share(used / limit)} of its limit of {limit / 2**20:,.0f} MiB"
+        level, f"Redis uses {percent_text(used / limit)} of its limit of {limit / 2**20:,.0f} MiB"
     )
 
 
 def offset_gaps(worker: Worker) -> Finding:
-    """Records between state and log were gone lately, or a partition is halted."""
+    """Records that the state needs were deleted recently, or a partition is halted."""
     now, before = worker.now, worker.history.before(worker.now.at - GAP_SECONDS)
     gaps = now.offset_gaps - (before.offset_gaps if before else 0)
     if now.halted_partitions:

@@ -1,4 +1,4 @@
-"""The worst conversations of all partitions: one look at a time, kept for a while."""
+"""The worst conversations of all partitions, computed one request at a time and cached."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from typing import Final
 
 from stream_metrics.adapters.links import CONVERSATION, fill_template
 from stream_metrics.adapters.page.board import View
-from stream_metrics.adapters.page.group import Owned, Source
+from stream_metrics.adapters.page.group import OwnedPartitions, StateSource
 from stream_metrics.ports import StoreUnavailable
 from stream_metrics.worker.worst import Request, latest
 
 CONVERSATIONS: Final = 5_000  # read for one answer at most
-KEPT_SECONDS: Final = 15.0
-KEPT: Final = 64  # answers at once
-WAITING: Final = 8  # answers that are asked for and not begun
+KEEP_SECONDS: Final = 15.0
+MAX_ANSWERS: Final = 64  # answers at once
+MAX_WAITING: Final = 8  # requests that wait or run
 
 
-class Busy(Exception):
-    """Too many answers are asked for at once."""
+class TooManyRequests(Exception):
+    """Too many requests wait for an answer."""
 
 
 class WorstConversations:
-    """Answers about all partitions that can be read, whoever owns them.
+    """The worst conversations of all readable partitions, of any owner.
 
-    ``source`` gives None while there is no store yet.
+    ``source`` returns None until there is a store.
     """
 
     def __init__(
         self,
-        source: Callable[[], Source | None],
-        owned: Callable[[], Owned],
+        source: Callable[[], StateSource | None],
+        owned: Callable[[], OwnedPartitions],
         now_us: Callable[[], int],
         *,
         max_conversations: int = CONVERSATIONS,
-        kept_seconds: float = KEPT_SECONDS,
+        kept_seconds: float = KEEP_SECONDS,
         conversation_url: str | None = None,
     ) -> None:
         self._source = source
@@ -48,31 +48,36 @@ class WorstConversations:
         self._max_conversations = max_conversations
         self._kept_seconds = kept_seconds
         self._link = partial(fill_template, conversation_url, CONVERSATION)
-        self._one = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._waiting = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="worst")
-        self._kept: dict[View, tuple[float, bytes]] = {}
+        self._answers: dict[View, tuple[float, bytes]] = {}
 
     async def document(self, view: View) -> bytes:
         """The answer as JSON in UTF-8, at most ``kept_seconds`` old.
 
-        Raises ``Busy``, or what the store raises when it does not answer.
+        Raises ``TooManyRequests``, or the store's errors.
         """
-        if self._waiting >= WAITING:
-            raise Busy(f"{WAITING} answers are asked for already; try again in a few seconds")
+        if self._waiting >= MAX_WAITING:
+            raise TooManyRequests(
+                f"{MAX_WAITING} answers are asked for already; try again in a few seconds"
+            )
         self._waiting += 1
         try:
-            async with self._one:
+            async with self._lock:
                 now = time.monotonic()
-                self._kept = {
+                self._answers = {
                     kept: (at, answer)
-                    for kept, (at, answer) in self._kept.items()
+                    for kept, (at, answer) in self._answers.items()
                     if now - at < self._kept_seconds
                 }
-                if view not in self._kept:
+                if view not in self._answers:
                     answer = (time.monotonic(), await self._answer(view))
-                    self._kept = {**dict(list(self._kept.items())[1 - KEPT :]), view: answer}
-                return self._kept[view][1]
+                    self._answers = {
+                        **dict(list(self._answers.items())[1 - MAX_ANSWERS :]),
+                        view: answer,
+                    }
+                return self._answers[view][1]
         finally:
             self._waiting -= 1
 
@@ -99,5 +104,5 @@ class WorstConversations:
         return json.dumps(document, separators=(",", ":")).encode()
 
     def close(self) -> None:
-        """Let go of the thread."""
+        """Stop the thread."""
         self._thread.shutdown(wait=False)

@@ -1,4 +1,4 @@
-"""Series through time as OpenMetrics, which ``promtool`` makes blocks of for Prometheus."""
+"""Writes series over time as OpenMetrics, from which ``promtool`` creates Prometheus blocks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 @dataclass(slots=True)
-class Written:
-    """How much was written."""
+class WrittenCounts:
+    """The number of series and samples written."""
 
     series: int = 0
     samples: int = 0
 
 
 def valid_label(name: str) -> bool:
-    """Whether Prometheus takes a label of that name from us.
+    """Whether a name is a valid Prometheus label name that is not reserved.
 
     >>> valid_label("job"), valid_label("__name__"), valid_label("a-b")
     (True, False, False)
@@ -42,14 +42,14 @@ def write_openmetrics(
     steps_us: range,
     dimension: str,
     labels: Mapping[str, str],
-) -> Written:
-    """Write the text: families in their usual order, each series from its first sample to its last.
+) -> WrittenCounts:
+    """Write series as OpenMetrics text, by family, each series in the order of time.
 
-    ``labels`` are put on every series. Each family waits in a file beside ``path`` until all of it
-    is there, so that memory does not grow with the time that is covered.
+    ``labels`` are added to every series. Each family is first written to a temporary file next to
+    ``path``, so that memory does not grow with the time range.
     """
     times = [f"{step_us / MICROS:.3f}".rstrip("0").rstrip(".") for step_us in steps_us]
-    done = Written()
+    done = WrittenCounts()
     with ExitStack() as opened:
         parts: dict[str, IO[str]] = {}
         for course in courses:

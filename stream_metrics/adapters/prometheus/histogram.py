@@ -1,4 +1,4 @@
-"""A histogram that takes many observations at little cost."""
+"""A fast histogram without labels."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from prometheus_client.utils import floatToGoString
 
 
 class FastHistogram(Collector):
-    """A histogram without labels for many observations at once: 0.1 µs each, not 0.9.
+    """A histogram without labels; an observation takes 0.1 µs, not 0.9.
 
-    Written by one thread only; a scrape in another sees whole observations, at worst without the
-    latest in the sum.
+    Only one thread may observe. A scrape in another thread sees whole observations; its sum may
+    lack the latest one.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class FastHistogram(Collector):
         registry.register(self)
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Count ``value``; less than 0 counts as 0, so that the sum never falls."""
+        """Observe ``value``; negative values count as 0, so that the sum never decreases."""
         if value > 0:
             self._counts[bisect_left(self._bounds, value)] += times
             self._sum += value * times
@@ -40,7 +40,7 @@ class FastHistogram(Collector):
         yield HistogramMetricFamily(self._name, self._help)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        """The family as it stands."""
+        """The family with its current samples."""
         names = [*map(floatToGoString, self._bounds), "+Inf"]
         buckets = list(zip(names, accumulate(tuple(self._counts)), strict=True))
         yield HistogramMetricFamily(self._name, self._help, buckets, self._sum)

@@ -1,7 +1,7 @@
-"""The operational metrics of a worker: what it reads, decides, writes, and how long that takes.
+"""The operational metrics of a worker: what it reads, decides and writes, and how long that takes.
 
-Everything is counted in the process and starts at 0 with it. Label sets are closed and exist from
-the start, so that a rate is known before the first event; only topics and partitions come later.
+All counters start at 0 with the process. Label sets are closed, and their series exist from the
+start, so that rates are defined before the first event; only topics and partitions appear later.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from prometheus_client import (
 from stream_metrics import __version__
 from stream_metrics.adapters.prometheus.catalogue import (
     BATCH_BOUNDS,
+    CONVERSATION_SOURCES,
     COUNTS,
     DELAY_BOUNDS,
     ENTITY_TYPES,
-    FOUND,
     KEY_KINDS,
     LATENCY_BOUNDS,
-    MOST_FIELDS,
+    MAX_UNKNOWN_FIELDS,
     OBSTACLES,
     PREFIX,
     STAGE_BOUNDS,
@@ -124,7 +124,7 @@ class Operations(ReadingMetrics):
         self._unknown = counter(
             "unknown_fields",
             "Valid events with a field that is not in the schema, by path; other counts unusual "
-            f"names and names after the first {MOST_FIELDS}.",
+            f"names and names after the first {MAX_UNKNOWN_FIELDS}.",
             "field",
         )
         self._fields = {OTHER: self._unknown.labels(OTHER)}
@@ -233,7 +233,7 @@ class Operations(ReadingMetrics):
             "in part), or nowhere (new).",
             "found",
         )
-        self._opened = {where: found.labels(where) for where in FOUND}
+        self._opened = {where: found.labels(where) for where in CONVERSATION_SOURCES}
         self._conversations = gauge("open_conversations", "Conversations in this worker's cache.")
         self._results = gauge("open_results", "Size of the conversations in the cache, in results.")
         self._progress = gauge(
@@ -264,7 +264,7 @@ class Operations(ReadingMetrics):
     # -- per batch ------------------------------------------------------------------------------
 
     def observe(self, observations: Observations) -> None:
-        """Add what a batch observed; hand each ``Observations`` in once."""
+        """Add the observations of a batch; call it once for each ``Observations``."""
         for (kind, outcome), n in observations.events.items():
             self._events.get((kind, outcome), self._events[kind, OTHER]).inc(n)
         for key, n in observations.counts.items():
@@ -272,7 +272,7 @@ class Operations(ReadingMetrics):
             if counter is not None:
                 counter.inc(n)
         for path, n in observations.unknown_fields.items():
-            if path not in self._fields and len(self._fields) <= MOST_FIELDS:
+            if path not in self._fields and len(self._fields) <= MAX_UNKNOWN_FIELDS:
                 self._fields[path] = self._unknown.labels(path)
             self._fields.get(path, self._fields[OTHER]).inc(n)
         dedup = observations.dedup
@@ -297,13 +297,13 @@ class Operations(ReadingMetrics):
             self._dead.get(reason, self._dead[OTHER]).inc(n)
 
     def published(self, messages: Sequence[OutputMessage]) -> None:
-        """Messages of a batch that the output topic has taken."""
+        """Messages of a batch were written to the output topic."""
         nulls = sum(message.value is None for message in messages)
         self._output["null"].inc(nulls)
         self._output["row"].inc(len(messages) - nulls)
 
     def batch(self, records: int) -> None:
-        """A batch of so many records was finished."""
+        """A batch of ``records`` records was finished."""
         self._batch.observe(records)
 
     def stage(self, name: str, seconds: float) -> None:
@@ -318,7 +318,7 @@ class Operations(ReadingMetrics):
     # -- delivery -------------------------------------------------------------------------------
 
     def assigned(self, count: int) -> None:
-        """The worker owns so many state partitions."""
+        """The worker owns ``count`` state partitions."""
         self._assigned.set(count)
 
     def rebalanced(self) -> None:
@@ -338,7 +338,7 @@ class Operations(ReadingMetrics):
         self._keyed_differently.set(differently)
 
     def repartitioned(self, counts: Mapping[str, int]) -> None:
-        """So many records of each input topic are on the internal one."""
+        """Records were copied to the internal topic, counted by input topic."""
         for topic, n in counts.items():
             self._repartitioned.labels(topic).inc(n)
 
@@ -347,12 +347,12 @@ class Operations(ReadingMetrics):
         self._holes.inc(n)
 
     def memory(self, used_bytes: int, limit_bytes: int) -> None:
-        """What Redis says of its memory."""
+        """Memory that Redis uses, and its limit."""
         self._state_bytes.set(used_bytes)
         self._state_limit.set(limit_bytes)
 
     def state_written(self, sent_bytes: int) -> None:
-        """Redis took so many bytes of state."""
+        """``sent_bytes`` of state were written to Redis."""
         self._written.inc(sent_bytes)
 
     def redis(self, seconds: float) -> None:
@@ -375,7 +375,7 @@ class Operations(ReadingMetrics):
             self._reading = reading
 
     def cache(self, conversations: int, results: int) -> None:
-        """What the cache holds."""
+        """The size of the cache, in conversations and in results."""
         self._conversations.set(conversations)
         self._results.set(results)
 
@@ -388,7 +388,7 @@ class Operations(ReadingMetrics):
         self._stuck.set(stuck)
 
     def obstructed(self, reasons: Iterable[str]) -> None:
-        """What keeps the worker from reading and writing, by the names of the health page."""
+        """The reasons that keep the worker from reading and writing, as ``/readyz`` names them."""
         named = [self._obstacle(reason) for reason in reasons]
         self._ready.set(not named)
         self._halted.set(named.count("halted"))

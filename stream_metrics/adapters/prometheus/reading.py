@@ -1,4 +1,4 @@
-"""How far topics are read, as a worker and a bridge both report it."""
+"""The metrics of reading topics, which a worker and a bridge have in common."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class ReadingMetrics:
     _gaps: Counter
 
     def lag(self, topic: str, partition: int, records: int, seconds: float) -> None:
-        """How far a partition is behind."""
+        """The lag of a partition."""
         self._reading.lag_records.labels(topic, partition).set(records)
         self._reading.lag_seconds.labels(topic, partition).set(seconds)
 
     def forget_partition(self, topic: str, partition: int) -> None:
-        """Another process reads the partition now."""
+        """Remove the series of a partition that another process reads now."""
         self._reading.lag_records.remove(topic, partition)
         self._reading.lag_seconds.remove(topic, partition)
 
@@ -43,5 +43,5 @@ class ReadingMetrics:
         self._reading.complete_until.set(seconds)
 
     def offset_gap(self, topic: str) -> None:
-        """Records that are needed next are gone from the log."""
+        """Records that are needed next no longer exist in the log."""
         self._gaps.labels(topic).inc()

@@ -1,9 +1,9 @@
 """The windows as Prometheus gauges: sums at wall-clock time over the partitions of this worker.
 
-A scrape has two halves. ``prepare`` runs on the event loop and only copies references to buckets;
-``render`` (or ``collect``) runs in a thread and does the work. Between scrapes the sums are kept,
-and only buckets that changed, came into their window or left it are added or taken away: whole
-numbers, so that nothing drifts.
+A scrape has two steps. ``prepare`` runs on the event loop and only copies references to buckets;
+``render`` (or ``collect``) runs in a thread and does the work. The sums are kept between scrapes,
+and only buckets that changed, entered their window or left it are added or subtracted. Sums are
+integers, so that no error accumulates.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _CLOSED: Final = {
     head: tuple("|".join((head, *chosen)) for chosen in product(*map(_values, series.values)))
     for head, series in CODES.items()
     if series.windows is not None and None not in series.values
-}  # families whose labels are known beforehand, with all their codes
+}  # all codes of the families whose label values are known in advance
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The series of one scrape, by agent.
 
-    ``folded``: how many agents were added to ``other`` to keep within the limit. ``cut``: series
-    left out because ``other`` alone exceeds it.
+    ``folded`` is the number of agents that were added to ``other`` to stay within the limit,
+    ``cut`` the number of series left out because ``other`` alone exceeds it.
     """
 
     series: dict[str, dict[Key, int]] = field(default_factory=dict)
@@ -65,8 +65,8 @@ class Selection:
 def select(agents: dict[str, dict[Key, int]], ranked: Sequence[str], limit: int) -> Selection:
     """Fold agents into ``other``, the last of ``ranked`` first, until ``limit`` series are left.
 
-    Sums over all agents stay what they were, unless ``other`` alone exceeds ``limit``: then its
-    series beyond that are cut, those of the first families stay.
+    This preserves sums over all agents, unless ``other`` alone exceeds ``limit``: then only its
+    first ``limit`` series, in the order of families, are kept.
     """
     other = dict(agents.get(OTHER, {}))
     kept = {agent: agents[agent] for agent in ranked if agent != OTHER}
@@ -90,10 +90,10 @@ def select(agents: dict[str, dict[Key, int]], ranked: Sequence[str], limit: int)
 def with_zeros(
     series: Mapping[Key, int], windows: tuple[str, ...], retrieval: Metrics = ()
 ) -> dict[Key, int]:
-    """An agent's series, and 0 for those whose labels are known though nothing was counted.
+    """An agent's series, with 0 for known label values that were not counted.
 
-    Known are all labels but routes, and the routes that the agent has in any window; of ranked
-    metrics those that are configured.
+    All label values are known except routes, of which those that the agent has in any window are
+    known. Of ranked metrics, those that are configured are included.
     """
     padded = {**_closed(windows, retrieval), **series}
     routes = {code.rpartition("|")[0] for _, code in series if code.startswith("R|")}
@@ -121,14 +121,14 @@ def _closed(windows: tuple[str, ...], retrieval: Metrics) -> dict[Key, int]:
 
 
 class RunningSums:
-    """Sums by window and agent that follow the buckets of several partitions."""
+    """Sums by window and agent over the buckets of several partitions."""
 
     def __init__(self) -> None:
         self.sums: dict[str, dict[str, Sums]] = {}
         self._held: dict[Windows, dict[str, dict[Bucket, bytes]]] = {}
 
-    def follow(self, partitions: Mapping[Windows, Windows], now_us: int) -> None:
-        """Make the sums those at ``now_us`` of the copies given, each under what it copies."""
+    def update(self, partitions: Mapping[Windows, Windows], now_us: int) -> None:
+        """Update the sums to ``now_us``; ``partitions`` maps each partition to its snapshot."""
         for gone in self._held.keys() - partitions.keys():
             for name, before in self._held.pop(gone).items():
                 self._change(name, before, {})
@@ -159,12 +159,12 @@ class RunningSums:
 
 
 class WindowCollector(Collector):
-    """The window gauges, at most ``max_series`` of them whatever the input was.
+    """The window gauges, at most ``max_series`` of them.
 
-    ``partitions`` gives the windows of the partitions that this worker owns; ``now_us`` the wall
-    clock. ``configured`` agents have series from the start and are the last to be folded.
-    ``dimension`` is the label that agents stand in (with releases in their place, ``release``).
-    ``retrieval`` are the ranked metrics that are summed up.
+    ``partitions`` returns the windows of the partitions that this worker owns, ``now_us`` the wall
+    clock. ``configured`` agents have series from the start and are folded last. ``dimension`` is
+    the name of the label for agents (``release`` if they are releases). ``retrieval`` are the
+    ranked metrics to export.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class WindowCollector(Collector):
         self._retrieval = retrieval
         self._partitions = partitions
         self._now_us = now_us
-        self._limit = max_series - 2  # two gauges about the series bear the same prefix
+        self._limit = max_series - 2  # two gauges about the series have the same prefix
         self._configured = frozenset(configured)
         self._lock = threading.Lock()
         self._prepared: tuple[dict[Windows, Windows], int] = ({}, 0)
@@ -190,14 +190,14 @@ class WindowCollector(Collector):
         self._lines: dict[str, dict[Key, tuple[str, str]]] = {}
 
     def prepare(self) -> None:
-        """Note the buckets and the time for the next rendering; call it on the event loop."""
+        """Take a snapshot for the next ``render``; call it on the event loop."""
         copies = {partition: partition.snapshot() for partition in self._partitions()}
         self._prepared = (copies, self._now_us())
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """The families without series."""
         yield from (_family(head, series, self._dimension) for head, series in CODES.items())
-        yield from _about(Selection())
+        yield from _selection_families(Selection())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The families, for a registry; about eight times as slow as ``render``."""
@@ -206,15 +206,15 @@ class WindowCollector(Collector):
             families = {
                 head: _family(head, series, self._dimension) for head, series in CODES.items()
             }
-            for agent, window, code, value in _each(chosen):
+            for agent, window, code, value in _flattened(chosen):
                 parsed = self._parse(code)
                 if parsed is not None:
                     families[parsed[0]].add_metric((agent, window, *parsed[2]), value)
         yield from families.values()
-        yield from _about(chosen)
+        yield from _selection_families(chosen)
 
     def render(self) -> str:
-        """The families in the text that Prometheus' own format and OpenMetrics have in common."""
+        """The families as text that is valid in both the Prometheus format and OpenMetrics."""
         with self._lock:
             chosen = self._select()
             families: dict[str, list[str]] = {
@@ -235,14 +235,14 @@ class WindowCollector(Collector):
                         line = lines[key] = series_line(self._dimension, agent, *key)
                     families[line[0]].append(f"{line[1]}{value}\n")
         parts = ["".join(lines) for lines in families.values()]
-        for about in _about(chosen):
+        for about in _selection_families(chosen):
             parts.append(f"# HELP {about.name} {about.documentation}\n# TYPE {about.name} gauge\n")
             parts.extend(f"{about.name} {sample.value}\n" for sample in about.samples)
         return "".join(parts)
 
     def _select(self) -> Selection:
         partitions, now_us = self._prepared
-        self._running.follow(partitions, now_us)
+        self._running.update(partitions, now_us)
         windows = {window for copy in partitions.values() for window in copy.windows}
         if not windows:
             return Selection()
@@ -256,7 +256,7 @@ class WindowCollector(Collector):
         return select(agents, self._ranked(agents, names[-1]), self._limit)
 
     def _series(self, windows: Sequence[str]) -> dict[str, dict[Key, int]]:
-        """The series of each known agent, the core ones also where they are 0."""
+        """The series of each known agent; the core series also if they are 0."""
         known = {OTHER, *self._configured}
         for by_agent in self._running.sums.values():
             known.update(agent for agent, sums in by_agent.items() if sums)
@@ -291,7 +291,7 @@ class WindowCollector(Collector):
             return parsed
 
 
-def _each(chosen: Selection) -> Iterator[tuple[str, str, str, int]]:
+def _flattened(chosen: Selection) -> Iterator[tuple[str, str, str, int]]:
     for agent, series in chosen.series.items():
         for (window, code), value in series.items():
             yield agent, window, code, value
@@ -307,7 +307,7 @@ def _family(head: str, series: Series, dimension: str) -> GaugeMetricFamily:
     )
 
 
-def _about(chosen: Selection) -> Iterator[GaugeMetricFamily]:
+def _selection_families(chosen: Selection) -> Iterator[GaugeMetricFamily]:
     yield GaugeMetricFamily(PREFIX + "series", "Window series in this scrape.", chosen.size)
     yield GaugeMetricFamily(
         PREFIX + "series_cut",

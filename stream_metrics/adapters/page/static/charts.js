@@ -1,4 +1,4 @@
-// One chart: lines or stacked bars over time, a slider to read points, and the table behind it.
+// A chart: lines or stacked bars over time, a slider to read points, and a table of the values.
 
 import { el, svg } from "./dom.js";
 import { NONE, clock } from "./words.js";
@@ -21,15 +21,15 @@ let numbered = 0;
 
 export class Chart {
   /**
-   * `kind` is "lines" or "bars", `limit` the largest possible value, `format` says a value;
-   * `whole`: values are whole numbers.
-   * `threshold`, if it is set, is drawn as a line and explained in the legend: `{value, text}`.
+   * `kind` is "lines" or "bars", `limit` the largest possible value, `format` formats a value;
+   * `whole` means that values are whole numbers.
+   * `threshold`, if set, is drawn as a line and explained in the legend: `{value, text}`.
    */
   constructor({ title, about, kind = "lines", limit = null, whole = false, format, axis = format }) {
     Object.assign(this, { title, kind, limit, whole, format, axis });
     this.threshold = null;
     this.data = null;
-    this.key = ""; // what is drawn, so that nothing is drawn twice
+    this.key = ""; // the drawn data, so that the same data is not drawn again
     this.chosen = null;
     const id = `chart-${(numbered += 1)}`;
     this.value = el("output", { class: "chart-value", "aria-live": "off" });
@@ -69,7 +69,7 @@ export class Chart {
     });
   }
 
-  /** Show `{times, series: [{name, values, tone}], seconds, now, none}`; `none` is said instead. */
+  /** Show `{times, series: [{name, values, tone}], seconds, now, none}`; `none` is a text to show instead. */
   update(data) {
     const key = JSON.stringify(data);
     if (key === this.key) return;
@@ -79,14 +79,14 @@ export class Chart {
     this.none.hidden = !data.none;
     this.none.textContent = data.none ?? "";
     this.value.textContent = data.none ? "" : data.now ?? "";
-    const titled = this.kind === "lines" && data.series.length < 2; // its title names the one line
+    const titled = this.kind === "lines" && data.series.length < 2; // the title names the only line
     const keys = titled ? [] : shown.map(({ tone, name }) => [`key ${tone}`, name]);
     if (this.#limited()) keys.push(["key dashed", this.threshold.text]);
     this.legend.hidden = !keys.length || Boolean(data.none);
     this.legend.replaceChildren(...keys.map(([key, name]) => el("li", {}, el("span", { class: key }), name)));
     if (this.chosen !== null && this.chosen > this.#last()) this.chosen = null;
     this.#draw();
-    this.#say();
+    this.#describe();
     this.#fillTable();
   }
 
@@ -104,11 +104,11 @@ export class Chart {
     if (!this.data || this.data.none) return;
     this.chosen = index;
     this.#draw();
-    this.#say();
+    this.#describe();
   }
 
-  /** The point that is read, in words; the last one if none is chosen. */
-  #say() {
+  /** Describe the chosen point as text; the last one if none is chosen. */
+  #describe() {
     const at = this.chosen ?? this.#last();
     const text = this.data.none ?? this.#point(at);
     this.plot.setAttribute("aria-valuemax", String(this.#last()));
@@ -186,7 +186,7 @@ export class Chart {
     return parts;
   }
 
-  /** Lines with gaps where there is no value; a point alone is a dot; a single line has a shade. */
+  /** Lines with gaps where there is no value; a single point is a dot; a single line is shaded. */
   #lines({ x, y }) {
     const parts = [];
     for (const { values, tone } of this.data.series) {
@@ -229,7 +229,7 @@ export class Chart {
     return parts;
   }
 
-  /** Whether the threshold is within what is drawn. */
+  /** Whether the threshold is within the axis. */
   #limited() {
     return this.threshold !== null && this.threshold.value <= this.#end();
   }

@@ -1,8 +1,8 @@
-// The charts: the same figures over time.
+// The charts: the figures over time.
 
 import { Chart } from "./charts.js";
 import { $, setText } from "./dom.js";
-import { count, duration, mean, percent, sentence, span, whyNoValue } from "./words.js";
+import { count, duration, mean, percent, sentence, span, missingReason } from "./words.js";
 
 const CHARTS = {
   srr: new Chart({ title: "Redundancy (SRR)", about: "Share of results that repeat what the turn had. Lower is better.",
@@ -24,7 +24,7 @@ const TONES = ["tone-1", "tone-2", "tone-3", "tone-4", "tone-5", "tone-6"];
 export function showCharts(state) {
   const { series, decisions, figures, lag } = state;
   const quiet = figures.srr.whole || state.sums.iterations ? null : "No searches in this window.";
-  const why = (figure) => quiet ?? (figure.value === null ? sentence(whyNoValue(figure, state)) : null);
+  const why = (figure) => quiet ?? (figure.value === null ? sentence(missingReason(figure, state)) : null);
   const base = { times: series.times, seconds: series.bucket_seconds < 60 };
   const line = (name, values, now, none, tone = "tone-1") =>
     ({ ...base, series: [{ name, values, tone }], now, none });

@@ -1,4 +1,4 @@
-// Building blocks: text always becomes text, never markup.
+// Helpers for the DOM: strings become text, never markup.
 
 import { LEVELS } from "./words.js";
 
@@ -30,7 +30,7 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Build children anew only if what they say has changed, so that focus and selection stay. */
+/** Rebuild children only if their content has changed, so that focus and selection are kept. */
 export function renderOnce(node, content, build) {
   const key = JSON.stringify(content);
   if (node.dataset.key === key) return;
@@ -40,17 +40,17 @@ export function renderOnce(node, content, build) {
   if (focused) node.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
 }
 
-export function levelMark(level) {
+export function levelBadge(level) {
   const { sign, text } = LEVELS[level];
   return el("span", { class: `level ${level}` }, el("span", { "aria-hidden": "true" }, sign),
     el("span", { class: "level-text" }, ` ${text}`));
 }
 
-/** A link to a page outside, which opens beside this one. */
-export const outside = (href, ...children) =>
+/** A link to another site, which opens in a new tab. */
+export const externalLink = (href, ...children) =>
   el("a", { href, target: "_blank", rel: "noopener noreferrer" }, ...children);
 
-/** A button that chooses an agent, wherever it stands. */
+/** A button that chooses an agent. */
 export function agentButton(agent) {
   const button = el("button", { type: "button", class: "link", data: { focus: `agent ${agent}` } }, agent);
   button.addEventListener("click", () => {

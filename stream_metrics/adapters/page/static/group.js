@@ -1,11 +1,11 @@
-// Which worker has which partitions, and how old the figures of each are.
+// The partitions of each worker, and the age of their figures.
 
 import { $, el, renderOnce } from "./dom.js";
 import { duration, plural } from "./words.js";
 
 const size = (shares) => shares.reduce((sum, share) => sum + share.partitions.length, 0);
 
-/** One line: of how many partitions the figures are, and how old those of other workers are. */
+/** One line: the number of partitions in the figures, and the age of those of other workers. */
 export function coverage({ total, shares }) {
   const there = shares.filter((share) => share.age_seconds !== null);
   const own = size(there.filter((share) => share.own));
@@ -25,7 +25,7 @@ export function coverage({ total, shares }) {
   return `${shown} partitions: ${parts.join("; ")}`;
 }
 
-/** The table of workers, where there are others. */
+/** The table of workers, if there are others. */
 export function showWorkers({ shares }) {
   const table = $("workers");
   $("group").hidden = shares.every((share) => share.own);

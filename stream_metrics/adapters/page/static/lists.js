@@ -1,16 +1,16 @@
-// What is wrong, the agents, the rules.
+// The verdict, the agents, the rules.
 
-import { $, agentButton, el, levelMark, outside, renderOnce, setText } from "./dom.js";
-import { count, mean, percent, pointedOut, sentence } from "./words.js";
+import { $, agentButton, el, levelBadge, externalLink, renderOnce, setText } from "./dom.js";
+import { count, mean, percent, isFlagged, sentence } from "./words.js";
 
 const SHOWN_WRONG = 6;
 const SHOWN_NAMES = 3;
 
-/** What is wrong, the worst first, and then what is above a threshold and cannot be judged yet. */
+/** Faults, the worst first, then figures above a threshold that cannot be judged yet. */
 export function showVerdict(state) {
   const found = state.rules.flatMap((rule) => rule.findings.map((finding) => ({ rule, ...finding })));
   const wrong = ["critical", "warning", "unknown"].flatMap((level) =>
-    found.filter((finding) => finding.level === level && pointedOut(finding)));
+    found.filter((finding) => finding.level === level && isFlagged(finding)));
   const { level, title, text } = state.verdict;
   $("verdict").dataset.level = level;
   setText($("verdict-title"), title);
@@ -25,7 +25,7 @@ export function showVerdict(state) {
   });
   const more = wrong.length - entries.length;
   renderOnce(list, [entries, more], () => [
-    ...entries.map(([its, of, agent, why, look, rule]) => el("li", {}, levelMark(its), el("strong", {}, of),
+    ...entries.map(([its, of, agent, why, look, rule]) => el("li", {}, levelBadge(its), el("strong", {}, of),
       agent === null ? "" : el("span", {}, " · ", agentButton(agent)), el("span", {}, ` — ${why}. `), el("span", { class: "muted" }, look),
       ...(rule ? [" ", ...runbook(rule)] : []))),
     ...(more ? [el("li", { class: "muted" }, `and ${more} more, below under Rules`)] : []),
@@ -42,7 +42,7 @@ export function showAgents(state) {
     percent(row.sre.value), mean(row.gain.value), percent(row.coverage.value)]);
   renderOnce(table.tBodies[0], [rows, state.agent], () => rows.map(([agent, level, ...figures]) =>
     el("tr", { class: agent === state.agent ? "chosen" : null },
-      el("th", { scope: "row" }, agentButton(agent)), el("td", { class: "col-1" }, levelMark(level)),
+      el("th", { scope: "row" }, agentButton(agent)), el("td", { class: "col-1" }, levelBadge(level)),
       ...figures.map((text, at) => el("td", { class: `number col-${at + 2}` }, text)))));
   table.hidden = !rows.length;
   $("agents-none").hidden = rows.length > 0;
@@ -52,7 +52,7 @@ export function showAgents(state) {
 export function showRules(state) {
   const { missing } = state.partitions;
   renderOnce($("rules"), [state.rules, missing], () => state.rules.map((rule) => {
-    const wrong = rule.findings.filter(pointedOut);
+    const wrong = rule.findings.filter(isFlagged);
     const told = wrong.length ? wrong : rule.findings.slice(0, rule.findings.length === 1 ? 1 : 0);
     const said = told.map((found) => el("p", {},
       found.agent === null ? "" : el("strong", {}, `${found.agent}: `),
@@ -61,20 +61,20 @@ export function showRules(state) {
     if (!told.length && missing && rule.of === "agent") said.push(el("p", {}, `Judged without the latest of ${missing}.`));
     if (wrong.length) said.push(el("p", {}, rule.look));
     return el("li", { class: "card", data: { level: rule.level } },
-      el("div", { class: "rule-head" }, el("h3", {}, rule.title), levelMark(rule.level)),
+      el("div", { class: "rule-head" }, el("h3", {}, rule.title), levelBadge(rule.level)),
       ...said, el("p", { class: "muted" }, `Fires: ${rule.fires}.`),
-      el("p", { class: "muted" }, rule.alert ? `As the alert ${rule.alert}.` : "No alert asks this."),
+      el("p", { class: "muted" }, rule.alert ? `Same as the alert ${rule.alert}.` : "There is no alert for this."),
       rule.alert ? el("p", { class: "muted" }, ...runbook(rule)) : null);
   }));
 }
 
-/** Where to read what to do: a link, or without one (`web.runbook_url`) the file in the repository. */
+/** A link to the runbook, or its path in the repository if `web.runbook_url` is not set. */
 function runbook({ alert, runbook: file, runbook_url: url }) {
   if (!alert) return [];
-  return url ? [outside(url, `Runbook of ${alert}`)] : ["Runbook: ", el("code", {}, file)];
+  return url ? [externalLink(url, `Runbook of ${alert}`)] : ["Runbook: ", el("code", {}, file)];
 }
 
-/** How many are fine, and how many cannot be judged, where none is at fault. */
+/** The number of agents per level, for a rule without faults. */
 function summary(rule, dimension, missing) {
   const total = rule.findings.length;
   if (!total) return `No ${dimension} has searched yet.`;

@@ -1,43 +1,43 @@
-// The page: what is chosen, where documents come from, and where their parts are shown.
+// The page: the chosen view, the connection to the worker, and the parts of the document.
 
 import { showCharts } from "./course.js";
 import { $, el, radios, setText } from "./dom.js";
 import { coverage, showWorkers } from "./group.js";
 import { showAgents, showRules, showVerdict } from "./lists.js";
 import { showTiles } from "./tiles.js";
-import { askWorst } from "./worst.js";
+import { loadWorst } from "./worst.js";
 import { clock, moment } from "./words.js";
 
 const STALE_SECONDS = 15;
 const WORST_SECONDS = 30;
-const ASK_SECONDS = 5;
-const STREAM_AGAIN_SECONDS = 60;
+const POLL_SECONDS = 5;
+const STREAM_RETRY_SECONDS = 60;
 
-const chosen = fromAddress();
-let shown = null; // the document that is on the page
-let arrived = 0; // when it came, by our own clock
+const chosen = viewFromUrl();
+let shown = null; // the document on the page
+let receivedAt = 0; // by the browser's clock
 
-// -- what is chosen -------------------------------------------------------------------------------
+// -- the chosen view -------------------------------------------------------------------------------
 
-function fromAddress() {
-  const asked = new URLSearchParams(location.search);
-  return { agent: asked.get("agent") ?? "", window: asked.get("window") ?? "" };
+function viewFromUrl() {
+  const parameters = new URLSearchParams(location.search);
+  return { agent: parameters.get("agent") ?? "", window: parameters.get("window") ?? "" };
 }
 
 function query() {
-  const asked = new URLSearchParams();
-  if (chosen.agent) asked.set("agent", chosen.agent);
-  if (chosen.window) asked.set("window", chosen.window);
-  return asked.toString();
+  const parameters = new URLSearchParams();
+  if (chosen.agent) parameters.set("agent", chosen.agent);
+  if (chosen.window) parameters.set("window", chosen.window);
+  return parameters.toString();
 }
 
 function choose(change) {
   Object.assign(chosen, change);
-  const asked = query();
-  history.replaceState(null, "", asked ? `?${asked}` : location.pathname);
+  const parameters = query();
+  history.replaceState(null, "", parameters ? `?${parameters}` : location.pathname);
   showChoice();
-  listen();
-  askWorst(query());
+  subscribe();
+  loadWorst(query());
 }
 
 function showChoice() {
@@ -58,83 +58,83 @@ function showChoice() {
     (name) => choose({ window: name }));
 }
 
-// -- where documents come from --------------------------------------------------------------------
+// -- the connection ----------------------------------------------------------------------------
 
 let stream = null;
-let asking = null;
-let streamAgain = 0;
-let listening = 0; // counts up, so that an answer to an earlier choice is left aside
+let pollTimer = null;
+let streamRetryAt = 0;
+let subscription = 0; // increases, so that answers to an earlier choice are ignored
 
-function listen() {
+function subscribe() {
   stream?.close();
   stream = null;
-  clearTimeout(asking);
-  listening += 1;
+  clearTimeout(pollTimer);
+  subscription += 1;
   if (document.hidden) return;
-  const mine = listening;
+  const mine = subscription;
   stream = new EventSource(`api/stream?${query()}`);
   stream.onmessage = (event) => {
-    if (mine === listening) take(JSON.parse(event.data));
+    if (mine === subscription) applyState(JSON.parse(event.data));
   };
   stream.onerror = () => {
-    if (mine !== listening) return;
-    connection();
+    if (mine !== subscription) return;
+    showConnection();
     if (stream.readyState === EventSource.CLOSED) {
-      streamAgain = Date.now() + STREAM_AGAIN_SECONDS * 1000;
-      ask(mine);
+      streamRetryAt = Date.now() + STREAM_RETRY_SECONDS * 1000;
+      poll(mine);
     }
   };
 }
 
-/** Without a stream (too many pages are open, or a proxy does not pass it): ask now and then. */
-async function ask(mine) {
-  if (mine !== listening || document.hidden) return;
-  if (Date.now() > streamAgain) {
-    listen();
+/** Poll while there is no stream: too many pages are open, or a proxy does not pass it. */
+async function poll(mine) {
+  if (mine !== subscription || document.hidden) return;
+  if (Date.now() > streamRetryAt) {
+    subscribe();
     return;
   }
   try {
     const answer = await fetch(`api/state?${query()}`, { headers: { Accept: "application/json" } });
-    if (mine !== listening) return;
+    if (mine !== subscription) return;
     if (answer.ok) {
-      take(await answer.json());
+      applyState(await answer.json());
     } else if (answer.status === 400 && query()) {
-      choose({ window: "", agent: "" }); // the address names what there is not
+      choose({ window: "", agent: "" }); // the URL names an unknown window or agent
       return;
     }
   } catch {
-    connection();
+    showConnection();
   }
-  asking = setTimeout(() => ask(mine), ASK_SECONDS * 1000);
+  pollTimer = setTimeout(() => poll(mine), POLL_SECONDS * 1000);
 }
 
-function take(state) {
+function applyState(state) {
   shown = state;
-  arrived = Date.now();
-  connection();
+  receivedAt = Date.now();
+  showConnection();
   showChoice();
   show(state);
 }
 
-function connection() {
-  const lost = !shown || Date.now() - arrived > STALE_SECONDS * 1000;
+function showConnection() {
+  const lost = !shown || Date.now() - receivedAt > STALE_SECONDS * 1000;
   let state = "live";
   let text = "live";
   if (!shown) [state, text] = ["waiting", "connecting"];
-  else if (lost) [state, text] = ["lost", `no answer since ${clock(arrived / 1000, true)}`];
-  else if (!stream || stream.readyState === EventSource.CLOSED) text = `every ${ASK_SECONDS} s`;
+  else if (lost) [state, text] = ["lost", `no answer since ${clock(receivedAt / 1000, true)}`];
+  else if (!stream || stream.readyState === EventSource.CLOSED) text = `every ${POLL_SECONDS} s`;
   $("connection").dataset.state = state;
   if ($("connection-text").textContent !== text) $("connection-text").textContent = text;
-  if (shown && lost) showVerdict({ ...shown, verdict: lostVerdict(shown.verdict) });
+  if (shown && lost) showVerdict({ ...shown, verdict: disconnectedVerdict(shown.verdict) });
 }
 
-/** What is wrong now is not known without an answer; what was wrong is still shown. */
-function lostVerdict({ level, title }) {
+/** The verdict without a connection: the current state is unknown; the last one is still shown. */
+function disconnectedVerdict({ level, title }) {
   return { level: level === "ok" ? "unknown" : level, title: "This worker does not answer",
-    text: `What is below is as of ${clock(arrived / 1000, true)}. It said then: ${title}.` };
+    text: `What is below is as of ${clock(receivedAt / 1000, true)}. It said then: ${title}.` };
 }
 
-// -- what is shown --------------------------------------------------------------------------------
+// -- rendering ------------------------------------------------------------------------------------
 
 function show(state) {
   showCoverage(state);
@@ -152,7 +152,7 @@ function showCoverage(state) {
   setText($("version"), `stream-metrics ${state.version}`);
 }
 
-// -- begin ----------------------------------------------------------------------------------------
+// -- start ----------------------------------------------------------------------------------------
 
 $("agent").addEventListener("change", (event) => choose({ agent: event.target.value }));
 document.addEventListener("choose-agent", (event) => {
@@ -161,10 +161,10 @@ document.addEventListener("choose-agent", (event) => {
 });
 for (const form of document.forms) form.addEventListener("submit", (event) => event.preventDefault());
 document.addEventListener("visibilitychange", () => {
-  listen();
-  if (!document.hidden) askWorst(query());
+  subscribe();
+  if (!document.hidden) loadWorst(query());
 });
-setInterval(connection, 1000);
-setInterval(() => document.hidden || askWorst(query()), WORST_SECONDS * 1000);
-listen();
-askWorst(query());
+setInterval(showConnection, 1000);
+setInterval(() => document.hidden || loadWorst(query()), WORST_SECONDS * 1000);
+subscribe();
+loadWorst(query());

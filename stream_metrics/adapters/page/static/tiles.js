@@ -1,11 +1,11 @@
-// The tiles: the figures of now.
+// The tiles: the current figures.
 
-import { $, el, levelMark, renderOnce, setText } from "./dom.js";
-import { NONE, clock, count, duration, mean, percent, plural, pointedOut, whyNoValue } from "./words.js";
+import { $, el, levelBadge, renderOnce, setText } from "./dom.js";
+import { NONE, clock, count, duration, mean, percent, plural, isFlagged, missingReason } from "./words.js";
 
-/** The worst level of what a rule points out, and for which agents it holds. */
+/** The worst level that a rule flags, and the agents with it. */
 function fault(state, name) {
-  const found = state.rules.find((each) => each.name === name)?.findings.filter(pointedOut) ?? [];
+  const found = state.rules.find((each) => each.name === name)?.findings.filter(isFlagged) ?? [];
   if (!found.length) return null;
   const { level } = found[0];
   const agents = found.filter((each) => each.level === level && each.agent !== null).map((each) => each.agent);
@@ -14,7 +14,7 @@ function fault(state, name) {
   return { level, whose: whose.length ? `${whose.join(", ")}${more}` : "" };
 }
 
-const usually = (figure, format) =>
+const usualText = (figure, format) =>
   (figure.usual === null || figure.usual === undefined ? "" : `usually ${format(figure.usual)} (the day before)`);
 
 function ratioTile(name, title, full, figure, format, part, whole, none, level) {
@@ -22,10 +22,10 @@ function ratioTile(name, title, full, figure, format, part, whole, none, level) 
   return { name, title, full, level, value: value === null ? NONE : format(value), exact: value,
     part: figure?.part, whole: figure?.whole,
     about: value === null ? none : `${count(figure.part)} of ${count(figure.whole)} ${whole}${part}`,
-    usual: value === null ? "" : usually(figure, format) };
+    usual: value === null ? "" : usualText(figure, format) };
 }
 
-/** Gate efficiency, with how many of the searches could have been saved. */
+/** Gate efficiency, with the number of searches that were not needed. */
 function gateTile(gate, other, level) {
   const tile = ratioTile("gate_efficiency", "Gate efficiency",
     "Share of labelled gate decisions that correctly skipped a search", gate?.efficiency, percent, "", "",
@@ -46,7 +46,7 @@ function tiles(state) {
   const gate = decisions?.gate;
   const routing = decisions?.routing;
   const perIteration = ratioTile("gain", "Good gain", "Gain of the good new documents per iteration. Counted are iterations whose documents are labelled",
-    figures.gain, mean, "", "", whyNoValue(figures.gain, state), fault(state, "gain_drop"));
+    figures.gain, mean, "", "", missingReason(figures.gain, state), fault(state, "gain_drop"));
   if (perIteration.exact !== null) {
     perIteration.about = `per iteration; ${count(figures.gain.part)} in ${plural(figures.gain.whole, "labelled iteration")}`;
   }
@@ -54,7 +54,7 @@ function tiles(state) {
     ratioTile("srr", "Redundancy (SRR)", "Search result redundancy: share of results that repeat an earlier result of their turn",
       figures.srr, percent, " repeat", "results", noTraffic, fault(state, "srr_spike")),
     ratioTile("sre", "Efficiency (SRE)", "Search result efficiency: share of results that are new and good. Counted are iterations whose documents are labelled",
-      figures.sre, percent, " of labelled iterations are new and good", "results", whyNoValue(figures.sre, state), fault(state, "sre_drop")),
+      figures.sre, percent, " of labelled iterations are new and good", "results", missingReason(figures.sre, state), fault(state, "sre_drop")),
     perIteration,
     ratioTile("coverage", "Labelled", "Unique documents that have a label",
       figures.coverage, percent, " have a label", "documents", noTraffic, fault(state, "labels_missing")),
@@ -93,6 +93,6 @@ export function showTiles(state) {
     value.dataset.part = tile.part ?? "";
     value.dataset.whole = tile.whole ?? "";
     made.dataset.level = tile.level?.level ?? "";
-    renderOnce(level, tile.level, () => (tile.level ? [levelMark(tile.level.level), tile.level.whose] : []));
+    renderOnce(level, tile.level, () => (tile.level ? [levelBadge(tile.level.level), tile.level.whose] : []));
   }
 }

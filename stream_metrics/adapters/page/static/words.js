@@ -1,4 +1,4 @@
-// How figures and times are said. Everything here returns text; nothing touches the page.
+// Formats figures and times as text.
 
 const GROUPED = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
 const SHORT_TIME = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
@@ -14,7 +14,7 @@ export const NONE = "–";
 
 export const count = (value) => (value === null ? NONE : GROUPED.format(value));
 
-/** A share in percent: one digit behind the point below 10 %, none above. */
+/** A share in percent, with one decimal below 10 %, without decimals above. */
 export function percent(value) {
   if (value === null) return NONE;
   const hundred = value * 100;
@@ -24,7 +24,7 @@ export function percent(value) {
 
 export const mean = (value) => (value === null ? NONE : value.toFixed(2));
 
-/** A duration in the largest units that fit. */
+/** A duration in the largest suitable unit. */
 export function duration(seconds) {
   if (seconds === null) return NONE;
   if (seconds < 10) return `${seconds.toFixed(1)}\u202fs`;
@@ -33,7 +33,7 @@ export function duration(seconds) {
   return `${(seconds / 3600).toFixed(1)}\u202fh`;
 }
 
-/** A span such as that of a bucket, which is a round number. */
+/** A round duration, such as that of a bucket. */
 export function span(seconds) {
   for (const [size, unit] of [[3600, "h"], [60, "min"]]) {
     if (seconds >= size && Number.isInteger((seconds * 10) / size)) return `${seconds / size}\u202f${unit}`;
@@ -50,8 +50,8 @@ export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one
 
 export const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
 
-/** Why SRE or gain has no value; null where it has one. */
-export function whyNoValue(figure, { figures, sums }) {
+/** Why SRE or gain has no value; null if it has one. */
+export function missingReason(figure, { figures, sums }) {
   if (figure.value !== null) return null;
   if (!sums.iterations) return "no searches in this window";
   if (!figures.coverage.whole) return "no new documents in this window";
@@ -61,8 +61,8 @@ export function whyNoValue(figure, { figures, sums }) {
 
 const FAULTS = ["critical", "warning"];
 
-/** Whether a rule found a fault, or a figure above a threshold of which it cannot tell whether that is unusual. */
-export const pointedOut = ({ level, above }) => FAULTS.includes(level) || above;
+/** Whether a finding is a fault, or a figure above a threshold that may not be unusual. */
+export const isFlagged = ({ level, above }) => FAULTS.includes(level) || above;
 
 export const LEVELS = {
   ok: { sign: "✓", text: "fine" },

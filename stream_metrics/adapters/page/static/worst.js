@@ -1,16 +1,16 @@
-// The worst conversations, and which of their results repeat which.
+// The worst conversations, and their repeated results.
 
-import { $, el, outside, radios, renderOnce, setText } from "./dom.js";
+import { $, el, externalLink, radios, renderOnce, setText } from "./dom.js";
 import { count, percent, plural } from "./words.js";
 
 const RANKINGS = [["highest_srr", "highest SRR"], ["lowest_sre", "lowest SRE"],
   ["most_wasted_iterations", "most wasted iterations"]];
 let ranking = RANKINGS[0][0];
 let worst = null; // the answer, or its error
-let asked = 0; // counts up, so that an answer to an earlier question is left aside
+let asked = 0; // increases, so that answers to an earlier request are ignored
 
-/** Ask for an agent and a window, as a query, and show the answer. */
-export async function askWorst(query) {
+/** Load the conversations of a view, given as a query, and show them. */
+export async function loadWorst(query) {
   const mine = (asked += 1);
   showWorst();
   try {
@@ -37,7 +37,7 @@ function showWorst() {
   renderOnce(list, [rows, ranking], () => rows.map((row) => worstItem(row, open)));
   list.hidden = !rows.length;
   $("worst-none").hidden = rows.length > 0;
-  setText($("worst-none"), worst.error ? `Not to be had: ${worst.error}.` : nothingWorst());
+  setText($("worst-none"), worst.error ? `Not available: ${worst.error}.` : nothingWorst());
   setText($("worst-text"), worst.error ? "" : worstLead());
 }
 
@@ -69,7 +69,7 @@ function worstItem(row, open) {
       el("code", {}, row.conversation_id), el("span", { class: "muted agents" }, row.agents.join(", ")),
       el("span", { class: "facts" }, ...facts.map(([name, value]) =>
         el("span", {}, el("span", { class: "muted" }, `${name} `), value)))),
-    row.url ? el("p", {}, outside(row.url, "Open its trace"), " ", el("span", { class: "muted" }, new URL(row.url).host)) : null,
+    row.url ? el("p", {}, externalLink(row.url, "Open its trace"), " ", el("span", { class: "muted" }, new URL(row.url).host)) : null,
     worstPairs(row));
   return el("li", { class: "card" }, details);
 }
