@@ -86,7 +86,7 @@ class PartitionSet:
 def own_coverage(owned: OwnedPartitions) -> Coverage:
     """The coverage of a worker without a group, which shows only its own partitions.
 
-    >>> own_coverage(Owned([0, 1], 4)).shares[0].numbers
+    >>> own_coverage(OwnedPartitions([0, 1], 4)).shares[0].numbers
     (0, 1)
     """
     numbers = tuple(owned.numbers)

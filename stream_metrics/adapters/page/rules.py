@@ -96,7 +96,8 @@ RULES: Final = (
         "srr_spike", "SRR spike", "SRRSpike",
         f"SRR of {', or of '.join(' and '.join(pair) for pair in SRR_WINDOWS)}, above "
         f"{percent_text(SRR_WARNING)} ({percent_text(SRR_CRITICAL)}: critical) and above "
-        f"{SRR_OF_USUAL:g} times what is usual, from {RESULTS} results on ({USUAL_RESULTS} in the day before)",
+        f"{SRR_OF_USUAL:g} times what is usual, from {RESULTS} results on ({USUAL_RESULTS} "
+        "in the day before)",
         "Did an index, a query rewriter or a prompt change? The worst conversations show what "
         "repeats.",
         of_agent=conditions.srr_spike,
