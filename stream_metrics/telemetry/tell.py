@@ -5,7 +5,7 @@ Pure: the same spans tell the same, in whichever order they came and however oft
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -220,37 +220,77 @@ def _turns(
     Without turn spans the trace is the turn, under the id of its first span. Turn spans of two
     instrumentations that overlap, and have the same searches or none, are one turn.
     """
-    first = min(tree.ordered, key=lambda span: (span.start_ns, span.span_id))
+    first = min(tree.ordered, key=_by_start)
     of_turn = tree.marked(_turn_spans(tree)) if options.turn == "span" else {}
     if not of_turn:
         return {first.span_id: None}, {span.span_id: first.span_id for span in tree.ordered}, set()
-    spans = sorted(
-        (tree.by_id[id] for id in set(of_turn.values())),
-        key=lambda span: (span.start_ns, span.span_id),
-    )
+    spans = sorted((tree.by_id[id] for id in set(of_turn.values())), key=_by_start)
     busy = {of_turn[one.span.span_id] for one in found if one.span.span_id in of_turn}
     met = {(of_turn.get(one), of_turn.get(other)) for one, other in pairs}
     searched = busy | {id for both in met for id in both}
+    partners: dict[str | None, set[str | None]] = defaultdict(set)
+    for both in met:
+        for one, other in (both, both[::-1]):
+            partners[one].add(other)
     stands_for: dict[str, str] = {}
-    kept: list[Span] = []
-    open_: list[Span] = []
+    kept: dict[str, Span] = {}
+    open_, idle = _Open(), _Open()
     joined: Counter[tuple[str, str]] = Counter()
     for span in spans:
-        open_ = [other for other in open_ if other.end_ns >= span.start_ns]
-        for other in open_:
-            if other.scope == span.scope:
-                continue
-            both = (other.span_id, span.span_id)
-            if both in met or both[::-1] in met or not (set(both) <= busy):
-                stands_for[span.span_id] = other.span_id
-                joined[other.span_id, span.scope] += span.span_id in searched
-                break
+        if span.span_id in busy:
+            kept_partners = [kept[id] for id in partners[span.span_id] if id in kept]
+            alike = [earlier for earlier in kept_partners if _overlap_in_scopes(earlier, span)]
+            alike += idle.first_beside(span)
         else:
-            kept.append(span)
-            open_.append(span)
+            alike = open_.first_beside(span)
+        if alike:
+            earliest = min(alike, key=_by_start).span_id
+            stands_for[span.span_id] = earliest
+            joined[earliest, span.scope] += span.span_id in searched
+        else:
+            kept[span.span_id] = span
+            open_.spans.append(span)
+            if span.span_id not in busy:
+                idle.spans.append(span)
     members = {id: stands_for.get(turn, turn) for id, turn in of_turn.items()}
     several = {id for (id, _), number in joined.items() if number > 1}
-    return {span.span_id: span for span in kept}, members, several
+    return dict(kept), members, several
+
+
+class _Open:
+    """Turn spans in order of start, of which those that still run are looked up.
+
+    Each lookup asks with a later start, so that what has ended before is skipped once for all.
+    """
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self._first = self._other = 0
+
+    def first_beside(self, span: Span) -> list[Span]:
+        """The first span of another scope that has not ended when this one starts, or nothing."""
+        spans = self.spans
+        while self._first < len(spans) and spans[self._first].end_ns < span.start_ns:
+            self._first += 1
+        if self._first == len(spans):
+            return []
+        first = spans[self._first]
+        if first.scope != span.scope:
+            return [first]
+        # All between the first one and the other have ended or are of the first one's scope.
+        self._other = max(self._other, self._first + 1)
+        while self._other < len(spans) and not _overlap_in_scopes(spans[self._other], span):
+            self._other += 1
+        return spans[self._other : self._other + 1]
+
+
+def _overlap_in_scopes(earlier: Span, span: Span) -> bool:
+    """Whether the later span starts before the earlier one ends, which is of another scope."""
+    return earlier.scope != span.scope and earlier.end_ns >= span.start_ns
+
+
+def _by_start(span: Span) -> tuple[int, str]:
+    return span.start_ns, span.span_id
 
 
 def _turn_spans(tree: Tree) -> set[str]:
