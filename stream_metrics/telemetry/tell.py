@@ -5,7 +5,7 @@ The result depends on neither the order of the spans nor on repetitions.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -253,37 +253,77 @@ def _turns(
     Without turn spans the trace is the turn, under the id of its first span. Overlapping turn spans
     of two instrumentations that have the same searches, or none, are one turn.
     """
-    first = min(tree.ordered, key=lambda span: (span.start_ns, span.span_id))
+    first = min(tree.ordered, key=_by_start)
     of_turn = tree.outermost(_turn_spans(tree)) if options.turn == "span" else {}
     if not of_turn:
         return {first.span_id: None}, {span.span_id: first.span_id for span in tree.ordered}, set()
-    spans = sorted(
-        (tree.by_id[id] for id in set(of_turn.values())),
-        key=lambda span: (span.start_ns, span.span_id),
-    )
+    spans = sorted((tree.by_id[id] for id in set(of_turn.values())), key=_by_start)
     with_searches = {of_turn[one.span.span_id] for one in found if one.span.span_id in of_turn}
     matched = {(of_turn.get(one), of_turn.get(other)) for one, other in pairs}
     searched = with_searches | {id for both in matched for id in both}
+    partners: dict[str | None, set[str | None]] = defaultdict(set)
+    for both in matched:
+        for one, other in (both, both[::-1]):
+            partners[one].add(other)
     stands_for: dict[str, str] = {}
-    kept: list[Span] = []
-    open_: list[Span] = []
+    kept: dict[str, Span] = {}
+    running, without_searches = _Running(), _Running()
     joined: Counter[tuple[str, str]] = Counter()
     for span in spans:
-        open_ = [other for other in open_ if other.end_ns >= span.start_ns]
-        for other in open_:
-            if other.scope == span.scope:
-                continue
-            both = (other.span_id, span.span_id)
-            if both in matched or both[::-1] in matched or not (set(both) <= with_searches):
-                stands_for[span.span_id] = other.span_id
-                joined[other.span_id, span.scope] += span.span_id in searched
-                break
+        if span.span_id in with_searches:
+            kept_partners = [kept[id] for id in partners[span.span_id] if id in kept]
+            same = [earlier for earlier in kept_partners if _overlap_in_scopes(earlier, span)]
+            same += without_searches.first_of_another_scope(span)
         else:
-            kept.append(span)
-            open_.append(span)
+            same = running.first_of_another_scope(span)
+        if same:
+            earliest = min(same, key=_by_start).span_id
+            stands_for[span.span_id] = earliest
+            joined[earliest, span.scope] += span.span_id in searched
+        else:
+            kept[span.span_id] = span
+            running.spans.append(span)
+            if span.span_id not in with_searches:
+                without_searches.spans.append(span)
     members = {id: stands_for.get(turn, turn) for id, turn in of_turn.items()}
     several = {id for (id, _), number in joined.items() if number > 1}
-    return {span.span_id: span for span in kept}, members, several
+    return dict(kept), members, several
+
+
+class _Running:
+    """Turn spans in order of start, of which those that still run are looked up.
+
+    Each lookup asks with a later start, so that what has ended before is skipped once for all.
+    """
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self._first = self._other = 0
+
+    def first_of_another_scope(self, span: Span) -> list[Span]:
+        """The first span of another scope that has not ended when this one starts, or nothing."""
+        spans = self.spans
+        while self._first < len(spans) and spans[self._first].end_ns < span.start_ns:
+            self._first += 1
+        if self._first == len(spans):
+            return []
+        first = spans[self._first]
+        if first.scope != span.scope:
+            return [first]
+        # All between the first one and the other have ended or are of the first one's scope.
+        self._other = max(self._other, self._first + 1)
+        while self._other < len(spans) and not _overlap_in_scopes(spans[self._other], span):
+            self._other += 1
+        return spans[self._other : self._other + 1]
+
+
+def _overlap_in_scopes(earlier: Span, span: Span) -> bool:
+    """Whether the later span starts before the earlier one ends, which is of another scope."""
+    return earlier.scope != span.scope and earlier.end_ns >= span.start_ns
+
+
+def _by_start(span: Span) -> tuple[int, str]:
+    return span.start_ns, span.span_id
 
 
 def _turn_spans(tree: SpanTree) -> set[str]:

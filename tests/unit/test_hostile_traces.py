@@ -164,6 +164,31 @@ def _timed(spans: list[Span]) -> tuple[float, set[str]]:
     return time.process_time() - started, {*found.refused}
 
 
+class Compared(str):
+    """A scope that counts how often it is compared."""
+
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
+def test_a_turn_is_compared_with_few_of_those_that_run_beside_it() -> None:
+    """Of two instrumentations, with 1,000 turns each that all overlap."""
+    spans = [agent(f"a{at}", at, 10**6, scope=Compared("ab"[at % 2])) for at in range(2_000)]
+
+    Compared.times = 0
+    tell(spans, MAPPING)
+
+    assert Compared.times < 10 * len(spans)
+
+
 @pytest.mark.parametrize(
     "value",
     [
