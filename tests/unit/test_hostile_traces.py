@@ -184,7 +184,7 @@ def test_a_turn_is_compared_with_few_of_those_that_run_beside_it() -> None:
     spans = [agent(f"a{at}", at, 10**6, scope=Compared("ab"[at % 2])) for at in range(2_000)]
 
     Compared.times = 0
-    tell(spans, MAPPING)
+    interpret(spans, MAPPING)
 
     assert Compared.times < 10 * len(spans)
 
