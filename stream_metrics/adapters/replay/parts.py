@@ -43,7 +43,7 @@ from stream_metrics.adapters.reports import (
     write_lines,
 )
 from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.windows import parse_window
+from stream_metrics.engine.windows import window_specs
 from stream_metrics.evaluation.beside import Submit, deferred
 from stream_metrics.evaluation.estimates import UnknownDimension
 from stream_metrics.evaluation.gathered import Queries
@@ -103,7 +103,7 @@ class ReplayScope:
             self.turn_scope,
             tuple(metrics["agents"]),
             tuple(metrics["routes"]),
-            tuple(parse_window(name) for name in self.windows),
+            window_specs(self.windows, metrics["series_windows"]),
             self.now_us,
         )
 
