@@ -103,7 +103,7 @@ class ReplayScope:
             self.turn_scope,
             tuple(metrics["agents"]),
             tuple(metrics["routes"]),
-            window_specs(self.windows, metrics["series_windows"]),
+            window_specs(self.windows, metrics.get("series_windows")),
             self.now_us,
         )
 
