@@ -26,7 +26,6 @@ from stream_metrics.events.wire import (
     PAYLOADS,
     Forget,
     Payload,
-    RelevanceLabels,
     SearchIteration,
     TurnCompleted,
 )
@@ -81,7 +80,7 @@ class Event(msgspec.Struct, gc=False, frozen=True):
     digest: bytes
     conversation_id: str
     turn: int
-    payload: SearchIteration | RelevanceLabels | TurnCompleted | Forget
+    payload: Payload
     unknown: tuple[str, ...] = ()
 
     @property
