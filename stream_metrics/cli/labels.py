@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from stream_metrics.adapters.otlp.spans import OtlpNotInstalled
-from stream_metrics.adapters.scores import Scores
+from stream_metrics.adapters.scores import EvaluationReader
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
@@ -131,9 +131,9 @@ def labels(
 
 def _read(
     sources: Sequence[str], settings: Settings, since: str, until: str, time_us: int | None
-) -> Scores:
+) -> EvaluationReader:
     """The scores of all sources; raises ``UsageError`` and ``InputError``."""
-    found = Scores(settings.otlp.mapping(), settings.labels.grading)
+    found = EvaluationReader(settings.otlp.mapping(), settings.labels.grading)
     for source in sources:
         try:
             if not source.startswith(KAFKA):

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.json_values import NotJson, json_values
+from stream_metrics.adapters.json_values import InvalidJson, json_values
 from stream_metrics.adapters.kafka.feed import open_feed
 from stream_metrics.adapters.kafka.topics import check_input_topics, partition_counts
 from stream_metrics.cli.common import (
@@ -121,7 +121,7 @@ def _checked(
         for value in json_values(data):
             lines.append(value.line)
             records.append(Record(value.text))
-    except NotJson as error:
+    except InvalidJson as error:
         problems.append((error.line, str(error)))
     limits, topics = settings.engine_config().limits, settings.kafka.topics
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.otlp.traces import TraceStore
-from stream_metrics.adapters.scores import Scores
+from stream_metrics.adapters.scores import EvaluationReader
 from stream_metrics.events import Limits
 from stream_metrics.events.record import Record
 from stream_metrics.telemetry import Grading, Options, mapping
@@ -122,7 +122,7 @@ def taken(case: Case, spans: list[SpanSpec], cuts: int) -> TraceStore:
 
 def joined(case: Case, spans: list[SpanSpec], rows: list[dict[str, Any]], cuts: int) -> list[bytes]:
     """The events of labels that are joined."""
-    scores = Scores(mapping(), GRADING)
+    scores = EvaluationReader(mapping(), GRADING)
     for row in rows:
         scores.record(json.dumps(row).encode(), "row", None)
     with taken(case, spans, cuts) as traces:

@@ -22,7 +22,7 @@ from stream_metrics.adapters.otlp.logs import log_records_of
 from stream_metrics.adapters.otlp.payloads import spans_of
 from stream_metrics.adapters.otlp.spans import OtlpError
 from stream_metrics.adapters.otlp.traces import TraceStore
-from stream_metrics.adapters.scores import Scores
+from stream_metrics.adapters.scores import EvaluationReader
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
 from stream_metrics.events import Limits
@@ -359,7 +359,7 @@ def test_without_a_setting_nothing_is_joined(tmp_path: Path, two: Path) -> None:
         ("", "no score in it"),
         ('{"span_id": "a", "score": 1', "not JSON"),
         ("\ufeffspan_id,score\na,1,2\n", "more values than there are columns"),
-        ('span_id,score\n"a,1\n', "no CSV"),
+        ('span_id,score\n"a,1\n', "not CSV"),
         ('{"resourceLogs": [{"scopeLogs": 1}]}', "not OTLP logs in JSON"),
         ("[1, 2]", "2 label_malformed"),
     ],
@@ -426,7 +426,7 @@ def test_traces_of_a_topic_are_told_as_the_bridge_told_them() -> None:
         SpanSpec(1, 1, end_ms=9),
         SpanSpec(1, 2, 1, 1, 2, attributes={**RETRIEVER, **documents("a", "b")}),
     ]
-    scores = Scores(mapping(), Grading(cutoffs=((0.5, 2),)))
+    scores = EvaluationReader(mapping(), Grading(cutoffs=((0.5, 2),)))
     for number, trace in enumerate((1, 7)):
         row = {
             "trace_id": f"{trace:032x}",

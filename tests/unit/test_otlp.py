@@ -18,7 +18,7 @@ from stream_metrics.adapters.files import InputError, read_records
 from stream_metrics.adapters.otlp.payloads import is_payload, spans_of
 from stream_metrics.adapters.otlp.spans import OtlpError
 from stream_metrics.adapters.otlp.traces import TraceCounts, TraceStore
-from stream_metrics.adapters.packing import packed
+from stream_metrics.adapters.packing import open_packed
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.sources import Sources
 from stream_metrics.events import Limits, decode
@@ -398,7 +398,7 @@ SPANS = [
 
 def zstd(data: bytes, path: Path) -> bytes:
     """The value compressed with zstd."""
-    with path.open("wb") as file, packed(file, "zstd") as into:
+    with path.open("wb") as file, open_packed(file, "zstd") as into:
         into.write(data)
     return path.read_bytes()
 

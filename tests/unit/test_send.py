@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.json_values import NotJson, json_values
+from stream_metrics.adapters.json_values import InvalidJson, json_values
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.send import Outgoing, checked, moved
@@ -82,7 +82,7 @@ def test_objects_are_found_however_they_are_laid_out(
 )
 def test_text_that_is_not_json_is_located(text: bytes, line: int) -> None:
     """The error has the line."""
-    with pytest.raises(NotJson) as caught:
+    with pytest.raises(InvalidJson) as caught:
         list(json_values(text))
 
     assert caught.value.line == line

@@ -34,7 +34,7 @@ from stream_metrics.adapters.replay.merge import (
 )
 from stream_metrics.adapters.reports import (
     BUCKETS,
-    NO_JSON,
+    JSON_ERRORS,
     QUERIES,
     RELEVANT,
     ROWS,
@@ -328,7 +328,7 @@ def _read(directory: Path) -> tuple[ReplayScope, Outcome, dict[str, int]]:
         raise IncompatibleReplays(
             f"{directory}: it has no {PARTS}; name directories that replay wrote"
         ) from None
-    except (OSError, *NO_JSON, KeyError, ValueError, TypeError) as error:
+    except (OSError, *JSON_ERRORS, KeyError, ValueError, TypeError) as error:
         raise IncompatibleReplays(f"{path}: not written by a replay: {error}") from error
     return part, outcome, lines
 
