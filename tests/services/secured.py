@@ -72,17 +72,7 @@ def worker_acl() -> list[str]:
 
 def command_acl(command: str) -> list[str]:
     """The commands of Redis that the page's table gives to whoever runs a command of ours."""
-    return _listed(command, "")
-
-
-def further_acl(command: str) -> list[str]:
-    """The commands that the page's table gives to whoever runs one of ours, beside the worker's."""
-    return _listed(command, "as the worker, and ")
-
-
-def _listed(command: str, before: str) -> list[str]:
-    row = rf"^\| (.*) \| {before}`(\+.*)` \|$"
-    for names, needs in re.findall(row, PAGE.read_text(), re.M):
+    for names, needs in re.findall(r"^\| (.*) \| `(\+.*)` \|$", PAGE.read_text(), re.M):
         if f"`stream-metrics {command}`" in names:
             return str(needs).split()
     raise KeyError(command)
