@@ -52,11 +52,13 @@ def command_grants(command: str, *, output: bool = False) -> list[Grant]:
         "input topics": TOPICS,
         "output topic": (OUTPUT,),
         "group": (GROUP,),
+        "transactional ids": (f"{GROUP}-output-*",),
     }
+    kinds = {"group": "group", "transactional ids": "transactional-id"}
     grants = []
     for need in needs:
         operations, _, resources = need.partition(" on the ")
-        kind = "group" if resources == "group" else "topic"
+        kind = kinds.get(resources, "topic")
         for operation in operations.split(" and "):
             grants += [Grant(operation.capitalize(), kind, name) for name in names[resources]]
     return grants
