@@ -31,9 +31,10 @@ from benchmarks.processes import total
 from benchmarks.workload import EVENTS, LABELS, as_records, traffic
 from stream_metrics.adapters.health import Health
 from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import MAX_SERIES, WindowCollector
+from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve
 from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES
+from stream_metrics.engine.series import MAX_SERIES
 from stream_metrics.events.record import Record
 
 PARTITIONS = 4

@@ -53,67 +53,6 @@ _OUTPUT_HEADERS: Final = {
     " larger than the version that a reader already has is a copy.",
 }
 
-EXAMPLES: Final[dict[str, dict[str, Any]]] = {
-    "search_iteration": {
-        "type": "search_iteration",
-        "event_id": "e-1",
-        "occurred_at": "2024-06-10T09:15:25.5+02:00",
-        "conversation_id": "conv-42",
-        "turn": 1,
-        "agent": "support",
-        "iteration": 1,
-        "gate": {"decision": "search", "score": 0.9},
-        "searches": [
-            {
-                "search_id": "s1",
-                "query": "travel policy",
-                "routing": {"selected": "files", "scores": {"files": 0.8, "mail": 0.2}},
-                "results": [
-                    {
-                        "result_id": "r1",
-                        "entity_type": "File",
-                        "ids": {"file_id": "F-77"},
-                        "doc_id": "doc-4711",
-                        "url": "https://intranet.example/policies/travel",
-                        "title": "Travel policy",
-                        "fields": {"file_name": "travel.pdf", "author": ["Ann", "Bo"]},
-                        "score": 0.83,
-                        "baseline_rank": 3,
-                    }
-                ],
-            }
-        ],
-    },
-    "relevance_labels": {
-        "type": "relevance_labels",
-        "event_id": "e-2",
-        "occurred_at": 1718003800,
-        "conversation_id": "conv-42",
-        "turn": 1,
-        "labeller": "judge-v3",
-        "labels": [{"result_id": "r1", "gain": 4}, {"result_id": "r2", "gain": None}],
-        "routing": [{"search_id": "s1", "optimal": "files"}],
-        "gate": [{"iteration": 1, "search_needed": True}],
-    },
-    "turn_completed": {
-        "type": "turn_completed",
-        "event_id": "e-3",
-        "occurred_at": "2024-06-10T07:16:00Z",
-        "conversation_id": "conv-42",
-        "turn": 1,
-        "question": "Who pays for the train?",
-        "answer": "The company does.",
-        "relevant": {"doc-4711": 4, "doc-9": 1},
-        "dimensions": {"language": "en"},
-    },
-    "forget": {
-        "type": "forget",
-        "event_id": "e-4",
-        "occurred_at": "2024-07-01T00:00:00Z",
-        "conversation_id": "conv-42",
-    },
-}
-
 DEAD_LETTER_HEADERS: Final = {
     "stream-metrics.topic": "Topic that the record was read from.",
     "stream-metrics.partition": "Its partition there, in decimal digits.",
@@ -148,8 +87,8 @@ def json_schema() -> dict[str, Any]:
             "$id": SCHEMA_ID,
             "title": "stream-metrics events",
             "description": _ABOUT + _WEAKER,
-            "oneOf": [{"$ref": f"#/$defs/{model.__name__}"} for model in MODELS],
-            "examples": list(EXAMPLES.values()),
+            "oneOf": [{"$ref": f"#/$defs/{model.__name__}"} for model in MODELS.values()],
+            "examples": [model.example for model in MODELS.values()],
             "$defs": dict(sorted(generated["$defs"].items())),
         }
     )
@@ -183,7 +122,7 @@ def asyncapi() -> dict[str, Any]:
     operations: dict[str, Any] = {}
     for name, topic in TOPICS.items():
         dead = f"{name}DeadLetters"
-        events = {kind: _ref("messages", kind) for kind in EXAMPLES}
+        events = {kind: _ref("messages", kind) for kind in MODELS}
         channels[name] = _channel(topic, "Events; each topic takes all types.", events)
         channels[dead] = _channel(
             topic + DEAD_LETTER_SUFFIX,
@@ -211,10 +150,7 @@ def asyncapi() -> dict[str, Any]:
         "summary": "The worker writes a conversation's row whenever the conversation has changed.",
     }
     definitions = json_schema()["$defs"]
-    messages = {
-        kind: _message(kind, model.__name__, definitions)
-        for kind, model in zip(EXAMPLES, MODELS, strict=True)
-    }
+    messages = {kind: _message(kind, model.__name__, definitions) for kind, model in MODELS.items()}
     return {
         "asyncapi": "3.0.0",
         "id": SCHEMA_ID,
@@ -258,7 +194,7 @@ def _message(kind: str, model: str, definitions: dict[str, Any]) -> dict[str, An
         "summary": definitions[model]["description"],
         "payload": _ref("schemas", model),
         "bindings": _key({**key, "description": "The event's conversation_id in UTF-8."}),
-        "examples": [{"name": kind, "payload": EXAMPLES[kind]}],
+        "examples": [{"name": kind, "payload": MODELS[kind].example}],
     }
 
 

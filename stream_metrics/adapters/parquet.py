@@ -1,7 +1,7 @@
-"""Recorded records as Parquet: one row a record, read and written in row groups.
+"""Recordings as Parquet: one row per record, read and written in row groups.
 
 The columns are ``topic``, ``partition``, ``offset``, ``timestamp``, ``key`` and ``value``, as in
-JSONL; bytes need no second name here. pyarrow, which does the work, is the extra ``parquet``.
+JSONL, but bytes need no columns of their own. pyarrow is the extra ``parquet``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COLUMNS: Final = {
     "key": "bytes or text",
     "value": "bytes or text",
 }
-"""What each column holds; ``topic`` may be missing, as in a copy of one topic."""
+"""The content of each column; ``topic`` may be missing, as in a copy of one topic."""
 
 READ_ROWS: Final = 2_000
 READ_BYTES: Final = 1 << 20
@@ -29,11 +29,11 @@ GROUP_BYTES: Final = 16 << 20
 
 
 class ParquetError(Exception):
-    """A Parquet file cannot be used; the message says why and what to do, and names no file."""
+    """A Parquet file cannot be used. The message does not name the file."""
 
 
 def load_pyarrow() -> tuple[Any, Any]:
-    """pyarrow and its Parquet part; raises ``ParquetError``."""
+    """Import pyarrow and its Parquet module; raises ``ParquetError`` if it is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -45,10 +45,10 @@ def load_pyarrow() -> tuple[Any, Any]:
 
 
 def read_parquet(path: str) -> Iterator[Record]:
-    """The records of a file in its order, of which a small part is held in memory.
+    """Stream the records of a file in order.
 
-    Columns beside ours are passed over. Raises ``ParquetError`` for a file that is damaged or has
-    other columns, and ``OSError`` for one that cannot be opened.
+    Additional columns are ignored. Raises ``ParquetError`` for a file that is damaged or lacks
+    columns, and ``OSError`` for one that cannot be opened.
     """
     arrow, parquet = load_pyarrow()
     with open(path, "rb") as opened:
@@ -65,10 +65,9 @@ def read_parquet(path: str) -> Iterator[Record]:
 
 
 def read_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of any table by their columns, counted from 1; times have microseconds.
+    """Stream the numbered rows of any table, from 1; times have microseconds.
 
-    Raises ``ParquetError`` for a file that is damaged, and ``OSError`` for one that cannot be
-    opened.
+    Raises ``ParquetError`` for a damaged file, and ``OSError`` for one that cannot be opened.
     """
     arrow, parquet = load_pyarrow()
     number = 0
@@ -92,7 +91,7 @@ def read_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _names(kinds: Any, schema: Any) -> list[str]:
-    """Those of our columns that the file has; raises ``ParquetError`` if they do not do."""
+    """The columns of ``COLUMNS`` in the file; raises ``ParquetError`` if they are unsuitable."""
     found = {field.name: field.type for field in schema}
     wrong = [
         f"{name} is {found[name]}, not {what}" if name in found else f"{name} is missing"
@@ -147,7 +146,7 @@ def _records(arrow: Any, batch: Any) -> Iterator[Record]:
 
 
 class ParquetWriter:
-    """Writes records to a new file, a row group at a time; raises ``ParquetError``."""
+    """Writes records to a new file in row groups; raises ``ParquetError``."""
 
     def __init__(self, path: Path) -> None:
         self._arrow, parquet = load_pyarrow()
@@ -175,7 +174,7 @@ class ParquetWriter:
             self._flush()
 
     def close(self) -> None:
-        """Write what waits, and the end of the file."""
+        """Write the remaining rows and the footer."""
         if self._rows:
             self._flush()
         self._writer.close()

@@ -1,4 +1,4 @@
-"""A rule of one's own for what is relevant, out of a module that can be imported."""
+"""Load a custom predicate of relevance from an importable module."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Final, cast
 from stream_metrics.metrics.ranking.relevance import Predicate, PredicateError
 
 METHODS: Final = {"total": ("query",), "relevant": ("query", "result")}
-"""What a predicate must have, and what each is called with."""
+"""The methods of a predicate with their arguments."""
 
 
 @lru_cache(maxsize=1)
 def load_predicate(name: str) -> Predicate:
-    """The object that ``name`` (``package.module:object``) is; imported once a process.
+    """Import the object ``name`` (``package.module:object``), once per process.
 
-    Modules of the current directory can be imported, as with ``python -m``.
+    Modules in the current directory can be imported, as with ``python -m``.
 
     Raises:
-        PredicateError: There is no such object, importing it fails, or it is no predicate.
+        PredicateError: There is no such object, importing it fails, or it is not a predicate.
     """
     module_name, colon, path = name.partition(":")
     if not (
@@ -42,10 +42,10 @@ def load_predicate(name: str) -> Predicate:
 
 
 def source_digest(name: str) -> str | None:
-    """SHA-256 of the file that the module of a predicate is in, in hexadecimal; None: of no file.
+    """The hexadecimal SHA-256 of the file of a predicate's module; None if it has no file.
 
     Raises:
-        PredicateError: As ``load_predicate``.
+        PredicateError: As for ``load_predicate``.
     """
     load_predicate(name)
     file = getattr(sys.modules[name.partition(":")[0]], "__file__", None)
@@ -64,11 +64,11 @@ def _imported(name: str, module_name: str) -> object:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise PredicateError(
-                f"predicate {name!r}: there is no module {error.name!r} here or among what is "
-                "installed"
+                f"predicate {name!r}: there is no module {error.name!r} in the current directory "
+                "or installed"
             ) from None
         raise _failed(name, module_name, error) from error
-    except (Exception, SystemExit) as error:  # whatever a stranger's code raises
+    except (Exception, SystemExit) as error:  # user code may raise anything
         raise _failed(name, module_name, error) from error
 
 
@@ -78,11 +78,11 @@ def _failed(name: str, module_name: str, error: BaseException) -> PredicateError
 
 
 def _check(name: str, found: object) -> None:
-    """Raises ``PredicateError`` if this cannot be asked what is relevant."""
+    """Raise ``PredicateError`` if the object is not a predicate."""
     if inspect.isclass(found):
         raise PredicateError(
-            f"predicate {name!r}: this is the class {found.__qualname__}; make an object of it in "
-            "the module, and name that"
+            f"predicate {name!r}: this is the class {found.__qualname__}; create an instance of it "
+            "in the module, and name that"
         )
     for method, arguments in METHODS.items():
         called = f"{method}({', '.join(arguments)})"
@@ -94,7 +94,7 @@ def _check(name: str, found: object) -> None:
             )
         try:
             signature = inspect.signature(there)
-        except (TypeError, ValueError):  # of a compiled one nobody can tell
+        except (TypeError, ValueError):  # compiled functions may have no signature
             continue
         try:
             signature.bind(*arguments)

@@ -1,4 +1,4 @@
-"""Writing recordings: records to one file, which is there once it is whole."""
+"""Write recordings: records in one file, which appears when it is complete."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stream_metrics.adapters.files import record_line
-from stream_metrics.adapters.packing import PARQUET, named, packed
+from stream_metrics.adapters.packing import PARQUET, open_packed, packing_of_name
 from stream_metrics.adapters.parquet import ParquetWriter
 from stream_metrics.adapters.whole import replacing
 from stream_metrics.events.record import Record
 
 
 class Recording(Protocol):
-    """Takes records in the order in which they are to be read again."""
+    """Takes records in order."""
 
     def write(self, record: Record) -> None:
         """Add a record."""
@@ -35,10 +35,10 @@ class _Lines:
 
 @contextmanager
 def recording(out: str) -> Iterator[Recording]:
-    """A recording at ``out``, whose name says how it is packed: .gz, .zst, .parquet, else plain.
+    """Open a recording at ``out``. Its extension selects the format: .gz, .zst, .parquet or plain.
 
-    ``-`` is standard output. The file appears when the block ends; after an error, what was there
-    before is there still. Equal records give equal bytes. Raises ``OSError``, and ``ParquetError``
+    ``-`` is standard output. The file appears when the block ends; after an error, a previous file
+    is unchanged. Equal records produce equal bytes. Raises ``OSError``, and ``ParquetError``
     without pyarrow.
     """
     if out == "-":
@@ -48,12 +48,12 @@ def recording(out: str) -> Iterator[Recording]:
     path = Path(out)
     with replacing(path) as temporary:
         with ExitStack() as opened:
-            if named(out) == PARQUET:
+            if packing_of_name(out) == PARQUET:
                 writer = ParquetWriter(temporary)
                 opened.callback(writer.close)
                 yield writer
             else:
                 file = opened.enter_context(temporary.open("wb"))
-                yield _Lines(opened.enter_context(packed(file, named(out))))
+                yield _Lines(opened.enter_context(open_packed(file, packing_of_name(out))))
         with temporary.open("rb") as written:
             os.fsync(written.fileno())

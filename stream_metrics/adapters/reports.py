@@ -1,4 +1,4 @@
-"""Report files: written beside their place and moved there, so that no half file is ever seen."""
+"""Write report files atomically."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ RELEVANT: Final = "relevant.jsonl"
 TURNS: Final = "turns.jsonl"
 BUCKETS: Final = "buckets.jsonl"
 
-NO_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What reading raises where bytes are no JSON."""
+JSON_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The errors of decoding bytes that are not JSON."""
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole file at once."""
+    """Write a file."""
     write_lines(path, (text,))
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
-    """Write a file line by line, each with its end; how many."""
+    """Write lines, which include their line ends, to a file; returns their number."""
     written = 0
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         for line in lines:
@@ -38,10 +38,11 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
     return written
 
 
-def write_several(lines: Iterable[tuple[int, str]], paths: Iterable[Path]) -> int:
-    """Write lines, each with its end and behind the place of its file among ``paths``; how many.
+def write_lines_to(lines: Iterable[tuple[int, str]], paths: Iterable[Path]) -> int:
+    """Write lines to several files; returns their number.
 
-    All of ``paths`` are made.
+    Each line includes its line end and is preceded by the index of its file in ``paths``. All
+    files are created.
     """
     written = 0
     with ExitStack() as stack:
@@ -58,17 +59,17 @@ def write_several(lines: Iterable[tuple[int, str]], paths: Iterable[Path]) -> in
 
 
 def write_rows(directory: Path, rows: Iterable[Row], name: str = ROWS) -> None:
-    """``conversations.jsonl`` or another file of rows: one canonical line a row."""
+    """Write ``conversations.jsonl`` or another file of rows, one canonical line per row."""
     write_lines(directory / name, (canonical(row) + "\n" for row in rows))
 
 
 def write_json(directory: Path, name: str, content: dict[str, Any]) -> None:
-    """One canonical JSON document in a file of its own."""
+    """Write a canonical JSON document to a file."""
     write_text(directory / name, canonical(content) + "\n")
 
 
 def write_buckets(directory: Path, history: History) -> None:
-    """``buckets.jsonl``: window sums through all of recorded time, for ``read_buckets``."""
+    """Write ``buckets.jsonl``: window sums over all recorded time, for ``read_buckets``."""
     write_lines(directory / BUCKETS, map(bucket_line, history.lines()))
 
 
@@ -78,7 +79,7 @@ def bucket_line(content: dict[str, Any]) -> str:
 
 
 def read_buckets(directories: Sequence[Path]) -> History:
-    """The sums that replays have written, added up; raises ``UnfitHistory``, ``OSError``."""
+    """Read and add the sums that replays have written; raises ``UnfitHistory``, ``OSError``."""
     found: History | None = None
     for directory in directories:
         with (directory / BUCKETS).open("rb") as lines:
@@ -92,7 +93,7 @@ def read_buckets(directories: Sequence[Path]) -> History:
                         found = History.of_header(content)
                     else:
                         found.join(content)
-                except (*NO_JSON, UnfitHistory) as error:
+                except (*JSON_ERRORS, UnfitHistory) as error:
                     raise UnfitHistory(
                         f"{directory / BUCKETS}, line {number}: {error}; replay again"
                     ) from error

@@ -1,7 +1,7 @@
-"""The rows of a report as Parquet, for those who look at them with a data frame or a database.
+"""The rows of a report as Parquet, for data frames and databases.
 
 The columns are those of the published row (``engine/published.py``): iterations are a list of
-structs, what is by a name is a map. pyarrow, which does the work, is the extra ``parquet``.
+structs, objects with variable keys are maps. pyarrow is the extra ``parquet``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ GROUP_ROWS: Final = 5_000
 
 
 def write_row_parquet(directory: Path) -> None:
-    """Write ``conversations.parquet`` of the ``conversations.jsonl`` beside it.
+    """Write ``conversations.parquet`` from ``conversations.jsonl`` in the same directory.
 
-    A row group is held in memory at a time. Raises ``ParquetError`` without pyarrow.
+    One row group is in memory at a time. Raises ``ParquetError`` without pyarrow.
     """
     arrow, parquet = load_pyarrow()
     schema = arrow.schema(_fields(arrow, Row))
@@ -68,7 +68,7 @@ def _type(arrow: Any, kind: Any) -> Any:
 
 
 def _with_pairs(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its maps as pairs, as Parquet takes them."""
+    """Convert the row's maps to pairs, as pyarrow requires."""
     row["duplicates_of"] = list(row["duplicates_of"].items())
     row["routing"]["routes"] = list(row["routing"]["routes"].items())
     return row

@@ -1,4 +1,4 @@
-"""Directories that replay and evaluate have written, read again."""
+"""Read directories that replay and evaluate have written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from stream_metrics.adapters.collection.lines import read_bytes, read_lines
 from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.reports import NO_JSON, QUERIES, ROWS, TURNS
+from stream_metrics.adapters.reports import JSON_ERRORS, QUERIES, ROWS, TURNS
 from stream_metrics.evaluation.headline import SCHEMA_VERSION
 from stream_metrics.evaluation.observed import READERS, Kind, Observations, unit_of
 from stream_metrics.metrics.decisions import FACTS
@@ -27,35 +27,35 @@ FILES: Final[dict[Kind, str]] = {
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a file with the numbers of their lines.
+    """The rows of a file with their line numbers.
 
     Raises:
-        InputError: The file cannot be read, or a line is no JSON object.
+        InputError: The file cannot be read, or a line is not a JSON object.
     """
     for number, text in read_lines(path):
         try:
             row = msgspec.json.decode(text)
-        except NO_JSON as error:
+        except JSON_ERRORS as error:
             raise InputError(f"{path}, line {number:,}: {error}") from error
         if not isinstance(row, dict):
-            raise InputError(f"{path}, line {number:,}: no JSON object")
+            raise InputError(f"{path}, line {number:,}: not a JSON object")
         yield number, row
 
 
-class Gathering(Protocol):
-    """What rows are added to, one by one."""
+class RowSink(Protocol):
+    """Accepts rows one by one."""
 
     def add(self, row: Mapping[str, Any]) -> None: ...
 
 
-_G = TypeVar("_G", bound=Gathering)
+_G = TypeVar("_G", bound=RowSink)
 
 
-def gather(path: Path, found: _G, kind: Kind) -> _G:
-    """``found``, with the rows of a file added.
+def add_rows(path: Path, found: _G, kind: Kind) -> _G:
+    """Add the rows of a file to ``found`` and return it.
 
     Raises:
-        InputError: The file cannot be read, or a line is no row of this kind.
+        InputError: The file cannot be read, or a line is not a row of this kind.
     """
     for number, row in read_rows(path):
         try:
@@ -66,11 +66,10 @@ def gather(path: Path, found: _G, kind: Kind) -> _G:
 
 
 def read_observations(directory: Path) -> dict[Kind, Observations]:
-    """The figures of each file of rows that is there.
+    """Read the figures of each file of rows in a directory.
 
     Raises:
-        InputError: There is no such directory, no file of rows or no row in it, or a row that this
-            program has not written.
+        InputError: The directory is missing, has no rows, or a row is malformed.
     """
     if not directory.is_dir():
         raise InputError(f"{directory}: no such directory")
@@ -91,7 +90,7 @@ def read_observations(directory: Path) -> dict[Kind, Observations]:
 
 
 def _observations(path: Path, kind: Kind, recorded: _Recorded) -> Observations:
-    """The rows of a file; those of conversations have the dimensions that others recorded."""
+    """Read the rows of a file; conversations get the dimensions recorded in the other files."""
     rows = []
     unit = "conversation"
     for number, row in read_rows(path):
@@ -114,20 +113,20 @@ def _without_facts(dimensions: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_report(directory: Path) -> dict[str, Any]:
-    """The directory's ``report.json``; empty if there is none.
+    """Read the directory's ``report.json``; empty if there is none.
 
     Raises:
-        InputError: It is no JSON object, or its schema is of another version.
+        InputError: It is not a JSON object, or has another schema version.
     """
     path = directory / REPORT
     if not path.is_file():
         return {}
     try:
         found = msgspec.json.decode(read_bytes(path))
-    except NO_JSON as error:
+    except JSON_ERRORS as error:
         raise InputError(f"{path}: {error}") from error
     if not isinstance(found, dict):
-        raise InputError(f"{path}: no JSON object")
+        raise InputError(f"{path}: not a JSON object")
     version = found.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InputError(

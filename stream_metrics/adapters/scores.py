@@ -1,4 +1,4 @@
-"""Scores that evaluators gave to documents, from tables, OTLP logs and OTLP traces."""
+"""Read evaluators' scores of documents from tables, OTLP logs and OTLP traces."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from stream_metrics.adapters.collection.lines import read_bytes
 from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.json_values import NotJson, json_values
+from stream_metrics.adapters.json_values import InvalidJson, json_values
 from stream_metrics.adapters.otlp.framing import frames, is_framed
 from stream_metrics.adapters.otlp.logs import are_json_logs, log_records_of
 from stream_metrics.adapters.otlp.payloads import is_json, is_protobuf, spans_of
 from stream_metrics.adapters.otlp.spans import OtlpError
-from stream_metrics.adapters.packing import PARQUET, kind_of
+from stream_metrics.adapters.packing import PARQUET, detect_packing
 from stream_metrics.adapters.parquet import ParquetError, read_rows
 from stream_metrics.telemetry import Evaluation, Grading, Role, SpanMapping, UnusedScore
 from stream_metrics.telemetry.evaluations import (
@@ -29,15 +29,15 @@ from stream_metrics.telemetry.evaluations import (
 )
 
 LISTS: Final = ("data", "annotations", "evaluations")
-"""Under which names an object holds a list of rows."""
+"""The keys under which an object may contain a list of rows."""
 
 
 @dataclass(slots=True)
-class Scores:
-    """Takes files and records, and has the evaluations in them.
+class EvaluationReader:
+    """Collects the evaluations in files and records.
 
-    ``unused`` are rows that are none. ``others`` counts log records and spans that hold no
-    evaluation.
+    ``unused`` lists the rows that are not evaluations. ``others`` counts log records and spans
+    without an evaluation.
     """
 
     mapping: SpanMapping
@@ -47,10 +47,10 @@ class Scores:
     others: int = 0
 
     def file(self, path: str, time_us: int | None) -> None:
-        """Take a file, or standard input for ``-``.
+        """Read a file, or standard input for ``-``.
 
-        Rows without a time are of ``time_us``; without that too, of the time at which the file was
-        changed. Raises ``InputError`` for a file that cannot be read, and ``OtlpNotInstalled``.
+        Rows without a time get ``time_us`` or, if it is None, the file's modification time. Raises
+        ``InputError`` for a file that cannot be read, and ``OtlpNotInstalled``.
         """
         name = "standard input" if path == "-" else path
         if time_us is None and path != "-":
@@ -73,7 +73,7 @@ class Scores:
             raise InputError(f"{name}: {error}") from error
 
     def record(self, value: bytes | None, origin: str, time_us: int | None) -> None:
-        """Take a record of a topic: logs, traces or a row; raises ``OtlpNotInstalled``."""
+        """Read a record of a topic: logs, traces or a row; raises ``OtlpNotInstalled``."""
         text = (value or b"").lstrip()
         try:
             if text[:1] in (b"{", b"["):
@@ -84,7 +84,7 @@ class Scores:
             self._refuse(origin, str(error))
 
     def payload(self, value: bytes, origin: str, time_us: int | None) -> None:
-        """Take an export of logs or traces; raises ``OtlpError`` and ``OtlpNotInstalled``."""
+        """Read an export of logs or traces; raises ``OtlpError`` and ``OtlpNotInstalled``."""
         if is_json(value):
             self._spans(value, origin)
             return
@@ -112,7 +112,7 @@ class Scores:
                 )
 
     def _spans(self, value: bytes, origin: str) -> None:
-        """The evaluations of spans, each about the span that it links to or stands in."""
+        """Read the evaluations of spans, which concern the linked or enclosing span."""
         for span in spans_of(value):
             row = self.mapping.row(span)
             evaluator = row if row is not None and row.role is Role.EVALUATOR else None
@@ -138,7 +138,7 @@ class Scores:
                 rows = enumerate(held, 1) if held is not None else [(None, content)]
                 for number, row in rows:
                     self._row(row, place if number is None else f"{place}, row {number}", time_us)
-        except NotJson as error:
+        except InvalidJson as error:
             raise InputError(f"{name}:{error.line}: {error}") from error
 
     def _rows(self, rows: Iterable[tuple[int, Any]], name: str, time_us: int | None) -> None:
@@ -147,7 +147,7 @@ class Scores:
 
     def _row(self, row: Any, origin: str, time_us: int | None) -> None:
         if not isinstance(row, dict):
-            self._refuse(origin, "it is no object with columns")
+            self._refuse(origin, "it is not an object with columns")
             return
         try:
             self.evaluations.append(evaluation_of_row(row, self.grading, origin, time_us))
@@ -159,7 +159,7 @@ class Scores:
 
 
 def _csv(data: bytes, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a CSV file behind their lines, from 2; raises ``InputError``."""
+    """The rows of a CSV file, each preceded by its line number; raises ``InputError``."""
     try:
         reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
         for row in reader:
@@ -169,13 +169,13 @@ def _csv(data: bytes, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: neither JSON, Parquet, OTLP nor CSV in UTF-8") from error
     except csv.Error as error:
-        raise InputError(f"{name}: no CSV: {error}") from error
+        raise InputError(f"{name}: not CSV: {error}") from error
 
 
 def _is_parquet(path: str) -> bool:
     try:
         with open(path, "rb") as file:
-            return kind_of(path, file) == PARQUET
+            return detect_packing(path, file) == PARQUET
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
 

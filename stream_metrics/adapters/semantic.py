@@ -1,11 +1,10 @@
 """Semantic similarity of answers by local models (the extra ``semantic``).
 
-``sbert`` and ``cross_encoder`` load a model that lies on this machine, by its path; nothing is
-fetched. ``SbertSimilarity`` and ``CrossEncoderSimilarity`` take any ``Encoder`` or ``PairScorer``,
-so that other models can be put in their place. ``HashedWords`` is one without weights.
+``sbert`` and ``cross_encoder`` load a local model by its path; nothing is downloaded.
+``SbertSimilarity`` and ``CrossEncoderSimilarity`` accept any ``Encoder`` or ``PairScorer``.
+``HashedWords`` is an encoder without weights.
 
-Values are rounded to ``DECIMALS``: the last bits of what a model computes depend on which texts it
-gets at a time.
+Values are rounded to ``DECIMALS``, because the last bits of a model's results depend on the batch.
 """
 
 from __future__ import annotations
@@ -32,35 +31,36 @@ _T = TypeVar("_T")
 
 
 class BadModel(Exception):
-    """A folder that holds no model of the kind that is needed; the message says why."""
+    """The folder does not contain a model of the required kind."""
 
 
 class Encoder(Protocol):
-    """Makes vectors of texts."""
+    """Computes vectors of texts."""
 
     def encode(self, texts: list[str]) -> Any:
-        """One vector a text, as rows of an array; no more than a batch is given at a time."""
+        """The vectors of a batch of texts, as rows of an array."""
 
 
 class PairScorer(Protocol):
-    """Scores texts by twos."""
+    """Scores pairs of texts."""
 
     def predict(self, pairs: list[tuple[str, str]]) -> Any:
-        """One number a pair; no more than a batch is given at a time."""
+        """One number for each pair of a batch."""
 
 
 class SbertSimilarity:
     """Cosine of the embeddings of two texts, in [-1, 1]; 0.0 if one of them is all zeros.
 
-    Each distinct text is encoded once for all pairs of a call, texts of like length together.
+    Each distinct text is encoded once per call, in batches of texts of similar length.
 
     Args:
         encoder: The model.
-        batch_texts: How many texts it is given at a time.
+        batch_texts: The number of texts in a batch.
 
     Raises:
-        ValueError: The batch is smaller than 1.
-        BadSimilarity: When asked: the encoder gives other than one vector a text.
+        ValueError: The batch size is less than 1.
+        BadSimilarity: Raised by ``similarities`` if the encoder does not return one vector per
+            text.
 
     >>> SbertSimilarity(HashedWords()).similarities([("the Nile", "Nile"), ("Nile", "?")])
     [1.0, 0.0]
@@ -80,7 +80,7 @@ class SbertSimilarity:
             if rows.ndim != 2 or len(rows) != len(batch):
                 raise BadSimilarity(
                     f"the encoder gave an array of shape {rows.shape} for {len(batch)} texts; "
-                    "one row a text is needed"
+                    "one row per text is needed"
                 )
             lengths = np.linalg.norm(rows, axis=1, keepdims=True)
             unit = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
@@ -90,15 +90,16 @@ class SbertSimilarity:
 
 
 class CrossEncoderSimilarity:
-    """What a model that reads both texts says of a pair, on the model's own scale.
+    """The score of a model that reads both texts of a pair, on the model's own scale.
 
     Args:
         scorer: The model.
-        batch_pairs: How many pairs it is given at a time.
+        batch_pairs: The number of pairs in a batch.
 
     Raises:
-        ValueError: The batch is smaller than 1.
-        BadSimilarity: When asked: the model gives other than one number a pair.
+        ValueError: The batch size is less than 1.
+        BadSimilarity: Raised by ``similarities`` if the model does not return one number per
+            pair.
     """
 
     def __init__(self, scorer: PairScorer, *, batch_pairs: int = BATCH_TEXTS) -> None:
@@ -120,17 +121,17 @@ class CrossEncoderSimilarity:
 
 
 class HashedWords:
-    """An encoder without weights: each token counts at a place that its hash gives.
+    """An encoder without weights that counts tokens by hash.
 
-    It knows no meaning. It shows what an ``Encoder`` is, and lets a pass over answers be tried
-    where no model is at hand.
+    It does not capture meaning. It is an example of an ``Encoder``, and allows trying semantic
+    metrics without a model.
     """
 
     def __init__(self, dimensions: int = 256) -> None:
         self._dimensions = dimensions
 
     def encode(self, texts: list[str]) -> Floats:
-        """One row a text; a text without tokens is all zeros."""
+        """One row per text; a text without tokens has zeros only."""
         rows = np.zeros((len(texts), self._dimensions))
         for row, text in zip(rows, texts, strict=True):
             for token in tokens(text):
@@ -147,7 +148,7 @@ def sbert(path: Path, *, batch_texts: int = BATCH_TEXTS) -> SbertSimilarity:
 
     Raises:
         FileNotFoundError: There is no such folder.
-        BadModel: It holds no such model.
+        BadModel: The folder does not contain such a model.
         ModuleNotFoundError: sentence-transformers is not installed; the message says how to.
     """
     return SbertSimilarity(_loaded("SentenceTransformer", path), batch_texts=batch_texts)
@@ -158,7 +159,7 @@ def cross_encoder(path: Path, *, batch_pairs: int = BATCH_TEXTS) -> CrossEncoder
 
     Raises:
         FileNotFoundError: There is no such folder.
-        BadModel: It holds no such model.
+        BadModel: The folder does not contain such a model.
         ModuleNotFoundError: sentence-transformers is not installed; the message says how to.
     """
     return CrossEncoderSimilarity(_loaded("CrossEncoder", path), batch_pairs=batch_pairs)
@@ -172,17 +173,17 @@ _LOADERS: Final[Mapping[str, Callable[[Path], Similarity]]] = {
 
 @lru_cache(maxsize=1)
 def models_of(folders: tuple[tuple[str, str], ...]) -> Mapping[str, Similarity]:
-    """The models in folders, by the name of the metric; loaded once a process.
+    """Load the models of metrics from their folders, once per process.
 
     Raises:
-        BadModel: A folder holds no such model.
-        FileNotFoundError, ModuleNotFoundError: As ``check_model`` says before.
+        BadModel: A folder does not contain such a model.
+        FileNotFoundError, ModuleNotFoundError: As for ``check_model``.
     """
     return {name: _LOADERS[name](Path(folder)) for name, folder in folders}
 
 
 def check_model(path: Path) -> None:
-    """See whether a model could be loaded, without doing so.
+    """Check that a model can probably be loaded, without loading it.
 
     Raises:
         FileNotFoundError: There is no such folder.
@@ -193,8 +194,8 @@ def check_model(path: Path) -> None:
         raise _missing()
 
 
-class _Quiet:
-    """A model of sentence-transformers without its progress bars; a batch goes in as it is."""
+class _WithoutProgressBar:
+    """Wraps a sentence-transformers model to hide progress bars and pass batches unchanged."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -206,11 +207,11 @@ class _Quiet:
         return self._model.predict(pairs, batch_size=len(pairs), show_progress_bar=False)
 
 
-def _loaded(kind: str, path: Path) -> _Quiet:
+def _loaded(kind: str, path: Path) -> _WithoutProgressBar:
     folder = _folder(path)
     library = _library()
     try:
-        return _Quiet(getattr(library, kind)(folder, local_files_only=True))
+        return _WithoutProgressBar(getattr(library, kind)(folder, local_files_only=True))
     except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadModel(f"{path}: no {kind} can be loaded from this folder: {first}") from error

@@ -1,4 +1,4 @@
-"""Rows brought into their order in bounded memory, by way of temporary files."""
+"""Sort rows in bounded memory with temporary files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import msgspec
 from stream_metrics.engine.row import Row, canonical
 
 RUN_BYTES: Final = 64 << 20
-ROW_BYTES: Final = 400  # what a row costs in memory beside its line
+ROW_BYTES: Final = 400  # memory of a row in addition to its line
 LENGTH_BYTES: Final = 4
 
 
 class _Entry(NamedTuple):
-    """A row as a line, by what it is sorted by; ``read`` numbers the readings."""
+    """A row's sort key and line; ``read`` numbers the calls of ``add``."""
 
     conversation_id: str
     source: int
@@ -31,10 +31,10 @@ class _Entry(NamedTuple):
 
 
 class SortedRows:
-    """Takes rows in any order, and gives their lines by conversation, then turn, by code point.
+    """Takes rows in any order and returns their lines sorted by conversation and turn.
 
-    ``run_bytes`` are held in memory at a time; what is beyond lies sorted in files without a name
-    in ``folder``, and is merged in the end.
+    Up to ``run_bytes`` are held in memory. The rest is written to sorted, unnamed temporary files
+    in ``folder``, which are merged at the end.
     """
 
     def __init__(self, folder: Path, run_bytes: int = RUN_BYTES) -> None:
@@ -42,7 +42,7 @@ class SortedRows:
         self._run_bytes = run_bytes
         self._files = ExitStack()
         self._runs: list[IO[bytes]] = []
-        self._held: list[_Entry] = []
+        self._buffer: list[_Entry] = []
         self._size = 0
         self._reads = 0
 
@@ -58,37 +58,37 @@ class SortedRows:
         self._files.close()
 
     def add(self, source: int, rows: Sequence[Row]) -> None:
-        """All rows of a conversation in one state partition, ``source``.
+        """Add all rows of a conversation in one state partition, ``source``.
 
-        They stand in the place of those that were added for it before.
+        They replace the rows that were added for it before.
         """
         self._reads += 1
         for row in rows:
             line = canonical(row) + "\n"
             entry = _Entry(row["conversation_id"], source, self._reads, row["turn"], line)
-            self._held.append(entry)
+            self._buffer.append(entry)
             self._size += ROW_BYTES + len(line)
         if self._size > self._run_bytes:
-            self._put_aside()
+            self._spill()
 
     def lines(self) -> Iterator[str]:
-        """The lines in order; once, when all rows have been added."""
-        self._held.sort()
-        runs = [*map(_entries, self._runs), iter(self._held)]
+        """The sorted lines; call this once, after all rows have been added."""
+        self._buffer.sort()
+        runs = [*map(_entries, self._runs), iter(self._buffer)]
         for _, entries in groupby(heapq.merge(*runs), key=_conversation):
             yield from _latest(list(entries))
 
-    def _put_aside(self) -> None:
-        """Write what is held to a file, sorted."""
+    def _spill(self) -> None:
+        """Write the buffered rows to a file, sorted."""
         run = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed with the others
         self._files.callback(run.close)
         encode = msgspec.msgpack.encode
-        for entry in sorted(self._held):
+        for entry in sorted(self._buffer):
             data = encode(entry)
             run.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
         run.seek(0)
         self._runs.append(run)
-        self._held, self._size = [], 0
+        self._buffer, self._size = [], 0
 
 
 def _entries(run: IO[bytes]) -> Iterator[_Entry]:
@@ -102,8 +102,8 @@ def _conversation(entry: _Entry) -> str:
 
 
 def _latest(entries: list[_Entry]) -> Iterator[str]:
-    """The lines of one conversation, of each source those that were read last."""
+    """The lines of one conversation: for each source, the rows that were added last."""
     last = {entry.source: entry.read for entry in entries}  # in order of reading
-    standing = [entry for entry in entries if entry.read == last[entry.source]]
-    standing.sort(key=lambda entry: (entry.turn, entry.source))
-    return (entry.line for entry in standing)
+    latest = [entry for entry in entries if entry.read == last[entry.source]]
+    latest.sort(key=lambda entry: (entry.turn, entry.source))
+    return (entry.line for entry in latest)

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Write files atomically."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-ONLY_WRITING: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
-"""What goes wrong with the file that is written, where the system names none."""
+WRITE_ERRORS: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+"""Errors that concern the file being written, if the system names no file."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name beside ``path`` to write to; the file takes the place of ``path`` at the end.
+    """Yield a temporary path in the same directory, which replaces ``path`` when the block ends.
 
-    After an error nothing is left of it, and ``path`` is as it was. An ``OSError`` of writing names
-    ``path``.
+    After an error the temporary file is removed and ``path`` is unchanged. An ``OSError`` of
+    writing names ``path``.
     """
     temporary = path.with_name(f".{path.name}.part")
     try:
@@ -33,5 +33,5 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def _of_writing(error: OSError, temporary: Path) -> bool:
     if error.filename is None:
-        return error.errno in ONLY_WRITING
+        return error.errno in WRITE_ERRORS
     return str(error.filename) == str(temporary)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from stream_metrics import __version__
-from stream_metrics.cli.by_need import MARKUP, group
+from stream_metrics.cli.by_need import MARKUP, lazy_group
 
 COMMANDS = {
     "demo": "stream_metrics.cli.demo:demo",
@@ -54,17 +54,17 @@ app = typer.Typer(
         "Start with [bold]stream-metrics demo[/bold]. [bold]check[/bold] tells whether a worker "
         "would find all it needs."
     ),
-    cls=group(COMMANDS),
+    cls=lazy_group(COMMANDS),
     no_args_is_help=True,
     rich_markup_mode=MARKUP,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
 dead_letters = typer.Typer(
-    cls=group(DEAD_LETTERS), help="Work with dead letters: records that were rejected."
+    cls=lazy_group(DEAD_LETTERS), help="Work with dead letters: records that were rejected."
 )
 app.add_typer(dead_letters, name="dlq", no_args_is_help=True)
-input_topics = typer.Typer(cls=group(TOPICS), help="Manage the topics that workers read.")
+input_topics = typer.Typer(cls=lazy_group(TOPICS), help="Manage the topics that workers read.")
 app.add_typer(input_topics, name="topics", no_args_is_help=True)
 
 
@@ -80,24 +80,26 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Nothing is shared but the name."""
+    """The options of ``stream-metrics`` itself."""
 
 
 def main() -> None:
     """Run the command; usage and input errors are one line on standard error and exit code 2."""
-    # The commands say themselves what is wrong; the client would say it first, on standard error.
+    # Commands report errors themselves; aiokafka would log them to standard error as well.
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     try:
         app(prog_name="stream-metrics")
     except Exception as error:
-        from stream_metrics.cli.errors import explained  # its imports take longer than help
+        from stream_metrics.cli.errors import (
+            error_lines,
+        )  # importing it takes longer than printing help
 
-        lines = explained(error)
+        lines = error_lines(error)
         if not lines:
             raise
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         for line in lines:
             console.print(f"[red]error:[/red] {escape(line)}")
-        sys.exit(2)  # 1 is for thresholds that were crossed
+        sys.exit(2)  # 1 means that a threshold was crossed
     except KeyboardInterrupt:
         sys.exit(130)

@@ -1,4 +1,4 @@
-"""``stream-metrics audit``: do the stored windows add up to the stored conversations?"""
+"""``stream-metrics audit``: compares the stored window sums with the stored conversations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from stream_metrics.worker.identity import OtherIdentity
 PAUSE_SECONDS = 0.2
 SHOWN = 100
 SUMS = ("stored", "computed")
-WIDTH = 250  # a terminal breaks lines itself; nothing is cut in a file
+WIDTH = 250  # terminals wrap lines themselves, and files must not be truncated
 
 
 def audit(
@@ -95,7 +95,7 @@ async def _audit(settings: Settings, wait: float) -> Audit:
 
 
 def _series(code: str) -> tuple[str, dict[str, str]]:
-    """A series' name and its labels; a code that stands for nothing is its own name."""
+    """The name and labels of a series code; an unknown code is its own name."""
     if code.partition("|")[0] not in CODES:
         return code, {}
     series, labels = split_code(code)

@@ -1,4 +1,4 @@
-"""``stream-metrics backfill``: the past of a replay for Prometheus."""
+"""``stream-metrics backfill``: writes the window series of a replay for Prometheus."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from stream_metrics.adapters.prometheus.backfill import valid_label, write_openmetrics
 from stream_metrics.adapters.reports import BUCKETS, read_buckets
 from stream_metrics.adapters.whole import replacing
-from stream_metrics.cli.common import UsageError, parse_time, said
+from stream_metrics.cli.common import UsageError, parse_time, stderr_console
 from stream_metrics.engine.history import Course, History, UnfitHistory
 from stream_metrics.engine.windows import parse_duration
 
@@ -86,10 +86,10 @@ def backfill(
             written = write_openmetrics(temporary, courses, steps, history.dimension, named)
     except OSError as error:
         raise UsageError(f"--out {path}: {error.strerror}") from error
-    said().print(
+    stderr_console().print(
         f"{written.samples:,} samples of {written.series:,} series written to {path}", markup=False
     )
-    said().print(
+    stderr_console().print(
         f"next: promtool tsdb create-blocks-from openmetrics {shlex.quote(str(path))} DATA, where "
         "DATA is Prometheus' --storage.tsdb.path",
         markup=False,
@@ -97,9 +97,9 @@ def backfill(
 
 
 def _shown(courses: Iterator[Course]) -> Iterator[Course]:
-    """The same, with a count of them on a terminal."""
+    """Pass the series on, and count them on a terminal."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    console = said()
+    console = stderr_console()
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("adding up")
         for number, course in enumerate(courses, start=1):
@@ -118,7 +118,7 @@ def _labels(texts: list[str]) -> dict[str, str]:
 
 
 def _steps(history: History, step: str, since: str | None, until: str | None) -> range:
-    """The times of the samples in microseconds: multiples of the step."""
+    """The times of the samples in microseconds, which are multiples of the step."""
     try:
         step_us = parse_duration(step)
     except ValueError as error:

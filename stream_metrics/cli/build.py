@@ -1,4 +1,4 @@
-"""``stream-metrics build``: other settings, topics or schema, by state that is built anew."""
+"""``stream-metrics build``: rebuilds state for other settings, topics or partition counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from stream_metrics.adapters.kafka.topics import TopicsInvalid, equal_counts, pa
 from stream_metrics.adapters.redis.check import memory_bytes
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.adapters.redis.store import RedisStore
-from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings, said
+from stream_metrics.cli.common import (
+    ConfigOption,
+    UsageError,
+    kafka_reason,
+    load_settings,
+    stderr_console,
+)
 from stream_metrics.layout import Generation, Identity, Impossible, Layout
 from stream_metrics.options import for_state, identity, redis_options
 from stream_metrics.ports import OutputUnavailable, StoreRefused, StoreUnavailable
@@ -41,8 +47,8 @@ from stream_metrics.worker.switch import (
 )
 from stream_metrics.worker.switch import give_up as give_up_build
 
-LOOK_SECONDS: Final = 2.0
-AGAIN: Final = "Run this again to continue; the build goes on meanwhile"
+POLL_SECONDS: Final = 2.0
+RETRY_HINT: Final = "Run this again to continue; the build goes on meanwhile"
 
 
 def build(
@@ -69,7 +75,7 @@ def build(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Build the state anew with these settings, beside the one in force, and switch to it.
+    """Build the state anew with these settings, next to the one in force, and switch to it.
 
     Use it to change settings that are part of the state, topics, or partition counts, and with
     --again to repair state. Start workers with the new settings when the command asks for them; the
@@ -91,9 +97,9 @@ def build(
     except (CannotBuild, Impossible, TopicsInvalid, KafkaRefused) as error:
         raise UsageError(str(error)) from error
     except (StoreUnavailable, StoreRefused) as error:
-        raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}. {AGAIN}") from error
+        raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}. {RETRY_HINT}") from error
     except OutputUnavailable as error:
-        raise UsageError(f"{error}. {AGAIN}") from error
+        raise UsageError(f"{error}. {RETRY_HINT}") from error
     except (KafkaError, OSError, TimeoutError) as error:
         reason = kafka_reason(settings, error)
         raise UsageError(f"kafka {settings.kafka.bootstrap_servers}: {reason}") from error
@@ -120,7 +126,7 @@ async def _build(
         live = layout.in_force
         if left := unfinished(layout):
             if dry_run:
-                said().print(left, markup=False)
+                stderr_console().print(left, markup=False)
                 return 0
             await _finish(store, settings)
             layout = await store.layout()
@@ -128,7 +134,7 @@ async def _build(
         building = layout.building
         if building is None:
             if not (again or differences(live.identity, target)):
-                said().print(
+                stderr_console().print(
                     f"generation {live.number} is in force, and was built with these settings. To "
                     "build it again, add --again",
                     markup=False,
@@ -146,15 +152,15 @@ async def _build(
             )
         if dry_run:
             now = await progress(store, building)
-            said().print(f"generation {building.number} is being built already; {now}")
+            stderr_console().print(f"generation {building.number} is being built already; {now}")
             return 0
-        await _caught_up(store, building)
+        await _wait_until_caught_up(store, building)
         if not (yes or typer.confirm("Switch to it?", err=True)):
             return 1
         now_ms = time.time_ns() // 1_000_000
         await change(store, lambda now: now.switched(building.number, now_ms))
         await _finish(store, settings)
-        said().print(f"generation {building.number} is in force")
+        stderr_console().print(f"generation {building.number} is in force")
         return 0
     finally:
         await store.close()
@@ -170,14 +176,14 @@ async def _register(
     retained: bool,
     yes: bool,
 ) -> Generation | None:
-    """Say what would be built and what it needs, ask, and begin; None if nothing is begun."""
+    """Print what would be built and what it needs, ask, and start; None if it is not started."""
     live = layout.in_force
     assert live is not None
-    console = said()
+    console = stderr_console()
     for line in differences(live.identity, target) or ["nothing differs: the same is built again"]:
         console.print(line, markup=False)
-    console.print(await _room(store, live), markup=False)
-    await _reach(settings, layout, target, retained=retained)
+    console.print(await _check_memory(store, live), markup=False)
+    await _check_retention(settings, layout, target, retained=retained)
     if dry_run:
         return None
     if not (yes or typer.confirm("Build this beside the state in force?", err=True)):
@@ -198,8 +204,8 @@ async def _register(
     return stored.building
 
 
-async def _room(store: RedisStore, live: Generation) -> str:
-    """How much memory is needed, and how much there is; raises ``CannotBuild`` if not enough."""
+async def _check_memory(store: RedisStore, live: Generation) -> str:
+    """Check the memory of Redis; returns a line about it. Raises ``CannotBuild`` if it is short."""
     needed = await needed_bytes(store, live)
     used, limit = await memory_bytes(store)
     more = "an unknown number of" if needed is None else f"about {needed:,}"
@@ -212,9 +218,11 @@ async def _room(store: RedisStore, live: Generation) -> str:
     return f"{what} of {limit:,}" if limit else f"{what}, without a limit"
 
 
-async def _reach(settings: Settings, layout: Layout, target: Identity, *, retained: bool) -> None:
-    """Raise ``CannotBuild`` unless the topics reach back, or need not."""
-    kafka, console = settings.kafka, said()
+async def _check_retention(
+    settings: Settings, layout: Layout, target: Identity, *, retained: bool
+) -> None:
+    """Raise ``CannotBuild`` if the topics do not reach back far enough, unless ``retained``."""
+    kafka, console = settings.kafka, stderr_console()
     counts = await partition_counts(kafka, kafka.topics)
     places = [(topic, n) for topic, count in counts.items() for n in range(count)]
     read = [(topic, n) for topic, count in target.partition_counts.items() for n in range(count)]
@@ -232,9 +240,9 @@ async def _reach(settings: Settings, layout: Layout, target: Identity, *, retain
         )
 
 
-async def _caught_up(store: RedisStore, building: Generation) -> None:
-    """Wait until the build may take the place of what is in force, and say how far it is."""
-    console, told = said(), ""
+async def _wait_until_caught_up(store: RedisStore, building: Generation) -> None:
+    """Wait until the build has caught up, and print its progress."""
+    console, told = stderr_console(), ""
     while True:
         found = (await store.layout()).of(building.number)
         if found is None or found.state != "building":
@@ -246,11 +254,11 @@ async def _caught_up(store: RedisStore, building: Generation) -> None:
         if str(now) != told:
             console.print(str(now), highlight=False)
         told = str(now)
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def _give_up(store: RedisStore, settings: Settings, layout: Layout) -> int:
-    """Delete what is being built."""
+    """Delete the generation that is being built."""
     live, building = layout.in_force, layout.building
     if building is not None:
         await give_up_build(store, building.number)
@@ -260,15 +268,15 @@ async def _give_up(store: RedisStore, settings: Settings, layout: Layout) -> int
             "with the earlier settings"
         )
     await _finish(store, settings)
-    said().print("nothing is being built")
+    stderr_console().print("nothing is being built")
     return 0
 
 
 async def _finish(store: RedisStore, settings: Settings) -> None:
-    """Do what is left to do of a switch until all of it is done, with the workers' help."""
+    """Complete a switch, together with the workers."""
     fence: Fence = NoFence() if settings.kafka.output_topic is None else KafkaFence(settings.kafka)
     while True:
         layout = await finish(store, fence, lambda: asyncio.sleep(REST_SECONDS))
         if not layout.to_purge:
             return
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)

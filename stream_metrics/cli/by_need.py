@@ -1,7 +1,7 @@
-"""Commands that are imported when they are asked for.
+"""Imports commands only when they are run.
 
-A command needs its own part of the program: `stream-metrics send` no statistics, `stream-metrics
-evaluate` no Redis. To import all of them would take longer than most of them run.
+Each command needs only a part of the program: `stream-metrics send` needs no statistics,
+`stream-metrics evaluate` no Redis. Importing all of it takes longer than most commands run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 MARKUP: Final = "rich"
 
 
-class Commands(Mapping[str, Any]):
+class LazyCommands(Mapping[str, Any]):
     """Click's commands by name.
 
     ``places`` has the function of each, as ``module:function``; ``groups`` are groups of commands.
@@ -45,7 +45,7 @@ class Commands(Mapping[str, Any]):
         return len(self._places) + len(self._groups)
 
     def described(self) -> dict[str, Any]:
-        """Return commands with nothing but name and help; no module is imported for them."""
+        """Return commands with only a name and help, without importing their modules."""
         described = {
             name: TyperCommand(name, help=_docstring(*place.split(":")))
             for name, place in self._places.items()
@@ -53,15 +53,15 @@ class Commands(Mapping[str, Any]):
         return {**described, **self._groups}
 
 
-def group(places: Mapping[str, str]) -> type[TyperGroup]:
+def lazy_group(places: Mapping[str, str]) -> type[TyperGroup]:
     """Make the class of a group whose commands are the functions at ``places``."""
 
     class Group(TyperGroup):
-        """A group of commands that are imported by need."""
+        """A group of commands that are imported when they are run."""
 
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
-            self.commands: Any = Commands(places, self.commands)
+            self.commands: Any = LazyCommands(places, self.commands)
 
         def list_commands(self, ctx: Any) -> list[str]:
             """Return the names in the order of the help."""
@@ -80,7 +80,7 @@ def group(places: Mapping[str, str]) -> type[TyperGroup]:
 
 
 def _docstring(module: str, function: str) -> str | None:
-    """Return what the function's docstring says; the compiled module has it, and is not run."""
+    """Return the function's docstring from the module's bytecode, without running the module."""
     spec = find_spec(module)
     loader = None if spec is None else spec.loader
     code = loader.get_code(module) if isinstance(loader, InspectLoader) else None

@@ -1,4 +1,4 @@
-"""What ``stream-metrics check`` says about the bridge: its topics, its rights, and its parser."""
+"""The findings of ``stream-metrics check`` about the bridge: its topics, rights and parser."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RETAINED: Final = 4  # times ``bridge.trace_max``, at least
 
 
 async def check_bridge(settings: Settings) -> list[Finding]:
-    """The findings; none where there is no topic of traces, and no setting of a bridge."""
+    """The findings; none if there is neither a topic of traces nor a bridge setting."""
     traces, is_set = settings.of_traces, "bridge" in settings.model_fields_set
     try:
         async with asyncio.timeout(WITHIN_SECONDS):
@@ -46,7 +46,7 @@ async def check_bridge(settings: Settings) -> list[Finding]:
 
 
 async def _exists(traces: KafkaSettings, topic: str) -> bool:
-    """Whether the user can see such a topic."""
+    """Whether the topic exists and the user may describe it."""
     try:
         return topic in await partition_counts(traces, [topic])
     except KafkaRefused:
@@ -62,7 +62,7 @@ def _parser() -> list[Finding]:
 
 
 async def _topics(settings: Settings, traces: KafkaSettings) -> list[Finding]:
-    """Raises aiokafka's errors and ``KafkaRefused``."""
+    """Findings about the rights and topics; raises aiokafka's errors and ``KafkaRefused``."""
     rights = bridge_rights(traces, settings.kafka.topics)
     missing = await missing_rights(traces, rights)
     findings = [Finding("bridge", "error", rights_error(traces, [right])) for right in missing]
@@ -101,7 +101,7 @@ async def _configured(settings: Settings, traces: KafkaSettings, topic: str) -> 
 
 
 def problems_of_traces(config: Mapping[str, str], trace_max_ms: int) -> list[tuple[str, str]]:
-    """What is unfit in the configuration of a topic of traces: error or warning, and why.
+    """Problems of the configuration of a topic of traces: error or warning, and why.
 
     >>> problems_of_traces({"message.timestamp.type": "LogAppendTime"}, 900_000)
     []

@@ -1,4 +1,4 @@
-"""What several commands share: settings, times, errors."""
+"""Code that several commands share: options, settings, times, errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TIMES: Final = (
 
 
 class UsageError(Exception):
-    """Something the user gave cannot be used; the message says what to do. Exit code 2."""
+    """Invalid input; the message says what to do. The exit code is 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ NowOption = Annotated[
 
 
 def load_settings(config: Path | None) -> Settings:
-    """Settings from environment and file; raises ``UsageError`` for a file that is not there."""
+    """Load settings from the environment and a file; raises ``UsageError``."""
     if config is not None:
         if not config.is_file():
             raise UsageError(f"{config}: no such settings file")
@@ -95,14 +95,14 @@ def load_settings(config: Path | None) -> Settings:
 
 
 def intervals_of(chosen: EvaluationSettings) -> Intervals | None:
-    """How the settings make intervals; None if there are to be none."""
+    """The options of confidence intervals; None if they are disabled."""
     if not chosen.confidence_intervals:
         return None
     return Intervals(chosen.interval, chosen.confidence, chosen.resamples, chosen.seed)
 
 
 def kafka_reason(settings: Settings, error: Exception) -> str:
-    """What is behind an error of Kafka's client."""
+    """The cause of an error of the Kafka client, as text."""
     try:
         return asyncio.run(explain(settings.kafka, error))
     except KafkaRefused as refused:
@@ -110,7 +110,7 @@ def kafka_reason(settings: Settings, error: Exception) -> str:
 
 
 def parse_time(option: str, text: str) -> int:
-    """The time that an option names, in microseconds; raises ``UsageError``, which says how.
+    """Parse the time of an option, in microseconds; raises ``UsageError``.
 
     >>> parse_time("--now", "2024-05-01T12:00:00Z")
     1714564800000000
@@ -125,17 +125,17 @@ def parse_time(option: str, text: str) -> int:
 
 
 def make_directory(path: Path) -> None:
-    """Create the output directory; raises ``UsageError`` where that cannot be."""
+    """Create the output directory; raises ``UsageError`` if that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--out {path}: {error.strerror}") from error
 
 
-def confirmed(question: str, purpose: str, *, yes: bool) -> bool:
-    """Whether whoever typed the command says yes to ``question``; ``yes``: without being asked.
+def confirm(question: str, purpose: str, *, yes: bool) -> bool:
+    """Ask the user to confirm ``question``; with ``yes``, return True without asking.
 
-    Raises ``UsageError`` where nobody can answer: ``purpose`` says what ``--yes`` would do.
+    Raises ``UsageError`` if there is no terminal; ``purpose`` says what ``--yes`` would do.
     """
     if yes:
         return True
@@ -147,7 +147,7 @@ def confirmed(question: str, purpose: str, *, yes: bool) -> bool:
 
 
 def time_text(ms: int) -> str:
-    """A time in milliseconds as RFC 3339, or as it is where there is no such date.
+    """A time in milliseconds as RFC 3339; the number itself if it is out of range.
 
     >>> time_text(1_718_020_800_000)
     '2024-06-10T12:00:00.000Z'
@@ -160,7 +160,7 @@ def time_text(ms: int) -> str:
 
 
 def printable(text: str) -> str:
-    r"""``text`` on one line and without anything that a terminal would act on.
+    r"""``text`` on one line, with control characters escaped.
 
     >>> printable("a\x1b[2Jb")
     'a\\x1b[2Jb'
@@ -170,6 +170,6 @@ def printable(text: str) -> str:
     )
 
 
-def said() -> Console:
-    """Where commands tell what they do."""
+def stderr_console() -> Console:
+    """A console on standard error, for messages."""
     return Console(stderr=True, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``stream-metrics compare``: two or more runs, the first against each other."""
+"""``stream-metrics compare``: compares the first run with each of the others."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ PARTS: Final = (
     "value", "n", "ci_low", "ci_high", "difference", "difference_low", "difference_high", "effect",
     "p", "p_adjusted", "worse",
 )  # fmt: skip
-"""What ``--fail-if`` may ask a figure for."""
+"""The parts of a figure that ``--fail-if`` can refer to."""
 TESTED: Final = ("p", "p_adjusted", "worse")
-"""The parts that a test gives."""
+"""The parts that need a significance test."""
 
 
 def compare(
@@ -169,7 +169,7 @@ def _method(
     resamples: int | None,
     seed: int | None,
 ) -> Method:
-    """What the flags say, and for the rest the settings."""
+    """The method from the options, with the settings as defaults."""
     chosen = settings.comparison
     other = unpaired or chosen.unpaired_test
     intervals = intervals_of(settings.evaluation)
@@ -187,7 +187,7 @@ def _method(
 
 
 def _check_tested(gates: Sequence[Condition], method: Method) -> None:
-    """Refuse conditions about tests that are not made."""
+    """Raise ``UsageError`` for conditions on tests that are disabled."""
     for gate in gates:
         if not method.tested and gate.left.rpartition(".")[2] in TESTED:
             raise UsageError(
@@ -199,9 +199,9 @@ def _check_tested(gates: Sequence[Condition], method: Method) -> None:
 def _check_labelled(
     gates: Sequence[Condition], runs: Sequence[Run], metrics: Sequence[str] | None
 ) -> None:
-    """Refuse conditions about labels where a run has none.
+    """Raise ``UsageError`` for conditions on labels if a run has none.
 
-    Those about any figure are about labels too if another run has some.
+    Conditions on ``any`` figure count as conditions on labels if another run has labels.
     """
     unlabelled = [
         run.name for run in runs if any(one.nothing_labelled for one in run.files.values())
@@ -228,7 +228,7 @@ def _runs(directories: Sequence[Path]) -> list[Run]:
 
 
 def figures_of_comparison(found: dict[str, Any]) -> dict[str, Figures]:
-    """Of each run but the first, the figures that a condition may be about."""
+    """The figures of each run but the first that a condition can refer to."""
     names = [run["name"] for run in found["runs"]]
     figures: dict[str, dict[str, dict[str, float | bool | None]]] = {run: {} for run in names[1:]}
     for table in found["family"]["tables"].values():

@@ -29,14 +29,14 @@ _MARKS: Final = r"\`*_[]<>|~#"
 
 
 class Titles(NamedTuple):
-    """Those of the columns: of values, and of differences."""
+    """The column titles of the tables of values and of differences."""
 
     values: tuple[str, ...]
     differences: tuple[str, ...]
 
 
 def titles_of(found: Block) -> Titles:
-    """What the columns of a comparison hold."""
+    """The column titles of a comparison."""
     interval_, adjusted = interval_title(found["confidence"]), adjusted_title(found["correction"])
     return Titles(
         ("Metric", "Better", "Run", "Value", interval_, "n"),
@@ -47,8 +47,8 @@ def titles_of(found: Block) -> Titles:
     )  # fmt: skip
 
 
-class Shown(NamedTuple):
-    """A comparison as text: what there is to say, and tables of cells."""
+class ComparisonText(NamedTuple):
+    """A comparison as text: its title, tables of cells, and remarks."""
 
     title: str
     values: list[tuple[str, ...]]
@@ -56,8 +56,8 @@ class Shown(NamedTuple):
     remarks: list[str]
 
 
-def shown_parts(found: Block) -> Iterator[Shown]:
-    """The whole, then stratum by stratum."""
+def comparison_parts(found: Block) -> Iterator[ComparisonText]:
+    """The whole comparison, then that of each stratum."""
     names = [run["name"] for run in found["runs"]]
     yield _part("", names, found["family"])
     for dimension, strata in found["strata"].items():
@@ -74,7 +74,7 @@ def print_comparison(found: Block) -> None:
     console.print(printable(about(found)), markup=False)
     for note in found["notes"]:
         console.print(f"note: {printable(note)}", markup=False)
-    for part in shown_parts(found):
+    for part in comparison_parts(found):
         console.print()
         if part.title:
             console.print(Text(printable(part.title), style="bold"))
@@ -91,7 +91,7 @@ def as_markdown(found: Block) -> str:
     lines = [_escaped(about(found)), ""]
     lines += [f"- {_escaped(note)}" for note in found["notes"]]
     lines += [""] if found["notes"] else []
-    for part in shown_parts(found):
+    for part in comparison_parts(found):
         if part.title:
             lines += [f"### {_escaped(part.title)}", ""]
         lines += [*_markdown(titles.values, part.values), ""]
@@ -101,7 +101,7 @@ def as_markdown(found: Block) -> str:
     return "\n".join(lines)
 
 
-def _part(title: str, names: list[str], family: Block) -> Shown:
+def _part(title: str, names: list[str], family: Block) -> ComparisonText:
     values: list[tuple[str, ...]] = []
     differences: list[tuple[str, ...]] = []
     reasons: dict[str, list[str]] = {}
@@ -116,7 +116,7 @@ def _part(title: str, names: list[str], family: Block) -> Shown:
                     reasons.setdefault(one["reason"], []).append(f"{metric} ({one['run']})")
     remarks = [*family["notes"]]
     remarks += [f"{reason}: {', '.join(places)}" for reason, places in reasons.items()]
-    return Shown(title, values, differences, remarks)
+    return ComparisonText(title, values, differences, remarks)
 
 
 def _value(metric: str, better: str, run: str, value: Block) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ def _difference(first: str, metric: str, one: Block) -> tuple[str, ...]:
 
 
 def _titled(metric: str) -> str:
-    """The title, and behind it the name to type if that is another."""
+    """The title of a metric, followed by its name if that differs."""
     typed = distinct_name(metric)
     return title_of(metric) + ("" if typed is None else f" ({typed})")
 
@@ -174,7 +174,7 @@ def _cell(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text that Markdown shows as it is.
+    """Text with Markdown's special characters escaped.
 
     >>> _escaped("a|b <c>")
     'a\\\\|b \\\\<c\\\\>'

@@ -1,4 +1,4 @@
-"""``stream-metrics demo``: a recorded day through the real engine, watched from the terminal."""
+"""``stream-metrics demo``: plays a recorded day through the engine, shown in the terminal."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ TICK_SECONDS = 0.1
 PAGE_SECONDS = 1.0
 PLAIN_EVERY_SECONDS = 5.0
 INCIDENT_US: Final = int(datetime(2025, 3, 18, 14, 30, tzinfo=UTC).timestamp() * 1e6)
-"""A moment of the recorded day at which the incident is plain to see in all windows."""
+"""A time of the recorded day at which all windows show the incident."""
 IDENTITY = Identity("demo", 1, "demo", {})
 RULES = tuple(rule for rule in rules.RULES if rule.name not in ("lag", "memory", "offset_gaps"))
-"""What the page judges: all but Kafka and Redis, which the demo does not use."""
+"""The rules of the page, without those on Kafka and Redis, which the demo does not use."""
 
 
-async def _at_once(call: Callable[[], Awaitable[Any]]) -> Any:
-    """The memory store needs no patience."""
+async def _without_retries(call: Callable[[], Awaitable[Any]]) -> Any:
+    """Calls the memory store, which needs no retries."""
     return await call()
 
 
-class Day:
-    """The bundled recording and the engine that it flows through."""
+class RecordedDay:
+    """The bundled recording, and the engine that processes it."""
 
     def __init__(self, records: list[Record], operations: Operations) -> None:
         self.records = sorted(records, key=lambda record: record.timestamp_ms or 0)
@@ -92,7 +92,7 @@ class Day:
             self._partitions[number] = partition
 
     async def play_until(self, now_us: int) -> None:
-        """Take every record up to that moment of the recorded day."""
+        """Process all records up to a time of the recorded day."""
         self.now_us = now_us
         first = self.played
         while (
@@ -104,7 +104,7 @@ class Day:
         for record in self.records[first : self.played]:
             batches.setdefault(record.partition, []).append(record)
         for number, records in batches.items():
-            await self._partitions[number].process(records, _at_once)
+            await self._partitions[number].process(records, _without_retries)
 
     @property
     def windows(self) -> list[Windows]:
@@ -141,7 +141,7 @@ def demo(
     and again, and its SRR rises.
     """
     try:
-        with _keys_unseen():
+        with _echo_disabled():
             asyncio.run(_demo(seconds, port, forever=forever, keep=keep))
     except KeyboardInterrupt:
         return
@@ -153,7 +153,7 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
         records = list(read_records([str(path)]))
     registry = CollectorRegistry()
     operations, health = Operations(registry), Health(reasons={})
-    playing: list[Day] = []
+    playing: list[RecordedDay] = []
 
     def windows() -> list[Windows]:
         return playing[-1].windows if playing else []
@@ -180,11 +180,11 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
         keep = console.is_terminal and not forever
     try:
         while True:
-            day = Day(records, operations)
+            day = RecordedDay(records, operations)
             await day.open()
             playing.append(day)
             del playing[:-1]
-            show = Show(day, seconds, DayView(day.start_us, day.end_us, port), health, console)
+            show = Playback(day, seconds, DayView(day.start_us, day.end_us, port), health, console)
             if keep:
                 await show.play(INCIDENT_US)
                 listening = _in_foreground()
@@ -218,13 +218,13 @@ async def _serve(port: int, pages: Pages, page: PageServer) -> tuple[web.AppRunn
 
 
 def _in_foreground() -> bool:
-    """Whether somebody at a terminal can press Enter."""
+    """Whether the process is in the foreground of a terminal, so that Enter can be pressed."""
     return sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
 
 
 @contextmanager
-def _keys_unseen() -> Iterator[None]:
-    """Keep the terminal from writing ``^C`` into the panel, which would leave a line of it."""
+def _echo_disabled() -> Iterator[None]:
+    """Keep the terminal from echoing ``^C``, which would disturb the panel."""
     if not _in_foreground():
         yield
         return
@@ -239,14 +239,14 @@ def _keys_unseen() -> Iterator[None]:
 
 
 async def _serving(health: Health, *, until_enter: bool) -> None:
-    """Let the page be read until Enter is pressed, or until the demo is ended."""
+    """Keep serving the page until Enter is pressed or the demo is cancelled."""
     loop, pressed = asyncio.get_running_loop(), asyncio.Event()
     if until_enter:
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed earlier does not count
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # discards earlier input
         loop.add_reader(sys.stdin, pressed.set)
     try:
         while not pressed.is_set():
-            health.beat()  # the page asks whether anybody is there
+            health.beat()  # the page shows whether the loop is alive
             await asyncio.sleep(TICK_SECONDS)
     finally:
         if until_enter:
@@ -255,17 +255,17 @@ async def _serving(health: Health, *, until_enter: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Show:
-    """A day, and the terminal that shows it. The whole day takes ``seconds``."""
+class Playback:
+    """Plays a day and shows it in the terminal. The whole day takes ``seconds``."""
 
-    day: Day
+    day: RecordedDay
     seconds: float
     view: DayView
     health: Health
     console: Console
 
     async def play(self, until_us: int) -> None:
-        """Go on with the day up to ``until_us``, and print how it stands then."""
+        """Continue the day up to ``until_us``, and print the result."""
         day, view, console = self.day, self.view, self.console
         live = Live(
             view.render(console.width), console=console, refresh_per_second=10, transient=True

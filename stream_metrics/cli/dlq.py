@@ -38,7 +38,7 @@ from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
     UsageError,
-    confirmed,
+    confirm,
     kafka_reason,
     load_settings,
     printable,
@@ -48,9 +48,9 @@ from stream_metrics.events.decode import REASONS, Event, decode
 from stream_metrics.events.limits import Limits
 from stream_metrics.settings.whole import Settings
 
-AT_ONCE: Final = 100
+BATCH_SIZE: Final = 100
 REFUSED_LISTED: Final = 20
-WIDTH: Final = 250  # a terminal breaks lines itself; nothing is cut in a file
+WIDTH: Final = 250  # terminals wrap lines themselves, and files must not be truncated
 
 _PLACE: Final = re.compile(r"(.+)/([0-9]{1,10})/([0-9]{1,19})")
 
@@ -70,16 +70,16 @@ _NAMES: Final = msgspec.json.Decoder(_Names)
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A letter without its value: whose it is, and the version of its event if it is valid now."""
+class LetterSummary:
+    """A letter without its value: its conversations, and the version of its event if valid now."""
 
     letter: Letter
     conversations: frozenset[str]
     version: ForgetVersion | None
 
     @classmethod
-    def of(cls, letter: Letter, limits: Limits) -> Listed:
-        """What is to be remembered of ``letter``."""
+    def of(cls, letter: Letter, limits: Limits) -> LetterSummary:
+        """Summarize a letter."""
         record = letter.record
         event = decode(
             record.value,
@@ -94,23 +94,23 @@ class Listed:
 
 
 @dataclass(slots=True)
-class Pile:
-    """What the dead-letter topics hold: each letter once, and the marks about them."""
+class LetterIndex:
+    """The content of dead-letter topics: each letter once, and the marks about them."""
 
-    letters: dict[RecordId, Listed] = field(default_factory=dict)
+    letters: dict[RecordId, LetterSummary] = field(default_factory=dict)
     resubmitted: dict[RecordId, str] = field(default_factory=dict)
     forgotten: dict[str, ForgetVersion] = field(default_factory=dict)
 
-    def is_forgotten(self, listed: Listed) -> bool:
-        """Whether the letter is of a forgotten conversation and its event is not newer."""
+    def is_forgotten(self, listed: LetterSummary) -> bool:
+        """Whether the letter's conversation was forgotten, and its event is not newer than that."""
         return any(
             name in self.forgotten
             and (listed.version is None or listed.version <= self.forgotten[name])
             for name in listed.conversations
         )
 
-    def state(self, listed: Listed) -> str:
-        """What has become of the letter; empty if nothing has."""
+    def state(self, listed: LetterSummary) -> str:
+        """The state of a letter for the table; empty if there is nothing to report."""
         if self.is_forgotten(listed):
             return "forgotten"
         at = self.resubmitted.get(listed.letter.place)
@@ -136,21 +136,21 @@ def _conversations(letter: Letter) -> set[str]:
     return names
 
 
-async def read_pile(settings: Settings, topics: list[str]) -> Pile:
+async def read_letter_index(settings: Settings, topics: list[str]) -> LetterIndex:
     """Everything on the dead-letter topics of ``topics``, without the values."""
-    pile, limits = Pile(), settings.engine_config().limits
+    index, limits = LetterIndex(), settings.engine_config().limits
     async for found in read_letters(settings.kafka, topics):
         if isinstance(found, Resubmitted):
-            pile.resubmitted[found.place] = found.at
+            index.resubmitted[found.place] = found.at
         elif isinstance(found, Forgotten):
-            until = pile.forgotten.get(found.conversation, found.until)
-            pile.forgotten[found.conversation] = max(until, found.until)
+            until = index.forgotten.get(found.conversation, found.until)
+            index.forgotten[found.conversation] = max(until, found.until)
         else:
-            pile.letters.setdefault(found.place, Listed.of(found, limits))
-    return pile
+            index.letters.setdefault(found.place, LetterSummary.of(found, limits))
+    return index
 
 
-def in_kafka(settings: Settings, work: Coroutine[Any, Any, T]) -> T:
+def run_kafka(settings: Settings, work: Coroutine[Any, Any, T]) -> T:
     """Run ``work``; Kafka's errors, missing topics and rights become a ``UsageError``."""
     try:
         return asyncio.run(work)
@@ -168,15 +168,15 @@ def _topics(settings: Settings, topic: str | None) -> list[str]:
 
 
 def _with_traces(settings: Settings, topic: str | None) -> list[str]:
-    """The same, and the topic of traces where it is asked for or a bridge is set up."""
+    """As ``_topics``, with the topic of traces if it is requested or a bridge is configured."""
     if topic == settings.bridge.topic:
         return [topic]
     traces = [settings.bridge.topic] if "bridge" in settings.model_fields_set else []
     return _topics(settings, topic) + (traces if topic is None else [])
 
 
-def table_of(letters: list[Listed], state: Callable[[Listed], str]) -> Table:
-    """Letters for people."""
+def table_of(letters: list[LetterSummary], state: Callable[[LetterSummary], str]) -> Table:
+    """Letters as a table."""
     table = Table(box=None, pad_edge=False)
     for head in ("topic", "partition", "offset", "reason", "state", "message"):
         table.add_column(head, no_wrap=True)
@@ -204,13 +204,13 @@ def dlq_list(
     large to be stored whole), or belongs to a forgotten conversation.
     """
     settings = load_settings(config)
-    pile = in_kafka(settings, read_pile(settings, _with_traces(settings, topic)))
-    letters = [pile.letters[place] for place in sorted(pile.letters)][:limit]
+    index = run_kafka(settings, read_letter_index(settings, _with_traces(settings, topic)))
+    letters = [index.letters[place] for place in sorted(index.letters)][:limit]
     if format_ == "json":
         for listed in letters:
             more = {
-                "resubmitted": pile.resubmitted.get(listed.letter.place),
-                "forgotten": pile.is_forgotten(listed),
+                "resubmitted": index.resubmitted.get(listed.letter.place),
+                "forgotten": index.is_forgotten(listed),
                 "seen": _seen(listed.letter.written_ms),
             }
             typer.echo(json.dumps(listed.letter.headers | more))
@@ -219,13 +219,13 @@ def dlq_list(
         typer.echo("no dead letters")
         return
     console = Console(width=WIDTH)
-    console.print(summary_of(pile.letters.values()))
+    console.print(summary_of(index.letters.values()))
     console.print()
-    console.print(table_of(letters, pile.state))
+    console.print(table_of(letters, index.state))
 
 
-def summary_of(letters: Iterable[Listed]) -> Table:
-    """How many letters each topic and reason has, and when they came."""
+def summary_of(letters: Iterable[LetterSummary]) -> Table:
+    """The number of letters by topic and reason, and the times of the first and the last."""
     found: dict[tuple[str, str], list[Letter]] = {}
     for listed in letters:
         letter = listed.letter
@@ -247,10 +247,10 @@ def _seen(ms: int | None) -> str | None:
 
 @dataclass(slots=True)
 class _Choice:
-    """What is to be sent, and how many of the letters that were asked for are not, and why."""
+    """The letters to send, and the numbers of those that are skipped, by reason."""
 
-    letters: list[Listed] = field(default_factory=list)
-    passed: Counter[str] = field(default_factory=Counter)
+    letters: list[LetterSummary] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
 
 
 def dlq_resubmit(
@@ -292,18 +292,18 @@ def dlq_resubmit(
     if reason is not None and reason not in REASONS:
         raise UsageError(f"--reason {reason!r}: use one of {', '.join(REASONS)}")
     topics = _topics(settings, topic)
-    pile = in_kafka(settings, read_pile(settings, topics))
-    if absent := places - pile.letters.keys():
+    index = run_kafka(settings, read_letter_index(settings, topics))
+    if absent := places - index.letters.keys():
         raise UsageError(f"no dead letter of {', '.join(sorted(map(format_record_id, absent)))}")
-    choice = choose(pile, reason, places, again=again)
-    _say(choice)
+    choice = choose(index, reason, places, again=again)
+    _print_choice(choice)
     if not choice.letters or dry_run:
         if choice.letters:
-            Console(width=WIDTH).print(table_of(choice.letters, _prospect))
+            Console(width=WIDTH).print(table_of(choice.letters, _validity))
             typer.echo("nothing was sent (--dry-run)")
         return
     _confirm(len(choice.letters), yes=yes)
-    sent, refused = in_kafka(settings, _resubmit(settings, topics, choice.letters))
+    sent, refused = run_kafka(settings, _resubmit(settings, topics, choice.letters))
     typer.echo(f"{sent:,} re-submitted")
     if refused:
         for line in refused[:REFUSED_LISTED]:
@@ -328,25 +328,27 @@ def parse_place(text: str, settings: Settings, given_as: str = PLACE) -> RecordI
     return topic, int(number), int(offset)
 
 
-def choose(pile: Pile, reason: str | None, places: set[RecordId], *, again: bool) -> _Choice:
+def choose(
+    index: LetterIndex, reason: str | None, places: set[RecordId], *, again: bool
+) -> _Choice:
     choice = _Choice()
-    for place, listed in sorted(pile.letters.items()):
+    for place, listed in sorted(index.letters.items()):
         if places and place not in places:
             continue
         if reason is not None and listed.letter.headers["error.class"] != reason:
             continue
-        if pile.is_forgotten(listed):
-            choice.passed["of forgotten conversations"] += 1
+        if index.is_forgotten(listed):
+            choice.skipped["of forgotten conversations"] += 1
         elif listed.letter.cut:
-            choice.passed["cut (key or value is not whole)"] += 1
-        elif place in pile.resubmitted and not again:
-            choice.passed["re-submitted before (--again sends them too)"] += 1
+            choice.skipped["cut (key or value is not whole)"] += 1
+        elif place in index.resubmitted and not again:
+            choice.skipped["re-submitted before (--again sends them too)"] += 1
         else:
             choice.letters.append(listed)
     return choice
 
 
-def _say(choice: _Choice) -> None:
+def _print_choice(choice: _Choice) -> None:
     kinds = Counter(
         (listed.letter.record.topic, listed.letter.headers["error.class"])
         for listed in choice.letters
@@ -355,30 +357,33 @@ def _say(choice: _Choice) -> None:
         typer.echo(f"to re-submit to {topic}, rejected as {printable(reason)}: {count:,}")
     if vain := sum(listed.version is None for listed in choice.letters):
         typer.echo(f"of these, still invalid under these settings, to be rejected again: {vain:,}")
-    for why, count in sorted(choice.passed.items()):
+    for why, count in sorted(choice.skipped.items()):
         typer.echo(f"skipped, {why}: {count:,}")
     if not choice.letters:
         typer.echo("nothing to re-submit")
 
 
-def _prospect(listed: Listed) -> str:
+def _validity(listed: LetterSummary) -> str:
     return "still invalid" if listed.version is None else ""
 
 
 def _confirm(count: int, *, yes: bool) -> None:
-    if not confirmed(f"Re-submit {count:,} records?", "re-submit", yes=yes):
+    if not confirm(f"Re-submit {count:,} records?", "re-submit", yes=yes):
         raise UsageError("nothing was sent")
 
 
 async def _resubmit(
-    settings: Settings, topics: list[str], chosen: list[Listed]
+    settings: Settings, topics: list[str], chosen: list[LetterSummary]
 ) -> tuple[int, list[str]]:
-    """Send the chosen letters' records, and mark those that are stored; (how many, what failed)."""
+    """Send the records of the chosen letters, and mark those that are stored.
+
+    Returns how many are stored, and a line for each that failed.
+    """
     counts = await partition_counts(settings.kafka, topics)
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     sent, refused = 0, []
     async with open_producer(settings.kafka) as producer:
-        async for part in _whole(settings, topics, chosen):
+        async for part in _with_values(settings, topics, chosen):
             there = []
             for letter in part:
                 if letter.record.partition < counts.get(letter.record.topic, 0):
@@ -404,18 +409,18 @@ async def _resubmit(
     return sent, refused
 
 
-async def _whole(
-    settings: Settings, topics: list[str], chosen: list[Listed]
+async def _with_values(
+    settings: Settings, topics: list[str], chosen: list[LetterSummary]
 ) -> AsyncIterator[list[Letter]]:
-    """The chosen letters with their values, read once more, some at a time, each once."""
-    wanted = {listed.letter.lies_at for listed in chosen}
+    """Read the chosen letters again, with their values, in batches; each letter once."""
+    wanted = {listed.letter.stored_at for listed in chosen}
     concerned = {listed.letter.record.topic for listed in chosen}
     part: list[Letter] = []
     async for found in read_letters(settings.kafka, [t for t in topics if t in concerned]):
-        if isinstance(found, Letter) and found.lies_at in wanted:
-            wanted.discard(found.lies_at)
+        if isinstance(found, Letter) and found.stored_at in wanted:
+            wanted.discard(found.stored_at)
             part.append(found)
-            if len(part) >= AT_ONCE:
+            if len(part) >= BATCH_SIZE:
                 yield part
                 part = []
     if part:

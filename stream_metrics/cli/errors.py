@@ -1,4 +1,4 @@
-"""What a command says of an error that ends it."""
+"""The messages of errors that end a command."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from stream_metrics.engine.codec import UnknownSchema
 from stream_metrics.engine.state import DamagedState
 
 
-def explained(error: Exception) -> list[str]:
-    """Return the lines that tell a user what is wrong; none for a defect of the program."""
+def error_lines(error: Exception) -> list[str]:
+    """Return the lines to print for an error; none if it is a bug in the program."""
     match error:
         case UsageError() | InputError():
             return [str(error)]

@@ -40,7 +40,7 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.cli.figures import print_retrieval
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
-from stream_metrics.cli.predicates import PredicateOption, load_rule, shown_rule
+from stream_metrics.cli.predicates import PredicateOption, load_named_predicate, predicate_settings
 from stream_metrics.engine.row import canonical
 from stream_metrics.evaluation.collection import (
     Collection,
@@ -60,13 +60,13 @@ from stream_metrics.settings.lab import EvaluationSettings
 from stream_metrics.settings.whole import masked
 
 PLAIN_EVERY: Final = 1_000_000
-UNSHOWN: Final = ("batch_results", "hpo_folder", "token_overlap")
-"""Settings that are no part of a report: what changes no figure, and a path of this machine."""
+HIDDEN_SETTINGS: Final = ("batch_results", "hpo_folder", "token_overlap")
+"""Settings that reports leave out, because they change no figure or are paths on this machine."""
 NO_TRUTH: Final = Truth("trec", Collection())
 
 
 class _Sources(NamedTuple):
-    """What to read, and how."""
+    """The files to read, and options for reading them."""
 
     run: Path
     qrels: Path | None
@@ -76,7 +76,7 @@ class _Sources(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What was asked for, as it was read."""
+    """The metrics, judgements and run that were read."""
 
     metrics: list[RankedMetric]
     truth: Truth
@@ -179,10 +179,10 @@ def evaluate(
         chosen = chosen.model_copy(update={"metrics": tuple(metric)})
     if out is not None and out.exists() and not out.is_dir():
         raise UsageError(f"--out {out}: this is a file; name a directory")
-    with _as_usage():
+    with _usage_errors():
         names = [str(one) for one in metrics_of(chosen.metrics)]
     gates = read_gates(fail_if, names, PARTS)
-    rule = load_rule(predicate or chosen.predicate)
+    rule = load_named_predicate(predicate or chosen.predicate)
     if qrels is None and rule is None:
         raise UsageError("give relevance judgements with --qrels, or a rule with --predicate")
     if qrels is None and (split is not None or subtopic_qrels):
@@ -201,7 +201,7 @@ def evaluate(
         fallback=None if rule is None else rule.relevance,
     )
     started = time.perf_counter()
-    with _Reading() as reading:
+    with _ProgressReporter() as reading:
         sources = _Sources(run, qrels, split, subtopic_qrels, trec_float32)
         read = _read(sources, chosen, reading)
         reading.say("scoring")
@@ -217,9 +217,9 @@ def evaluate(
         "stratify": stratify or None,
     }
     shown = {**masked(settings)["evaluation"], "metrics": list(chosen.metrics)}
-    for name in UNSHOWN:
+    for name in HIDDEN_SETTINGS:
         del shown[name]
-    shown |= shown_rule(rule)
+    shown |= predicate_settings(rule)
     source = [one.name for one in (run, qrels) if one is not None]
     report = _report(block, source, {"evaluation": shown, "options": options})
     if out is not None:
@@ -233,14 +233,14 @@ def evaluate(
     fail_if_crossed(gates, {"": figures_of_report({"retrieval": block})}, PARTS)
 
 
-OF_REPLAYS: Final = (
+REPLAY_FILES: Final = (
     ROWS, PARQUET, RELEVANT, TURNS, BUCKETS, "windows.json", OF_PARTS,
 )  # fmt: skip
 """Files of a report that an evaluation does not have."""
 
 
-class _Reading:
-    """Says on standard error what is being done, and how far reading has come."""
+class _ProgressReporter:
+    """Shows the current step and the number of lines read on standard error."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -250,7 +250,7 @@ class _Reading:
         )
         self._lines = 0
 
-    def __enter__(self) -> _Reading:
+    def __enter__(self) -> _ProgressReporter:
         self._progress.start()
         self._task = self._progress.add_task("reading")
         return self
@@ -259,11 +259,11 @@ class _Reading:
         self._progress.stop()
 
     def say(self, what: str) -> None:
-        """Begin something."""
+        """Show a step."""
         self._progress.update(self._task, description=what)
 
     def lines(self, more: int) -> None:
-        """So many lines more have been read."""
+        """Count further lines that were read."""
         before, self._lines = self._lines, self._lines + more
         self.say(f"{self._lines:,} lines read")
         if before // PLAIN_EVERY < self._lines // PLAIN_EVERY and not self._console.is_terminal:
@@ -271,8 +271,8 @@ class _Reading:
 
 
 @contextmanager
-def _as_usage() -> Iterator[None]:
-    """What a metric or an option does not fit, as an error of usage."""
+def _usage_errors() -> Iterator[None]:
+    """Convert errors about metrics, options and files into ``UsageError``."""
     try:
         yield
     except MetricNameError as error:
@@ -285,9 +285,9 @@ def _as_usage() -> Iterator[None]:
         raise UsageError(str(error)) from error
 
 
-def _read(sources: _Sources, chosen: EvaluationSettings, reading: _Reading) -> _Read:
+def _read(sources: _Sources, chosen: EvaluationSettings, reading: _ProgressReporter) -> _Read:
     run, qrels, split, subtopics, float32 = sources
-    with _as_usage():
+    with _usage_errors():
         metrics = metrics_of(chosen.metrics)
         truth = NO_TRUTH
         if qrels is not None:
@@ -306,11 +306,11 @@ def _example(ids: Any) -> str:
 
 
 def _joined(
-    read: _Read, judging: JudgingOptions, chosen: EvaluationSettings, reading: _Reading
+    read: _Read, judging: JudgingOptions, chosen: EvaluationSettings, reading: _ProgressReporter
 ) -> Joined:
     formulas = similarity_formulas(read.metrics)
     similarities = None
-    with _as_usage():
+    with _usage_errors():
         if formulas:
             reading.say("loading the ontology, which takes about 20 seconds")
             ontology = HumanPhenotypeOntology(chosen.hpo_folder)
@@ -324,7 +324,7 @@ def _joined(
 def _scored(
     read: _Read, joined: Joined, chosen: EvaluationSettings, stratify: list[str] | None
 ) -> tuple[ScoredRankings, Block]:
-    with _as_usage():
+    with _usage_errors():
         scored = score_rankings(joined.rankings, read.metrics, cells=chosen.batch_results)
         block = retrieval_block(
             [scored],
@@ -337,7 +337,7 @@ def _scored(
 
 
 def _report(block: Block, source: list[str], config: dict[str, Any]) -> dict[str, Any]:
-    """The content of ``report.json``; what only a replay of events can tell is null."""
+    """The content of ``report.json``; blocks that need a replay of events are null."""
     return {
         "schema_version": SCHEMA_VERSION,
         "source": source,
@@ -357,7 +357,7 @@ def _write(out: Path, scored: ScoredRankings, report: dict[str, Any], seconds: f
     make_directory(out)
     write_rows(out, scored.rows(), QUERIES)
     write_json(out, "report.json", report)
-    for name in OF_REPLAYS:  # what was here was another run's
+    for name in REPLAY_FILES:  # left by another run
         (out / name).unlink(missing_ok=True)
     run = {
         "version": __version__,

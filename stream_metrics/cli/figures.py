@@ -13,7 +13,7 @@ from stream_metrics.evaluation.estimates import LANGUAGE, Block
 from stream_metrics.evaluation.wording import number, variance
 
 WIDTH: Final = 200
-"""Columns where the output is no terminal."""
+"""Columns if the output is not a terminal."""
 
 
 def print_retrieval(
@@ -22,10 +22,10 @@ def print_retrieval(
     """Print the block ``retrieval`` of a report.
 
     Args:
-        block: As ``evaluation.report.retrieval_block`` makes it.
-        metrics: Which metrics, in this order.
-        stratify: Dimensions whose strata are printed. Strata of several languages are printed in
-            any case, and first: a mean over languages says little of any.
+        block: The result of ``evaluation.report.retrieval_block``.
+        metrics: The metrics to print, in this order.
+        stratify: Dimensions whose strata are printed. Strata of several languages are always
+            printed first, because a mean over languages says little about any of them.
     """
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -78,7 +78,7 @@ def _means(block: Block, metrics: Sequence[str]) -> Table:
 
 
 def _strata(dimension: str, strata: Block, metrics: Sequence[str]) -> Table:
-    """A row a metric, a column a stratum."""
+    """A table with a row per metric and a column per stratum."""
     table = Table(box=None, pad_edge=False)
     table.add_column(Text(f"by {dimension}"), no_wrap=True)
     for stratum, size in strata["units"].items():
@@ -97,7 +97,7 @@ def _strata(dimension: str, strata: Block, metrics: Sequence[str]) -> Table:
 
 
 def _notes(block: Block, metrics: Sequence[str]) -> list[str]:
-    """What is special about intervals, each with the metrics that it is true of."""
+    """Notes on intervals, each with the metrics that it applies to."""
     found: dict[str, list[str]] = {}
     for name in metrics:
         note = block["metrics"][name]["note"]
@@ -107,7 +107,7 @@ def _notes(block: Block, metrics: Sequence[str]) -> list[str]:
 
 
 def _queries_without(block: Block, metrics: Sequence[str]) -> list[str]:
-    """How many queries have nothing relevant; they score 0."""
+    """The number of queries without relevant documents, which score 0."""
     counts = {block["metrics"][name]["queries_without_relevant"] for name in metrics} - {0}
     if not counts:
         return []

@@ -28,12 +28,12 @@ from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
-    confirmed,
+    confirm,
     load_settings,
     parse_time,
     printable,
 )
-from stream_metrics.cli.dlq import WIDTH, Listed, in_kafka, read_pile, table_of
+from stream_metrics.cli.dlq import WIDTH, LetterSummary, read_letter_index, run_kafka, table_of
 from stream_metrics.engine.codec import UnknownSchema, stored_header
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.events.decode import EARLIEST_US, Event, decode
@@ -45,8 +45,8 @@ from stream_metrics.settings.whole import Settings, mask_url
 from stream_metrics.worker.generations import state_in_force
 from stream_metrics.worker.options import conversation_key
 
-AT_ONCE: Final = 1_000
-LONGEST: Final = 128
+BATCH_SIZE: Final = 1_000
+MAX_ID_LENGTH: Final = 128
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -79,8 +79,9 @@ def forget(
     value. Dead letters of the conversation are listed and never resubmitted. Records in Kafka
     itself stay until the topics' retention removes them.
 
-    First it says which of the conversations are in the state, and asks. The others are forgotten as
-    well, because their events may still come or be read again. Exit code 1 if you decline.
+    The command first prints which of the conversations are in the state, and asks for confirmation.
+    The others are forgotten as well, because their events may still arrive or be read again. The
+    exit code is 1 if you decline.
     """
     settings = load_settings(config)
     ids = read_ids(conversations or [], file)
@@ -91,14 +92,14 @@ def forget(
         "1 conversation, with its" if len(ids) == 1 else f"{len(ids):,} conversations, with their"
     )
     question = f"Erase {them} events up to {_text(version[0])}?"
-    if not confirmed(question, "erase them", yes=yes):
+    if not confirm(question, "erase them", yes=yes):
         typer.echo("nothing was forgotten", err=True)
         raise typer.Exit(1)
     events = {conversation: _event(conversation, version) for conversation in ids}
     if settings.kafka.output_topic is not None:
-        in_kafka(settings, _erase_rows(settings, ids))
+        run_kafka(settings, _erase_rows(settings, ids))
         typer.echo(f"conversations: {len(ids):,}; null is written to {settings.kafka.output_topic}")
-    partitions = in_kafka(settings, _write(settings, events))
+    partitions = run_kafka(settings, _write(settings, events))
     topics = list(settings.kafka.topics)
     typer.echo(
         f"conversations: {len(ids):,}; a forget of each is written to {partitions:,} partitions of "
@@ -109,9 +110,9 @@ def forget(
 
 
 def _presence(settings: Settings, ids: list[str]) -> list[str]:
-    """A line for each conversation: whether it is in the state.
+    """A line per conversation that says whether it is in the state.
 
-    Where the state cannot be read it is one line that says so: to erase needs Kafka only.
+    If the state cannot be read, one line says that, because erasing needs only Kafka.
     """
     try:
         found = asyncio.run(_located(settings, ids))
@@ -141,15 +142,15 @@ async def _located(settings: Settings, ids: list[str]) -> dict[str, list[int]]:
 
 
 async def located(store: StateStore, conversations: Sequence[str]) -> dict[str, list[int]]:
-    """On which state partitions each of the conversations is; on none if it is not in the state.
+    """The state partitions of each conversation; none if it is not in the state.
 
-    What is left of one that has expired, or was forgotten, does not count. Raises the errors of
-    the store and of what it holds.
+    Remains of a conversation that has expired or was forgotten do not count. Raises the errors of
+    the store and of damaged state.
     """
     found: dict[str, list[int]] = {conversation: [] for conversation in conversations}
     for number in await store.partitions():
         todo = iter(found)
-        while part := list(islice(todo, AT_ONCE)):
+        while part := list(islice(todo, BATCH_SIZE)):
             keys = [(conversation_key(conversation), False) for conversation in part]
             for conversation, stored in zip(part, await store.load(number, keys), strict=True):
                 if stored.hot and stored_header(stored.hot).conversation_id:
@@ -158,7 +159,7 @@ async def located(store: StateStore, conversations: Sequence[str]) -> dict[str, 
 
 
 def read_ids(given: list[str], file: Path | None) -> list[str]:
-    """The ids to forget, each once; raises ``UsageError`` for what can be none."""
+    """The ids to forget, without repetitions; raises ``UsageError`` for invalid ones."""
     found = dict.fromkeys(given)  # in the order given
     if file is not None:
         try:
@@ -173,9 +174,9 @@ def read_ids(given: list[str], file: Path | None) -> list[str]:
     if not ids:
         raise UsageError("name the conversations to forget, or give --file")
     for conversation in ids:
-        if not 1 <= len(conversation) <= LONGEST or not _encodable(conversation):
+        if not 1 <= len(conversation) <= MAX_ID_LENGTH or not _encodable(conversation):
             raise UsageError(
-                f"{conversation[:40]!r} is not a conversation id (1 to {LONGEST} characters)"
+                f"{conversation[:40]!r} is not a conversation id (1 to {MAX_ID_LENGTH} characters)"
             )
     return ids
 
@@ -206,7 +207,7 @@ def _text(micros: int) -> str:
 
 
 def _event(conversation: str, version: ForgetVersion) -> bytes:
-    """The ``forget`` event of a conversation, as every worker takes it."""
+    """The ``forget`` event of a conversation."""
     value = json.dumps(
         {
             "type": "forget",
@@ -226,8 +227,8 @@ def _event(conversation: str, version: ForgetVersion) -> bytes:
 async def _erase_rows(settings: Settings, conversations: list[str]) -> None:
     """Write nulls to the output topic, for conversations that have expired.
 
-    Before the events: of what workers know they send null themselves, and what they send once they
-    have read the events must come behind this.
+    For conversations that are in the state, workers send nulls themselves. This is done before the
+    events are written, because what workers send after reading them must come later.
     """
     topic = settings.kafka.output_topic
     assert topic is not None
@@ -239,10 +240,10 @@ async def _erase_rows(settings: Settings, conversations: list[str]) -> None:
 
 
 async def _write(settings: Settings, events: dict[str, bytes]) -> int:
-    """Write each event to every partition of every input topic; how many partitions one has.
+    """Write each event to every partition of every input topic; returns the partition count.
 
-    One topic would reach every state partition. But each keeps its records for a time of its own,
-    and whoever reads a topic again must find the forget behind the events.
+    One topic would reach every state partition. But topics have different retention, and a worker
+    that reads one of them again must find the ``forget`` after the events.
     """
     topics = settings.kafka.topics
     counts = await partition_counts(settings.kafka, topics)
@@ -265,7 +266,7 @@ async def _write(settings: Settings, events: dict[str, bytes]) -> int:
 async def _send(settings: Settings, records: Iterable[OutgoingRecord], otherwise: str) -> None:
     todo = iter(records)
     async with open_producer(settings.kafka) as producer:
-        while part := list(islice(todo, AT_ONCE)):
+        while part := list(islice(todo, BATCH_SIZE)):
             for record, error in zip(part, await send_all(producer, part), strict=True):
                 if error is not None:
                     raise UsageError(
@@ -275,10 +276,10 @@ async def _send(settings: Settings, records: Iterable[OutgoingRecord], otherwise
 
 
 def _mark(settings: Settings, topic: str, ids: list[str], version: ForgetVersion) -> None:
-    """Note on a dead-letter topic what is forgotten, and list the letters that it concerns."""
+    """Write marks to a dead-letter topic, and list the letters of the forgotten conversations."""
     wanted = frozenset(ids)
     try:
-        found = in_kafka(settings, _letters(settings, topic, wanted, version))
+        found = run_kafka(settings, _letters(settings, topic, wanted, version))
     except UsageError as error:
         if isinstance(error.__cause__, DeadLetterTopicMissing):
             suffix = settings.kafka.dead_letter_suffix
@@ -297,9 +298,9 @@ def _mark(settings: Settings, topic: str, ids: list[str], version: ForgetVersion
 
 async def _letters(
     settings: Settings, topic: str, wanted: frozenset[str], version: ForgetVersion
-) -> list[Listed]:
+) -> list[LetterSummary]:
     letters = topic + settings.kafka.dead_letter_suffix
-    pile = await read_pile(settings, [topic])
+    index = await read_letter_index(settings, [topic])
     counts = await partition_counts(settings.kafka, [letters])
     marks = (
         forgotten_mark(letters, number, conversation, version)
@@ -308,10 +309,10 @@ async def _letters(
     )
     await _send(settings, marks, "its dead letters are not marked")
     for conversation in wanted:
-        until = pile.forgotten.get(conversation, version)
-        pile.forgotten[conversation] = max(until, version)
+        until = index.forgotten.get(conversation, version)
+        index.forgotten[conversation] = max(until, version)
     return [
         listed
-        for _, listed in sorted(pile.letters.items())
-        if listed.conversations & wanted and pile.is_forgotten(listed)
+        for _, listed in sorted(index.letters.items())
+        if listed.conversations & wanted and index.is_forgotten(listed)
     ]

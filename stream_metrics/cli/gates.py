@@ -1,4 +1,4 @@
-"""``--fail-if``: conditions under which a command ends with exit code 1."""
+"""``--fail-if``: conditions that make a command exit with code 1."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ FailIfOption = Annotated[
 def read_gates(
     texts: Sequence[str] | None, names: Sequence[str] | None, parts: Sequence[str]
 ) -> list[Condition]:
-    """The conditions of ``--fail-if``, before anything is computed.
+    """Parse the conditions of ``--fail-if``, before anything is computed.
 
     Args:
-        texts: As given.
-        names: The figures that there will be; None if that is not known yet.
-        parts: What a figure may be asked for.
+        texts: The conditions as given.
+        names: The names of the figures; None if they are not known yet.
+        parts: The parts that a figure has.
 
     Raises:
-        UsageError: One is no condition, or names what there is not.
+        UsageError: A condition is invalid, or names an unknown figure or part.
     """
     try:
         gates = [parse_condition(text) for text in texts or ()]
@@ -54,11 +54,11 @@ def read_gates(
 def fail_if_crossed(
     gates: Sequence[Condition], figures: Mapping[str, Figures], parts: Sequence[str]
 ) -> None:
-    """End with exit code 1 and a line on standard error for each condition that holds.
+    """Print a line on standard error for each condition that holds, and exit with code 1.
 
     Raises:
-        UsageError: A condition names what there is not.
-        typer.Exit: One holds.
+        UsageError: A condition names an unknown figure.
+        typer.Exit: A condition holds.
     """
     try:
         said = violations(gates, figures, parts)

@@ -1,4 +1,4 @@
-"""``stream-metrics check --topics``: how producers place the keys of the input topics."""
+"""``stream-metrics check --topics``: detects the partitioners of the input topics' producers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.worker.keying import FITTING_SHARE, Keying, KeySample, keyed_differently
 
 WITHIN_SECONDS: Final = 60
-WHOSE: Final = {
+PARTITIONER_NAMES: Final = {
     "murmur2": "murmur2 (the Java client, and clients that place keys as it does)",
     "crc32": "CRC-32 (librdkafka's default)",
     "fnv1a": "FNV-1a (the default of Sarama)",
@@ -24,7 +24,7 @@ WHOSE: Final = {
 
 
 async def check_keys(kafka: KafkaSettings, counts: Mapping[str, int]) -> list[Finding]:
-    """By which partitioner the keys of each input topic were placed, and whether that differs."""
+    """Findings on the partitioner of each input topic, and whether partitioners differ."""
     if kafka.repartition_topic is not None:
         return [Finding("keys", "ok", "workers repartition, so any partitioner will do")]
     there = {topic: counts[topic] for topic in kafka.topics if topic in counts}
@@ -37,10 +37,10 @@ async def check_keys(kafka: KafkaSettings, counts: Mapping[str, int]) -> list[Fi
         except KafkaRefused as refused:
             why = str(refused)
         return [Finding("keys", "error", f"records could not be read: {why}")]
-    return judged(samples)
+    return key_findings(samples)
 
 
-def judged(samples: Mapping[str, KeySample]) -> list[Finding]:
+def key_findings(samples: Mapping[str, KeySample]) -> list[Finding]:
     """A finding for each topic, and an error if two are known to differ."""
     findings = []
     for topic, sample in samples.items():
@@ -74,7 +74,7 @@ def _of_topic(topic: str, keying: Keying) -> Finding:
     if needed is None:
         return Finding(what, "ok", "one partition, where every partitioner places every key")
     if keying.fitting:
-        who = " or ".join(WHOSE[name] for name in sorted(keying.fitting))
+        who = " or ".join(PARTITIONER_NAMES[name] for name in sorted(keying.fitting))
         agreeing = max(keying.agreeing[name] for name in keying.fitting)
         return Finding(what, "ok", f"placed by {who}: {agreeing:,} of {keys:,} keys")
     if keys < needed:

@@ -1,4 +1,4 @@
-"""``stream-metrics labels``: scores of evaluators, joined with the traces that they are about."""
+"""``stream-metrics labels``: joins evaluators' scores with their traces, and prints labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from stream_metrics.adapters.otlp.spans import OtlpNotInstalled
-from stream_metrics.adapters.scores import Scores
+from stream_metrics.adapters.scores import EvaluationReader
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
@@ -21,15 +21,15 @@ from stream_metrics.cli.common import (
     parse_time,
     printable,
 )
-from stream_metrics.cli.send import Outgoing, checked, deliver, report
+from stream_metrics.cli.send import CheckedEvent, check_event, report, send_events
 from stream_metrics.cli.sources import (
     KAFKA,
     SinceOption,
     Sources,
-    Topics,
+    TopicSource,
     UntilOption,
+    kafka_errors,
     parse_marks,
-    reading_kafka,
 )
 from stream_metrics.events.decode import BadRecord
 from stream_metrics.settings.whole import Settings
@@ -118,8 +118,8 @@ def labels(
         raise UsageError(f"none of {read:,} scores can be used: {reasons}")
     ready = _ready(events, settings)
     if into_kafka:
-        with reading_kafka(settings):
-            asyncio.run(deliver(settings, ready))
+        with kafka_errors(settings):
+            asyncio.run(send_events(settings, ready))
         report(Counter(event.topic for event in ready), "table")
     else:
         for event in ready:
@@ -131,9 +131,9 @@ def labels(
 
 def _read(
     sources: Sequence[str], settings: Settings, since: str, until: str, time_us: int | None
-) -> Scores:
+) -> EvaluationReader:
     """The scores of all sources; raises ``UsageError`` and ``InputError``."""
-    found = Scores(settings.otlp.mapping(), settings.labels.grading)
+    found = EvaluationReader(settings.otlp.mapping(), settings.labels.grading)
     for source in sources:
         try:
             if not source.startswith(KAFKA):
@@ -142,7 +142,7 @@ def _read(
             names = source.removeprefix(KAFKA).split(",")
             if not all(names):
                 raise UsageError(f"{source!r}: write kafka:TOPIC or kafka:TOPIC,TOPIC")
-            topics = Topics(settings, names, parse_marks(since, until))
+            topics = TopicSource(settings, names, parse_marks(since, until))
             with closing(topics.records()) as records:
                 for record in records:
                     place = f"{record.topic}/{record.partition} offset {record.offset}"
@@ -153,13 +153,13 @@ def _read(
     return found
 
 
-def _ready(events: Sequence[Event], settings: Settings) -> list[Outgoing]:
+def _ready(events: Sequence[Event], settings: Settings) -> list[CheckedEvent]:
     """The events for the topic of labels; raises ``UsageError`` for what a worker would reject."""
     limits, topic = settings.engine_config().limits, settings.kafka.topics[-1]
     now_us = time.time_ns() // 1000
     ready = []
     for event in events:
-        one = checked(event.value, limits, now_us)
+        one = check_event(event.value, limits, now_us)
         if isinstance(one, BadRecord):
             raise UsageError(
                 f"a worker would reject a label of conversation {event.conversation!r}: "

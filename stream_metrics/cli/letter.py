@@ -1,4 +1,4 @@
-"""``stream-metrics dlq show``: one dead letter, whole."""
+"""``stream-metrics dlq show``: prints one dead letter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from stream_metrics.cli.common import (
     printable,
     time_text,
 )
-from stream_metrics.cli.dlq import Listed, Pile, in_kafka, parse_place, read_pile
+from stream_metrics.cli.dlq import (
+    LetterIndex,
+    LetterSummary,
+    parse_place,
+    read_letter_index,
+    run_kafka,
+)
 from stream_metrics.events.decode import levels
 from stream_metrics.events.limits import Limits
 from stream_metrics.events.turns import turn_text
@@ -41,17 +47,17 @@ def dlq_show(
     format_: FormatOption = "table",
     config: ConfigOption = None,
 ) -> None:
-    """Print one dead letter whole: where the record stood, why it was turned away, key and value.
+    """Print one dead letter: where its record was read, why it was rejected, its key and value.
 
-    JSON is indented; other text is escaped, and bytes that are no text are printed in hexadecimal.
-    Very long values are cut for people, which is said on standard error. With --format json nothing
-    is cut, and what is no UTF-8 is in base64. The record is printed as its producer sent it, with
-    all texts in it.
+    JSON is indented, other text is escaped, and bytes that are not UTF-8 are printed in
+    hexadecimal. Tables truncate very long values, with a note on standard error. --format json
+    truncates nothing, and encodes bytes that are not UTF-8 as base64. The record is printed as its
+    producer sent it, including all texts in it.
     """
     settings = load_settings(config)
     wanted = parse_place("/".join(place), settings, "letter")
-    pile, letter = in_kafka(settings, _find(settings, wanted))
-    state = pile.state(Listed.of(letter, settings.engine_config().limits))
+    index, letter = run_kafka(settings, _find(settings, wanted))
+    state = index.state(LetterSummary.of(letter, settings.engine_config().limits))
     if format_ == "json":
         typer.echo(json.dumps(document(letter, state)))
         return
@@ -62,23 +68,23 @@ def dlq_show(
         typer.echo(f"the {what} is cut here; --format json prints all of it", err=True)
 
 
-async def _find(settings: Settings, wanted: RecordId) -> tuple[Pile, Letter]:
-    """The letter with its value, and the marks about it; of several copies the listed one."""
-    pile = await read_pile(settings, [wanted[0]])
-    if wanted not in pile.letters:
+async def _find(settings: Settings, wanted: RecordId) -> tuple[LetterIndex, Letter]:
+    """The index, and the letter with its value; if there are copies, the listed one."""
+    index = await read_letter_index(settings, [wanted[0]])
+    if wanted not in index.letters:
         raise UsageError(
             f"there is no dead letter of {format_record_id(wanted)}; `stream-metrics dlq list` "
             "shows which there are"
         )
-    lies_at = pile.letters[wanted].letter.lies_at
+    stored_at = index.letters[wanted].letter.stored_at
     async for found in read_letters(settings.kafka, [wanted[0]]):
-        if isinstance(found, Letter) and found.lies_at == lies_at:
-            return pile, found
+        if isinstance(found, Letter) and found.stored_at == stored_at:
+            return index, found
     raise UsageError(f"the dead letter of {format_record_id(wanted)} was deleted meanwhile")
 
 
 def document(letter: Letter, state: str) -> dict[str, Any]:
-    """The letter for programs; ``key_base64`` and ``value_base64`` are of bytes that are no UTF-8.
+    """The letter as JSON; ``key_base64`` and ``value_base64`` replace bytes that are not UTF-8.
 
     Times are in RFC 3339. ``value`` is the text as it was sent, not parsed.
     """
@@ -88,7 +94,7 @@ def document(letter: Letter, state: str) -> dict[str, Any]:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": None if stamp is None else time_text(stamp),
-        "letter": format_record_id(letter.lies_at),
+        "letter": format_record_id(letter.stored_at),
         "seen": None if letter.written_ms is None else time_text(letter.written_ms),
         "state": state,
         "headers": letter.headers,
@@ -107,12 +113,12 @@ def _data(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 def page(letter: Letter, state: str) -> tuple[list[str], list[str]]:
-    """The letter for people, as lines that no terminal acts on, and which parts of it are cut."""
-    told = document(letter, state)
+    """The letter as printable lines, and the names of its truncated parts."""
+    content = document(letter, state)
     lines = [f"record     {printable(format_record_id(letter.place))}"]
     for name in ("timestamp", "letter", "seen", "state"):
-        if told[name]:
-            lines.append(f"{name:10} {printable(str(told[name]))}")
+        if content[name]:
+            lines.append(f"{name:10} {printable(str(content[name]))}")
     turn = _turn(letter.record.value)
     if turn is not None:
         lines.append(f"{'turn':10} {turn_text(turn)}")
@@ -135,7 +141,7 @@ class _OfTurn(msgspec.Struct):
 
 
 def _turn(value: bytes | None) -> int | None:
-    """The number of the turn that an event names, valid or not; None if it names none."""
+    """The turn number in an event, which may be invalid; None without one."""
     try:
         return msgspec.json.decode(value or b"", type=_OfTurn).turn
     except (msgspec.DecodeError, RecursionError):
@@ -143,7 +149,7 @@ def _turn(value: bytes | None) -> int | None:
 
 
 def _shown(data: bytes) -> tuple[list[str], bool]:
-    """Key or value as lines, and whether that is all of it."""
+    """A key or value as lines, and whether they are complete."""
     try:
         text = _indented(data).decode()
     except UnicodeDecodeError:
@@ -155,9 +161,10 @@ def _shown(data: bytes) -> tuple[list[str], bool]:
 
 
 def _indented(data: bytes) -> bytes:
-    """JSON with line breaks, every token as it was sent; anything else unchanged.
+    """Indent JSON without changing its tokens; return anything else unchanged.
 
-    So is JSON that is nested more deeply than any event: it would become a thousand times as long.
+    JSON that is nested more deeply than any valid event is not indented, since it would become a
+    thousand times as long.
     """
     if levels(data, Limits().json_levels) > Limits().json_levels:
         return data

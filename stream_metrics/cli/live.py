@@ -1,4 +1,4 @@
-"""Commands around a live system: ``worker``, ``check``, ``export``."""
+"""Commands of a live system: ``worker``, ``bridge``, ``check``, ``export``."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def bridge(
     if rekey:
         os.environ["STREAM_METRICS_BRIDGE__REKEY"] = "true"
     settings = load_settings(config)
-    from stream_metrics.bridge import run_bridge  # no other command needs its event loop
+    from stream_metrics.bridge import run_bridge  # imports a lot that other commands do not need
 
     sys.exit(run_bridge(settings))
 
@@ -188,7 +188,7 @@ async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
         try:
             findings += await _check_state(settings, store, counts)
         except (StoreUnavailable, StoreRefused) as error:
-            if not any(problem.fatal for problem in problems):  # else it is told above
+            if not any(problem.fatal for problem in problems):  # else it is reported already
                 findings.append(Finding("state", "error", str(error)))
     finally:
         await store.close()
@@ -198,7 +198,7 @@ async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
 async def _check_state(
     settings: Settings, store: StateStore, counts: dict[str, int]
 ) -> list[Finding]:
-    """What workers would say of the state; raises the store's errors."""
+    """Findings on the stored state, as workers would report them; raises the store's errors."""
     topics = {topic: counts[topic] for topic in settings.kafka.state_topics if topic in counts}
     known = len(topics) == len(set(settings.kafka.state_topics)) and len({*topics.values()}) == 1
 
@@ -249,7 +249,7 @@ async def _check_state(
 
 
 async def _check_kafka(settings: Settings, counts: dict[str, int]) -> list[Finding]:
-    """What is wrong with Kafka and its topics; puts the topics' partitions into ``counts``."""
+    """Findings on Kafka and its topics; adds the topics' partition counts to ``counts``."""
     kafka = settings.kafka
     rights = worker_rights(kafka)
     try:
@@ -292,7 +292,7 @@ def _absent(kafka: KafkaSettings, topic: str) -> str:
 
 
 async def _check_internal(kafka: KafkaSettings, counts: Mapping[str, int]) -> list[Finding]:
-    """What is unfit about the internal topic, if there is one; raises aiokafka's errors."""
+    """Findings on the internal topic's configuration, if any; raises aiokafka's errors."""
     internal = kafka.repartition_topic
     if internal is None or internal not in counts:
         return []
@@ -327,7 +327,7 @@ def export(
 
 
 async def _export(settings: Settings, scope: str, now_us: int | None, out: Path) -> int:
-    """Write the files; how many rows there are. Memory does not grow with them."""
+    """Write the files in bounded memory; returns the number of rows."""
     store = connect(redis_options(settings))
     try:
         settings, state = await state_in(store, settings)

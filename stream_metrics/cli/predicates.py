@@ -1,4 +1,4 @@
-"""The rule of one's own that ``replay`` and ``evaluate`` take."""
+"""The ``--predicate`` option of ``replay`` and ``evaluate``: a user's own relevance rule."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PredicateOption = Annotated[
 ]
 
 
-class Rule(NamedTuple):
-    """A predicate that was loaded.
+class LoadedPredicate(NamedTuple):
+    """A loaded predicate.
 
     Attributes:
-        name: As it was given.
-        digest: SHA-256 of the file that its module is in, in hexadecimal.
-        relevance: Judges by it.
+        name: Its name as given.
+        digest: SHA-256 of the file of its module, in hexadecimal.
+        relevance: A relevance judge that uses it.
     """
 
     name: str
@@ -35,8 +35,8 @@ class Rule(NamedTuple):
     relevance: Relevance
 
 
-def load_rule(name: str | None) -> Rule | None:
-    """The predicate of that name; None if none is asked for. Raises ``UsageError``."""
+def load_named_predicate(name: str | None) -> LoadedPredicate | None:
+    """Load a predicate by name; None without a name. Raises ``UsageError``."""
     if name is None:
         return None
     try:
@@ -44,13 +44,13 @@ def load_rule(name: str | None) -> Rule | None:
     except PredicateError as error:
         raise UsageError(str(error)) from error
     relevance = Relevance(predicate=predicate, predicate_name=f"predicate {name!r}")
-    return Rule(name, digest, relevance)
+    return LoadedPredicate(name, digest, relevance)
 
 
-def shown_rule(rule: Rule | None) -> dict[str, Any]:
-    """What the settings ``evaluation`` of a report say of it.
+def predicate_settings(rule: LoadedPredicate | None) -> dict[str, Any]:
+    """The predicate in the ``evaluation`` settings of a report.
 
-    The digest tells rules of one name apart; so it is part of what a replay is known by.
+    The digest distinguishes predicates of the same name, and is part of a replay's identity.
     """
     if rule is None:
         return {"predicate": None}

@@ -1,4 +1,4 @@
-"""How far a replay has come: a bar on a terminal, plain lines elsewhere."""
+"""Shows the progress of a replay: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ PLAIN_STEPS = 10
 
 
 @contextmanager
-def shown_progress(expected: Callable[[], int]) -> Iterator[run.Progress]:
-    """Who is told, and shows it on standard error; ``expected`` records, or 0 if unknown."""
+def show_progress(expected: Callable[[], int]) -> Iterator[run.Progress]:
+    """Show progress on standard error; ``expected`` returns the record count, or 0 if unknown."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         yield _Lines(console)
@@ -42,7 +42,7 @@ def shown_progress(expected: Callable[[], int]) -> Iterator[run.Progress]:
 
 
 class _Lines:
-    """Plain lines."""
+    """Progress as lines."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -66,7 +66,7 @@ class _Lines:
 
 
 class _Bar:
-    """A bar for each stage."""
+    """Progress as a bar per stage."""
 
     def __init__(self, progress: Progress, expected: Callable[[], int]) -> None:
         self._progress, self._expected = progress, expected

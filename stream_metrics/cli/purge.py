@@ -1,4 +1,4 @@
-"""Commands for what is left behind: ``purge``."""
+"""``stream-metrics purge``: deletes the state of a namespace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
-from stream_metrics.cli.stopped import who_is_there
+from stream_metrics.cli.stopped import describe_group_members
 from stream_metrics.engine.state import DamagedState
 from stream_metrics.layout import Layout
 from stream_metrics.options import redis_options
@@ -23,10 +23,10 @@ from stream_metrics.worker.switch import delete_all
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """What a namespace holds: generations, their conversations, and the groups that wrote them.
+class NamespaceContent:
+    """The content of a namespace: its generations, their conversations and consumer groups.
 
-    ``unfinished`` are partitions of which an earlier purge has deleted a part.
+    ``unfinished`` are partitions that an interrupted purge has deleted in part.
     """
 
     layout: Layout
@@ -76,27 +76,27 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
     except ValueError as error:
         raise UsageError(f"--namespace: {error}") from error
     try:
-        holding = await _holding(store)
+        content = await _namespace_content(store)
         where = f"namespace {namespace!r} in {mask_url(settings.redis.url)}"
-        if not holding.layout.generations:
+        if not content.layout.generations:
             console.print(f"{where} has no state")
             return 0
         console.print(f"{where} holds")
-        console.print(f"  generations    {len(holding.layout.generations)}")
+        console.print(f"  generations    {len(content.layout.generations)}")
         console.print(
-            f"  conversations  {holding.conversations:,}, including expired ones of which only an "
+            f"  conversations  {content.conversations:,}, including expired ones of which only an "
             "entry is left"
         )
-        console.print(f"  written by     {', '.join(map(repr, holding.groups))}")
-        if holding.unfinished:
-            console.print(f"  left over from a wipe that was cut off: {holding.unfinished}")
-        await _refuse_if_owned(settings, holding, force, console)
+        console.print(f"  written by     {', '.join(map(repr, content.groups))}")
+        if content.unfinished:
+            console.print(f"  left over from a wipe that was cut off: {content.unfinished}")
+        await _refuse_if_owned(settings, content, force, console)
         if not yes and typer.prompt("Type the namespace to delete it", err=True) != namespace:
             console.print("the name is different; nothing was deleted")
             return 1
         with Progress(console=console, transient=True) as progress:
-            task = progress.add_task("deleting", total=holding.conversations or None)
-            await delete_all(store, holding.layout, lambda count: progress.advance(task, count))
+            task = progress.add_task("deleting", total=content.conversations or None)
+            await delete_all(store, content.layout, lambda count: progress.advance(task, count))
     finally:
         await store.close()
     console.print(
@@ -106,25 +106,25 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
     return 0
 
 
-async def _holding(store: StateStore) -> Holding:
+async def _namespace_content(store: StateStore) -> NamespaceContent:
     layout = await store.layout()
     conversations, unfinished = 0, list[int]()
     for generation in layout.generations:
         state = store.generation(generation)
         for number in range(generation.identity.count):
-            with suppress(DamagedState):  # it is deleted whatever it holds
+            with suppress(DamagedState):  # damaged partitions are deleted too
                 found = await state.describe(number)
                 conversations += found.conversations
                 if found.wiping:
                     unfinished.append(number)
     groups = {generation.group for generation in layout.generations}
-    return Holding(layout, conversations, unfinished, sorted(groups))
+    return NamespaceContent(layout, conversations, unfinished, sorted(groups))
 
 
 async def _refuse_if_owned(
-    settings: Settings, holding: Holding, force: bool, console: Console
+    settings: Settings, content: NamespaceContent, force: bool, console: Console
 ) -> None:
-    why = await who_is_there(settings, holding.groups)
+    why = await describe_group_members(settings, content.groups)
     if not why:
         return
     if not force:

@@ -1,4 +1,4 @@
-"""``stream-metrics record``: topics to a file, from which they can be replayed."""
+"""``stream-metrics record``: writes topics to a file that can be replayed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from stream_metrics.adapters.parquet import ParquetError
 from stream_metrics.adapters.recording import recording
-from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, said
-from stream_metrics.cli.sources import SinceOption, Topics, UntilOption, parse_marks
+from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, stderr_console
+from stream_metrics.cli.sources import SinceOption, TopicSource, UntilOption, parse_marks
 from stream_metrics.events.record import Record
 
 SHOW_EVERY: Final = 1_000
@@ -26,8 +26,8 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
-class _Counted:
-    """What was recorded."""
+class _RecordCounts:
+    """Counts and times of the recorded records."""
 
     records: Counter[tuple[str, int]] = field(default_factory=Counter)
     first_ms: int | None = None
@@ -71,7 +71,7 @@ def record(
     The file appears once it is complete. No consumer group is affected.
     """
     settings = load_settings(config)
-    source = Topics(settings, topics or list(settings.kafka.topics), parse_marks(since, until))
+    source = TopicSource(settings, topics or list(settings.kafka.topics), parse_marks(since, until))
     try:
         counted = _record(source, out)
     except ParquetError as error:
@@ -79,12 +79,12 @@ def record(
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror or error}") from error
     for line in source.missed:
-        said().print(line)
-    _say(source, counted, out)
+        stderr_console().print(line)
+    _print_summary(source, counted, out)
 
 
-def _record(source: Topics, out: str) -> _Counted:
-    counted, read, told = _Counted(), 0, time.monotonic()
+def _record(source: TopicSource, out: str) -> _RecordCounts:
+    counted, read, told = _RecordCounts(), 0, time.monotonic()
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -113,16 +113,18 @@ def _record(source: Topics, out: str) -> _Counted:
     return counted
 
 
-def _say(source: Topics, counted: _Counted, out: str) -> None:
+def _print_summary(source: TopicSource, counted: _RecordCounts, out: str) -> None:
     for topic, partitions in source.spans.items():
         records = sum(counted.records[topic, int(number)] for number in partitions)
         offsets = sum(end - first for first, end in partitions.values())
         gone = f" ({offsets - records:,} offsets without one)" if offsets > records else ""
-        said().print(f"{topic}: {records:,} records of {len(partitions)} partitions{gone}")
+        stderr_console().print(
+            f"{topic}: {records:,} records of {len(partitions)} partitions{gone}"
+        )
     if counted.first_ms is not None and counted.last_ms is not None:
-        said().print(f"from {_time(counted.first_ms)} to {_time(counted.last_ms)}")
+        stderr_console().print(f"from {_time(counted.first_ms)} to {_time(counted.last_ms)}")
     size = "" if out == "-" else f", {Path(out).stat().st_size:,} bytes"
-    said().print(f"{counted.records.total():,} records written to {out}{size}")
+    stderr_console().print(f"{counted.records.total():,} records written to {out}{size}")
 
 
 def _time(timestamp_ms: int) -> str:

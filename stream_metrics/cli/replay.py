@@ -1,4 +1,4 @@
-"""``stream-metrics replay`` and ``report``: figures from recorded events, and from their parts."""
+"""``stream-metrics replay`` and ``report``: figures from recorded events."""
 
 from __future__ import annotations
 
@@ -49,9 +49,14 @@ from stream_metrics.cli.common import (
     printable,
 )
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
-from stream_metrics.cli.predicates import PredicateOption, Rule, load_rule, shown_rule
-from stream_metrics.cli.progress import shown_progress
-from stream_metrics.cli.sending import IntoKafkaOption, ShiftOption, SpeedOption, send_again
+from stream_metrics.cli.predicates import (
+    LoadedPredicate,
+    PredicateOption,
+    load_named_predicate,
+    predicate_settings,
+)
+from stream_metrics.cli.progress import show_progress
+from stream_metrics.cli.sending import IntoKafkaOption, ShiftOption, SpeedOption, send_recording
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
 from stream_metrics.evaluation.estimates import UnknownDimension
 from stream_metrics.evaluation.generation import BadSimilarity
@@ -178,7 +183,7 @@ def replay(
     chosen = settings.evaluation
     if metric:
         chosen = chosen.model_copy(update={"metrics": tuple(metric)})
-    rule = load_rule(predicate or chosen.predicate)
+    rule = load_named_predicate(predicate or chosen.predicate)
     if rule is not None:
         chosen = chosen.model_copy(update={"predicate": rule.name})
     scoring = _scoring(settings, chosen)
@@ -188,13 +193,13 @@ def replay(
     if into_kafka:
         if gates:
             raise UsageError("--fail-if cannot be used with --into-kafka, which computes nothing")
-        send_again(source, settings, speed, shift=shift)
+        send_recording(source, settings, speed, shift=shift)
         return
     if shift or speed != "1x":
         raise UsageError("--speed and --shift need --into-kafka: a replay into files never waits")
     scope = turn_scope or settings.metrics.turn_scope
     if not turn_scope and "turn_scope" not in settings.metrics.model_fields_set:
-        scope = "all" if source.are_traces else scope
+        scope = "all" if source.has_traces else scope
     models = _models(sbert_similarity=sbert, cross_encoder_similarity=cross_encoder)
     options = ReplayOptions(
         settings.engine_config(),
@@ -219,8 +224,8 @@ def replay(
     started = time.perf_counter()
     with (
         _directory(out),
-        shown_progress(lambda: source.offsets) as progress,
-        _explained(out),
+        show_progress(lambda: source.offsets) as progress,
+        _usage_errors(out),
     ):
         report, searches = run(task, progress)
         for line in source.missed:
@@ -243,7 +248,7 @@ def replay(
     write_report_page(out, searches, _link(settings))
     _summary(report, out)
     if member is None:
-        _refuse_useless(report, source.names)
+        _check_usable(report, source.names)
     fail_if_crossed(gates, {"": figures_of_report(report)}, PARTS)
 
 
@@ -266,7 +271,7 @@ def report(
     """
     collect_seldom()
     settings = load_settings(config)
-    with _explained(directories[0]):
+    with _usage_errors(directories[0]):
         scoring = parts.read(directories[0])[0].scoring
     gates = read_gates(fail_if, _figures(scoring), PARTS)
     if out is None:
@@ -276,7 +281,7 @@ def report(
     elif len(directories) > 1 and out.resolve() in {one.resolve() for one in directories}:
         raise UsageError(f"--out {out}: it is one of the directories to merge; name another")
     strata, parquet = tuple(dict.fromkeys(stratify or ())), _parquet(rows_as)
-    with _directory(out), _explained(out):
+    with _directory(out), _usage_errors(out):
         content, searches = parts.merge(directories, out, strata)
         if parquet:
             write_row_parquet(out)
@@ -291,13 +296,13 @@ def report(
 
 
 def _link(settings: Settings) -> Link:
-    """Where the trace of a conversation is, as ``web.conversation_url`` says."""
+    """The link to a conversation's trace, by ``web.conversation_url``."""
     return partial(fill_template, settings.web.conversation_url, CONVERSATION)
 
 
 @contextmanager
 def _directory(out: Path) -> Iterator[None]:
-    """Create the output directory; after an error it is gone, unless something is in it."""
+    """Create the output directory; after an error, remove it if it is new and empty."""
     there = out.exists()
     make_directory(out)
     try:
@@ -310,8 +315,8 @@ def _directory(out: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _explained(out: Path) -> Iterator[None]:
-    """Errors that the user can do something about, as such."""
+def _usage_errors(out: Path) -> Iterator[None]:
+    """Convert errors that the user can fix into ``UsageError``."""
     try:
         yield
     except (
@@ -332,7 +337,7 @@ def _explained(out: Path) -> Iterator[None]:
 
 
 def _cores() -> int:
-    """How many processes may run at once here."""
+    """The number of available processors."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
@@ -349,7 +354,7 @@ def _member(text: str | None) -> tuple[int, int] | None:
 
 
 def _parquet(rows_as: RowFormat) -> bool:
-    """Whether Parquet is asked for; raises ``UsageError`` if it cannot be had."""
+    """Whether Parquet is requested; raises ``UsageError`` if pyarrow is not installed."""
     if rows_as == "parquet":
         try:
             load_pyarrow()
@@ -359,7 +364,7 @@ def _parquet(rows_as: RowFormat) -> bool:
 
 
 def _models(**folders: Path | None) -> tuple[tuple[str, str], ...]:
-    """The folders that are given, by the name of the metric; raises ``UsageError``."""
+    """The given model folders, with the names of their metrics; raises ``UsageError``."""
     found = []
     for name, folder in folders.items():
         if folder is not None:
@@ -382,7 +387,7 @@ def _scoring(settings: Settings, chosen: EvaluationSettings) -> Scoring:
 
 
 def _figures(scoring: Scoring) -> list[str]:
-    """The names of all figures that there will be."""
+    """The names of all figures of the report."""
     return [*REPLAY_FIGURES, *map(str, scoring.metrics)]
 
 
@@ -390,9 +395,9 @@ def _shown(
     settings: Settings,
     chosen: EvaluationSettings,
     models: Sequence[tuple[str, str]],
-    rule: Rule | None,
+    rule: LoadedPredicate | None,
 ) -> dict[str, Any]:
-    """The settings that the figures depend on; of models the names of their folders."""
+    """The settings that the figures depend on, and the names of the models' folders."""
     shown = masked(settings)
     parts = ("dedup", "metrics", "evaluation", "otlp", "labels")
     found = {part: shown[part] for part in parts}
@@ -400,7 +405,7 @@ def _shown(
     found["evaluation"]["metrics"] = list(chosen.metrics)
     for name in ("batch_results", "hpo_folder"):
         del found["evaluation"][name]
-    found["evaluation"] |= shown_rule(rule)
+    found["evaluation"] |= predicate_settings(rule)
     if models:
         found["models"] = {name: Path(folder).name for name, folder in models}
     return found
@@ -422,8 +427,8 @@ def _summary(report: dict[str, Any], out: Path) -> None:
     Console(stderr=True, soft_wrap=True).print(table)
 
 
-def _refuse_useless(report: dict[str, Any], names: Sequence[str]) -> None:
-    """Raise ``UsageError`` if no record was there, or none could be used."""
+def _check_usable(report: dict[str, Any], names: Sequence[str]) -> None:
+    """Raise ``UsageError`` if there are no records, or all were rejected."""
     events, invalid = report["counts"]["events"], report["counts"]["invalid"]
     if not events:
         raise UsageError(f"{', '.join(names)}: no record to replay")

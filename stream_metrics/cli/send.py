@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.json_values import NotJson, json_values
+from stream_metrics.adapters.json_values import InvalidJson, json_values
 from stream_metrics.adapters.kafka.feed import open_feed
 from stream_metrics.adapters.kafka.topics import check_input_topics, partition_counts
 from stream_metrics.cli.common import (
@@ -25,7 +25,7 @@ from stream_metrics.cli.common import (
     UsageError,
     load_settings,
 )
-from stream_metrics.cli.sources import reading_kafka
+from stream_metrics.cli.sources import kafka_errors
 from stream_metrics.events.decode import BadRecord, decode
 from stream_metrics.events.key import is_labels
 from stream_metrics.events.limits import Limits
@@ -37,8 +37,8 @@ from stream_metrics.worker.pace import Pace, moment_of
 SHOWN_PROBLEMS: Final = 20
 
 
-class Outgoing(NamedTuple):
-    """An event that may be sent: its topic, its key, its text, and when it happened."""
+class CheckedEvent(NamedTuple):
+    """A valid event: its topic, key, value, and time in microseconds."""
 
     topic: str
     key: bytes
@@ -87,15 +87,15 @@ def send(
     source = "standard input" if file == "-" else file
     data = _read(file)
     now_us = time.time_ns() // 1000
-    events = _checked(data, source, settings, topic, now_us, move=now)
+    events = _check_events(data, source, settings, topic, now_us, move=now)
     _note_old(events, settings, now_us)
-    with reading_kafka(settings):
-        asyncio.run(deliver(settings, events))
+    with kafka_errors(settings):
+        asyncio.run(send_events(settings, events))
     report(Counter(event.topic for event in events), format_)
 
 
 def _read(file: str) -> bytes:
-    """Everything in the file, or on standard input; raises ``InputError``."""
+    """The content of the file, or of standard input; raises ``InputError``."""
     if file == "-" and sys.stdin.isatty():
         typer.echo("Reading events from the terminal; Ctrl-D ends the input.", err=True)
     try:
@@ -104,7 +104,7 @@ def _read(file: str) -> bytes:
         raise InputError(f"{file}: {error.strerror or error}") from error
 
 
-def _checked(
+def _check_events(
     data: bytes,
     source: str,
     settings: Settings,
@@ -112,8 +112,8 @@ def _checked(
     now_us: int,
     *,
     move: bool,
-) -> list[Outgoing]:
-    """The events, ready to be sent; raises ``InputError`` that names every invalid one."""
+) -> list[CheckedEvent]:
+    """The events to send; raises ``InputError``, which names every invalid one."""
     lines: list[int] = []
     records: list[Record] = []
     problems: list[tuple[int, str]] = []
@@ -121,14 +121,14 @@ def _checked(
         for value in json_values(data):
             lines.append(value.line)
             records.append(Record(value.text))
-    except NotJson as error:
+    except InvalidJson as error:
         problems.append((error.line, str(error)))
     limits, topics = settings.engine_config().limits, settings.kafka.topics
 
-    def events_of(records: list[Record], stamp_us: int | None) -> list[Outgoing]:
-        events: list[Outgoing] = []
+    def events_of(records: list[Record], stamp_us: int | None) -> list[CheckedEvent]:
+        events: list[CheckedEvent] = []
         for line, record in zip(lines, records, strict=True):
-            found = checked(record.value or b"", limits, stamp_us)
+            found = check_event(record.value or b"", limits, stamp_us)
             if isinstance(found, BadRecord):
                 problems.append((line, f"{found.reason}: {found.message}"))
                 continue
@@ -137,19 +137,19 @@ def _checked(
         return events
 
     events = events_of(records, None if move else now_us)
-    if move and not problems:  # a time that is wrong would move all others by as much
-        events = events_of(moved(records, now_us), now_us)
+    if move and not problems:  # a wrong time would shift all others
+        events = events_of(shift_to_now(records, now_us), now_us)
     if problems:
-        raise InputError(_refusal(source, sorted(problems)))
+        raise InputError(_invalid_events_message(source, sorted(problems)))
     if not events:
         raise InputError(f"{source} has no events")
     return events
 
 
-def moved(records: list[Record], now_us: int) -> list[Record]:
-    """The records with the times of their events moved, so that the latest is ``now_us``.
+def shift_to_now(records: list[Record], now_us: int) -> list[Record]:
+    """The records with the times of their events shifted, so that the latest is ``now_us``.
 
-    A record that is not an event with a time stays as it is.
+    Records that are not events with a time are unchanged.
     """
     moments = [moment for record in records if (moment := moment_of(record)) is not None]
     if not moments:
@@ -160,19 +160,19 @@ def moved(records: list[Record], now_us: int) -> list[Record]:
     return [pace.retimed(record) for record in records]
 
 
-def checked(value: bytes, limits: Limits, stamp_us: int | None) -> Outgoing | BadRecord:
-    """An event without its topic, or why a worker would reject a record with this value.
+def check_event(value: bytes, limits: Limits, stamp_us: int | None) -> CheckedEvent | BadRecord:
+    """Check a value as a worker would; returns the event without its topic, or the problem.
 
-    ``stamp_us`` is the record's timestamp; None: it has none yet.
+    ``stamp_us`` is the record's timestamp, None if it has none yet.
     """
     timestamp_ms = None if stamp_us is None else stamp_us // 1000
     found = decode(value, timestamp_ms=timestamp_ms, limits=limits)
     if isinstance(found, BadRecord):
         return found
-    return Outgoing("", found.conversation_id.encode(), value, found.occurred_us)
+    return CheckedEvent("", found.conversation_id.encode(), value, found.occurred_us)
 
 
-def _refusal(source: str, problems: list[tuple[int, str]]) -> str:
+def _invalid_events_message(source: str, problems: list[tuple[int, str]]) -> str:
     more = len(problems) - SHOWN_PROBLEMS
     lines = [f"  line {line}: {problem}" for line, problem in problems[:SHOWN_PROBLEMS]]
     if more > 0:
@@ -180,8 +180,8 @@ def _refusal(source: str, problems: list[tuple[int, str]]) -> str:
     return "\n".join([f"{source} has invalid events, so nothing was sent:", *lines])
 
 
-def _note_old(events: list[Outgoing], settings: Settings, now_us: int) -> None:
-    """Say on standard error if no window reaches back to the events."""
+def _note_old(events: list[CheckedEvent], settings: Settings, now_us: int) -> None:
+    """Print a note on standard error if no window reaches back to the events."""
     latest_us = max(event.occurred_us for event in events)
     window = max(settings.metrics.window_specs(), key=lambda spec: spec.length_us)
     if now_us - latest_us > window.length_us:
@@ -191,7 +191,7 @@ def _note_old(events: list[Outgoing], settings: Settings, now_us: int) -> None:
         )
 
 
-async def deliver(settings: Settings, events: list[Outgoing]) -> None:
+async def send_events(settings: Settings, events: list[CheckedEvent]) -> None:
     """Send the events in order.
 
     Raises ``TopicsMissing``, ``KafkaRefused`` and aiokafka's errors.
@@ -204,7 +204,7 @@ async def deliver(settings: Settings, events: list[Outgoing]) -> None:
 
 
 def report(counts: Counter[str], format_: Format) -> None:
-    """Say on standard output how many events went to which topics."""
+    """Print the number of events sent to each topic."""
     if format_ == "json":
         typer.echo(json.dumps({"events": counts.total(), "topics": dict(counts)}))
         return

@@ -1,4 +1,4 @@
-"""``stream-metrics replay --into-kafka``: recorded records sent once more, for workers to read."""
+"""``stream-metrics replay --into-kafka``: sends recorded records again, for workers to read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rich.console import Console
 from stream_metrics.adapters.kafka.feed import Feed, open_feed
 from stream_metrics.adapters.kafka.topics import check_input_topics, partition_counts
 from stream_metrics.cli.common import UsageError
-from stream_metrics.cli.sources import Sources, reading_kafka
+from stream_metrics.cli.sources import Sources, kafka_errors
 from stream_metrics.events.key import is_labels
 from stream_metrics.events.record import Record
 from stream_metrics.settings.whole import Settings
 from stream_metrics.worker.pace import Pace, parse_speed
 
-AT_ONCE: Final = 500
+BATCH_SIZE: Final = 500
 SAY_EVERY_SECONDS: Final = 10.0
 
 IntoKafkaOption = Annotated[
@@ -47,11 +47,11 @@ ShiftOption = Annotated[
 ]
 
 
-def send_again(source: Sources, settings: Settings, speed: str, *, shift: bool) -> None:
+def send_recording(source: Sources, settings: Settings, speed: str, *, shift: bool) -> None:
     """Send all records, each when it is due; raises ``UsageError`` and ``InputError``.
 
-    A record goes to the topic that it was recorded from, if that is an input topic of the settings;
-    else labels to the last of these and all else to the first. Its key decides about the partition.
+    A record goes to the topic that it was recorded from if that is in ``kafka.topics``; otherwise
+    labels go to the last of these and other records to the first. The key decides the partition.
     """
     try:
         times = parse_speed(speed)
@@ -67,29 +67,29 @@ def send_again(source: Sources, settings: Settings, speed: str, *, shift: bool) 
         )
     pace = Pace(times, time.time_ns() // 1000 if shift else None)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    sending = _Sending(settings)
+    sender = _Sender(settings)
     with asyncio.Runner() as runner, closing(source.records()) as records:
         try:
-            with reading_kafka(settings):
-                runner.run(sending.open())
+            with kafka_errors(settings):
+                runner.run(sender.open())
             for due_seconds, batch in batches(records, pace):
-                with reading_kafka(settings):
-                    runner.run(sending.send(due_seconds, batch))
-                sending.say(console)
+                with kafka_errors(settings):
+                    runner.run(sender.send(due_seconds, batch))
+                sender.report(console)
         finally:
-            with reading_kafka(settings):
-                runner.run(sending.close())
+            with kafka_errors(settings):
+                runner.run(sender.close())
     for line in source.missed:
         console.print(line)
-    sending.say(console, last=True)
+    sender.report(console, last=True)
 
 
 def batches(records: Iterable[Record], pace: Pace) -> Iterator[tuple[float, list[Record]]]:
-    """Records that are due together, with how long after the first one, as they are to be sent."""
+    """Batches of records that are due together, with their delay after the first, in seconds."""
     due_seconds, batch = 0.0, list[Record]()
     for record in records:
         due = pace.due_seconds(record)
-        if batch and (due > due_seconds or len(batch) >= AT_ONCE):
+        if batch and (due > due_seconds or len(batch) >= BATCH_SIZE):
             yield due_seconds, batch
             batch = []
         due_seconds = due
@@ -98,8 +98,8 @@ def batches(records: Iterable[Record], pace: Pace) -> Iterator[tuple[float, list
         yield due_seconds, batch
 
 
-class _Sending:
-    """A feed that is used from code without a loop, and what it has sent."""
+class _Sender:
+    """Sends records through a feed from code without an event loop, and counts them."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -118,7 +118,7 @@ class _Sending:
         self._feed = await self._opened.enter_async_context(open_feed(kafka))
 
     async def send(self, due_seconds: float, records: Iterable[Record]) -> None:
-        """Wait until they are due, then hand them over."""
+        """Wait until the records are due, then send them."""
         assert self._feed is not None
         if not self._sent:
             self._started = self._said = time.monotonic()
@@ -127,7 +127,7 @@ class _Sending:
             await asyncio.sleep(ahead)
         for record in records:
             if record.key is None and record.value is None:
-                self._empty += 1  # which the client does not send
+                self._empty += 1  # the client cannot send it
                 continue
             topic = self._topic(record)
             partition = record.partition if record.key is None and record.topic else None
@@ -139,7 +139,7 @@ class _Sending:
             self._sent[topic] += 1
 
     async def close(self) -> None:
-        """Return when all is stored; raises aiokafka's errors."""
+        """Wait until all records are stored; raises aiokafka's errors."""
         await self._opened.aclose()
 
     def _topic(self, record: Record) -> str:
@@ -148,8 +148,8 @@ class _Sending:
             return record.topic
         return topics[-1] if is_labels(record.value) else topics[0]
 
-    def say(self, console: Console, *, last: bool = False) -> None:
-        """Tell how much was sent, now and then."""
+    def report(self, console: Console, *, last: bool = False) -> None:
+        """Print the number of records sent, at intervals; ``last`` prints the summary."""
         total = self._sent.total()
         if last:
             for topic, count in sorted(self._sent.items()):

@@ -1,4 +1,4 @@
-"""Where commands get recorded records from: files, and topics of Kafka."""
+"""The sources of recorded records for commands: files and Kafka topics."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ KAFKA: Final = "kafka:"
 STDIN: Final = "-"
 NAMED_AGENTS: Final = 10
 SEEN_RECORDS: Final = 100
-"""Of the beginning of a topic: whether it has traces is told by these."""
+"""The number of first records of a topic that show whether it has traces."""
 TRACES: Final = "OTLP traces"
 
-Placed = tuple[str, int, Record]
-"""The name of a source, the line (row, payload) of a record in it or its count, and the record."""
+LocatedRecord = tuple[str, int, Record]
+"""The name of a source, the number of a record in it (line, row, payload or count), the record."""
 
 SinceOption = Annotated[
     str,
@@ -74,8 +74,8 @@ def parse_marks(since: str, until: str) -> tuple[Mark, Mark]:
 
 
 @contextmanager
-def reading_kafka(settings: Settings) -> Iterator[None]:
-    """Kafka's errors, missing topics, rights and records as ``UsageError``."""
+def kafka_errors(settings: Settings) -> Iterator[None]:
+    """Convert Kafka's errors, and missing topics, rights and records, into ``UsageError``."""
     try:
         yield
     except (KafkaRefused, TopicsMissing) as error:
@@ -94,8 +94,8 @@ def reading_kafka(settings: Settings) -> Iterator[None]:
         raise UsageError(f"kafka {where}: {kafka_reason(settings, error)}") from error
 
 
-class Topics:
-    """Topics of Kafka as a source."""
+class TopicSource:
+    """Kafka topics as a source."""
 
     def __init__(
         self,
@@ -111,12 +111,12 @@ class Topics:
 
     @property
     def offsets(self) -> int:
-        """How many offsets there are to read; 0 before reading has begun."""
+        """The number of offsets to read; 0 before reading starts."""
         return self._source.offsets
 
     @property
     def spans(self) -> dict[str, dict[str, list[int]]]:
-        """What was read: by topic and partition the first offset, and the one after the last."""
+        """The first offset and the end of what was read, by topic and partition."""
         found: dict[str, dict[str, list[int]]] = {}
         for (topic, number), span in sorted(self._source.spans.items()):
             found.setdefault(topic, {})[str(number)] = [span.first, span.end]
@@ -124,7 +124,7 @@ class Topics:
 
     @property
     def missed(self) -> list[str]:
-        """Of which partitions records were asked for that are gone, as sentences."""
+        """Messages about partitions whose requested records no longer exist."""
         return [
             f"{topic}/{number} begins at offset {span.first}: {span.missed:,} before it are gone"
             for (topic, number), span in sorted(self._source.spans.items())
@@ -132,7 +132,7 @@ class Topics:
         ]
 
     def part(self, record: Record) -> PartitionRange:
-        """What is read of the record's partition."""
+        """The range that is read of the record's partition."""
         place = record.topic, record.partition
         first = self._source.logs[place].first
         is_cut = self._source.starts[place] == first > 0
@@ -140,28 +140,28 @@ class Topics:
         return PartitionRange(span.first, span.end, is_cut)
 
     @property
-    def are_traces(self) -> bool:
+    def has_traces(self) -> bool:
         """Whether OTLP traces are among the first records; raises ``UsageError``."""
         source = TopicReader(self._settings.kafka, self.names, *self._marks)
-        with reading_kafka(self._settings), closing(source.records()) as records:
+        with kafka_errors(self._settings), closing(source.records()) as records:
             return any(is_payload(record.value) for record in islice(records, SEEN_RECORDS))
 
     def records(self) -> Generator[Record, None, None]:
-        """The records in the order of their times; raises ``UsageError``."""
+        """The records in the order of timestamps; raises ``UsageError``."""
         with closing(self.numbered()) as numbered:
             for _, record in numbered:
                 yield record
 
     def numbered(self) -> Generator[tuple[int, Record], None, None]:
-        """The same, counted from 1."""
-        with reading_kafka(self._settings), closing(self._source.records()) as records:
+        """The records with their numbers, from 1."""
+        with kafka_errors(self._settings), closing(self._source.records()) as records:
             yield from enumerate(records, 1)
 
 
 class Sources:
-    """What a command was told to read, one after the other, and then the searches of OTLP traces.
+    """The sources of a command, read one after the other, and then the events of OTLP traces.
 
-    ``folder`` is where their spans are kept meanwhile; without one where temporary files are.
+    ``folder`` is where spans are stored temporarily; the default is that of temporary files.
     """
 
     def __init__(
@@ -181,11 +181,11 @@ class Sources:
         self._limits = settings.engine_config().limits
         self._traces: TraceStore | None = None
         self._bounds = settings.bridge.bounds(settings.otlp)
-        self._following: TopicAssembler | None = None
+        self._assembler: TopicAssembler | None = None
         self._close: Callable[[Iterable[ClosedTrace]], None]
-        self._others = False  # whether there were records that may be events
-        self._stdin: Generator[tuple[int, Record], None, None] | None = None  # begun already
-        self._parts: list[Topics | str] = []
+        self._others = False  # whether there were records other than traces
+        self._stdin: Generator[tuple[int, Record], None, None] | None = None  # already started
+        self._parts: list[TopicSource | str] = []
         self.names: list[str] = []
         for source in sources:
             if source.startswith(KAFKA):
@@ -193,8 +193,8 @@ class Sources:
                 topics = topics or list(settings.kafka.topics)
                 if not all(topics):
                     raise UsageError(f"{source!r}: write kafka:TOPIC or kafka:TOPIC,TOPIC")
-                # What lies around the marks tells which traces began there, and closes some.
-                self._parts.append(Topics(settings, topics, marks, settings.bridge.known_ms))
+                # Records around the marks show which traces began there, and close some.
+                self._parts.append(TopicSource(settings, topics, marks, settings.bridge.known_ms))
                 self.names.append(KAFKA + ",".join(topics))
             else:
                 paths = expand([source])
@@ -206,28 +206,28 @@ class Sources:
             )
 
     @property
-    def _topics(self) -> list[Topics]:
-        return [part for part in self._parts if isinstance(part, Topics)]
+    def _topics(self) -> list[TopicSource]:
+        return [part for part in self._parts if isinstance(part, TopicSource)]
 
     @property
     def topics(self) -> set[str]:
-        """The topics among them."""
+        """The names of all topics among the sources."""
         return {name for topics in self._topics for name in topics.names}
 
     @property
     def offsets(self) -> int:
-        """How many offsets of Kafka there are to read, as far as that is known."""
+        """The number of Kafka offsets to read, as far as it is known."""
         return sum(topics.offsets for topics in self._topics)
 
     @property
     def identity(self) -> list[Any] | None:
-        """What tells the files from others; None if topics or standard input are among them."""
+        """The identity of the files; None if topics or standard input are among the sources."""
         paths = [part for part in self._parts if isinstance(part, str)]
         return None if self._topics else file_identity(paths)
 
     @property
     def read(self) -> dict[str, Any]:
-        """What was read of Kafka and of OTLP traces, for ``run.json``."""
+        """What was read from Kafka and from OTLP traces, for ``run.json``."""
         found: dict[str, Any] = {}
         if self._topics:
             found["kafka"] = [topics.spans for topics in self._topics]
@@ -237,53 +237,53 @@ class Sources:
 
     @property
     def missed(self) -> list[str]:
-        """What was asked for and is gone, or could not be used of OTLP traces, as sentences."""
+        """Messages about records that no longer exist, and about the use of OTLP traces."""
         lines = [line for topics in self._topics for line in topics.missed]
         if self._traces is not None and self._traces.counts.payloads:
-            lines += _told(self._traces.counts)
+            lines += _summary_lines(self._traces.counts)
         return lines
 
     @property
-    def are_traces(self) -> bool:
+    def has_traces(self) -> bool:
         """Whether a source begins with OTLP traces; raises ``UsageError``."""
         return any(map(self._is_of_traces, self._parts))
 
-    def _is_of_traces(self, source: Topics | str) -> bool:
-        if isinstance(source, Topics):
-            return source.are_traces
+    def _is_of_traces(self, source: TopicSource | str) -> bool:
+        if isinstance(source, TopicSource):
+            return source.has_traces
         records = numbered_records(source)
         try:
             first = next(records, None)
         except InputError:
             if source == STDIN:
                 raise
-            return False  # the reading that follows says so
-        if source == STDIN:  # which cannot be read again
+            return False  # reading the file reports the error
+        if source == STDIN:  # it cannot be read twice
             self._stdin = _from_the_first(first, records)
         else:
             records.close()
         return first is not None and is_payload(first[1].value)
 
     def records(self) -> Generator[Record, None, None]:
-        """All records, searches of OTLP traces last; raises ``UsageError`` and ``InputError``."""
-        with closing(self.placed()) as placed:
-            for _, _, record in placed:
+        """All records, those of OTLP traces last; raises ``UsageError`` and ``InputError``."""
+        with closing(self.located_records()) as located:
+            for _, _, record in located:
                 yield record
 
     def label_events(
         self, evaluations: Sequence[Evaluation]
     ) -> tuple[list[Event], list[UnusedScore], int]:
-        """Labels of the results in the traces, as events, and the evaluations that give none.
+        """Labels for results in the traces as events, the unused evaluations, and the number of
+        records that are not traces.
 
-        Third is how many records there were that are no traces. Raises ``UsageError`` and
-        ``InputError``.
+        Raises ``UsageError`` and ``InputError``.
         """
-        self._following = TopicAssembler(self._bounds)
+        self._assembler = TopicAssembler(self._bounds)
         with TraceStore(self._mapping, self._options, self._limits, self._folder) as self._traces:
             self._close = self._traces.store_closed
             others = sum(1 for _ in self._without_traces())
-            self._close(self._following.finish())
-            self._following.count(self._traces.counts)
+            self._close(self._assembler.finish())
+            self._assembler.count(self._traces.counts)
             if not self._traces.counts.payloads:
                 raise UsageError(f"{', '.join(self.names)}: there are no OTLP traces in it")
             try:
@@ -291,29 +291,29 @@ class Sources:
             except ConflictingScopes as error:
                 raise UsageError(str(error)) from error
 
-    def placed(self) -> Generator[Placed, None, None]:
-        """The same, each behind where it stands."""
-        self._following = TopicAssembler(self._bounds)
+    def located_records(self) -> Generator[LocatedRecord, None, None]:
+        """As ``records``, each with its source and number."""
+        self._assembler = TopicAssembler(self._bounds)
         with TraceStore(self._mapping, self._options, self._limits, self._folder) as self._traces:
             self._close = self._traces.add_closed
             yield from self._without_traces()
-            self._close(self._following.finish())
-            self._following.count(self._traces.counts)
+            self._close(self._assembler.finish())
+            self._assembler.count(self._traces.counts)
             try:
                 for number, record in enumerate(self._traces.records(), 1):
                     yield TRACES, number, record
             except ConflictingScopes as error:
                 raise UsageError(str(error)) from error
             if not self._others:
-                check_told(self._traces.counts)
+                check_usable(self._traces.counts)
 
-    def _without_traces(self) -> Generator[Placed, None, None]:
-        """The records that are no OTLP traces; the others are taken; raises ``InputError``.
+    def _without_traces(self) -> Generator[LocatedRecord, None, None]:
+        """The records other than OTLP traces, which are stored; raises ``InputError``.
 
-        A damaged payload ends the reading of a file. Of a topic it is a bad record like any other.
+        A damaged payload in a file raises an error; in a topic it counts as a bad record.
         """
         for source in self._parts:
-            if not isinstance(source, Topics):
+            if not isinstance(source, TopicSource):
                 records = numbered_records(source)
                 if source == STDIN and self._stdin is not None:
                     records, self._stdin = self._stdin, None
@@ -322,8 +322,11 @@ class Sources:
                 yield from self._of_part(",".join(source.names), source.numbered(), source)
 
     def _of_part(
-        self, name: str, records: Generator[tuple[int, Record], None, None], topics: Topics | None
-    ) -> Generator[Placed, None, None]:
+        self,
+        name: str,
+        records: Generator[tuple[int, Record], None, None],
+        topics: TopicSource | None,
+    ) -> Generator[LocatedRecord, None, None]:
         with closing(records):
             for number, record in records:
                 part = None if topics is None else topics.part(record)
@@ -339,21 +342,21 @@ class Sources:
                     yield name, number, record
 
     def _is_taken(self, record: Record, part: PartitionRange | None) -> bool:
-        """Take a record of traces; False for others. Raises ``OtlpError`` for a damaged one.
+        """Store a record of traces; False for other records. Raises ``OtlpError`` if damaged.
 
-        A topic whose records have keys is followed as the bridge does. Without a key nothing tells
-        where the other spans are, so that these are held until all is read, as those of files.
+        Traces of records with keys are assembled as the bridge does. Without keys, the spans of a
+        trace may be anywhere, so they are kept until everything is read, as those of files are.
         """
         assert self._traces is not None
         is_known = is_payload(record.value)
         if not is_known:
             self._others |= other_signal(record.value or b"") is None
-        if self._following is None or part is None or record.key is None:
+        if self._assembler is None or part is None or record.key is None:
             if is_known and (part is None or part.first <= record.offset < part.end):
                 self._traces.add_payload(record.value or b"")
             return is_known
         try:
-            closed = (self._following.read if is_known else self._following.refuse)(record, part)
+            closed = (self._assembler.read if is_known else self._assembler.refuse)(record, part)
         except UnreadableRecord as error:
             closed, is_known = error.closed, False
         self._close(closed)
@@ -363,18 +366,18 @@ class Sources:
 def _from_the_first(
     first: tuple[int, Record] | None, others: Generator[tuple[int, Record], None, None]
 ) -> Generator[tuple[int, Record], None, None]:
-    """Records of which the first one has been read; none if there was none."""
+    """The first record, which has been read already, and the others; empty if there is none."""
     with closing(others):
         if first is not None:
             yield first
             yield from others
 
 
-def check_told(counts: TraceCounts) -> None:
-    """Raises ``UsageError`` if there were spans, and none told anything."""
+def check_usable(counts: TraceCounts) -> None:
+    """Raise ``UsageError`` if there were spans, but no turn could be built from them."""
     if not counts.spans or counts.turns:
         return
-    kinds = "; ".join(f"{number:,} × {kind}" for kind, number in _most(counts.kinds)[:20])
+    kinds = "; ".join(f"{number:,} × {kind}" for kind, number in _most_frequent(counts.kinds)[:20])
     refused = "; ".join(_refused(counts)) or "no span is a search or a turn"
     raise UsageError(
         f"nothing in {counts.spans:,} spans of OTLP traces can be used: {refused}. "
@@ -382,24 +385,26 @@ def check_told(counts: TraceCounts) -> None:
     )
 
 
-def _most(counts: dict[str, int]) -> list[tuple[str, int]]:
+def _most_frequent(counts: dict[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def _refused(counts: TraceCounts) -> list[str]:
-    """What was set aside by reason, each with the agents that it is of, and what would help."""
+    """Refused items by reason, each with its agents and what to do."""
     helps = {str(reason): words for reason, words in HELP.items()}
     lines = []
-    for reason, number in _most(counts.refused):
+    for reason, number in _most_frequent(counts.refused):
         of = {agent: n for agent, by in counts.refused_of.items() if (n := by.get(reason))}
-        agents = ", ".join(f"{printable(agent)}: {n:,}" for agent, n in _most(of)[:NAMED_AGENTS])
+        agents = ", ".join(
+            f"{printable(agent)}: {n:,}" for agent, n in _most_frequent(of)[:NAMED_AGENTS]
+        )
         more = f" and {len(of) - NAMED_AGENTS:,} more" if len(of) > NAMED_AGENTS else ""
         lines.append(f"{number:,} {reason} ({helps[reason]}; by agent: {agents}{more})")
     return lines
 
 
-def _told(counts: TraceCounts) -> list[str]:
-    """What became of the spans, as sentences."""
+def _summary_lines(counts: TraceCounts) -> list[str]:
+    """Messages with the counts of spans by outcome."""
     lines = [
         f"{counts.searches:,} searches in {counts.turns:,} turns of {counts.spans:,} spans of OTLP "
         f"traces; passed over: {counts.nested:,} inside another search, {counts.reranked:,} that "

@@ -1,4 +1,4 @@
-"""What commands share that need a group without workers."""
+"""Checks that consumer groups have no members, for commands that need all workers stopped."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ANSWER_WITHIN_SECONDS: Final = 15
 LISTED: Final = 5
 
 
-async def who_is_there(settings: Settings, groups: Sequence[str]) -> str:
-    """Which group has members, or is not told of; empty if none is in any."""
+async def describe_group_members(settings: Settings, groups: Sequence[str]) -> str:
+    """A message about the first group that has members or cannot be described; empty if none."""
     for group in groups:
         try:
             async with asyncio.timeout(ANSWER_WITHIN_SECONDS):

@@ -1,4 +1,4 @@
-"""``stream-metrics top``: from a figure to the conversations that make it."""
+"""``stream-metrics top``: lists the conversations behind a figure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WIDE: Final = 90  # columns of a terminal that shows every figure
 
 
 class By(StrEnum):
-    """What to rank by."""
+    """A ranking."""
 
     SRR = "srr"
     SRE = "sre"
@@ -155,7 +155,7 @@ async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -
 
 
 def _note_unknown(agent: str, known: Collection[str], settings: Settings) -> None:
-    """Say on standard error if workers do not know the agent that was asked for."""
+    """Print a note on standard error if workers do not know the requested agent."""
     if agent in known or agent == OTHER:
         return
     dimension = settings.metrics.dimension
@@ -168,10 +168,10 @@ def _note_unknown(agent: str, known: Collection[str], settings: Settings) -> Non
 
 
 def _end_us(states: Collection[PartitionState]) -> int | None:
-    """The largest event time that was read; None if the namespace is empty.
+    """The latest event time, but not after the latest record; None if the namespace is empty.
 
-    Not after the latest record, which never runs ahead of the worker's clock: one producer whose
-    clock does would leave every window empty.
+    Record times never exceed the worker's clock. Without that limit, one producer with a fast clock
+    would leave every window empty.
     """
     places = [place for state in states for place in state.positions.values()]
     event_us = max((place.event_time_us for place in places), default=0)
@@ -206,7 +206,7 @@ def _show(document: dict[str, Any], dimension: str, rankings: tuple[str, ...]) -
 
 
 def _nothing(document: dict[str, Any], ranking: str) -> str:
-    """Why nothing is in a ranking: there is nothing bad, or too little data to tell."""
+    """Why a ranking is empty: no conversation qualifies, or there is too little data."""
     judged, least = document["judged"][ranking], document["min_results"]
     if not document["results"]:
         return "no results in this window"

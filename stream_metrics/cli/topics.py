@@ -1,4 +1,4 @@
-"""Topics: ``stream-metrics topics create``."""
+"""``stream-metrics topics create``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """How topics that are missing are to be made."""
+class TopicSpec:
+    """How to create missing topics; ``others`` are further topics to create."""
 
     partitions: int
     copies: int | None
@@ -79,13 +79,13 @@ def create(
             f"--keep-traces-days {keep_traces_days:g} is not longer than bridge.trace_max "
             f"({bridge.trace_max}): the bridge could not read a trace again that is not closed"
         )
-    layouts = [(settings.kafka, Layout(partitions, copies, {"retention.ms": str(keep_ms)}))]
+    specs = [(settings.kafka, TopicSpec(partitions, copies, {"retention.ms": str(keep_ms)}))]
     if traces:
         of_traces = {**TRACE_TOPIC_CONFIG, "retention.ms": str(keep_traces_ms)}
         rekeyed = (bridge.internal_topic,) if bridge.rekey else ()
-        layouts.append((settings.of_traces, Layout(partitions, copies, of_traces, rekeyed)))
+        specs.append((settings.of_traces, TopicSpec(partitions, copies, of_traces, rekeyed)))
     try:
-        lines = asyncio.run(_create(layouts))
+        lines = asyncio.run(_create(specs))
     except KafkaRefused as error:
         raise UsageError(str(error)) from error
     except (KafkaError, OSError, TimeoutError) as error:
@@ -96,24 +96,24 @@ def create(
         console.print(line)
 
 
-async def _create(layouts: Sequence[tuple[KafkaSettings, Layout]]) -> list[str]:
-    """Make what is missing; a line for each topic."""
+async def _create(specs: Sequence[tuple[KafkaSettings, TopicSpec]]) -> list[str]:
+    """Create missing topics; returns a line per topic."""
     async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
-        return [line for kafka, layout in layouts for line in await _create_for(kafka, layout)]
+        return [line for kafka, spec in specs for line in await _create_for(kafka, spec)]
 
 
-async def _create_for(kafka: KafkaSettings, layout: Layout) -> list[str]:
-    """The same for the topics that these settings read, those of dead letters, and others."""
+async def _create_for(kafka: KafkaSettings, spec: TopicSpec) -> list[str]:
+    """Create the missing topics of these settings: input, dead-letter and other topics."""
     letters = [topic + kafka.dead_letter_suffix for topic in kafka.topics]
-    names = [*kafka.topics, *letters, *layout.others]
+    names = [*kafka.topics, *letters, *spec.others]
     counts = await partition_counts(kafka, names)
-    there = {topic: counts[topic] for topic in kafka.topics if topic in counts}
-    if len(set(there.values())) > 1:
-        found = ", ".join(f"{topic} has {count}" for topic, count in there.items())
+    existing = {topic: counts[topic] for topic in kafka.topics if topic in counts}
+    if len(set(existing.values())) > 1:
+        found = ", ".join(f"{topic} has {count}" for topic, count in existing.items())
         raise UsageError(f"input topics must have equal partition counts: {found}")
-    partitions = next(iter(there.values()), layout.partitions)
+    partitions = next(iter(existing.values()), spec.partitions)
     missing = [name for name in names if name not in counts]
-    await create_topics(kafka, missing, partitions, layout.copies, layout.config)
+    await create_topics(kafka, missing, partitions, spec.copies, spec.config)
     return [
         f"{name}: {counts.get(name, partitions)} partitions, "
         + ("created" if name in missing else "was there already, left as it is")

@@ -88,7 +88,7 @@ def _to_file(lines: Iterable[bytes], out: Path) -> None:
 
 
 def _write(lines: Iterable[bytes], file: BinaryIO) -> int:
-    """Write the lines; how many there are."""
+    """Write the lines; returns their number."""
     written = 0
     for line in lines:
         file.write(line)

@@ -1,4 +1,4 @@
-"""``stream-metrics validate``: what is wrong with recorded events, or without effect in them."""
+"""``stream-metrics validate``: finds bad records, misspelt fields and events without effect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stream_metrics.cli.common import (
     load_settings,
     printable,
 )
-from stream_metrics.cli.progress import shown_progress
+from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
 from stream_metrics.events.judge import Finding, judge
 
@@ -28,16 +28,16 @@ SHOW_EVERY: Final = 1_000
 LISTED: Final = 100
 
 
-class Told(msgspec.Struct, omit_defaults=True):
-    """A finding, and where the first event stands that it is about.
+class ReportedFinding(msgspec.Struct, omit_defaults=True):
+    """A finding, and the location of the first event that it is about.
 
     Attributes:
         level: ``error`` or ``warning``.
         kind, about, message: Those of ``Finding``.
-        events: How many events it is about; a bad record is a finding of its own.
-        source: A file, or a topic.
-        line: Of the file, from 1; of Parquet the row, of OTLP traces the search.
-        partition, offset: Of the topic.
+        events: The number of events that it is about; 1 for a bad record.
+        source: A file or a topic.
+        line: The line in the file, from 1; the row of Parquet, the search of OTLP traces.
+        partition, offset: The location in the topic.
     """
 
     level: str
@@ -67,26 +67,28 @@ class Findings:
     limit: int
     records: int = 0
     found: Counter[str] = field(default_factory=Counter)  # by kind
-    bad: list[Told] = field(default_factory=list)
-    other: dict[tuple[str, str], Told] = field(default_factory=dict)  # by kind and what about
+    bad: list[ReportedFinding] = field(default_factory=list)
+    other: dict[tuple[str, str], ReportedFinding] = field(
+        default_factory=dict
+    )  # by kind and what about
     listed: Counter[str] = field(default_factory=Counter)  # events, by kind
 
     def add(self, found: Iterable[Finding], source: str, **place: int) -> None:
-        """Take what is to be said of the next record, which stands in this place."""
+        """Add the findings of the next record."""
         self.records += 1
         for one in found:
             kind = one.kind
             self.found[kind] += 1
-            told = self.other.get((kind, one.about))
-            if told is not None:
-                told.events += 1
+            reported = self.other.get((kind, one.about))
+            if reported is not None:
+                reported.events += 1
                 self.listed[kind] += 1
                 continue
-            told = Told(one.level, kind, one.about, one.message, 1, source, **place)
+            reported = ReportedFinding(one.level, kind, one.about, one.message, 1, source, **place)
             if kind == "bad_record" and len(self.bad) < self.limit:
-                self.bad.append(told)
+                self.bad.append(reported)
             elif kind != "bad_record" and self._of_kind(kind) < self.limit:
-                self.other[kind, one.about] = told
+                self.other[kind, one.about] = reported
             else:
                 continue
             self.listed[kind] += 1
@@ -96,17 +98,17 @@ class Findings:
 
     @property
     def errors(self) -> bool:
-        """Whether the producer has to change something."""
+        """Whether there are findings that a producer has to fix."""
         return bool(self.found["bad_record"] or self.found["misspelt_field"])
 
     @property
-    def all_listed(self) -> list[Told]:
-        """What is listed, the errors first."""
-        return [*self.bad, *sorted(self.other.values(), key=lambda told: told.level)]
+    def all_listed(self) -> list[ReportedFinding]:
+        """The listed findings, errors first."""
+        return [*self.bad, *sorted(self.other.values(), key=lambda reported: reported.level)]
 
     @property
     def not_listed(self) -> dict[str, int]:
-        """How often each kind was found beyond what is listed."""
+        """The number of events that are not listed, by kind."""
         return dict(self.found - self.listed)
 
 
@@ -139,10 +141,10 @@ def validate(
     findings = Findings(limit)
     try:
         with (
-            shown_progress(lambda: source.offsets) as progress,
-            closing(source.placed()) as placed,
+            show_progress(lambda: source.offsets) as progress,
+            closing(source.located_records()) as located,
         ):
-            for name, number, record in placed:
+            for name, number, record in located:
                 live = record.topic in topics
                 found = judge(
                     record.value,
@@ -161,9 +163,11 @@ def validate(
             for line in source.missed:
                 progress.note(line)
     finally:  # also what was found before a file that cannot be read
-        for told in findings.all_listed:
+        for reported in findings.all_listed:
             as_json = format_ == "json"
-            typer.echo(json.dumps(msgspec.to_builtins(told)) if as_json else printable(str(told)))
+            typer.echo(
+                json.dumps(msgspec.to_builtins(reported)) if as_json else printable(str(reported))
+            )
     if not findings.records:
         raise UsageError(f"{', '.join(source.names)}: no record to validate")
     console = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What the demo shows: the day so far, agent by agent."""
+"""The terminal view of the demo: the day so far, by agent."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DayView:
         self._spikes: dict[str, tuple[int, int, float]] = {}
 
     def update(self, windows: Iterable[Windows], now_us: int, played: int, rejected: int) -> None:
-        """Look at the windows as they are at ``now_us``."""
+        """Update the view from the windows at ``now_us``."""
         self._now_us, self._played, self._rejected = now_us, played, rejected
         totals: dict[str, dict[str, Sums]] = {}
         for held in windows:
@@ -85,7 +85,7 @@ class DayView:
         return self._found[agent].level in FAULTS
 
     def render(self, width: int = 80) -> Panel:
-        """The day as a panel, with less in it where the terminal is narrow."""
+        """The day as a panel, with fewer columns on a narrow terminal."""
         wide = width >= WIDE
         table = Table(expand=True, box=None, pad_edge=False)
         table.add_column("agent", no_wrap=True)
@@ -133,7 +133,7 @@ class DayView:
         )
 
     def _what_is_wrong(self) -> Group:
-        """What the rule for SRR finds: faults, then those of which it cannot tell."""
+        """The findings of the SRR rule: faults, then agents with too little data."""
         spiking = [agent for agent in self._agents() if self._spiking(agent)]
         if spiking:
             look = "Did an index or a query rewriter change?"
@@ -153,7 +153,7 @@ class DayView:
         return Group(*(lines or [Text("No searches to judge.")]))
 
     def line(self) -> str:
-        """One plain line, where there is no terminal."""
+        """The state as one line, for output that is not a terminal."""
         parts = [
             f"{agent} {_percent(_ratio(self._now[agent][SHORT], 'd', 'r'))}{self._mark(agent)}"
             for agent in self._agents()
@@ -161,13 +161,13 @@ class DayView:
         return f"{self._clock(self._now_us)}  {self._played:,} records  SRR: {', '.join(parts)}"
 
     def _mark(self, agent: str) -> str:
-        """What stands behind an agent's SRR; nothing only where the rule finds no fault."""
+        """The mark after an agent's SRR; empty only if the rule finds no fault."""
         if self._spiking(agent):
             return " SPIKE"
         return "?" if self._found[agent].level == UNKNOWN else ""
 
     def closing(self) -> Text:
-        """What there was to see, and what to do next."""
+        """A summary of the day, and what to do next."""
         lines = [
             f"{agent}: the SRR alert fired from {self._clock(first)} to {self._clock(last)}; SRR "
             f"reached {_percent(worst)}."

@@ -33,12 +33,15 @@ NANO: Final = 10**9
 class Series(NamedTuple):
     """A family of series: its name, the labels behind ``agent`` and ``window``, its windows.
 
-    ``windows`` None means every configured window. ``help`` is what its readers are told.
-    ``values`` are those that each label can have; None where input or settings decide.
+    ``help`` is what its readers are told. ``values`` are those that each label can have; None where
+    input or settings decide. All windows have a family without a ``group``; ``windows`` are those
+    of the default windows that have one with a group, as long as settings do not say otherwise
+    (``metrics.series_windows``, by group).
     """
 
     name: str
     labels: tuple[str, ...] = ()
+    group: str = ""
     windows: tuple[str, ...] | None = None
     help: str = ""
     values: tuple[tuple[str, ...] | None, ...] = ()
@@ -73,57 +76,59 @@ CODES: Final[dict[str, Series]] = {
     "sg": Series("settled_good_results", help="Good unique documents of settled iterations"),
     "sG": Series("settled_gain", help="Gain of settled iterations"),
     "ts": Series(
-        "turn_metric_sum", ("metric",), _MACRO,
+        "turn_metric_sum", ("metric",), "turns", _MACRO,
         "Sum of a metric over turns, at their last iteration, in billionths", (TURN_LABELS,),
     ),
     "tc": Series(
-        "turn_metric_count", ("metric",), _MACRO, "Turns for which the metric is defined",
+        "turn_metric_count", ("metric",), "turns", _MACRO, "Turns for which the metric is defined",
         (TURN_LABELS,),
     ),
     "ir": Series(
-        "iteration_results", ("iteration",), _CURVE, "Results by the iteration that returned them",
-        (ITERATIONS,),
+        "iteration_results", ("iteration",), "iterations", _CURVE,
+        "Results by the iteration that returned them", (ITERATIONS,),
     ),
     "id": Series(
-        "iteration_duplicate_results", ("iteration",), _CURVE,
+        "iteration_duplicate_results", ("iteration",), "iterations", _CURVE,
         "Duplicate results by the iteration that returned them", (ITERATIONS,),
     ),
     "iG": Series(
-        "iteration_gain", ("iteration",), _CURVE,
+        "iteration_gain", ("iteration",), "iterations", _CURVE,
         "Gain by the iteration that first returned the document", (ITERATIONS,),
     ),
     "D": Series(
-        "duplicates", ("entity_type", "evidence", "span"), _ORIGIN,
+        "duplicates", ("entity_type", "evidence", "span"), "duplicates", _ORIGIN,
         "Duplicate results by evidence and by where the document was first returned",
         (DUPLICATE_TYPES, EVIDENCE, SPANS),
     ),
     "q": Series(
-        "gate_decisions", ("decision", "needed"), _MACRO,
+        "gate_decisions", ("decision", "needed"), "gates", _MACRO,
         "Decisions to search or skip, by whether a search was needed", (GATES, ANSWERS),
     ),
     "R": Series(
-        "routed_searches", ("route", "correct"), _MACRO,
+        "routed_searches", ("route", "correct"), "routes", _MACRO,
         "Searches by route and by whether it was the best one", (None, ANSWERS),
     ),
     "ks": Series(
-        "rerank_ndcg_sum", ("order",), _MACRO,
+        "rerank_ndcg_sum", ("order",), "reranking", _MACRO,
         "Sum of NDCG over searches, after or before reranking, in billionths",
         (ORDERS,),
     ),
     "kc": Series(
-        "rerank_ndcg_count", (), _MACRO,
+        "rerank_ndcg_count", (), "reranking", _MACRO,
         "Searches whose orders before and after reranking could be compared",
     ),
     "rs": Series(
-        "retrieval_sum", ("metric",), _MACRO,
+        "retrieval_sum", ("metric",), "retrieval", _MACRO,
         "Sum over searches of a metric in `metrics.retrieval`, in billionths", (None,),
     ),
     "rc": Series(
-        "retrieval_count", ("metric",), _MACRO,
+        "retrieval_count", ("metric",), "retrieval", _MACRO,
         "Searches for which the metric is defined", (None,),
     ),
 }  # fmt: skip
 
+GROUPS: Final = tuple(dict.fromkeys(series.group for series in CODES.values() if series.group))
+"""The groups of families whose windows are a setting."""
 BY_SERIES: Final = {series.name: code for code, series in CODES.items()}
 """Series codes by the names of their families."""
 

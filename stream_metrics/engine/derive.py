@@ -16,7 +16,7 @@ from stream_metrics.engine.changes import Changes, Observations
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.plan import TurnPlan
 from stream_metrics.engine.ranked import note_documents, until_all_relevant
-from stream_metrics.engine.registers import RELEVANCE_LABELS, SEARCH_ITERATION
+from stream_metrics.engine.registers import RELEVANCE_LABELS, SEARCH_ITERATION, TURN_COMPLETED
 from stream_metrics.engine.state import (
     END,
     GATE,
@@ -38,6 +38,7 @@ FIRST: Final = 5
 
 _SEARCH_ITERATION: Final = SEARCH_ITERATION.code
 _RELEVANCE_LABELS: Final = RELEVANCE_LABELS.code
+_TURN_COMPLETED: Final = TURN_COMPLETED.code
 
 
 class Derivation:
@@ -77,7 +78,7 @@ class Derivation:
                 searching.append(event)
             elif event.kind == _RELEVANCE_LABELS:
                 labelling.append(event)
-            else:
+            elif event.kind == _TURN_COMPLETED:
                 ended = True
         if ended:
             self._apply_end(turn)

@@ -25,8 +25,9 @@ from stream_metrics.engine.windows import (
     add,
     first_names,
     in_window,
-    parse_window,
     routes_in,
+    window_specs,
+    windows_by_group,
     windows_document,
 )
 
@@ -36,7 +37,7 @@ PENDING: Final = 20_000  # buckets that are held as dictionaries before they are
 MOST_CODES: Final = 2_000
 """Series by which sums are held before routes without series of their own are put together."""
 
-_CORE: Final = tuple(code for code, series in CODES.items() if series.windows is None)
+_CORE: Final = tuple(code for code, series in CODES.items() if not series.group)
 
 
 class UnfitHistory(Exception):
@@ -102,6 +103,7 @@ class History:
             "schema_version": SCHEMA_VERSION,
             "width_us": self.width_us,
             "windows": [window.name for window in self.windows],
+            "series_windows": windows_by_group(self.windows),
             "dimension": self.dimension,
             "agents": list(self.agents),
             "routes": list(self.routes),
@@ -138,13 +140,13 @@ class History:
                     "release wrote it. Replay again with this release"
                 )
             found = cls(
-                map(parse_window, header["windows"]),
+                window_specs(header["windows"], header["series_windows"]),
                 dimension=header["dimension"],
                 agents=header["agents"],
                 routes=header["routes"],
             )
             found.last_event_us = header["last_event_us"]
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UnfitHistory("the first line is not a header of a replay's buckets") from error
         return found
 
@@ -152,7 +154,7 @@ class History:
         """Let the lines of another history with this header be taken; raises ``UnfitHistory``."""
         other = History.of_header(header)
         ours, theirs = self.header(), other.header()
-        for name in ("windows", "dimension", "agents", "routes"):
+        for name in ("windows", "series_windows", "dimension", "agents", "routes"):
             if ours[name] != theirs[name]:
                 raise UnfitHistory(
                     f"{name} are {theirs[name]}, but {ours[name]} in the first directory: the "
@@ -216,7 +218,7 @@ class History:
         factor = window.bucket_us // self.width_us
         found: dict[int, Sums] = {}
         for place in places:
-            sums = in_window(names.named(decode_sums(self._buckets[place])), window.name)
+            sums = in_window(names.named(decode_sums(self._buckets[place])), window)
             add(found.setdefault(place[0] // factor, {}), sums, 1)
         return found
 
@@ -231,13 +233,13 @@ class WindowSums:
         self._names, self._now_us, self._dimension = names, now_us, history.dimension
         self._width_us = history.width_us
         self._last = [(window, now_us // window.bucket_us) for window in history.windows]
-        self._totals: dict[tuple[tuple[str, ...], str], Sums] = {}  # by the windows they are in
+        self._totals: dict[tuple[tuple[Window, ...], str], Sums] = {}  # by the windows they are in
 
     def take(self, bucket: int, agent: str, sums: Sums) -> None:
         """Add a bucket of the history's width, under names as they were sent."""
         time_us = bucket * self._width_us
         windows = tuple(
-            window.name
+            window
             for window, last in self._last
             if last - WINDOW_BUCKETS < time_us // window.bucket_us <= last
         )
@@ -254,7 +256,7 @@ class WindowSums:
         for (windows, agent), sums in self._totals.items():
             named = self._names.named(sums)
             for window in windows:
-                add(totals.setdefault((window, agent), {}), in_window(named, window), 1)
+                add(totals.setdefault((window.name, agent), {}), in_window(named, window), 1)
         found = ((window, agent, total) for (window, agent), total in totals.items())
         return windows_document(found, self._now_us, self._dimension)
 

@@ -27,6 +27,7 @@ RESULT_LABEL: Final = 2
 ROUTE_LABEL: Final = 3
 GATE_LABEL: Final = 4
 END: Final = 5
+_REGISTERS: Final = END + 1
 
 WHOLE_TURN: Final = ""
 """The key of an item of which a turn has one at most."""
@@ -239,7 +240,7 @@ class Turn:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.winners: tuple[dict[Any, WinningEvent], ...] = ({}, {}, {}, {}, {}, {})
+        self.winners: tuple[dict[Any, WinningEvent], ...] = tuple([{} for _ in range(_REGISTERS)])
         self.newest: WinningEvent | None = None
         self.results = 0
         self.extra_values = 0

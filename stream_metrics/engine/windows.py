@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
-from math import gcd
+from math import gcd, prod
 from typing import Any, Final, NamedTuple
 
 from stream_metrics import compiled
-from stream_metrics.engine.cells import CODES, split_code
+from stream_metrics.engine.cells import CODES, Series, split_code
 from stream_metrics.engine.codec import decode_sums, encode_sums
-from stream_metrics.engine.config import OTHER, WINDOW_BUCKETS
+from stream_metrics.engine.config import MAX_ROUTES, OTHER, WINDOW_BUCKETS
 from stream_metrics.engine.state import Cell
 from stream_metrics.events.times import MICROS
 
@@ -30,11 +31,18 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _WINDOW_UNITS: Final = (("h", 3_600), ("m", 60), ("s", 1))
 
 
+EVERY_FAMILY: Final = frozenset(CODES)
+
+
 class Window(NamedTuple):
-    """A window's name and its length in microseconds, a multiple of 60."""
+    """A window's name, its length in microseconds, a multiple of 60, and the families it has.
+
+    ``heads`` are what the codes of these families begin with.
+    """
 
     name: str
     length_us: int
+    heads: frozenset[str] = EVERY_FAMILY
 
     @property
     def bucket_us(self) -> int:
@@ -64,7 +72,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_window(name: str) -> Window:
-    """A window by its name.
+    """A window by its name, with all families.
 
     >>> parse_window("5m").bucket_us
     5000000
@@ -79,7 +87,63 @@ def parse_window(name: str) -> Window:
     return Window(name, length_us)
 
 
-DEFAULT_WINDOWS: Final = tuple(parse_window(n) for n in ("1m", "5m", "30m", "1h", "6h", "24h"))
+_DEFAULT_NAMES: Final = ("1m", "5m", "30m", "1h", "6h", "24h")
+
+
+def window_specs(
+    names: Iterable[str], series_windows: Mapping[str, Collection[str]] | None = None
+) -> tuple[Window, ...]:
+    """Windows by their names, with the families that they have.
+
+    A family whose group is in ``series_windows`` has the windows that stand there. Of the others,
+    the default windows have those that are in ``CODES`` for them, and all further windows have all.
+
+    >>> ["ts" in window.heads for window in window_specs(["30m", "1h", "2h"])]
+    [False, True, True]
+    >>> ["ts" in window.heads for window in window_specs(["30m", "1h"], {"turns": ["30m"]})]
+    [True, False]
+    """
+    chosen = series_windows or {}
+
+    def has(name: str, series: Series) -> bool:
+        if series.windows is None or series.group in chosen:
+            return series.windows is None or name in chosen[series.group]
+        return name not in _DEFAULT_NAMES or name in series.windows
+
+    return tuple(
+        parse_window(name)._replace(
+            heads=frozenset(head for head, series in CODES.items() if has(name, series))
+        )
+        for name in names
+    )
+
+
+DEFAULT_WINDOWS: Final = window_specs(_DEFAULT_NAMES)
+
+
+def windows_by_group(windows: Collection[Window]) -> dict[str, list[str]]:
+    """The windows that have each group of series, by name; with them ``window_specs`` gives these.
+
+    >>> windows_by_group(window_specs(["30m", "1h"]))["turns"]
+    ['1h']
+    """
+    return {
+        series.group: [window.name for window in windows if head in window.heads]
+        for head, series in CODES.items()
+        if series.group
+    }
+
+
+def series_of_agent(windows: Iterable[Window], retrieval: int) -> int:
+    """How many series an agent can have in these windows, with so many ranked metrics."""
+    sizes: Counter[str] = Counter()
+    for head, series in CODES.items():
+        open_labels = retrieval if series.group == "retrieval" else MAX_ROUTES + 1
+        sizes[head] = prod(
+            open_labels if values is None else len(values) for values in series.values
+        )
+    return sum(sizes[head] for window in windows for head in window.heads)
+
 
 # Of buckets that left their windows, a batch drops so many, or twice as many as it changes, so that
 # it stays small, and they never pile up. Those that wait count nowhere.
@@ -91,7 +155,7 @@ LEFT: Final = "left:"
 
 def left_windows(windows: Iterable[Window]) -> tuple[Window, ...]:
     """The windows under whose names is kept what expired conversations left in ``windows``."""
-    return tuple(Window(LEFT + window.name, window.length_us) for window in windows)
+    return tuple(window._replace(name=LEFT + window.name) for window in windows)
 
 
 class Names(NamedTuple):
@@ -237,7 +301,7 @@ class Windows:
                 window.bucket_us,
                 source_us,
                 oldest_bucket(window, record_time_us),
-                _codes_of(window.name).heads,
+                window.heads,
                 self.buckets[window.name],
             )
             for window, source_us in self._plan
@@ -267,7 +331,7 @@ class Windows:
         self, window: Window, level: _Level, record_time_us: int, touched: Touched
     ) -> None:
         oldest = oldest_bucket(window, record_time_us)
-        buckets, codes = self.buckets[window.name], _codes_of(window.name)
+        buckets, codes = self.buckets[window.name], _codes_of(window.heads)
         for (bucket, agent), sums in level.items():
             if bucket < oldest or not sums:
                 continue
@@ -347,9 +411,9 @@ def _coarser(level: _Level, factor: int) -> _Level:
     return wider
 
 
-def in_window(sums: Sums, window: str) -> Sums:
+def in_window(sums: Sums, window: Window) -> Sums:
     """Those of ``sums`` whose series the window has."""
-    kept = _codes_of(window).knowing(sums)
+    kept = _codes_of(window.heads).knowing(sums)
     return {code: value for code, value in sums.items() if code in kept}
 
 
@@ -375,17 +439,11 @@ class _Codes:
 
 
 _CODES_KEPT: Final = 8_192
-_EVERYWHERE: Final = _Codes(frozenset(c for c, series in CODES.items() if series.windows is None))
-_SERIES: Final = {
-    window: _Codes(
-        frozenset(c for c, series in CODES.items() if window in (series.windows or (window,)))
-    )
-    for window in ("5m", "1h", "24h")
-}
 
 
-def _codes_of(window: str) -> _Codes:
-    return _SERIES.get(window.removeprefix(LEFT), _EVERYWHERE)
+@lru_cache(maxsize=64)
+def _codes_of(heads: frozenset[str]) -> _Codes:
+    return _Codes(heads)
 
 
 def windows_at(
@@ -400,7 +458,7 @@ def windows_at(
         for window in specs:
             last = now_us // window.bucket_us
             if last - WINDOW_BUCKETS < cell.time_us // window.bucket_us <= last:
-                add(totals.setdefault((window.name, agent), {}), in_window(sums, window.name), 1)
+                add(totals.setdefault((window.name, agent), {}), in_window(sums, window), 1)
     return [(window, agent, sums) for (window, agent), sums in totals.items()]
 
 
@@ -422,7 +480,7 @@ def add_to_buckets(
             bucket = cell.time_us // window.bucket_us
             if bucket >= oldest:
                 into = found.setdefault((window.name, bucket, agent), {})
-                add(into, in_window(sums, window.name), 1)
+                add(into, in_window(sums, window), 1)
 
 
 def window_rows(

@@ -20,13 +20,12 @@ import msgspec
 from stream_metrics import compiled
 from stream_metrics.events.canonical import content_digest, decode_json
 from stream_metrics.events.fields import convert, paths
-from stream_metrics.events.limits import Limits, over_limit, surely_within
+from stream_metrics.events.limits import Limits, surely_within
 from stream_metrics.events.times import DAY_US, MICROS, micros_of_seconds, parse_rfc3339
 from stream_metrics.events.wire import (
     PAYLOADS,
     Forget,
     Payload,
-    RelevanceLabels,
     SearchIteration,
     TurnCompleted,
 )
@@ -81,7 +80,7 @@ class Event(msgspec.Struct, gc=False, frozen=True):
     digest: bytes
     conversation_id: str
     turn: int
-    payload: SearchIteration | RelevanceLabels | TurnCompleted | Forget
+    payload: Payload
     unknown: tuple[str, ...] = ()
 
     @property
@@ -136,7 +135,7 @@ def decode_fast(
     payload, unknown = found
     if (
         not surely_within(limits, longest_list, elements, widest, longest_url)
-        and over_limit(payload, limits) is not None
+        and payload.over_limit(limits) is not None
     ):
         return None
     turn = 0 if isinstance(payload, Forget) else payload.turn
@@ -221,7 +220,7 @@ def _decode_object(
         return BadRecord(
             "invalid", "`occurred_at` must be RFC 3339 with an offset, or Unix seconds"
         )
-    excess = over_limit(payload, limits)
+    excess = payload.over_limit(limits)
     if excess is not None:
         return BadRecord("over_limit", excess)
     problem = _inconsistent(payload)

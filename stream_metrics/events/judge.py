@@ -12,7 +12,6 @@ from stream_metrics.events.canonical import decode_json
 from stream_metrics.events.decode import BadRecord, decode
 from stream_metrics.events.fields import MOST_NAMED, OTHER, UnknownField, without_unknown
 from stream_metrics.events.limits import Limits
-from stream_metrics.events.wire import RelevanceLabels, SearchIteration
 
 Kind = Literal["bad_record", "misspelt_field", "unknown_field", "empty_event"]
 
@@ -78,13 +77,9 @@ def judge(
     if isinstance(event, BadRecord):
         return [Finding("bad_record", event.reason, event.message)]
     found = _fields(value or b"") if event.unknown else []
-    payload = event.payload
-    if isinstance(payload, SearchIteration) and not payload.searches and payload.gate is None:
-        found.append(_empty("search_iteration", "neither searches nor a gate decision"))
-    if isinstance(payload, RelevanceLabels) and not (
-        payload.labels or payload.routing or payload.gate
-    ):
-        found.append(_empty("relevance_labels", "no label at all"))
+    kind, lacks = event.payload.kind, event.payload.lacks
+    if lacks:
+        found.append(Finding("empty_event", kind, f"a `{kind}` with {lacks} says nothing"))
     return found
 
 
@@ -143,10 +138,6 @@ def _fields(value: bytes) -> list[Finding]:
         more = ": without effect" if name is None else f"; did you mean `{name}`?"
         found.setdefault((kind, path), Finding(kind, path, what + more))
     return list(found.values())
-
-
-def _empty(kind: str, what: str) -> Finding:
-    return Finding("empty_event", kind, f"a `{kind}` with {what} says nothing")
 
 
 def _words(name: str) -> list[str]:

@@ -13,7 +13,7 @@ Forget(version=None, event_id='e1', occurred_at=1718010925...)
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
@@ -219,6 +219,37 @@ class _TurnEnvelope(_Envelope):
 class SearchIteration(_TurnEnvelope):
     """An iteration of the agent's search loop, or a part of one: events of one iteration merge."""
 
+    example: ClassVar[dict[str, Any]] = {
+        "type": "search_iteration",
+        "event_id": "e-1",
+        "occurred_at": "2024-06-10T09:15:25.5+02:00",
+        "conversation_id": "conv-42",
+        "turn": 1,
+        "agent": "support",
+        "iteration": 1,
+        "gate": {"decision": "search", "score": 0.9},
+        "searches": [
+            {
+                "search_id": "s1",
+                "query": "travel policy",
+                "routing": {"selected": "files", "scores": {"files": 0.8, "mail": 0.2}},
+                "results": [
+                    {
+                        "result_id": "r1",
+                        "entity_type": "File",
+                        "ids": {"file_id": "F-77"},
+                        "doc_id": "doc-4711",
+                        "url": "https://intranet.example/policies/travel",
+                        "title": "Travel policy",
+                        "fields": {"file_name": "travel.pdf", "author": ["Ann", "Bo"]},
+                        "score": 0.83,
+                        "baseline_rank": 3,
+                    }
+                ],
+            }
+        ],
+    }
+
     type: Literal["search_iteration"]
     agent: Name | None = Field(None, examples=["support"])
     """Which agent searched; absent means `default`."""
@@ -237,6 +268,18 @@ class SearchIteration(_TurnEnvelope):
 class RelevanceLabels(_TurnEnvelope):
     """Judgements; they may come before or after what they judge."""
 
+    example: ClassVar[dict[str, Any]] = {
+        "type": "relevance_labels",
+        "event_id": "e-2",
+        "occurred_at": 1718003800,
+        "conversation_id": "conv-42",
+        "turn": 1,
+        "labeller": "judge-v3",
+        "labels": [{"result_id": "r1", "gain": 4}, {"result_id": "r2", "gain": None}],
+        "routing": [{"search_id": "s1", "optimal": "files"}],
+        "gate": [{"iteration": 1, "search_needed": True}],
+    }
+
     type: Literal["relevance_labels"]
     labels: list[Label] | None = Field(
         None, json_schema_extra=_limit(_LIMITS.labels_per_event, "labels of all kinds in one event")
@@ -252,6 +295,18 @@ class RelevanceLabels(_TurnEnvelope):
 
 class TurnCompleted(_TurnEnvelope):
     """What is known at the end of a turn; a later event replaces an earlier one completely."""
+
+    example: ClassVar[dict[str, Any]] = {
+        "type": "turn_completed",
+        "event_id": "e-3",
+        "occurred_at": "2024-06-10T07:16:00Z",
+        "conversation_id": "conv-42",
+        "turn": 1,
+        "question": "Who pays for the train?",
+        "answer": "The company does.",
+        "relevant": {"doc-4711": 4, "doc-9": 1},
+        "dimensions": {"language": "en"},
+    }
 
     type: Literal["turn_completed"]
     answer: str | None = None
@@ -275,19 +330,28 @@ class TurnCompleted(_TurnEnvelope):
 class Forget(_Envelope):
     """Erase what is known of the conversation up to this event."""
 
+    example: ClassVar[dict[str, Any]] = {
+        "type": "forget",
+        "event_id": "e-4",
+        "occurred_at": "2024-07-01T00:00:00Z",
+        "conversation_id": "conv-42",
+    }
+
     type: Literal["forget"]
     turn: TurnNumber | None = None
     """Not used: the whole conversation is erased."""
 
 
-Event = Annotated[
-    SearchIteration | RelevanceLabels | TurnCompleted | Forget, Field(discriminator="type")
-]
-MODELS: Final = (SearchIteration, RelevanceLabels, TurnCompleted, Forget)
+AnyEvent = SearchIteration | RelevanceLabels | TurnCompleted | Forget
+Event = Annotated[AnyEvent, Field(discriminator="type")]
+MODELS: Final[dict[str, type[AnyEvent]]] = {
+    model.example["type"]: model for model in get_args(AnyEvent)
+}
+"""The models by the names of their types, in the order of the contract."""
 EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Event)
 
 
-def read(value: bytes) -> SearchIteration | RelevanceLabels | TurnCompleted | Forget:
+def read(value: bytes) -> AnyEvent:
     """The event in ``value``; raises ``ValueError`` (pydantic's is one) when there is none.
 
     JSON is read strictly: UTF-8 without a byte order mark, no lone surrogates, no NaN, and no

@@ -8,9 +8,11 @@ them and leaves them out.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from msgspec import Meta, Struct
+
+from stream_metrics.events.limits import Limits, present, too_many
 
 Handle = Annotated[str, Meta(min_length=1, max_length=128)]
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
@@ -37,6 +39,32 @@ class Result(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
     score: float | None = None
     baseline_rank: Count | None = None
     gain: Gain | None = None
+
+    def over_limit(self, limits: Limits) -> str | None:
+        """What of it exceeds the limits, if anything."""
+        url, ids, fields = self.url, self.ids, self.fields
+        if url is not None and len(url) * 4 > limits.url_bytes:
+            size = len(url.encode())
+            if size > limits.url_bytes:
+                return too_many("url (bytes)", size, limits.url_bytes)
+        problem = None
+        if ids:
+            problem = _names("ids of a result", ids, limits.ids_per_result, limits)
+        if fields and problem is None:
+            problem = _names("fields of a result", fields, limits.fields_per_result, limits)
+        return problem
+
+
+def _names(what: str, entries: dict[str, Any], most: int, limits: Limits) -> str | None:
+    if len(entries) > most:
+        count = present(entries, most)
+        if count > most:
+            return too_many(what, count, most)
+    longest = limits.values_per_list
+    for value in entries.values():
+        if type(value) is list and len(value) > longest:
+            return too_many(f"values in a list of the {what}", len(value), longest)
+    return None
 
 
 class Routing(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
@@ -85,11 +113,22 @@ class GateLabel(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
 
 
 class _Envelope(Struct, gc=False, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Fields that ``decode`` reads by itself."""
+    """Fields that ``decode`` reads by itself; ``kind`` is the name of the type."""
+
+    kind: ClassVar[str]
 
     type: Any = None
     version: Any = None
     occurred_at: Any = None
+
+    def over_limit(self, limits: Limits) -> str | None:
+        """What of it exceeds the limits, if anything; an entry that is null is absent."""
+        return None
+
+    @property
+    def lacks(self) -> str:
+        """What it lacks, if it says nothing; else an empty text."""
+        return ""
 
 
 class _WithoutAgent(_Envelope, gc=False, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -102,6 +141,8 @@ class _WithoutAgent(_Envelope, gc=False, frozen=True, forbid_unknown_fields=True
 class SearchIteration(_Envelope, gc=False, frozen=True, forbid_unknown_fields=True):
     """Payload of ``search_iteration``."""
 
+    kind: ClassVar[str] = "search_iteration"
+
     conversation_id: Handle
     event_id: Handle
     turn: TurnNumber
@@ -111,9 +152,32 @@ class SearchIteration(_Envelope, gc=False, frozen=True, forbid_unknown_fields=Tr
     gate: Gate | None = None
     searches: list[Search] | None = None
 
+    def over_limit(self, limits: Limits) -> str | None:
+        """See ``_Envelope``."""
+        searches = self.searches or ()
+        if len(searches) > limits.searches_per_event:
+            return too_many("searches", len(searches), limits.searches_per_event)
+        total = 0
+        for search in searches:
+            total += len(search.results or ())
+            for result in search.results or ():
+                problem = result.over_limit(limits)
+                if problem is not None:
+                    return problem
+        if total > limits.results_per_event:
+            return too_many("results", total, limits.results_per_event)
+        return None
+
+    @property
+    def lacks(self) -> str:
+        """See ``_Envelope``."""
+        return "" if self.searches or self.gate else "neither searches nor a gate decision"
+
 
 class RelevanceLabels(_WithoutAgent, gc=False, frozen=True, forbid_unknown_fields=True):
     """Payload of ``relevance_labels``."""
+
+    kind: ClassVar[str] = "relevance_labels"
 
     conversation_id: Handle
     event_id: Handle
@@ -123,9 +187,23 @@ class RelevanceLabels(_WithoutAgent, gc=False, frozen=True, forbid_unknown_field
     routing: list[RoutingLabel] | None = None
     gate: list[GateLabel] | None = None
 
+    def over_limit(self, limits: Limits) -> str | None:
+        """See ``_Envelope``."""
+        count = len(self.labels or ()) + len(self.routing or ()) + len(self.gate or ())
+        if count > limits.labels_per_event:
+            return too_many("labels", count, limits.labels_per_event)
+        return None
+
+    @property
+    def lacks(self) -> str:
+        """See ``_Envelope``."""
+        return "" if self.labels or self.routing or self.gate else "no label at all"
+
 
 class TurnCompleted(_WithoutAgent, gc=False, frozen=True, forbid_unknown_fields=True):
     """Payload of ``turn_completed``; the texts are used by offline replay only."""
+
+    kind: ClassVar[str] = "turn_completed"
 
     conversation_id: Handle
     event_id: Handle
@@ -136,9 +214,18 @@ class TurnCompleted(_WithoutAgent, gc=False, frozen=True, forbid_unknown_fields=
     question: str | None = None
     dimensions: dict[str, str | None] | None = None
 
+    def over_limit(self, limits: Limits) -> str | None:
+        """See ``_Envelope``."""
+        count = present(self.relevant or {}, limits.relevant_per_event)
+        if count > limits.relevant_per_event:
+            return too_many("relevant", count, limits.relevant_per_event)
+        return None
+
 
 class Forget(_WithoutAgent, gc=False, frozen=True, forbid_unknown_fields=True):
     """Payload of ``forget``: none but the envelope, whose ``turn`` may be there and is not used."""
+
+    kind: ClassVar[str] = "forget"
 
     conversation_id: Handle
     event_id: Handle
@@ -147,9 +234,4 @@ class Forget(_WithoutAgent, gc=False, frozen=True, forbid_unknown_fields=True):
 
 Payload = SearchIteration | RelevanceLabels | TurnCompleted | Forget
 
-PAYLOADS: dict[str, type[Payload]] = {
-    "search_iteration": SearchIteration,
-    "relevance_labels": RelevanceLabels,
-    "turn_completed": TurnCompleted,
-    "forget": Forget,
-}
+PAYLOADS: Final[dict[str, type[Payload]]] = {struct.kind: struct for struct in get_args(Payload)}

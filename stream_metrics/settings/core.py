@@ -17,8 +17,16 @@ from stream_metrics.dedup.tables import (
     published,
     tables_text,
 )
+from stream_metrics.engine.cells import GROUPS
 from stream_metrics.engine.config import MAX_AGENTS, MAX_RELEASES, MAX_RETRIEVAL, MAX_ROUTES
-from stream_metrics.engine.windows import DEFAULT_WINDOWS, Window, parse_window
+from stream_metrics.engine.series import ABOUT, MAX_SERIES
+from stream_metrics.engine.windows import (
+    DEFAULT_WINDOWS,
+    Window,
+    parse_window,
+    series_of_agent,
+    window_specs,
+)
 from stream_metrics.events.limits import Limits
 from stream_metrics.metrics.ranking.live import live_metrics
 from stream_metrics.telemetry import Options, Row, SpanMapping, mapping
@@ -308,6 +316,10 @@ class MetricSettings(Part):
     """Whether there is one row for each conversation (its last turn) or one for each turn."""
     windows: tuple[str, ...] = Field(tuple(window.name for window in DEFAULT_WINDOWS), min_length=1)
     """Lengths of the sliding windows: a number and `s`, `m` or `h`."""
+    series_windows: dict[str, tuple[str, ...]] = Field({}, examples=[{"turns": ["30m", "24h"]}])
+    """Which windows have the series with many labels, by group: `turns`, `iterations`,
+    `duplicates`, `gates`, `routes`, `reranking` or `retrieval`. By default each window has all,
+    but for the default windows; metrics-prometheus.md lists which series those have."""
     dimension: Literal["agent", "release"] = "agent"
     """Whether window metrics are split by agent or by release (to compare a canary)."""
     agents: tuple[str, ...] = Field((), max_length=MAX_AGENTS, examples=[["support", "research"]])
@@ -325,6 +337,16 @@ class MetricSettings(Part):
             parse_window(name)
         return windows
 
+    @field_validator("series_windows")
+    @classmethod
+    def _series_windows(cls, groups: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for group in groups:
+            if group not in GROUPS:
+                raise ValueError(
+                    f"{group!r} is no group of series. Name one of {', '.join(GROUPS)}"
+                )
+        return groups
+
     @field_validator("retrieval")
     @classmethod
     def _retrieval(cls, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -332,7 +354,7 @@ class MetricSettings(Part):
         if len(metrics) > MAX_RETRIEVAL:
             raise ValueError(
                 f"{len(metrics)} metrics; name at most {MAX_RETRIEVAL}, because each metric adds "
-                "six series for each agent"
+                "two series for each agent to each window"
             )
         return tuple(map(str, metrics))
 
@@ -344,6 +366,23 @@ class MetricSettings(Part):
             )
         return self
 
+    @model_validator(mode="after")
+    def _series_fit(self) -> MetricSettings:
+        for group, names in self.series_windows.items():
+            if unknown := [name for name in names if name not in self.windows]:
+                raise ValueError(
+                    f"`series_windows` gives {group} the window {unknown[0]}, which `windows` does "
+                    "not have. Add it there, or leave it out"
+                )
+        found = series_of_agent(self.window_specs(), len(self.retrieval))
+        if found + ABOUT > MAX_SERIES:
+            raise ValueError(
+                f"{len(self.windows)} windows have {found:,} series for each agent, and a worker "
+                f"exports at most {MAX_SERIES:,}. Configure fewer `windows`, or give fewer of them "
+                "to groups in `series_windows`"
+            )
+        return self
+
     def window_specs(self) -> tuple[Window, ...]:
         """The windows in force."""
-        return tuple(parse_window(name) for name in self.windows)
+        return window_specs(self.windows, self.series_windows)

@@ -169,7 +169,8 @@ class Settings(BaseSettings):
     def _metrics_of_state(self) -> dict[str, Any]:
         """Those settings; what a later release has added only if it changes anything."""
         held = self.metrics.model_dump(mode="json", exclude={"turn_scope"})
-        return {name: value for name, value in held.items() if name != "retrieval" or value}
+        added = ("retrieval", "series_windows")
+        return {name: value for name, value in held.items() if name not in added or value}
 
     def for_built(self, built: Mapping[str, int]) -> Settings:
         """These settings for state that was built with the values in ``built``, by name.

@@ -203,7 +203,7 @@ def evaluation_of_row(
     for name in (*_SCORES, *_POSITIONS, *_RANKS):
         given = columns.get(name)
         if not _missing(given) and type(given) is not bool and number(given) is None:
-            raise ValueError(f"{name} is no number; a category stands in the column label")
+            raise ValueError(f"{name} is no number; put categories in the column label")
     time = next((columns[name] for name in _TIMES if not _missing(columns.get(name))), None)
     moment = time_us if time is None else instant(time)
     if time is None and moment is None:

@@ -70,11 +70,11 @@ def tools_of_searches(tree: SpanTree) -> dict[str, str]:
     A search belongs to a tool that ran at the same time, if the tool was asked the same or returned
     the search's documents.
     """
-    beside: dict[str, list[Span]] = {}
+    siblings: dict[str, list[Span]] = {}
     for span in tree.with_role(Role.TOOL, Role.SEARCH):
-        beside.setdefault(span.parent_id, []).append(span)
+        siblings.setdefault(span.parent_id, []).append(span)
     found: dict[str, str] = {}
-    for spans in beside.values():
+    for spans in siblings.values():
         if len({tree.role(span) for span in spans}) < 2:
             continue
         running: list[Span] = []
@@ -197,7 +197,7 @@ def find_possibly_nested(tree: SpanTree, found: Sequence[Retrieval]) -> Iterator
     that ran during another, for the same query and with the same results, is either nested or
     concurrent. If an instrumentation writes all spans as siblings, time alone cannot decide.
     """
-    beside: dict[tuple[str, str | None, str], list[Retrieval]] = {}
+    siblings: dict[tuple[str, str | None, str], list[Retrieval]] = {}
     for one in found:
         if one.span.parent_id and tree.role(one.span) is Role.SEARCH:
             query = (
@@ -205,8 +205,8 @@ def find_possibly_nested(tree: SpanTree, found: Sequence[Retrieval]) -> Iterator
                 if tree.rows[one.span.span_id].flattens_nesting
                 else one.query or one.span.span_id
             )
-            beside.setdefault((one.span.parent_id, query, one.span.scope), []).append(one)
-    for (_, query, _), each in beside.items():
+            siblings.setdefault((one.span.parent_id, query, one.span.scope), []).append(one)
+    for (_, query, _), each in siblings.items():
         order = sorted(each, key=lambda one: (one.start_ns, -one.end_ns, one.span.span_id))
         for outer, inner in pairwise(order):
             if inner.end_ns > outer.end_ns:
@@ -216,9 +216,7 @@ def find_possibly_nested(tree: SpanTree, found: Sequence[Retrieval]) -> Iterator
                 or _part(outer.documents, inner.documents)
                 or _part(inner.documents, outer.documents)
             ):
-                message = (
-                    f"it is unclear whether it is part of its sibling {outer.span.name!r} beside it"
-                )
+                message = f"it is unclear whether it is part of its sibling {outer.span.name!r}"
                 yield SpanProblem(inner.span, "unrecognised", message)
 
 

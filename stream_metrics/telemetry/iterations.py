@@ -44,7 +44,7 @@ def by_models(
     search to the next one around it. Searches that nothing separates form one iteration.
     """
 
-    def around(one: TimedSearch) -> Iterator[str | None]:
+    def enclosing(one: TimedSearch) -> Iterator[str | None]:
         place = one.inside
         while place is not None:
             yield place
@@ -66,9 +66,9 @@ def by_models(
             if moment.inside in ended:
                 separated[moment.inside] = ended[moment.inside]
         elif what == _START:
-            found[moment.id] = 1 + max(separated.get(place, 0) for place in around(moment))
+            found[moment.id] = 1 + max(separated.get(place, 0) for place in enclosing(moment))
         else:
-            for place in around(moment):
+            for place in enclosing(moment):
                 ended[place] = max(ended.get(place, 0), found[moment.id])
     return _without_gaps(found)
 

@@ -98,8 +98,8 @@ def find_searches(
     chosen = _chosen(tree, spans, names)
     covered = tree.outermost(chosen)
     found, problems = [], []
-    tells = {span.span_id for span in spans if names[span.span_id].documents is not None}
-    inner = tree.ancestors(chosen | tells)
+    with_documents = {span.span_id for span in spans if names[span.span_id].documents is not None}
+    inner = tree.ancestors(chosen | with_documents)
     in_search = tree.nearest_ancestor(Role.SEARCH)
     routes = _Routes(tree, mapping)
     for span in spans:

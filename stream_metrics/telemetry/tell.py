@@ -119,26 +119,28 @@ def _add_turns(
     found, more, pairs = merge_duplicates(tree, found, interpretation, options.scopes)
     problems += more
     problems += _ambiguous_runs(tree)
-    turns, of_turn, several = _turns(tree, found, pairs, options)
+    turns, of_turn, ambiguous = _turns(tree, found, pairs, options)
     if options.turn == "span":
         problems += _ambiguous_graphs(tree)
     if options.turn == "span" and None in turns.values():
         problems += _ambiguous_parts(tree, mapping, covered)
     searches_of: dict[str, list[Retrieval]] = {id: [] for id in (NO_TURN, *turns)}
     problems_of: dict[str, list[SpanProblem]] = {id: [] for id in (NO_TURN, *turns)}
-    for id in several:
+    for id in ambiguous:
         message = "another instrumentation recorded several turns instead of this one"
         problems_of[id].append(SpanProblem(tree.by_id[id], "two_scopes", message))
     for one in found:
         searches_of[of_turn.get(one.span.span_id, NO_TURN)].append(one)
-    wide = {problem.span.span_id: problem for problem in problems if problem.affects_nested_turns}
-    outer = tree.outermost(wide)
+    affecting_nested = {
+        problem.span.span_id: problem for problem in problems if problem.affects_nested_turns
+    }
+    outer = tree.outermost(affecting_nested)
     inside = {id: outer[id] for id in turns if outer.get(id, id) != id}
-    told_inside = set(inside.values())
+    covering = set(inside.values())
     for id, outermost in inside.items():
-        problems_of[id].append(wide[outermost])
+        problems_of[id].append(affecting_nested[outermost])
     for problem in problems:
-        if problem.span.span_id not in told_inside:
+        if problem.span.span_id not in covering:
             problems_of[of_turn.get(problem.span.span_id, NO_TURN)].append(problem)
     for one in searches_of[NO_TURN]:
         interpretation.refuse(
@@ -146,27 +148,27 @@ def _add_turns(
         )
     for problem in problems_of[NO_TURN]:
         interpretation.refuse(problem.reason, problem.span.span_id, problem.message)
-    done: dict[tuple[str, int], Turn] = {}
+    by_number: dict[tuple[str, int], Turn] = {}
     builder = TurnBuilder(tree, mapping, options, interpretation, covered, of_turn, text_limit)
     for id, span in turns.items():
         turn = builder.build(id, span, searches_of[id], problems_of[id])
         if turn is None:
             continue
         key = (turn.conversation, turn.number)
-        if key in done:
+        if key in by_number:
             interpretation.refuse(
-                "turn_conflict", id, f"it begins at the same time as {done[key].span_id}"
+                "turn_conflict", id, f"it begins at the same time as {by_number[key].span_id}"
             )
             continue
-        done[key] = turn
+        by_number[key] = turn
     if (
-        not done
+        not by_number
         and not interpretation.refused
         and (seen := find_overlooked_search(tree)) is not None
     ):
         interpretation.refuse(seen.reason, seen.span.span_id, seen.message)
     interpretation.turns = tuple(
-        done[key] for key in sorted(done, key=lambda key: (key[1], key[0]))
+        by_number[key] for key in sorted(by_number, key=lambda key: (key[1], key[0]))
     )
     scoped = {one.span.span_id: one.span for one in builder.used}
     interpretation.scopes = frozenset(
@@ -268,7 +270,7 @@ def _turns(
     stands_for: dict[str, str] = {}
     kept: dict[str, Span] = {}
     running, without_searches = _Running(), _Running()
-    joined: Counter[tuple[str, str]] = Counter()
+    merged_into: Counter[tuple[str, str]] = Counter()
     for span in spans:
         if span.span_id in with_searches:
             kept_partners = [kept[id] for id in partners[span.span_id] if id in kept]
@@ -279,14 +281,14 @@ def _turns(
         if same:
             earliest = min(same, key=_by_start).span_id
             stands_for[span.span_id] = earliest
-            joined[earliest, span.scope] += span.span_id in searched
+            merged_into[earliest, span.scope] += span.span_id in searched
         else:
             kept[span.span_id] = span
             running.spans.append(span)
             if span.span_id not in with_searches:
                 without_searches.spans.append(span)
     members = {id: stands_for.get(turn, turn) for id, turn in of_turn.items()}
-    several = {id for (id, _), number in joined.items() if number > 1}
+    several = {id for (id, _), number in merged_into.items() if number > 1}
     return dict(kept), members, several
 
 

@@ -28,16 +28,16 @@ def deduplicate(spans: Iterable[Span]) -> list[Span]:
     """One span for each span id: the preferred one."""
     found: dict[str, Span] = {}
     for span in spans:
-        held = found.get(span.span_id)
-        found[span.span_id] = span if held is None else preferred(held, span)
+        kept = found.get(span.span_id)
+        found[span.span_id] = span if kept is None else preferred(kept, span)
     return list(found.values())
 
 
-def preferred(held: Span, span: Span) -> Span:
+def preferred(kept: Span, span: Span) -> Span:
     """Of two spans with the same id, the one that ended last; a digest breaks ties."""
-    if span != held and (span.end_ns, _digest(span)) > (held.end_ns, _digest(held)):
+    if span != kept and (span.end_ns, _digest(span)) > (kept.end_ns, _digest(kept)):
         return span
-    return held
+    return kept
 
 
 def _digest(span: Span) -> bytes:
@@ -50,11 +50,11 @@ def _digest(span: Span) -> bytes:
 
 def kind_of(span: Span) -> str:
     """The kind of a span for display: its scope, and the attribute that names its kind."""
-    said = next(
+    value = next(
         (f"{name}={span.attributes[name]}" for name in _PRODUCTS if name in span.attributes),
         span.name,
     )
-    return f"{span.scope or 'no scope'}: {said}"[:200]
+    return f"{span.scope or 'no scope'}: {value}"[:200]
 
 
 class SpanTree:
@@ -92,18 +92,18 @@ class SpanTree:
         self.in_cycles = [span for span in self.by_id.values() if span.span_id not in reached]
         self.rows: dict[str, Row] = {}
         self.ignored: set[str] = set()
-        judged: set[str] = set()
+        in_evaluators: set[str] = set()
         for span in self.ordered:
             row = mapping.row(span, inside.get(span.span_id, ()))
             if scopes and span.scope not in scopes:
                 self.ignored.add(span.span_id)
-            elif span.parent_id in judged:
-                judged.add(span.span_id)
+            elif span.parent_id in in_evaluators:
+                in_evaluators.add(span.span_id)
                 self.ignored.add(span.span_id)
             elif row is not None:
                 self.rows[span.span_id] = row
                 if row.role is Role.EVALUATOR:
-                    judged.add(span.span_id)
+                    in_evaluators.add(span.span_id)
         self._in_turns = self.nearest_ancestor(Role.TURN)
         self._longest: dict[str, int] = {}
 
@@ -151,14 +151,14 @@ class SpanTree:
                 found[span.span_id] = found[outer.span_id]
         return found
 
-    def inherited_in_turn(self, says: Callable[[Span], str | None]) -> dict[str, str | None]:
+    def inherited_in_turn(self, value_of: Callable[[Span], str | None]) -> dict[str, str | None]:
         """The value of each span, or else of the nearest ancestor up to its turn."""
         found: dict[str, str | None] = {}
         for span in self.ordered:
-            said = says(span)
-            if said is None and self.role(span) is not Role.TURN:
-                said = found.get(span.parent_id)
-            found[span.span_id] = said
+            value = value_of(span)
+            if value is None and self.role(span) is not Role.TURN:
+                value = found.get(span.parent_id)
+            found[span.span_id] = value
         return found
 
     def outermost(self, marks: Iterable[str]) -> dict[str, str]:

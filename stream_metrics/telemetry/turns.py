@@ -278,11 +278,11 @@ class TurnBuilder:
         searches."""
         searching = self._tree.ancestors(one.span.span_id for one in found)
         both = searching & self._asking
-        beside: dict[str, list[Span]] = {}
+        siblings: dict[str, list[Span]] = {}
         for span in members:
             if span.span_id in both and self._tree.role(span) is not Role.TOOL:
-                beside.setdefault(span.parent_id, []).append(span)
-        return any(_overlap(spans) for spans in beside.values())
+                siblings.setdefault(span.parent_id, []).append(span)
+        return any(_overlap(spans) for spans in siblings.values())
 
     def _has_unexplained_span(
         self, members: Sequence[Span], found: Sequence[Retrieval], numbers: dict[str, int]

@@ -1,4 +1,4 @@
-"""Seeded, realistic traffic: support agents that search, and labels that come a little later."""
+"""Seeded, realistic traffic: support agents that search, and labels that arrive later."""
 
 from stream_metrics.traffic.generator import endless, generate
 from stream_metrics.traffic.partition import murmur2, partition_for

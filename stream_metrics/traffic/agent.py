@@ -1,4 +1,4 @@
-"""An agent as the generator sees it: its corpus, its habits, and what goes wrong with it when."""
+"""A simulated agent: its corpus, its behaviour and its incidents."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _NEXT_AGENT = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """What all conversations of one agent share."""
+    """The data that all conversations of an agent share."""
 
     name: str
-    flavour: words.Flavour
+    kind: words.AgentKind
     corpus: Corpus
     profile: TrafficProfile
     repeat_base: float
     incidents: tuple[Incident, ...]
 
-    def trouble(self, kind: IncidentKind, at_us: int) -> float:
-        """The strength of an incident of ``kind`` at ``at_us``, 0 if there is none.
+    def incident_strength(self, kind: IncidentKind, at_us: int) -> float:
+        """The strength of an incident of ``kind`` at ``at_us``; 0 if there is none.
 
         Time is taken modulo the profile's duration, so that endless traffic repeats its incidents.
         """
@@ -47,15 +47,15 @@ def agents_of(profile: TrafficProfile) -> tuple[Agent, ...]:
     base = calibrate(profile.duplicates, profile.iterations, profile.searches_per_iteration)
     made = []
     for index, name in enumerate(profile.agents):
-        flavour = words.flavour_of(name, index)
-        corpus = corpus_for(name, flavour, profile.seed, profile.documents, profile.result_bytes)
+        kind = words.agent_kind(name, index)
+        corpus = corpus_for(name, kind, profile.seed, profile.documents, profile.result_bytes)
         troubles = tuple(incident for incident in profile.incidents if incident.agent == name)
-        made.append(Agent(name, flavour, corpus, profile, base, troubles))
+        made.append(Agent(name, kind, corpus, profile, base, troubles))
     return tuple(made)
 
 
 def choose_agent(agents: tuple[Agent, ...], chance: float) -> Agent:
-    """One of the agents, each next one 0.7 times as likely."""
+    """Choose an agent; each is 0.7 times as likely as the one before."""
     left = chance * sum(_NEXT_AGENT**step for step in range(len(agents)))
     for step, agent in enumerate(agents):
         left -= _NEXT_AGENT**step

@@ -1,4 +1,4 @@
-"""An agent's corpus: documents with their renderings, popular ones first."""
+"""An agent's corpus: documents with their renderings, the most popular first."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _SHORTEST_TEXT = 64
 
 
 class Document:
-    """One document of a corpus and the ways in which an index may show it.
+    """A document of a corpus and the renderings in which an index may show it.
 
-    A rendering is a result's JSON object without its opening ``{"result_id":…,`` and without its
-    end, so that a search only has to put handle and score around it. ``copies`` holds, by what
-    betrays the duplicate, the renderings that a worker must recognise.
+    A rendering is a result's JSON object without its opening ``{"result_id":…,`` and its end, so
+    that a search only has to add the handle and the score. ``copies`` has the renderings that a
+    worker must recognise as duplicates, by what they can be recognised.
     """
 
     __slots__ = ("_copies", "_entity", "doc_id", "index", "primary", "topic")
@@ -37,7 +37,7 @@ class Document:
         self._copies: dict[str, tuple[str, ...]] = {}
 
     def copies(self, way: str) -> tuple[str, ...]:
-        """The renderings as a duplicate by ``way``; empty if this type cannot be told so."""
+        """The renderings that are duplicates by ``way``; empty if the type has none."""
         found = self._copies.get(way)
         if found is None:
             found = self._copies[way] = _COPIERS[way](self._entity)
@@ -61,7 +61,7 @@ def _render(entity: Entity, **changes: object) -> str:
 
 
 def _by_id(entity: Entity) -> tuple[str, ...]:
-    """The same id; in one rendering of two the engine cut another snippet for another query."""
+    """Same id; one of two renderings has the snippet of another query."""
     if entity.text_key == "content":
         return (_render(entity),)
     start = entity.text.find(" ", 12) + 1
@@ -69,7 +69,7 @@ def _by_id(entity: Entity) -> tuple[str, ...]:
 
 
 def _by_url(entity: Entity) -> tuple[str, ...]:
-    """No id at all, and the URL as another system writes it."""
+    """No id, and other spellings of the URL."""
     if entity.url is None:
         return ()
     variants = (_render(entity, url=url, ids=None, doc_id=None) for url in url_variants(entity.url))
@@ -77,7 +77,7 @@ def _by_url(entity: Entity) -> tuple[str, ...]:
 
 
 def _by_text(entity: Entity) -> tuple[str, ...]:
-    """Neither id nor URL; the title's case and the text's spacing may change."""
+    """Neither id nor URL; the case of the title and the spacing of the text may differ."""
     if entity.entity_type == "PeopleInferenceAnswer":
         return ()
     bare: dict[str, object] = {"ids": None, "doc_id": None, "url": None}
@@ -90,7 +90,7 @@ def _by_text(entity: Entity) -> tuple[str, ...]:
 
 
 def _by_fields(entity: Entity) -> tuple[str, ...]:
-    """Neither id, URL nor text: only title and fields are left."""
+    """Only title and fields, without id, URL and text."""
     if entity.entity_type in _NO_FIELDS_COPY:
         return ()
     gone: dict[str, object] = {"ids": None, "doc_id": None, "url": None, entity.text_key: None}
@@ -120,7 +120,7 @@ def url_variants(url: str) -> tuple[str, ...]:
     return tuple(urlunsplit(variant) for variant in variants)
 
 
-class Pool:
+class DocumentPool:
     """Documents with a popularity that falls as 1 ÷ rank."""
 
     __slots__ = ("_edges", "_total", "documents")
@@ -141,28 +141,28 @@ class Corpus:
 
     topics: tuple[str, ...]
     routes: tuple[str, ...]
-    by_route: dict[str, Pool]
-    by_topic: dict[tuple[int, str], Pool]
+    by_route: dict[str, DocumentPool]
+    by_topic: dict[tuple[int, str], DocumentPool]
     queries: tuple[tuple[str, ...], ...]
     """Queries by topic, JSON-encoded."""
 
 
 @lru_cache(maxsize=16)
 def corpus_for(
-    agent: str, flavour: words.Flavour, seed: int, size: int, result_bytes: int
+    agent: str, agent_kind: words.AgentKind, seed: int, size: int, result_bytes: int
 ) -> Corpus:
-    """Build an agent's corpus of about ``size`` documents; the same arguments, the same corpus."""
+    """Build an agent's corpus of about ``size`` documents, deterministically."""
     rng = Random(f"corpus/{seed}/{agent}")
     by_route: dict[str, list[Document]] = {}
     by_topic: dict[tuple[int, str], list[Document]] = {}
     last: dict[tuple[int, str], Entity] = {}
     serial = 0
-    shares = sum(share for _, share in flavour.sources)
-    for route, share in flavour.sources:
+    shares = sum(share for _, share in agent_kind.sources)
+    for route, share in agent_kind.sources:
         for _ in range(max(1, size * share // shares)):
-            topic = int(rng.random() ** 1.5 * len(flavour.topics))
+            topic = int(rng.random() ** 1.5 * len(agent_kind.topics))
             place = (topic, route)
-            maker = Seed(rng, flavour.topics[topic], serial, last.get(place))
+            maker = Seed(rng, agent_kind.topics[topic], serial, last.get(place))
             entity = last[place] = MAKERS[route](maker)
             _write(entity, maker, result_bytes)
             document = Document(serial, topic, entity)
@@ -170,11 +170,11 @@ def corpus_for(
             by_topic.setdefault(place, []).append(document)
             serial += 1
     return Corpus(
-        topics=flavour.topics,
+        topics=agent_kind.topics,
         routes=tuple(by_route),
-        by_route={route: Pool(found) for route, found in by_route.items()},
-        by_topic={place: Pool(found) for place, found in by_topic.items()},
-        queries=tuple(_queries(topic, rng) for topic in flavour.topics),
+        by_route={route: DocumentPool(found) for route, found in by_route.items()},
+        by_topic={place: DocumentPool(found) for place, found in by_topic.items()},
+        queries=tuple(_queries(topic, rng) for topic in agent_kind.topics),
     )
 
 
@@ -201,7 +201,7 @@ _ASKED = ("{t} {a}", "how do I handle {t}", "{t} {s}", "{a} {t} {s}", "who can h
 
 
 def _queries(topic: str, rng: Random) -> tuple[str, ...]:
-    """What people ask about a topic."""
+    """The queries about a topic."""
     asked = []
     for form in _ASKED * 2:
         aspect = words.ASPECTS[int(rng.random() * len(words.ASPECTS))]

@@ -1,6 +1,6 @@
-"""The recording that the demo plays: one working day of four agents, with one bad hour.
+"""The recording that the demo replays: a working day of four agents with one bad hour.
 
-``python -m stream_metrics.traffic.day`` writes it anew; a test holds the file to this code.
+``python -m stream_metrics.traffic.day`` rewrites it; a test compares the file with this code.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DAY = TrafficProfile(
 def record_lines(records: Iterable[TrafficRecord], partitions: int = PARTITIONS) -> Iterator[bytes]:
     """Records as lines of a recording, each with topic, partition and offset as in Kafka.
 
-    Keys and values that are no UTF-8 stand in ``key_base64`` and ``value_base64``.
+    Keys and values that are not UTF-8 are in ``key_base64`` and ``value_base64``.
     """
     offsets: Counter[tuple[str, int]] = Counter()
     for record in records:
@@ -73,7 +73,7 @@ def _text(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 def write_day(path: Path = RECORDING) -> int:
-    """Write the day to ``path``, gzipped, without a time of its own; returns its bytes."""
+    """Write the day to ``path``, gzipped without a timestamp; returns its size in bytes."""
     content = gzip.compress(b"".join(record_lines(generate(DAY))), compresslevel=9, mtime=0)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)

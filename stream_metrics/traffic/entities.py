@@ -1,4 +1,4 @@
-"""Believable results of each entity type: ids, URLs, titles and fields, but for the snippet."""
+"""Realistic results of each entity type: ids, URLs, titles and fields, without snippets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Entity:
 
 @dataclass(slots=True)
 class Seed:
-    """What a maker of entities gets: chance, a topic, a number that no other document has."""
+    """The input of a maker of entities: randomness, a topic and a unique number."""
 
     rng: Random
     topic: str
@@ -48,21 +48,21 @@ class Seed:
         return int(self.rng.random() * bound)
 
     def token(self, length: int) -> str:
-        """An opaque id part."""
+        """A random part of an id."""
         return "".join(_ALPHABET[self.below(len(_ALPHABET))] for _ in range(length))
 
     def person(self) -> str:
-        """Somebody's name."""
+        """A person's name."""
         return f"{self.pick(words.FIRST_NAMES)} {self.pick(words.LAST_NAMES)}"
 
     def time(self, minutes: int = 15) -> datetime:
-        """A moment of the last nine months, on a multiple of ``minutes``, not twice the same."""
+        """A unique time in the last nine months, on a multiple of ``minutes``."""
         step = self.serial * 7 + self.below(7)
         return _EPOCH + timedelta(minutes=step * minutes % 388_800)
 
 
 def address(person: str) -> str:
-    """A mail address for a person; letters outside ASCII are spelled with what is nearest."""
+    """A mail address for a person, with non-ASCII letters transliterated."""
     plain = person.casefold().translate(_SPELLING).replace(" ", ".")
     return f"{plain}@{words.DOMAIN}"
 
@@ -93,7 +93,7 @@ def knowledge(seed: Seed) -> Entity:
 
 
 def tickets(seed: Seed) -> Entity:
-    """A ticket; some share their title with another one, which is no duplicate."""
+    """A ticket; some share their title with another ticket that is not a duplicate."""
     number = f"REQ{300_000 + seed.serial}"
     title = _title_of(seed, f"{seed.pick(words.SYMPTOMS)} in {seed.pick(words.SITES)} [{number}]")
     if seed.twin is not None and seed.rng.random() < 0.1:
@@ -125,7 +125,7 @@ def files(seed: Seed) -> Entity:
 
 
 def mail(seed: Seed) -> Entity:
-    """A mail; answers share the subject of what they answer."""
+    """A mail; replies share the subject of the original."""
     subject = f"{seed.topic}: {seed.pick(words.ASPECTS)}, {seed.pick(words.SITES)} {seed.serial}"
     if seed.twin is not None and seed.rng.random() < 0.2:
         subject = seed.twin.title
@@ -142,7 +142,7 @@ def mail(seed: Seed) -> Entity:
 
 
 def chats(seed: Seed) -> Entity:
-    """A message in a chat, whose name all its messages share."""
+    """A chat message; all messages of a chat share its name."""
     topic = f"{seed.topic} / {seed.pick(words.SITES)}"
     made = Entity("TeamsMessage", topic, {"item_id": f"19:{seed.token(16)}"})
     made.url = f"https://chat.{words.DOMAIN}/l/message/{seed.token(10)}/{1_700_000 + seed.serial}"

@@ -1,4 +1,4 @@
-"""What goes wrong between producer and topic: late records, second copies, broken ones."""
+"""Faults between producer and topic: late, duplicated and invalid records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MS = 1_000
 
 
 class Arrival(NamedTuple):
-    """A record on its way: it reaches its topic at ``at_us`` (microseconds of Unix time)."""
+    """A record and the time ``at_us`` at which it reaches its topic, in Unix microseconds."""
 
     at_us: int
     stream: Stream
@@ -22,8 +22,11 @@ class Arrival(NamedTuple):
     valid: bool = True
 
 
-class Debt:
-    """Records that should have been late but had nobody to be late for; shared by all."""
+class ReorderBacklog:
+    """The number of out-of-order records still to be produced, shared by all conversations.
+
+    A record can only be out of order if a later one of its conversation and stream follows.
+    """
 
     __slots__ = ("owed",)
 
@@ -32,20 +35,22 @@ class Debt:
 
 
 class Faults:
-    """The faults of one conversation's records, given in the order of their making."""
+    """Applies faults to the records of one conversation, in the order of their creation."""
 
-    def __init__(self, profile: TrafficProfile, rng: Random, ledger: Ledger, debt: Debt) -> None:
+    def __init__(
+        self, profile: TrafficProfile, rng: Random, ledger: Ledger, backlog: ReorderBacklog
+    ) -> None:
         valid = 1.0 - profile.invalid
         self._late = profile.out_of_order
         self._again = profile.redelivered
         self._broken = profile.invalid / valid if valid > 0 else 0.0
         self._rng = rng
         self._ledger = ledger
-        self._debt = debt
+        self._debt = backlog
         self._held: dict[Stream, Arrival] = {}
 
-    def disturb(self, arrivals: Iterable[Arrival]) -> list[Arrival]:
-        """The records that reach their topic, from those that were sent."""
+    def apply(self, arrivals: Iterable[Arrival]) -> list[Arrival]:
+        """The records that reach their topic, given those that were sent."""
         out: list[Arrival] = []
         chance = self._rng.random
         for arrival in arrivals:
@@ -63,7 +68,7 @@ class Faults:
         return out
 
     def finish(self, now_us: int) -> list[Arrival]:
-        """The records still held at the conversation's end; they are in order after all."""
+        """Release the records still held back at the end of the conversation, in order."""
         out: list[Arrival] = []
         for arrival in self._held.values():
             self._debt.owed += 1
@@ -143,7 +148,7 @@ INVALID_KINDS = (*_BROKEN, *_RAW, "key_mismatch")
 
 
 def corrupt(arrival: Arrival, chance: float) -> tuple[str, Arrival]:
-    """A broken relative of a good record, with an event id of its own, and what is wrong."""
+    """An invalid variant of a record with its own event id, and the kind of fault."""
     kind = INVALID_KINDS[int(chance * len(INVALID_KINDS))]
     if kind in _RAW:
         return kind, arrival._replace(value=_RAW[kind](arrival.value), valid=False)

@@ -1,4 +1,4 @@
-"""Conversations that overlap in time, merged into one stream of records in arrival order."""
+"""Merge conversations that overlap in time into one stream of records in arrival order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 
 from stream_metrics.traffic.agent import agents_of, choose_agent
 from stream_metrics.traffic.conversation import Conversation
-from stream_metrics.traffic.faults import Arrival, Debt
+from stream_metrics.traffic.faults import Arrival, ReorderBacklog
 from stream_metrics.traffic.profile import Ledger, TrafficProfile, TrafficRecord
 
 _SECOND = 1_000_000
@@ -17,14 +17,14 @@ _SECOND = 1_000_000
 _DAY = (2, 4, 7, 9, 10, 10, 9, 8, 5, 4, 6, 8, 9, 9, 8, 7, 5, 4, 2, 1)
 
 Pieces = Iterator[tuple[int, list[Arrival]]]
-# (when, tie-breaker in order of making, a record or a conversation that goes on then)
+# (time, tie-breaker in order of creation, a record or a conversation to resume)
 Entry = tuple[int, int, Arrival | Pieces]
 
 
 def generate(profile: TrafficProfile, ledger: Ledger | None = None) -> Iterator[TrafficRecord]:
-    """The traffic of ``profile`` in arrival order; ``ledger``, if given, counts what is planted.
+    """The traffic of ``profile`` in arrival order; ``ledger`` counts what is generated.
 
-    Memory grows with the conversations that are open at one time, not with their number.
+    Memory grows with the number of concurrent conversations, not with their total.
 
     >>> records = list(generate(TrafficProfile(conversations=3)))
     >>> records == list(generate(TrafficProfile(conversations=3)))
@@ -34,7 +34,7 @@ def generate(profile: TrafficProfile, ledger: Ledger | None = None) -> Iterator[
 
 
 def endless(profile: TrafficProfile, ledger: Ledger | None = None) -> Iterator[TrafficRecord]:
-    """Traffic that never ends: the profile's span again and again with new conversations."""
+    """Endless traffic: the profile's span repeated with new conversations."""
     if profile.conversations < 1:
         raise ValueError("endless traffic needs conversations")
     return _run(profile, count(), ledger or Ledger())
@@ -44,7 +44,7 @@ def _run(
     profile: TrafficProfile, serials: Iterable[int], ledger: Ledger
 ) -> Iterator[TrafficRecord]:
     agents = agents_of(profile)
-    debt = Debt()
+    backlog = ReorderBacklog()
     heap: list[Entry] = []
     ties = count()
     for serial in serials:
@@ -52,7 +52,7 @@ def _run(
         start_us = _start(profile, serial, rng.random())
         yield from _advance(heap, ties, start_us, ledger)
         agent = choose_agent(agents, rng.random())
-        pieces = Conversation(agent, serial, start_us, rng, ledger, debt).pieces()
+        pieces = Conversation(agent, serial, start_us, rng, ledger, backlog).pieces()
         heappush(heap, (start_us, next(ties), pieces))
     yield from _advance(heap, ties, None, ledger)
 
@@ -60,7 +60,7 @@ def _run(
 def _advance(
     heap: list[Entry], ties: Iterator[int], until_us: int | None, ledger: Ledger
 ) -> Iterator[TrafficRecord]:
-    """Everything that arrives before ``until_us``; conversations go on meanwhile."""
+    """Yield everything that arrives before ``until_us``, resuming conversations as needed."""
     while heap and (until_us is None or heap[0][0] < until_us):
         at_us, _, item = heappop(heap)
         if isinstance(item, Arrival):
@@ -76,7 +76,7 @@ def _advance(
 
 
 def _start(profile: TrafficProfile, serial: int, chance: float) -> int:
-    """When a conversation begins, microseconds; later serials never begin earlier."""
+    """The start of a conversation in microseconds; later serials never start earlier."""
     span, place = divmod(serial, profile.conversations)
     share = (place + chance) / profile.conversations
     if profile.rhythm == "working_day":
@@ -86,7 +86,7 @@ def _start(profile: TrafficProfile, serial: int, chance: float) -> int:
 
 
 def _of_the_day(share: float) -> float:
-    """The moment of a working day, as a share of it, by which ``share`` of it has begun."""
+    """The time of a working day, as a share of it, by which ``share`` of conversations began."""
     left = share * sum(_DAY)
     for part, density in enumerate(_DAY):
         if left < density:

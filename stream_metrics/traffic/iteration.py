@@ -1,4 +1,4 @@
-"""The iterations of one turn: gate, routing, searches, and the events that tell of them."""
+"""Generate the iterations of one turn: gate, routing, searches and their events."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from stream_metrics.traffic import words
 from stream_metrics.traffic.agent import Agent
-from stream_metrics.traffic.labelling import Judgeable
+from stream_metrics.traffic.labelling import LabelTargets
 from stream_metrics.traffic.profile import Ledger
 from stream_metrics.traffic.retrieval import Hit, Retriever, draw_searches, repeat_chance
-from stream_metrics.traffic.writing import SearchText, Speaker, write_iteration, write_result
+from stream_metrics.traffic.writing import SearchText, TurnContext, write_iteration, write_result
 
 _MS = 1_000
 _ROUTER_RIGHT = 0.87
@@ -20,28 +20,28 @@ _SAME_QUERY = 0.9
 _SECOND_REFERENCE = 0.4
 
 
-class Made(NamedTuple):
-    """What an iteration gave: its time, its events (each with its time), and the work to label."""
+class IterationOutput(NamedTuple):
+    """An iteration's time, its events with their times, and its targets for labels."""
 
     at_us: int
     events: list[tuple[int, bytes]]
-    work: Judgeable
+    work: LabelTargets
 
 
-class TurnMaker:
-    """Makes the iterations of one turn."""
+class TurnGenerator:
+    """Generates the iterations of one turn."""
 
     def __init__(
         self,
         agent: Agent,
-        speaker: Speaker,
+        context: TurnContext,
         topic: int,
         rng: Random,
         ledger: Ledger,
         numbers: Iterator[int],
     ) -> None:
         self._agent = agent
-        self._speaker = speaker
+        self._context = context
         self._topic = topic
         self._rng = rng
         self._ledger = ledger
@@ -49,22 +49,22 @@ class TurnMaker:
         self._retriever = Retriever(agent.corpus, topic, rng)
         self._results = 0
         self._searches = 0
-        self._again = 0.0  # how likely a place that would be new repeats, because of the query
+        self._again = 0.0  # probability that a new result is replaced by a repeat, due to the query
 
     def loop(self) -> None:
-        """From now on the turn asks nearly the same again and again."""
+        """Make the turn repeat nearly the same query from now on."""
         self._again = _SAME_QUERY
 
-    def iteration(self, number: int, at_us: int) -> Made:
-        """The iteration ``number``: a gated skip, or searches in one event or several."""
+    def iteration(self, number: int, at_us: int) -> IterationOutput:
+        """Generate an iteration: a skip by the gate, or searches in one or several events."""
         chance, profile = self._rng.random, self._agent.profile
-        skipped_wrongly = chance() < self._agent.trouble("gate_skips", at_us)
+        skipped_wrongly = chance() < self._agent.incident_strength("gate_skips", at_us)
         if skipped_wrongly or chance() < profile.gate_skips:
             needed = skipped_wrongly or chance() < 0.15
             return self._skip(number, at_us, needed)
-        self._ledger.decisions[self._speaker.agent, "search"] += 1
+        self._ledger.decisions[self._context.agent, "search"] += 1
         gate = None
-        if self._agent.flavour.gate_scores:
+        if self._agent.kind.gate_scores:
             gate = f'{{"decision":"search","score":{0.5 + chance() / 2:.3f}}}'
         gains: list[tuple[str, int]] = []
         routed: list[tuple[str, str]] = []
@@ -72,13 +72,13 @@ class TurnMaker:
         searches = [self._search(i, number, at_us, gains, routed) for i in range(wanted)]
         events = self._events(number, at_us, gate, searches)
         needed = chance() < 0.97 - 0.04 * number
-        return Made(at_us, events, Judgeable(number, gains, routed, needed))
+        return IterationOutput(at_us, events, LabelTargets(number, gains, routed, needed))
 
-    def _skip(self, number: int, at_us: int, needed: bool) -> Made:
-        self._ledger.decisions[self._speaker.agent, "skip"] += 1
+    def _skip(self, number: int, at_us: int, needed: bool) -> IterationOutput:
+        self._ledger.decisions[self._context.agent, "skip"] += 1
         gate = f'{{"decision":"skip","score":{self._rng.random() / 2:.3f}}}'
-        event = write_iteration(self._speaker, self._event_id(), at_us, number, gate, ())
-        return Made(at_us, [(at_us, event)], Judgeable(number, (), (), needed))
+        event = write_iteration(self._context, self._event_id(), at_us, number, gate, ())
+        return IterationOutput(at_us, [(at_us, event)], LabelTargets(number, (), (), needed))
 
     def _events(
         self, number: int, at_us: int, gate: str | None, searches: list[SearchText]
@@ -89,7 +89,7 @@ class TurnMaker:
             groups = [[search] for search in searches]
         events = []
         for group in groups:
-            value = write_iteration(self._speaker, self._event_id(), at_us, number, gate, group)
+            value = write_iteration(self._context, self._event_id(), at_us, number, gate, group)
             events.append((at_us, value))
             at_us += (5 + int(chance() * 120)) * _MS
             gate = None
@@ -103,33 +103,33 @@ class TurnMaker:
         gains: list[tuple[str, int]],
         routed: list[tuple[str, str]],
     ) -> SearchText:
-        """One search; what a labeller could say of it goes to ``gains`` and ``routed``."""
+        """One search; appends what a labeller may judge to ``gains`` and ``routed``."""
         chance, profile = self._rng.random, self._agent.profile
         self._searches += 1
-        search_id = f"t{self._speaker.turn}s{self._searches}"
+        search_id = f"t{self._context.turn}s{self._searches}"
         selected, optimal, routing = self._route(at_us)
         routed.append((search_id, optimal))
         repeat = repeat_chance(self._agent.repeat_base, number)
-        same_pages = max(self._again, self._agent.trouble("same_pages", at_us))
+        same_pages = max(self._again, self._agent.incident_strength("same_pages", at_us))
         wanted = 0 if chance() < _FINDS_NOTHING else profile.results_per_search
-        empty = self._agent.trouble("empty_index", at_us)
+        empty = self._agent.incident_strength("empty_index", at_us)
         if empty and chance() < empty:
             wanted = 0
-        off_topic = self._agent.trouble("off_topic", at_us)
+        off_topic = self._agent.incident_strength("off_topic", at_us)
         topical = not (off_topic and chance() < off_topic)
         hits = self._retriever.search(selected, wanted, repeat, same_pages, topical=topical)
-        inverted = self._agent.trouble("reranker_inverted", at_us)
+        inverted = self._agent.incident_strength("reranker_inverted", at_us)
         texts = self._rank(hits, gains, inverted=bool(inverted) and chance() < inverted)
         queries = self._agent.corpus.queries[self._topic]
         query = queries[int(chance() * len(queries))]
         return SearchText(search_id, ordinal, query, routing, texts)
 
     def _route(self, at_us: int) -> tuple[str, str, str]:
-        """The route that was selected, the best one, and the routing as JSON."""
+        """The selected route, the best route, and the routing as JSON."""
         chance, routes = self._rng.random, self._agent.corpus.routes
         optimal = routes[int(chance() ** 1.4 * len(routes))]
         selected = optimal if chance() < _ROUTER_RIGHT else routes[int(chance() * len(routes))]
-        if chance() < self._agent.trouble("router_stuck", at_us):
+        if chance() < self._agent.incident_strength("router_stuck", at_us):
             selected = routes[0]
         best = 0.55 + 0.4 * chance()
         second = routes[(routes.index(selected) + 1) % len(routes)]
@@ -137,9 +137,9 @@ class TurnMaker:
         return selected, optimal, f'{{"selected":"{selected}","scores":{{{scores}}}}}'
 
     def _rank(self, hits: list[Hit], gains: list[tuple[str, int]], *, inverted: bool) -> list[str]:
-        """The results as JSON, best first as a noisy ranker sees it, or worst first."""
+        """The results as JSON, in the order of a noisy ranker, optionally inverted."""
         chance, profile, ledger = self._rng.random, self._agent.profile, self._ledger
-        agent = self._speaker.agent
+        agent = self._context.agent
         for hit in hits:
             if hit.way is not None:
                 ledger.duplicates[agent, hit.way] += 1
@@ -157,7 +157,7 @@ class TurnMaker:
         score = 0.99
         for place, hit in enumerate(hits):
             self._results += 1
-            handle = f"t{self._speaker.turn}r{self._results}"
+            handle = f"t{self._context.turn}r{self._results}"
             score *= 0.9 + 0.1 * chance()
             extra = f',"baseline_rank":{before[place]}' if before else ""
             if inline:
@@ -167,9 +167,8 @@ class TurnMaker:
         return texts
 
     def summary(self) -> dict[str, object]:
-        """The members of the turn's end: question, answer, and often what would be right.
-
-        That is relevant documents, and reference answers.
+        """The members of the turn's end: question and answer, often relevant documents and
+        reference answers.
         """
         chance = self._rng.random
         topic = self._agent.corpus.topics[self._topic]
@@ -191,9 +190,9 @@ class TurnMaker:
         return members
 
     def _references(self, person: str, topic: str) -> list[str]:
-        """What the answer should have been; drawn apart, so that nothing else depends on it."""
-        profile, speaker = self._agent.profile, self._speaker
-        draw = Random(f"references/{profile.seed}/{speaker.conversation_id}/{speaker.turn}")
+        """Reference answers, from a random generator of their own so that nothing else changes."""
+        profile, context = self._agent.profile, self._context
+        draw = Random(f"references/{profile.seed}/{context.conversation_id}/{context.turn}")
         if draw.random() >= profile.reference_answers:
             return []
         other = draw.choice(words.FIRST_NAMES)
@@ -201,7 +200,7 @@ class TurnMaker:
         return [one.format(p=person, o=other, t=topic) for one in found]
 
     def _relevant(self) -> dict[str, int] | list[str]:
-        """The ground truth as grades or as a list; some of it the turn never found."""
+        """The ground truth as grades or a list, including documents that the turn did not find."""
         memory, chance = self._retriever.memory, self._rng.random
         grades = {
             document.doc_id: gain
@@ -218,4 +217,4 @@ class TurnMaker:
         return grades
 
     def _event_id(self) -> str:
-        return f"{self._speaker.conversation_id}.{next(self._numbers)}"
+        return f"{self._context.conversation_id}.{next(self._numbers)}"

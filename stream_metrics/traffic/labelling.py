@@ -1,4 +1,4 @@
-"""The labeller: it comes a little later, is right most of the time, and changes its mind."""
+"""The labeller: its labels are delayed, mostly right, and sometimes revised."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _ROUTING_LABELLED = 0.3
 _GATE_LABELLED = 0.4
 
 
-class Judgeable(NamedTuple):
-    """What an iteration offers for labelling."""
+class LabelTargets(NamedTuple):
+    """The results, routes and gate decision of an iteration that may be labelled."""
 
     iteration: int
     gains: Sequence[tuple[str, int]]
-    """Handles of results with their hidden gains."""
+    """Handles of results with their true gains."""
     routed: Sequence[tuple[str, str]]
-    """Searches with the route that would have been best."""
+    """Searches with the best route."""
     search_needed: bool
 
 
 class Labeller:
-    """Labels one turn's iterations, in the order of its own events."""
+    """Labels the iterations of one turn in order."""
 
     __slots__ = ("_last_us", "_median", "_rng", "given")
 
@@ -38,9 +38,9 @@ class Labeller:
         self.given: list[tuple[str, int]] = []
 
     def when(self, iteration_us: int, late: float) -> int:
-        """The time of an iteration's labels, after those of the iterations before.
+        """The time of an iteration's labels, after those of earlier iterations.
 
-        With probability ``late`` a quarter to three quarters of an hour is added.
+        With probability ``late``, they are delayed by a further 15 to 45 minutes.
         """
         chance = self._rng.random
         spread = 3.0 ** (chance() + chance() + chance() - 1.5)
@@ -51,14 +51,14 @@ class Labeller:
         self._last_us = at_us
         return at_us
 
-    def at_once(self, at_us: int) -> bool:
-        """Claim ``at_us`` for labels, if all labels before it are given by then."""
+    def claim(self, at_us: int) -> bool:
+        """Reserve ``at_us`` for labels; returns False if earlier labels are still due then."""
         if at_us < self._last_us:
             return False
         self._last_us = at_us
         return True
 
-    def judge(self, work: Judgeable) -> LabelSet | None:
+    def judge(self, work: LabelTargets) -> LabelSet | None:
         """The labels of one iteration; None if nothing is labelled."""
         chance = self._rng.random
         gains = []
@@ -74,7 +74,7 @@ class Labeller:
         return LabelSet(gains, routing, gate)
 
     def revise(self) -> LabelSet | None:
-        """Second thoughts on one to three labels: another gain, or (one in four) none at all."""
+        """Revise one to three labels: another gain or, one time in four, a withdrawal."""
         if not self.given:
             return None
         chance = self._rng.random

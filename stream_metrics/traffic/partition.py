@@ -1,4 +1,4 @@
-"""Kafka's default partitioner: which partition a key goes to."""
+"""Kafka's default partitioner."""
 
 from __future__ import annotations
 

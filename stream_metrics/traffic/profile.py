@@ -1,4 +1,4 @@
-"""What traffic to make: the profile, its incidents, and the record that comes out."""
+"""Traffic profiles, incidents and generated records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_START = 1_742_284_800  # 2025-03-18T08:00:00Z, a Tuesday
 class TrafficRecord(NamedTuple):
     """One record in arrival order.
 
-    ``timestamp_ms`` is the arrival (milliseconds of Unix time, never falling); ``valid`` says
+    ``timestamp_ms`` is the time of arrival (Unix milliseconds, non-decreasing). ``valid`` says
     whether a worker should accept the record.
     """
 
@@ -33,7 +33,7 @@ class TrafficRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Something that goes wrong for one agent for a while.
+    """A temporary problem of one agent.
 
     ``from_seconds`` and ``to_seconds`` count from the profile's start. ``strength`` is a
     probability, by ``kind``:
@@ -63,9 +63,9 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class TrafficProfile:
-    """How much traffic, of what shape; the same profile always makes the same bytes.
+    """The amount and shape of traffic. Equal profiles produce equal bytes.
 
-    Shares are of all records unless said otherwise; ranges are inclusive.
+    Shares refer to all records unless stated otherwise; ranges are inclusive.
     """
 
     seed: int = 1
@@ -74,7 +74,7 @@ class TrafficProfile:
     start: int = DEFAULT_START
     """When the first conversation may begin, in seconds of Unix time."""
     duration_seconds: float = 3600.0
-    """Within how many seconds conversations begin; the last ones end a little later."""
+    """The span in seconds in which conversations begin; the last ones end a little later."""
     rhythm: Rhythm = "flat"
     """``flat``, or ``working_day``: two humps with a lunch break between them."""
     agents: tuple[str, ...] = DEFAULT_AGENTS
@@ -138,14 +138,14 @@ class TrafficProfile:
 
 @dataclass(slots=True)
 class Ledger:
-    """What the generator planted, counted as it goes; for tests and summaries."""
+    """Counts of what the generator produced, for tests and summaries."""
 
     records: Counter[str] = field(default_factory=Counter)
-    """Records by stream, whatever became of them."""
+    """Records by stream, including faulty ones."""
     results: Counter[str] = field(default_factory=Counter)
-    """Results by agent, redeliveries and invalid records aside."""
+    """Results by agent, without redeliveries and invalid records."""
     duplicates: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Planted duplicates by agent and by what betrays them (id, url, text, fields)."""
+    """Duplicates by agent and by evidence (id, url, text, fields)."""
     decisions: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Iterations by agent and whether they searched or skipped."""
     invalid: Counter[str] = field(default_factory=Counter)
@@ -159,7 +159,7 @@ class Ledger:
         return sum(self.records.values())
 
     def duplicate_share(self, agent: str | None = None) -> float:
-        """Planted duplicates as a share of results, of one agent or of all."""
+        """Duplicates as a share of results, of one agent or of all."""
         results = self.results.total() if agent is None else self.results[agent]
         planted = sum(n for (name, _), n in self.duplicates.items() if agent in (None, name))
         return planted / results if results else 0.0

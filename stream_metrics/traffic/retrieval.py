@@ -1,4 +1,4 @@
-"""What a search returns: new documents by popularity and topic, and repeats of earlier ones."""
+"""Simulate searches: new documents by popularity and topic, and repeats of earlier ones."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
-from stream_metrics.traffic.corpus import Corpus, Document, Pool
+from stream_metrics.traffic.corpus import Corpus, Document, DocumentPool
 
 Chance = Callable[[], float]
 
-# How a repeat betrays itself, as cumulative shares.
+# The evidence by which a repeat can be recognised, as cumulative shares.
 _WAYS = ("id", "url", "text", "fields")
 _WAY_EDGES = (0.55, 0.78, 0.95)
 # Cumulative shares of the gains 0 to 4, for documents on the topic and for others.
@@ -25,17 +25,17 @@ _SEARCH_DECAY = 0.5
 
 
 class Hit(NamedTuple):
-    """One result before it has a rank: its JSON members, its document, its hidden gain."""
+    """One result without a rank: its JSON members, its document and its true gain."""
 
     rendering: str
     document: Document
     gain: int
     way: str | None
-    """How it repeats an earlier result; None for a new document."""
+    """The evidence by which it repeats an earlier result; None for a new document."""
 
 
-class Memory:
-    """What one turn has seen so far."""
+class SeenDocuments:
+    """The documents that a turn has seen so far."""
 
     __slots__ = ("gains", "shown")
 
@@ -53,16 +53,16 @@ class Retriever:
         self._corpus = corpus
         self._topic = topic
         self._chance = rng.random
-        self.memory = Memory()
+        self.memory = SeenDocuments()
 
     def search(
         self, route: str, results: int, repeat: float, same_pages: float, *, topical: bool = True
     ) -> list[Hit]:
-        """``results`` hits of a route, best first, less if the route has no more.
+        """Up to ``results`` hits of a route, the best first.
 
-        Each place repeats an earlier document with probability ``repeat``; one that does not is
-        turned into a repeat by id with probability ``same_pages``. Unless ``topical``, what is new
-        is popular only, and about the turn's topic by accident.
+        Each rank repeats an earlier document with probability ``repeat``, and otherwise becomes a
+        repeat by id with probability ``same_pages``. Unless ``topical``, new documents are drawn
+        by popularity only, regardless of the turn's topic.
         """
         chance = self._chance
         pool = self._corpus.by_topic.get((self._topic, route)) if topical else None
@@ -86,7 +86,7 @@ class Retriever:
         return hits
 
     def _repeat(self, repeat: float, same_pages: float, here: set[int]) -> Hit | None:
-        """A repeat of a document that an earlier search showed, if it is this place's turn."""
+        """A repeat of a document from an earlier search, by chance; else None."""
         chance, shown = self._chance, self.memory.shown
         if not shown:
             return None
@@ -106,8 +106,8 @@ class Retriever:
         rendering = copies[int(chance() * len(copies))]
         return Hit(rendering, document, self.memory.gains[document.index], way)
 
-    def _new(self, pool: Pool) -> Document | None:
-        """A document that the turn has not seen, by popularity; None if the pool is dry."""
+    def _new(self, pool: DocumentPool) -> Document | None:
+        """A document that the turn has not seen, by popularity; None if the pool is exhausted."""
         gains = self.memory.gains
         for _ in range(6):
             document = pool.draw(self._chance())
@@ -116,7 +116,7 @@ class Retriever:
         return next((known for known in pool.documents if known.index not in gains), None)
 
     def _grade(self, document: Document) -> int:
-        """The hidden relevance of a new document to the turn; it is remembered."""
+        """Draw and remember the true gain of a new document."""
         edges = _ON_TOPIC if document.topic == self._topic else _OFF_TOPIC
         gain = min(4, bisect_right(edges, self._chance()))
         self.memory.gains[document.index] = gain
@@ -124,18 +124,18 @@ class Retriever:
 
 
 def draw_count(bounds: tuple[int, int], decay: float, chance: float) -> int:
-    """A number within ``bounds`` (inclusive), each next one ``decay`` times as likely."""
+    """Draw a number within ``bounds`` (inclusive), each ``decay`` times as likely as the last."""
     low, high = bounds
     return low + bisect_right(_edges(high - low + 1, decay), chance)
 
 
 def draw_iterations(bounds: tuple[int, int], chance: float) -> int:
-    """How many iterations a turn has."""
+    """Draw the number of iterations of a turn."""
     return draw_count(bounds, _ITERATION_DECAY, chance)
 
 
 def draw_searches(bounds: tuple[int, int], chance: float) -> int:
-    """How many searches an iteration makes."""
+    """Draw the number of searches of an iteration."""
     return draw_count(bounds, _SEARCH_DECAY, chance)
 
 
@@ -154,7 +154,7 @@ def _shares(bounds: tuple[int, int], decay: float) -> list[tuple[int, float]]:
 
 
 def repeat_chance(base: float, iteration: int) -> float:
-    """The chance that a place repeats: it grows with the iteration, up to 0.95."""
+    """The probability that a result is a repeat, which grows with the iteration up to 0.95."""
     return min(0.95, base * (0.75 + 0.13 * iteration))
 
 

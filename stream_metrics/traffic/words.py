@@ -1,4 +1,4 @@
-"""The invented company that the traffic plays in: its people, sites, topics and turns of phrase.
+"""The vocabulary of a fictitious company: people, sites, topics and sentences.
 
 Sentences take ``{t}`` (the topic), ``{p}`` (a person), ``{s}`` (a site), ``{n}`` (a number) and
 ``{d}`` (a date).
@@ -42,7 +42,7 @@ REFERENCES = (
     "{o} looks after {t} since last year, before that it was {p}.",
     "Each team does {t} itself.",
 )
-"""What a turn should have answered: the same in other spelling, less, more, or something else.
+"""Reference answers: the answer in another spelling, shorter, longer, or different.
 
 ``{o}`` is another person.
 """
@@ -75,8 +75,8 @@ SENTENCES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Flavour:
-    """One kind of agent: what it is asked about and where it looks.
+class AgentKind:
+    """A kind of agent: its topics and sources.
 
     ``sources`` maps a route to its share of the agent's documents; ``gate_scores`` says whether
     the agent's gate decides explicitly, ``unix_times`` whether it writes times as numbers.
@@ -90,7 +90,7 @@ class Flavour:
     unix_times: bool = False
 
 
-IT_DESK = Flavour(
+IT_DESK = AgentKind(
     "itd", "2025.3.1",
     (
         "VPN access", "password reset", "label printers", "meeting-room screens", "mailbox quota",
@@ -103,7 +103,7 @@ IT_DESK = Flavour(
     (("knowledge", 34), ("tickets", 30), ("files", 16), ("chats", 14), ("people", 6)),
 )  # fmt: skip
 
-HR_HELPER = Flavour(
+HR_HELPER = AgentKind(
     "hrh", "2025.2.4",
     (
         "parental leave", "holiday carry-over", "shift swaps", "travel allowance", "bike leasing",
@@ -115,7 +115,7 @@ HR_HELPER = Flavour(
     gate_scores=False,
 )  # fmt: skip
 
-SALES_ASSIST = Flavour(
+SALES_ASSIST = AgentKind(
     "sal", "2025.3.0",
     (
         "reefer contracts", "berth pricing", "discount ladder", "tender for Baltic lines",
@@ -127,7 +127,7 @@ SALES_ASSIST = Flavour(
     unix_times=True,
 )  # fmt: skip
 
-FINANCE_BOT = Flavour(
+FINANCE_BOT = AgentKind(
     "fin", "2025.1.9",
     (
         "month-end close", "cost centres", "expense claims", "fuel invoices", "VAT returns",
@@ -142,6 +142,6 @@ FLAVOURS = (IT_DESK, HR_HELPER, SALES_ASSIST, FINANCE_BOT)
 NAMED = dict(zip(("it-desk", "hr-helper", "sales-assist", "finance-bot"), FLAVOURS, strict=True))
 
 
-def flavour_of(agent: str, index: int) -> Flavour:
-    """The flavour of an agent: its own, or for an unknown name one by its place in the profile."""
+def agent_kind(agent: str, index: int) -> AgentKind:
+    """The kind of an agent by name, or by its index in the profile for unknown names."""
     return NAMED.get(agent, FLAVOURS[index % len(FLAVOURS)])

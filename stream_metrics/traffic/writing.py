@@ -1,4 +1,4 @@
-"""Events as text: the hot part of the generator, so JSON is put together from ready pieces."""
+"""Write events as JSON text, concatenating prepared parts because this is the hot path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _second(seconds: int) -> str:
 
 
 def write_time(micros: int, as_number: bool) -> str:
-    """A moment as JSON: seconds of Unix time, or a text as in RFC 3339; exact to 1 µs.
+    """A time as JSON: Unix seconds or RFC 3339 text; exact to 1 µs.
 
     >>> write_time(1_742_284_800_250_000, as_number=False)
     '"2025-03-18T08:00:00.250000Z"'
@@ -26,8 +26,8 @@ def write_time(micros: int, as_number: bool) -> str:
     return f"{seconds}.{rest:06d}" if as_number else f'"{_second(seconds)}.{rest:06d}Z"'
 
 
-class Speaker(NamedTuple):
-    """Who writes: the parts of an envelope that stay the same in one turn."""
+class TurnContext(NamedTuple):
+    """The parts of an envelope that are constant within a turn."""
 
     conversation_id: str
     turn: int
@@ -67,7 +67,7 @@ class SearchText(NamedTuple):
 
 
 def write_iteration(
-    speaker: Speaker,
+    context: TurnContext,
     event_id: str,
     at_us: int,
     iteration: int,
@@ -77,9 +77,9 @@ def write_iteration(
     """A ``search_iteration`` event; ``gate`` is the JSON of the decision, if it is explicit."""
     decided = f',"gate":{gate}' if gate else ""
     listed = ",".join(search.json() for search in searches)
-    head = speaker.envelope("search_iteration", event_id, at_us)
+    head = context.envelope("search_iteration", event_id, at_us)
     text = (
-        f'{head},"agent":{json.dumps(speaker.agent)},"release":"{speaker.release}",'
+        f'{head},"agent":{json.dumps(context.agent)},"release":"{context.release}",'
         f'"iteration":{iteration}{decided},"searches":[{listed}]}}'
     )
     return text.encode()
@@ -94,9 +94,9 @@ class LabelSet(NamedTuple):
     labeller: str = "grader-7"
 
 
-def write_labels(speaker: Speaker, event_id: str, at_us: int, labels: LabelSet) -> bytes:
+def write_labels(context: TurnContext, event_id: str, at_us: int, labels: LabelSet) -> bytes:
     """A ``relevance_labels`` event."""
-    head = speaker.envelope("relevance_labels", event_id, at_us)
+    head = context.envelope("relevance_labels", event_id, at_us)
     parts = [f'{head},"labeller":"{labels.labeller}"']
     if labels.gains:
         gains = ",".join(
@@ -114,9 +114,9 @@ def write_labels(speaker: Speaker, event_id: str, at_us: int, labels: LabelSet) 
 
 
 def write_completed(
-    speaker: Speaker, event_id: str, at_us: int, members: dict[str, object]
+    context: TurnContext, event_id: str, at_us: int, members: dict[str, object]
 ) -> bytes:
     """A ``turn_completed`` event with ``members``."""
-    head = speaker.envelope("turn_completed", event_id, at_us)
+    head = context.envelope("turn_completed", event_id, at_us)
     body = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
     return f"{head},{body[1:]}".encode()

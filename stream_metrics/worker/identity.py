@@ -22,6 +22,7 @@ UNNAMED: Final[dict[str, Any]] = {
     TABLES: 1,
     TURNS: 100,
     "metrics.retrieval": [],
+    "metrics.series_windows": {},
 }
 
 _KEY: Final = "state.digest_key"

@@ -1,4 +1,4 @@
-"""``make conformance``: run agent programs, and compare what traces tell with what they did."""
+"""``make conformance``: run agent programs, and compare their traces with what they recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Final
 
 from tests.conformance.matrix import Case, cases
 from tests.conformance.page import Outcome, written
-from tests.conformance.verdicts import helps, told_of, verdict
+from tests.conformance.verdicts import helps, interpret_lines, verdict
 
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
@@ -26,7 +26,7 @@ _SETTINGS: Final = {"PYTHONPATH": str(ROOT), "LITELLM_LOCAL_MODEL_COST_MAP": "Tr
 
 
 def environment(name: str, folder: Path) -> Path:
-    """A Python with the packages of a requirements file; made anew where that has changed."""
+    """A Python with the packages of a requirements file; created again when the file changes."""
     wanted = HERE / "environments" / f"{name}.txt"
     place = folder / "environments" / name
     stamp = place / "requirements.txt"
@@ -43,7 +43,7 @@ def environment(name: str, folder: Path) -> Path:
 
 
 def run(case: Case, python: Path, out: Path) -> str:
-    """Run a program, which writes into a folder; why that failed, or an empty text."""
+    """Run a program, which writes into a folder; the error, or an empty text."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     module = f"tests.conformance.programs.{case.framework}_programs"
@@ -65,17 +65,17 @@ def run(case: Case, python: Path, out: Path) -> str:
 
 
 def judged(case: Case, out: Path) -> Outcome:
-    """What the traces in a folder tell, against the account beside them."""
+    """The verdict on the traces in a folder, compared with the program's account next to them."""
     lines = (out / "traces.jsonl").read_text().splitlines()
     account = [tuple(row) for row in json.loads((out / "truth.json").read_text())]
-    told = told_of(lines, **case.options)
-    found = verdict(told, account)
+    interpretations = interpret_lines(lines, **case.options)
+    found = verdict(interpretations, account)
     versions = json.loads((out / "versions.json").read_text())
-    return Outcome(case, found.kind, found.why, helps(told), versions)
+    return Outcome(case, found.kind, found.why, helps(interpretations), versions)
 
 
 def outcomes(wanted: Iterable[Case], folder: Path, again: bool) -> list[Outcome]:
-    """The outcomes of these, in their order; ``again`` is whether those that ran run again."""
+    """The outcomes of the cases in order; ``again`` is whether to repeat cases that have run."""
     wanted = list(wanted)
     outs = {case: folder / "runs" / case.name for case in wanted}
     missing = [case for case in wanted if again or not (outs[case] / "versions.json").exists()]
@@ -96,7 +96,8 @@ def outcomes(wanted: Iterable[Case], folder: Path, again: bool) -> list[Outcome]
 
 
 def main() -> None:
-    """Exits with 1 if a program failed, or its traces tell something wrong that spans do show."""
+    """Exits with 1 if a program failed, or its traces are misinterpreted although its spans are
+    complete."""
     parser = argparse.ArgumentParser(prog="make conformance", description=__doc__)
     parser.add_argument(
         "pattern", nargs="?", default="*", help="the names of programs, such as dspy-*"

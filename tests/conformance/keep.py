@@ -1,4 +1,4 @@
-"""Keeps captures for the quick tests: ``python -m tests.conformance.keep FOLDER…``."""
+"""Stores captures for the quick tests: ``python -m tests.conformance.keep FOLDER…``."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.verdicts import told_of, verdict
+from tests.conformance.verdicts import interpret_lines, verdict
 
 CAPTURES: Final = Path(__file__).parents[1] / "data" / "conformance"
 
 
 def keep(folder: Path) -> None:
-    """Add what a program wrote, with the verdict on it, unless that is a wrong one."""
+    """Store a program's traces with their verdict, unless that is wrong."""
     lines = (folder / "traces.jsonl").read_text().splitlines()
     account = json.loads((folder / "truth.json").read_text())
-    found = verdict(told_of(lines), [tuple(row) for row in account])
+    found = verdict(interpret_lines(lines), [tuple(row) for row in account])
     if found.kind == "WRONG":
         raise SystemExit(f"{folder.name}: {found.why}")
     place = CAPTURES / "accounts.json"

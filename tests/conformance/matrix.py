@@ -1,4 +1,4 @@
-"""Which programs run under which instrumentations, and what their spans cannot show."""
+"""Which programs run under which instrumentations, and what their spans lack."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The name of its folder, and of the capture that is kept of it."""
+        """The name of its folder and of its stored capture."""
         parts = (self.framework, self.instrumentation, self.scenario, self.variant)
         return "-".join(part for part in parts if part)
 
@@ -30,7 +30,7 @@ class Case:
 
     @property
     def limits(self) -> dict[str, str]:
-        """Limits of the SDK under which the program runs."""
+        """SDK limits under which the program runs."""
         return {
             "cut": {"OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "200"},
             "few": {"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "9"},
@@ -38,7 +38,7 @@ class Case:
 
     @property
     def unseen(self) -> str:
-        """What its spans cannot show, so that it is told wrong; empty for most programs."""
+        """What its spans lack, so that it is misinterpreted; empty for most programs."""
         return UNSEEN.get((self.framework, self.instrumentation, self.scenario), "")
 
 

@@ -1,4 +1,4 @@
-"""The page with what became of each program's traces."""
+"""Writes the page with the outcome of each program's traces."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _NAME: Final = re.compile(r"'[^']+'|(?<=parent )[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a program: the kind of the verdict, or that it failed, and why."""
+    """The outcome of a program: the kind of the verdict, or that it failed, and why."""
 
     case: Case
     kind: str
@@ -90,7 +90,7 @@ class Outcome:
 
     @property
     def bad(self) -> bool:
-        """Whether the program failed, or is told wrong though its spans show what it did."""
+        """Whether the program failed, or is misinterpreted although its spans are complete."""
         return self.kind == "failed" or (self.kind == "WRONG" and not self.case.unseen)
 
 
@@ -134,7 +134,7 @@ def _scenario(one: Outcome) -> str:
 
 
 def _reasons(one: Outcome) -> list[str]:
-    """Why turns were refused, without what differs from span to span."""
+    """Why turns were refused, without the parts that differ between spans."""
     if one.kind == "WRONG":
         return [one.case.unseen]
     if "refused" not in one.kind:

@@ -1,4 +1,4 @@
-"""Whether what traces tell is what the program itself did."""
+"""Compares the interpretation of traces with what the program recorded."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _NOON_MS = 1_767_268_800_000  # of the day on which accounts are
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of the traces of a program, and why."""
+    """The outcome of a program's traces, and why."""
 
     kind: Kind
     why: str = ""
 
 
-def told_of(lines: Iterable[str], **options: Any) -> list[Interpretation]:
-    """What the traces in lines of OTLP JSON tell under the presets."""
+def interpret_lines(lines: Iterable[str], **options: Any) -> list[Interpretation]:
+    """The interpretations of traces in lines of OTLP JSON under the presets."""
     traces: dict[str, list[Span]] = {}
     for line in lines:
         for span in spans_of(line.encode()):
@@ -55,24 +55,27 @@ def told_of(lines: Iterable[str], **options: Any) -> list[Interpretation]:
     return [interpret(traces[id], rows, Options(**options)) for id in sorted(traces)]
 
 
-def verdict(told: Sequence[Interpretation], account: Account, sessions: bool = True) -> Verdict:
-    """Compares turns, iterations and results with the program's own account.
+def verdict(
+    interpretations: Sequence[Interpretation], account: Account, sessions: bool = True
+) -> Verdict:
+    """Compare turns, iterations and results with the program's own account.
 
     Args:
-        told: What each trace tells.
-        account: Session, turn, iteration, and the ids in the order in which the agent got them.
-        sessions: Whether the program told its instrumentation the session.
+        interpretations: The interpretation of each trace.
+        account: Session, turn, iteration, and the ids in the order in which the agent received
+            them.
+        sessions: Whether the program passed the session to its instrumentation.
     """
     refused: Counter[str] = Counter()
-    for one in told:
+    for one in interpretations:
         refused.update(one.refused)
     reasons = ", ".join(f"{number} {reason}" for reason, number in sorted(refused.items()))
-    rival = conflicting_scopes(frozenset(pair for one in told for pair in one.scopes))
+    rival = conflicting_scopes(frozenset(pair for one in interpretations for pair in one.scopes))
     if rival:
         return Verdict("refused", f"two_scopes: {', '.join(next(iter(rival.values())))}")
     expected = _expected(account)
-    turns = [turn for one in told for turn in one.turns if turn.searches]
-    unnamed = {one.trace_id for one in told}
+    turns = [turn for one in interpretations for turn in one.turns if turn.searches]
+    unnamed = {one.trace_id for one in interpretations}
     inferred, unmatched = False, []
     for turn in sorted(turns, key=lambda turn: turn.number):
         for key, iterations in expected.items():
@@ -87,7 +90,7 @@ def verdict(told: Sequence[Interpretation], account: Account, sessions: bool = T
             unmatched.append(turn)
     if unmatched:
         return Verdict("WRONG", f"{_shown(unmatched[0])} is not in {dict(expected)}; {reasons}")
-    if not any(one.turns for one in told):
+    if not any(one.turns for one in interpretations):
         return Verdict("refused", reasons or "nothing can be used")
     if expected and not refused:
         return Verdict("WRONG", f"nothing tells {dict(expected)}")
@@ -97,7 +100,7 @@ def verdict(told: Sequence[Interpretation], account: Account, sessions: bool = T
         return Verdict("right", f"beside it refused: {reasons}")
     if unnamed & {turn.conversation for turn in turns}:
         return Verdict("inferred" if inferred else "right", "no conversation in the spans")
-    problem = "" if inferred else _rows_differ(told, account)
+    problem = "" if inferred else _rows_differ(interpretations, account)
     if problem:
         return Verdict("WRONG", problem)
     return Verdict("inferred" if inferred else "right")
@@ -134,7 +137,7 @@ def _id(result: Result) -> str:
 
 
 def _canonical(id: str) -> str:
-    """The first part of a page has the page's text, and may have its id."""
+    """The page of a chunk: the first chunk has the page's text, and may have its id."""
     return id.removesuffix(".0")
 
 
@@ -147,7 +150,7 @@ def _same(turn: Turn, expected: list[list[str]]) -> bool:
 
 
 def _orders(searches: list[list[str]]) -> Iterable[tuple[list[str], ...]]:
-    """Searches side by side have no order."""
+    """All orders of concurrent searches."""
     return [one for one, _ in zip(permutations(searches), range(MOST_ORDERS), strict=False)]
 
 
@@ -163,7 +166,8 @@ def _shown(turn: Turn) -> str:
 
 
 def rows(records: Iterable[Record]) -> list[Figures]:
-    """Conversation, iterations, results and SRR of each turn with a search, as replays do."""
+    """Conversation, iterations, results and SRR of each turn with a search, as replays write
+    them."""
     replay = Replay(turn_scope="all")
     for record in records:
         replay.feed(record)
@@ -175,7 +179,7 @@ def rows(records: Iterable[Record]) -> list[Figures]:
 
 
 def of_account(account: Account) -> list[Figures]:
-    """The same of what the program itself did."""
+    """The same rows from the program's account."""
     return rows(
         Record(
             json.dumps(
@@ -206,11 +210,11 @@ def of_account(account: Account) -> list[Figures]:
     )
 
 
-def _rows_differ(told: Sequence[Interpretation], account: Account) -> str:
-    """How the rows of a replay differ from those of the account, or an empty text."""
+def _rows_differ(interpretations: Sequence[Interpretation], account: Account) -> str:
+    """How the rows of a replay differ from those of the account; empty if they do not."""
     ours = rows(
         Record(event.value, event.conversation.encode(), event.occurred_us // 1000)
-        for one in told
+        for one in interpretations
         for event in events(one)
         if b'"gate"' not in event.value
     )
@@ -218,18 +222,18 @@ def _rows_differ(told: Sequence[Interpretation], account: Account) -> str:
     return "" if ours == theirs else f"rows are {ours}, and should be {theirs}"
 
 
-def helps(told: Sequence[Interpretation]) -> list[str]:
-    """The first refusal of each reason, with what would help."""
+def helps(interpretations: Sequence[Interpretation]) -> list[str]:
+    """The first refusal of each reason, with its remedy."""
     found: dict[str, str] = {}
-    for one in told:
+    for one in interpretations:
         for refusal in one.refusals:
             found.setdefault(refusal.reason, f"{refusal.message}; {HELP[refusal.reason]}")
     return [f"{reason}: {message}" for reason, message in sorted(found.items())]
 
 
 def of_folder(folder: Any, sessions: bool = True, **options: Any) -> tuple[Verdict, list[str]]:
-    """The verdict on a folder that a program wrote."""
+    """The verdict on a program's folder."""
     lines = (folder / "traces.jsonl").read_text().splitlines()
     account = [tuple(row) for row in json.loads((folder / "truth.json").read_text())]
-    told = told_of(lines, **options)
-    return verdict(told, account, sessions), helps(told)
+    interpretations = interpret_lines(lines, **options)
+    return verdict(interpretations, account, sessions), helps(interpretations)

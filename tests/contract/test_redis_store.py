@@ -569,7 +569,7 @@ async def test_an_acl_user_with_its_prefix_is_enough(
 ) -> None:
     """The documented rights suffice; one command less is refused at the claim, not mid-batch."""
     commands = (
-        "hset hget hlen hmget hgetall hdel hexists zadd zrem zrange zcount zcard unlink type "
+        "hset hget hmget hgetall hdel hexists zadd zrem zrange zcount zcard unlink type "
         "evalsha eval info time"
     )
     allowed = [f"+{command}" for command in commands.split()]

@@ -95,7 +95,7 @@ RECORDINGS: Final = (
     Mutation(
         "the last copy stays",
         "of two versions of a span, the one that arrived last is kept",
-        (Edit(TREE, "(span.end_ns, _digest(span)) > (held.end_ns, _digest(held))", "span"),),
+        (Edit(TREE, "(span.end_ns, _digest(span)) > (kept.end_ns, _digest(kept))", "span"),),
         "tests/unit/test_otlp.py::test_a_repeated_span_counts_once",
         '["doc_id"] == "late"',
     ),
@@ -135,7 +135,7 @@ RECORDINGS: Final = (
     Mutation(
         "evaluators search",
         "what an evaluator searched counts as found by the agent",
-        (Edit(TREE, "elif span.parent_id in judged:", "elif False:"),),
+        (Edit(TREE, "elif span.parent_id in in_evaluators:", "elif False:"),),
         "tests/unit/test_telemetry_hard.py::test_spans_inside_an_evaluator_are_ignored",
         "assert searched(",
     ),

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.otlp.traces import TraceStore
-from stream_metrics.adapters.scores import Scores
+from stream_metrics.adapters.scores import EvaluationReader
 from stream_metrics.events import Limits
 from stream_metrics.events.record import Record
 from stream_metrics.telemetry import Grading, Options, mapping
 from stream_metrics.worker.replay import Replay
 from tests.helpers import examples
-from tests.otlp import RETRIEVER, START_NS, Made, as_json, documents
+from tests.otlp import RETRIEVER, START_NS, SpanSpec, as_json, documents
 
 GRADING = Grading(cutoffs=((0.25, 1), (0.5, 2), (0.75, 4)))
 START_US = START_NS // 1000
@@ -41,7 +41,7 @@ class Searched:
 class Case:
     """Spans, rows about them, and the gains that they should give by the program's own account."""
 
-    spans: list[Made]
+    spans: list[SpanSpec]
     rows: list[dict[str, Any]]
     gains: list[tuple[str, str, int, int]]  # conversation, result, time, gain
 
@@ -58,19 +58,19 @@ def cases(draw: st.DrawFn) -> Case:
     for trace in range(1, draw(st.integers(1, 3)) + 1):
         root = 100 * trace
         of_root = {**AGENT, "session.id": f"s-{trace % 2}"}
-        spans.append(Made(trace, root, 0, 1000 * trace, 1000 * trace + 900, of_root))
+        spans.append(SpanSpec(trace, root, 0, 1000 * trace, 1000 * trace + 900, of_root))
         for number in range(1, draw(st.integers(1, 3)) + 1):
             span, at = root + 10 * number, 1000 * trace + 100 * number
             found = "".join(draw(st.lists(st.sampled_from(LETTERS), min_size=1, unique=True)))
             got, told = found, span
-            spans.append(Made(trace, span + 3, root, at - 5, at - 4, MODEL))
+            spans.append(SpanSpec(trace, span + 3, root, at - 5, at - 4, MODEL))
             retriever = {**RETRIEVER, **documents(*found)}
-            spans.append(Made(trace, span, root, at, at + 50, retriever))
+            spans.append(SpanSpec(trace, span, root, at, at + 50, retriever))
             inner = ""
             if draw(st.booleans()):
                 inner = "".join(draw(st.permutations(found)))
                 of_inner = {**RETRIEVER, **documents(*inner)}
-                spans.append(Made(trace, span + 1, span, at + 1, at + 2, of_inner))
+                spans.append(SpanSpec(trace, span + 1, span, at + 1, at + 2, of_inner))
             if draw(st.booleans()):
                 got = "".join(draw(st.lists(st.sampled_from(found), min_size=1, unique=True)))
                 told = span + 2
@@ -79,7 +79,7 @@ def cases(draw: st.DrawFn) -> Case:
                     **flat("reranker.input_documents", found),
                     **flat("reranker.output_documents", got),
                 }
-                spans.append(Made(trace, told, root, at + 60, at + 70, of_reranker))
+                spans.append(SpanSpec(trace, told, root, at + 60, at + 70, of_reranker))
             searches.append(Searched(trace, span, found, told, got))
             if inner:
                 searches.append(Searched(trace, span + 1, inner, told, got))
@@ -112,7 +112,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(spans, rows, [each for each in wanted if each[1:3] not in disputed])
 
 
-def taken(case: Case, spans: list[Made], cuts: int) -> TraceStore:
+def taken(case: Case, spans: list[SpanSpec], cuts: int) -> TraceStore:
     """The traces, in payloads of so many spans."""
     found = TraceStore(mapping(), Options(grading=GRADING), Limits())
     for at in range(0, len(spans), cuts):
@@ -120,9 +120,9 @@ def taken(case: Case, spans: list[Made], cuts: int) -> TraceStore:
     return found
 
 
-def joined(case: Case, spans: list[Made], rows: list[dict[str, Any]], cuts: int) -> list[bytes]:
+def joined(case: Case, spans: list[SpanSpec], rows: list[dict[str, Any]], cuts: int) -> list[bytes]:
     """The events of labels that are joined."""
-    scores = Scores(mapping(), GRADING)
+    scores = EvaluationReader(mapping(), GRADING)
     for row in rows:
         scores.record(json.dumps(row).encode(), "row", None)
     with taken(case, spans, cuts) as traces:

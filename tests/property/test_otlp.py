@@ -23,7 +23,7 @@ from tests.helpers import examples
 from tests.otlp import (
     RETRIEVAL,
     RETRIEVER,
-    Made,
+    SpanSpec,
     as_json,
     as_protobuf,
     documents,
@@ -60,13 +60,13 @@ def attributes(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def traces(draw: st.DrawFn) -> list[Made]:
+def traces(draw: st.DrawFn) -> list[SpanSpec]:
     """Spans of some traces; ids repeat, and parents may be missing or in a cycle."""
     few, moments = st.integers(0, 3), st.integers(0, 9)
     return draw(
         st.lists(
             st.builds(
-                Made,
+                SpanSpec,
                 trace=few,
                 span=st.integers(0, 6),
                 parent=st.integers(0, 6),
@@ -81,9 +81,9 @@ def traces(draw: st.DrawFn) -> list[Made]:
     )
 
 
-def written(spans: Sequence[Made], cuts: Sequence[int], how: str) -> bytes:
+def written(spans: Sequence[SpanSpec], cuts: Sequence[int], how: str) -> bytes:
     """A file of these spans, with a given number in each payload."""
-    batches: list[Sequence[Made]] = []
+    batches: list[Sequence[SpanSpec]] = []
     at = 0
     while at < len(spans):
         size = cuts[len(batches) % len(cuts)]
@@ -111,7 +111,9 @@ def read(data: bytes, folder: str) -> list[Record]:
 
 @settings(max_examples=examples(60))
 @given(traces(), st.data())
-def test_reports_do_not_depend_on_how_traces_arrive(spans: list[Made], data: st.DataObject) -> None:
+def test_reports_do_not_depend_on_how_traces_arrive(
+    spans: list[SpanSpec], data: st.DataObject
+) -> None:
     """JSON and protobuf, any batches, any order, and repetitions give the same files."""
     again = data.draw(st.lists(st.sampled_from(spans), max_size=4)) if spans else []
     shuffled = data.draw(st.permutations([*spans, *again]))
@@ -130,7 +132,7 @@ def test_reports_do_not_depend_on_how_traces_arrive(spans: list[Made], data: st.
 
 @settings(max_examples=examples(60))
 @given(traces())
-def test_every_span_is_accounted_for(spans: list[Made]) -> None:
+def test_every_span_is_accounted_for(spans: list[SpanSpec]) -> None:
     """Each span read is used or counted as repeated; no event is refused later."""
     with TraceStore(OtlpSettings().mapping(), OtlpSettings().options(NO_GRADES), Limits()) as kept:
         kept.add_payload(as_json(spans))

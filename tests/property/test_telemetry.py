@@ -21,7 +21,7 @@ from stream_metrics.telemetry import (
 )
 from stream_metrics.telemetry.evaluations import NO_GRADES, RESULT
 from tests.helpers import examples
-from tests.otlp import Made, as_json, as_protobuf
+from tests.otlp import SpanSpec, as_json, as_protobuf
 from tests.telemetry import MAPPING, START_NS
 
 NAMES = sorted(
@@ -137,6 +137,6 @@ def test_no_content_of_spans_makes_interpretation_fail(spans: list[Span], option
 @given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from(TEXTS), max_size=4))
 def test_both_encodings_give_the_same_spans(attributes: dict[str, Any]) -> None:
     """Scope, name and dropped counts are read from both."""
-    made = [Made(1, 2, 3, attributes=attributes)]
+    made = [SpanSpec(1, 2, 3, attributes=attributes)]
 
     assert spans_of(as_json(made)) == spans_of(as_protobuf(made))

@@ -52,11 +52,13 @@ def command_grants(command: str, *, output: bool = False) -> list[Grant]:
         "input topics": TOPICS,
         "output topic": (OUTPUT,),
         "group": (GROUP,),
+        "transactional ids": (f"{GROUP}-output-*",),
     }
+    kinds = {"group": "group", "transactional ids": "transactional-id"}
     grants = []
     for need in needs:
         operations, _, resources = need.partition(" on the ")
-        kind = "group" if resources == "group" else "topic"
+        kind = kinds.get(resources, "topic")
         for operation in operations.split(" and "):
             grants += [Grant(operation.capitalize(), kind, name) for name in names[resources]]
     return grants
@@ -72,17 +74,7 @@ def worker_acl() -> list[str]:
 
 def command_acl(command: str) -> list[str]:
     """The commands of Redis that the page's table gives to whoever runs a command of ours."""
-    return _listed(command, "")
-
-
-def further_acl(command: str) -> list[str]:
-    """The commands that the page's table gives to whoever runs one of ours, beside the worker's."""
-    return _listed(command, "as the worker, and ")
-
-
-def _listed(command: str, before: str) -> list[str]:
-    row = rf"^\| (.*) \| {before}`(\+.*)` \|$"
-    for names, needs in re.findall(row, PAGE.read_text(), re.M):
+    for names, needs in re.findall(r"^\| (.*) \| `(\+.*)` \|$", PAGE.read_text(), re.M):
         if f"`stream-metrics {command}`" in names:
             return str(needs).split()
     raise KeyError(command)

@@ -15,7 +15,7 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.events.times import rfc3339
 from tests.helpers import rest_long, wait_until
-from tests.otlp import Made, as_json, as_protobuf
+from tests.otlp import SpanSpec, as_json, as_protobuf
 from tests.services.bridged import APPEND_TIME, NOW, BridgedSystem, bridged, campaign
 from tests.services.live import said
 from tests.sessions import SCOPE, Sent, records, trace_of, traces
@@ -29,12 +29,12 @@ async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> Bri
     return await bridged(kafka, redis_server, tmp_path)
 
 
-def whole(spans: list[Made], key: bool = True) -> Sent:
+def whole(spans: list[SpanSpec], key: bool = True) -> Sent:
     """A trace in one record."""
     return Sent(spans[0].trace_id.hex().encode() if key else None, as_protobuf(spans))
 
 
-def part(spans: list[Made]) -> Sent:
+def part(spans: list[SpanSpec]) -> Sent:
     """Some spans of a trace in one record."""
     return Sent(spans[0].trace_id.hex().encode(), as_protobuf(spans))
 
@@ -256,7 +256,7 @@ async def test_a_trace_of_five_thousand_spans_is_told(system: BridgedSystem) -> 
     wide = traces(5, 1, searches=0)[0]
     root = wide[-1]
     more = [
-        Made(root.trace, 100 + n, 1, root.start_ms, root.end_ms, {}, root.resource, scope=SCOPE)
+        SpanSpec(root.trace, 100 + n, 1, root.start_ms, root.end_ms, {}, root.resource, scope=SCOPE)
         for n in range(5_000)
     ]
     key = root.trace_id.hex().encode()

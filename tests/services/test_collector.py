@@ -23,7 +23,7 @@ from stream_metrics.adapters.otlp.payloads import spans_of
 from stream_metrics.events.record import Record
 from tests.conftest import factory
 from tests.helpers import rest_long, wait_until
-from tests.otlp import Made, as_protobuf
+from tests.otlp import SpanSpec, as_protobuf
 from tests.services.live import LiveSystem, Produced, recorded, said
 from tests.telemetry import CAPTURES, EXPECTED
 
@@ -174,7 +174,7 @@ async def test_no_span_that_the_collector_has_accepted_is_lost_when_it_ends(
     accepted bring every span into the topic."""
     collector = await start(topic)
     sent = [
-        as_protobuf([Made(trace, span, parent=0 if span == 1 else 1) for span in (1, 2, 3)])
+        as_protobuf([SpanSpec(trace, span, parent=0 if span == 1 else 1) for span in (1, 2, 3)])
         for trace in range(1, 201)
     ]
     waiting, accepted, refused = iter(sent), 0, 0
@@ -211,7 +211,8 @@ async def test_a_trace_longer_than_a_record_comes_in_several(
     collector = await start(topic)
     text = random.Random(3).randbytes(300_000).hex()
     spans = [
-        Made(1, span, parent=span - 1, attributes={"input.value": text}) for span in range(1, 41)
+        SpanSpec(1, span, parent=span - 1, attributes={"input.value": text})
+        for span in range(1, 41)
     ]
     sent = [as_protobuf(spans[at : at + 10]) for at in range(0, 40, 10)]
 
@@ -229,7 +230,7 @@ async def test_spans_that_come_while_kafka_is_away_arrive_when_it_is_back(
     """An export is not answered before Kafka has its spans, however often the Collector tries."""
     kafka = await kafka_factory()
     topic = await kafka.create_topic("spans", PARTITIONS, TRACES_TOPIC_CONFIG)
-    sent = [as_protobuf([Made(trace, 1)]) for trace in range(1, 21)]
+    sent = [as_protobuf([SpanSpec(trace, 1)]) for trace in range(1, 21)]
     server = Collector(
         tmp_path / "collector", COLLECTOR_CONFIG, kafka.bootstrap_servers, topic=topic
     )

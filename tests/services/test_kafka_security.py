@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -32,6 +33,7 @@ from tests.services.secured import (
     renamed,
     worker_grants,
 )
+from tests.services.test_build import BUILT_SECONDS, GOOD_GAIN, begun
 from tests.services.test_repartition import Repartitioned, place, unfit
 
 PASSWORD = "wk-4711-secret"
@@ -397,6 +399,48 @@ async def test_commands_need_what_the_page_says(
     await allow(secured, system, rights)
     code, text = await said(system, *COMMANDS[command])
     assert code == 0, text
+
+
+async def test_a_build_needs_what_the_page_says(
+    secured: Secured, redis: RedisServer, tmp_path: Path
+) -> None:
+    """With groups and transactional ids by prefix workers of both generations do their work; the
+    command has rights of its own, and names the input topic that it may not read."""
+    system, names = await scene(secured, redis, tmp_path, case="output", conversations=60)
+    any_of_ours = f"{system.group}*"
+    topics = [right for right in rights_in("output", names) if right.kind == "topic"]
+    by_prefix = [
+        Grant("Read", "group", any_of_ours),
+        Grant("Write", "transactional-id", any_of_ours),
+    ]
+    await allow(secured, system, [*topics, *by_prefix])
+    await system.start_workers(1)
+    await all_read(system)
+    worker = dict(system.settings)
+    system.settings |= login(secured, next(secured.users))
+    system.settings[GOOD_GAIN] = worker[GOOD_GAIN] = "3"
+    rights = renamed(command_grants("build", output=True), names)
+    for lacking in (right for right in rights if right.kind == "topic"):
+        others = [right for right in rights if right != lacking]
+        user = system.settings["STREAM_METRICS_KAFKA__SASL_USERNAME"]
+        await allow(secured, system, others)
+        code, text = await said(system, "build", "--yes")
+        assert code == 2
+        assert lacking.name in text
+        assert "Traceback" not in text
+        await revoke(secured.kafka.bootstrap_servers, user, *others)
+
+    await allow(secured, system, rights)
+    building = await begun(system)
+    system.settings |= worker
+    await system.start_workers(1)
+    code, text = await asyncio.wait_for(building, BUILT_SECONDS)
+    assert code == 0, text
+    old, new = system.workers
+    await old.ended(60)
+    await wait_until(new.ready, 60, new.log_tail)
+    assert await stored(secured.kafka, [names[OUTPUT]])
+    assert (old.exit_code, await new.stop()) == (2, 0)
 
 
 async def test_the_check_may_look_at_settings_of_topics(

@@ -15,7 +15,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from tests.otlp import RETRIEVER, Made, as_json, as_protobuf, documents
+from tests.otlp import RETRIEVER, SpanSpec, as_json, as_protobuf, documents
 from tests.services.bridged import bridged
 from tests.services.live import LiveSystem, recorded, said
 from tests.services.test_live import empty_system, new_topics
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.service
 
 TRACES = range(1, 60)
 SPANS = [
-    Made(
+    SpanSpec(
         trace,
         100 * trace + span,
         parent=0 if span == 1 else 100 * trace + 1,

@@ -11,14 +11,14 @@ from aiokafka import AIOKafkaProducer
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from tests.otlp import RETRIEVER, Made, as_json, as_protobuf, documents, framed
+from tests.otlp import RETRIEVER, SpanSpec, as_json, as_protobuf, documents, framed
 from tests.services.live import LiveSystem, Produced, said
 
 pytestmark = pytest.mark.service
 
 OUTS = ("kafka", "recording", "file")
 SPANS = [
-    Made(
+    SpanSpec(
         trace,
         span,
         parent=0 if span == 1 else 1,

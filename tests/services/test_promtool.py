@@ -28,7 +28,7 @@ def page() -> bytes:
         sums = {
             "|".join((head, *("x" for _ in series.labels))): 1_000_000_007
             for head, series in CODES.items()
-            if window.name in (series.windows or (window.name,))
+            if head in window.heads
         }
         windows.load(window.name, NOW_US // window.bucket_us, 'an "agent"\\', encode_sums(sums))
     pages = Pages(registry, Health(), WindowCollector(lambda: [windows], lambda: NOW_US))

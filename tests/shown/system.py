@@ -15,7 +15,7 @@ from deploy.local.servers import Prometheus, RedisServer
 from deploy.local.stack import DEPLOY, RETRIEVAL, Command, generator_command
 from deploy.local.waiting import wait_until
 from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
-from tests.otlp import Made, as_protobuf
+from tests.otlp import SpanSpec, as_protobuf
 from tests.services.bridged import BridgedSystem, bridged
 from tests.services.live import produce
 from tests.sessions import KINDS, Sent, trace_of
@@ -89,7 +89,7 @@ def told_and_refused(seed: int) -> list[Sent]:
     for at in range(TRACES_EACH):
         trace = 2 * TRACES_EACH * seed + TRACES_EACH + at
         name = {"service.name": "billing"}
-        made.append([Made(trace, 1, 0, 0, 9, {KINDS: "RETR"}, name)])
+        made.append([SpanSpec(trace, 1, 0, 0, 9, {KINDS: "RETR"}, name)])
     return [Sent(spans[0].trace_id.hex().encode(), as_protobuf(spans)) for spans in made]
 
 

@@ -18,7 +18,7 @@ from stream_metrics.adapters.kafka.traces import traces_source
 from stream_metrics.settings.kafka import KafkaSettings
 from stream_metrics.telemetry import ConflictingScopes
 from stream_metrics.telemetry.assembly import Assembly, Bounds
-from tests.otlp import RETRIEVER, Made, as_protobuf, documents
+from tests.otlp import RETRIEVER, SpanSpec, as_protobuf, documents
 from tests.sessions import Sent
 from tests.simulation.bridges import TOPIC, BridgeMember, World
 from tests.simulation.brokers import ScriptedCluster, ScriptedConsumer
@@ -29,18 +29,18 @@ TURN = {"openinference.span.kind": "AGENT", "session.id": "s"}
 LONG_AGO_S = 60.0
 
 
-def sent(spans: Sequence[Made]) -> Sent:
+def sent(spans: Sequence[SpanSpec]) -> Sent:
     """A record of spans of one trace."""
     return Sent(spans[0].trace_id.hex().encode(), as_protobuf(spans))
 
 
-def turn(trace: int, searches: int) -> list[Made]:
+def turn(trace: int, searches: int) -> list[SpanSpec]:
     """A turn with that many searches."""
     found = [
-        Made(trace, 2 + at, 1, 10 * at, 10 * at + 5, {**RETRIEVER, **documents(at)})
+        SpanSpec(trace, 2 + at, 1, 10 * at, 10 * at + 5, {**RETRIEVER, **documents(at)})
         for at in range(searches)
     ]
-    return [Made(trace, 1, 0, 0, 10 * searches, TURN), *found]
+    return [SpanSpec(trace, 1, 0, 0, 10 * searches, TURN), *found]
 
 
 async def rounds_of_others(world: World) -> int:
@@ -80,12 +80,12 @@ async def test_closing_many_traces_does_not_block_the_event_loop() -> None:
     """Other tasks run even if no trace produces events."""
     world = World(Bounds())
     for trace in range(1, 10_000):
-        world.send(sent([Made(trace, 2, 1, 0, 1, RETRIEVER)]), 0)
+        world.send(sent([SpanSpec(trace, 2, 1, 0, 1, RETRIEVER)]), 0)
 
     assert await rounds_of_others(world) > 15
 
 
-async def told(member: BridgeMember, world: World) -> set[str]:
+async def produced_sessions(member: BridgeMember, world: World) -> set[str]:
     """Let a bridge read everything; the sessions of the traces it has produced so far."""
     await member.join()
     world.brokers.rebalance([member.source])
@@ -95,10 +95,10 @@ async def told(member: BridgeMember, world: World) -> set[str]:
     return {conversation for conversation, _ in world.produced}
 
 
-def in_session(trace: int, session: str, *, alone: bool = False) -> list[Made]:
+def in_session(trace: int, session: str, *, alone: bool = False) -> list[SpanSpec]:
     """A turn with a search; with ``alone`` only its root span, as if redelivered."""
     spans = turn(trace, 1)
-    outer = Made(trace, 1, 0, 0, 10, {**TURN, "session.id": session})
+    outer = SpanSpec(trace, 1, 0, 0, 10, {**TURN, "session.id": session})
     return [outer] if alone else [outer, *spans[1:]]
 
 
@@ -117,7 +117,7 @@ async def after_deletion(commit: OffsetAndMetadata | None, *, restarts: bool) ->
     for minute in range(2, 5):
         world.send(sent(in_session(minute, f"m{minute}")), 0, MINUTE_MS)
     if restarts:
-        assert await told(BridgeMember(world), world) == {"cut", "m2", "m3"}
+        assert await produced_sessions(BridgeMember(world), world) == {"cut", "m2", "m3"}
         world.produced.clear()
     elif commit is not None:
         world.brokers.commits[LOG] = commit
@@ -126,7 +126,7 @@ async def after_deletion(commit: OffsetAndMetadata | None, *, restarts: bool) ->
     for minute in range(6, 37):
         world.send(sent(in_session(minute, f"m{minute}")), 0, MINUTE_MS)
     member = BridgeMember(world)
-    found = await told(member, world)
+    found = await produced_sessions(member, world)
     assert (member.gaps > 0) == (commit is not None or restarts)
     return found
 
@@ -154,15 +154,15 @@ async def test_a_restart_at_the_end_of_an_emptied_log_reads_new_traces() -> None
     world = World(Bounds())
     world.send(sent(in_session(1, "old")), 0)
     world.now_ms += MINUTE_MS
-    assert await told(BridgeMember(world), world) == {"old"}
+    assert await produced_sessions(BridgeMember(world), world) == {"old"}
     world.brokers.firsts[LOG] = 1
     world.now_ms += 60 * MINUTE_MS
     again = BridgeMember(world)
-    await told(again, world)
+    await produced_sessions(again, world)
     world.send(sent(in_session(2, "new")), 0)
     world.now_ms += MINUTE_MS
 
-    assert await told(again, world) == {"old", "new"}
+    assert await produced_sessions(again, world) == {"old", "new"}
 
 
 async def test_a_trace_waits_for_open_transactions() -> None:
@@ -173,11 +173,11 @@ async def test_a_trace_waits_for_open_transactions() -> None:
     world.send(sent([spans[1]]), 0, after_ms=100, committed=False)
     member = BridgeMember(world)
     world.now_ms += MINUTE_MS
-    assert await told(member, world) == set()
+    assert await produced_sessions(member, world) == set()
 
     world.brokers.produce(1)
 
-    await told(member, world)
+    await produced_sessions(member, world)
     assert set(world.produced) == world.expected()
     assert member.late == 0
 
@@ -211,7 +211,7 @@ async def test_a_bridge_reports_the_time_up_to_which_it_has_read() -> None:
     world = World(Bounds())
     member = BridgeMember(world)
     assert member.complete_until_s == 0
-    await told(member, world)
+    await produced_sessions(member, world)
 
     assert member.complete_until_s == world.now_ms / 1000
 

@@ -18,7 +18,7 @@ from stream_metrics.telemetry import Interpretation, Span
 from stream_metrics.telemetry.assembly import Assembly, Bounds
 from stream_metrics.telemetry.events import events
 from stream_metrics.telemetry.teller import InterpretedTrace
-from tests.telemetry import MAPPING, agent, model, search, span, told
+from tests.telemetry import MAPPING, agent, interpreted, model, search, span
 
 SUPPORT = {"gen_ai.agent.name": "support"}
 
@@ -29,7 +29,7 @@ def refused_search(id: str, parent: str, start: float = 1, **attributes: str) ->
     return search(id, parent, start, found="", attributes=hidden | attributes)
 
 
-def interpreted(one: Interpretation) -> InterpretedTrace:
+def with_events(one: Interpretation) -> InterpretedTrace:
     return InterpretedTrace(one, list(events(one)), [], 0)
 
 
@@ -46,10 +46,10 @@ def by_agent(one: Interpretation) -> list[tuple[str | None, str]]:
 
 def test_a_refusal_counts_for_the_agent_of_its_turn() -> None:
     """Its attribute names the agent, else the turn's span, else the service."""
-    of_turn = told(agent(name="researcher"), refused_search("s", "agent"))
-    of_attribute = told(agent(attributes=SUPPORT), refused_search("s", "agent"))
-    of_search = told(refused_search("s", "", 1, **SUPPORT))
-    of_service = told(refused_search("s", ""))
+    of_turn = interpreted(agent(name="researcher"), refused_search("s", "agent"))
+    of_attribute = interpreted(agent(attributes=SUPPORT), refused_search("s", "agent"))
+    of_search = interpreted(refused_search("s", "", 1, **SUPPORT))
+    of_service = interpreted(refused_search("s", ""))
 
     for one, name in (
         (of_turn, "researcher"),
@@ -63,7 +63,7 @@ def test_a_refusal_counts_for_the_agent_of_its_turn() -> None:
 
 def test_refusals_of_one_trace_count_for_the_agents_of_their_turns() -> None:
     """A trace may hold a session, or several agents."""
-    one = told(
+    one = interpreted(
         span("session", end=100),
         agent("a", 0, 9, parent="session", name="support"),
         search("s1", "a", 1),
@@ -86,7 +86,7 @@ def test_refusals_of_one_trace_count_for_the_agents_of_their_turns() -> None:
 )
 def test_a_refused_trace_has_an_agent_or_service(spans: list[Span]) -> None:
     """It has its agent's name, or at least its service's."""
-    (found,) = {who for who, _ in told(*spans).by_agent}
+    (found,) = {who for who, _ in interpreted(*spans).by_agent}
 
     assert found in ("support", "service")
 
@@ -109,9 +109,11 @@ def test_an_agent_with_refusals_only_is_counted_by_reason() -> None:
     registry = CollectorRegistry()
     metrics = BridgeMetrics(registry)
     for _ in range(3):
-        metrics.trace_closed(interpreted(told(agent(name="billing"), refused_search("s", "agent"))))
-    metrics.trace_closed(interpreted(told(agent(name="support"), search("s", "agent", 1))))
-    metrics.trace_closed(interpreted(told(model("m", "", 1))))
+        metrics.trace_closed(
+            with_events(interpreted(agent(name="billing"), refused_search("s", "agent")))
+        )
+    metrics.trace_closed(with_events(interpreted(agent(name="support"), search("s", "agent", 1))))
+    metrics.trace_closed(with_events(interpreted(model("m", "", 1))))
 
     assert value(registry, "refused", agent="billing", reason="no_identity") == 3
     assert [value(registry, "traces", agent="billing", outcome=o) for o in ("told", "refused")] == [
@@ -127,8 +129,8 @@ def test_refused_and_told_traces_count_for_the_same_agent() -> None:
     0."""
     registry = CollectorRegistry()
     metrics = BridgeMetrics(registry)
-    metrics.trace_closed(interpreted(told(search("s", "", 1, attributes=SUPPORT))))
-    metrics.trace_closed(interpreted(told(refused_search("s", "", 1, **SUPPORT))))
+    metrics.trace_closed(with_events(interpreted(search("s", "", 1, attributes=SUPPORT))))
+    metrics.trace_closed(with_events(interpreted(refused_search("s", "", 1, **SUPPORT))))
 
     for outcome in ("told", "refused"):
         assert value(registry, "traces", agent="support", outcome=outcome) == 1
@@ -141,9 +143,11 @@ def test_agents_beyond_the_limit_are_counted_together() -> None:
     assert value(registry, "traces", agent="billing", outcome="told") == 0
     for number in range(MAX_AGENTS + 20):
         metrics.trace_closed(
-            interpreted(told(agent(name=f"agent-{number}"), refused_search("s", "agent")))
+            with_events(interpreted(agent(name=f"agent-{number}"), refused_search("s", "agent")))
         )
-    metrics.trace_closed(interpreted(told(agent(name="billing"), refused_search("s", "agent"))))
+    metrics.trace_closed(
+        with_events(interpreted(agent(name="billing"), refused_search("s", "agent")))
+    )
 
     assert value(registry, "refused", agent="agent-0", reason="no_identity") == 1
     assert value(registry, "refused", agent="billing", reason="no_identity") == 1
@@ -160,8 +164,8 @@ def test_agents_beyond_the_limit_are_counted_together() -> None:
 def test_a_trace_without_any_name_counts_for_the_default_agent() -> None:
     registry = CollectorRegistry()
     metrics = BridgeMetrics(registry)
-    nameless = told(span("s", attributes={"openinference.span.kind": 7}, resource={}))
-    metrics.trace_closed(interpreted(nameless))
+    nameless = interpreted(span("s", attributes={"openinference.span.kind": 7}, resource={}))
+    metrics.trace_closed(with_events(nameless))
 
     assert value(registry, "refused", agent=DEFAULT_AGENT, reason="unrecognised") == 1
 
@@ -177,7 +181,7 @@ def lines(tellings: Iterable[InterpretedTrace]) -> list[dict[str, Any]]:
 def test_the_log_has_a_line_for_each_agent_and_reason() -> None:
     """It names agent, service and remedy, at most once per interval."""
     made = [
-        interpreted(told(agent(name=name), refused_search("s", "agent")))
+        with_events(interpreted(agent(name=name), refused_search("s", "agent")))
         for name in ("support", "billing", "support")
     ]
     logged = lines(made)
@@ -192,7 +196,7 @@ def test_the_log_has_a_line_for_each_agent_and_reason() -> None:
 def test_very_many_agents_do_not_flood_the_log() -> None:
     """Agents without their own series share log lines."""
     made = [
-        interpreted(told(agent(name=f"agent-{number}"), refused_search("s", "agent")))
+        with_events(interpreted(agent(name=f"agent-{number}"), refused_search("s", "agent")))
         for number in range(MAX_AGENTS + 20)
     ]
 

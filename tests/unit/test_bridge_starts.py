@@ -11,7 +11,7 @@ from aiokafka.structs import OffsetAndMetadata
 from stream_metrics.telemetry import ConflictingScopes
 from stream_metrics.telemetry.assembly import Bounds
 from stream_metrics.worker.bridge import NO_KEY
-from tests.otlp import Made, as_protobuf
+from tests.otlp import SpanSpec, as_protobuf
 from tests.sessions import SCOPE, Sent, trace_of
 from tests.simulation.bridges import TOPIC, BridgeMember, World
 
@@ -20,7 +20,7 @@ PLACE = TopicPartition(TOPIC, 0)
 LONG = 100_000
 
 
-def sent(spans: list[Made]) -> Sent:
+def sent(spans: list[SpanSpec]) -> Sent:
     """A record of spans of one trace, keyed by its id."""
     return Sent(spans[0].trace_id.hex().encode(), as_protobuf(spans))
 
@@ -42,12 +42,12 @@ async def read(member: BridgeMember) -> None:
         member.world.now_ms += LONG
 
 
-def told(world: World) -> set[str]:
+def produced_traces(world: World) -> set[str]:
     """The traces for which events were produced."""
     return {json.loads(value)["event_id"].partition(":")[0] for _, value in world.produced}
 
 
-def ids(*traces: list[Made]) -> set[str]:
+def ids(*traces: list[SpanSpec]) -> set[str]:
     """The ids of the traces."""
     return {spans[0].trace_id.hex() for spans in traces}
 
@@ -64,7 +64,7 @@ async def test_a_record_without_a_key_refuses_its_traces() -> None:
 
     await read(member)
 
-    assert told(world) == ids(other)
+    assert produced_traces(world) == ids(other)
     assert member.refused["no_key"] == 1
     [letter] = world.letters.letters
     assert (letter.reason, letter.record.offset, letter.message) == ("no_key", 1, NO_KEY)
@@ -83,7 +83,7 @@ async def test_a_damaged_record_refuses_the_trace_that_its_key_names() -> None:
 
     await read(member)
 
-    assert told(world) == set()
+    assert produced_traces(world) == set()
     assert member.refused["unreadable"] == 2
     assert [letter.reason for letter in world.letters.letters] == ["unreadable"] * 2
     assert "OTLP metrics" in world.letters.letters[1].message
@@ -101,7 +101,7 @@ async def test_traces_begin_at_a_commit_without_metadata() -> None:
 
     await read(member)
 
-    assert told(world) == ids(other)
+    assert produced_traces(world) == ids(other)
     assert member.late == len(one[2:])
 
 
@@ -120,7 +120,7 @@ async def test_a_group_that_starts_at_the_end_reads_traces_that_begin_there() ->
 
     await read(member)
 
-    assert told(world) == ids(other)
+    assert produced_traces(world) == ids(other)
 
 
 async def test_traces_that_may_have_begun_in_deleted_records_are_skipped() -> None:
@@ -135,7 +135,7 @@ async def test_traces_that_may_have_begun_in_deleted_records_are_skipped() -> No
 
     await read(member)
 
-    assert told(world) == ids(other)
+    assert produced_traces(world) == ids(other)
 
 
 @pytest.mark.parametrize("policy", ["halt", "continue"])
@@ -158,7 +158,7 @@ async def test_records_that_were_deleted_before_they_were_read_halt_the_partitio
 
     await read(member)
 
-    assert told(world) == (ids(three) if policy == "continue" else set())
+    assert produced_traces(world) == (ids(three) if policy == "continue" else set())
     assert (f"{TOPIC}-0" in member.health.reasons) == (policy == "halt")
 
 
@@ -168,11 +168,11 @@ async def test_two_instrumentations_stop_the_next_bridge_too() -> None:
     world.send(sent(trace_of(1)), 0)
     member = await bridge(world)
     await read(member)
-    assert told(world) == ids(trace_of(1))
+    assert produced_traces(world) == ids(trace_of(1))
     world.send(sent(trace_of(2, scope="another")), 0)
 
     for _ in range(2):
         member = await bridge(world)
         with pytest.raises(ConflictingScopes, match=rf"another, {SCOPE}.*`otlp\.scopes`"):
             await read(member)
-        assert told(world) == ids(trace_of(1))
+        assert produced_traces(world) == ids(trace_of(1))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from stream_metrics.adapters.collection.sources import read_run, read_truth
 from stream_metrics.adapters.collection.trec import read_run as read_trec
 from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.packing import named, packed
+from stream_metrics.adapters.packing import open_packed, packing_of_name
 from stream_metrics.evaluation.collection import Collection, join
 from stream_metrics.evaluation.scoring import metrics_of, score_rankings
 
@@ -30,7 +30,7 @@ def write(path: Path, content: str | bytes) -> Path:
     """A file, packed if its name says so."""
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file, packed(file, named(path.name)) as into:
+    with path.open("wb") as file, open_packed(file, packing_of_name(path.name)) as into:
         into.write(data)
     return path
 
@@ -156,7 +156,7 @@ def test_files_give_what_ir_measures_gives(tmp_path: Path) -> None:
         ("1 Q0 a 1 high m\n", "line 1: the score 'high' is not a number"),
         ("1 Q0 a 1 nan m\n", "line 1: the score 'nan' is not a number"),
         ("1 Q0 a 1 1_0 m\n", "line 1: the score '1_0' is not a number"),
-        (b"1 Q0 a 1 0.5 m\n1 Q0 \xff 1 0.5 m\n", "line 2: no UTF-8"),
+        (b"1 Q0 a 1 0.5 m\n1 Q0 \xff 1 0.5 m\n", "line 2: not UTF-8"),
         ("\n", "there is no ranking in this file"),
     ],
 )
@@ -205,7 +205,7 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "bad.gz").write_bytes(packed)
 
     for name in ("run.gz", "bad.gz"):
-        with pytest.raises(InputError, match=r"damaged, or no gzip file .*; get it anew"):
+        with pytest.raises(InputError, match=r"damaged, or not a gzip file .*; get it again"):
             read_run(tmp_path / name)
 
 
@@ -296,12 +296,12 @@ def test_the_split_is_test_or_the_only_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("queries.jsonl", "", "there is no queries.jsonl"),
+        ("queries.jsonl", "", "it has qrels/ but no queries.jsonl"),
         ("queries.jsonl", '{"_id": "q 1"}\n', "query q2 of the qrels is not in this file"),
         ("queries.jsonl", '{"_id": 3}\n', "line 1: the field _id is missing or not text"),
         ("queries.jsonl", '{"_id": "q2"}\n' * 2, "line 2: query q2 occurs twice"),
-        ("queries.jsonl", "{\n", "line 1: no JSON"),
-        ("queries.jsonl", "[]\n", "line 1: write one JSON object a line"),
+        ("queries.jsonl", "{\n", "line 1: not JSON"),
+        ("queries.jsonl", "[]\n", "line 1: write one JSON object per line"),
         ("qrels/test.tsv", "q 1\td\t1\n", "begin with the fields query-id, corpus-id, score"),
         ("qrels/test.tsv", BEIR_QRELS + "q2\td3\n", "line 4: write 3 fields"),
         ("qrels/test.tsv", BEIR_QRELS + "q2\td2\t1\n", "line 4: document d2 is judged a second"),
@@ -365,7 +365,7 @@ def test_the_language_may_come_from_the_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("{}", "the field test_cases is missing or not a list"),
         ('{"test_cases": {}}', "the field test_cases is missing or not a list"),
         (cases({}, {"text": 7}), r"case 1: field text: Input should be a valid string"),
@@ -413,7 +413,7 @@ def test_retrieved_lists_are_rankings(tmp_path: Path) -> None:
         ('{"case_id": "a"}', "line 1, case a: the field retrieved must be a list of ids"),
         ('{"case_id": "a", "retrieved": [1]}', "line 1, case a: the field retrieved must be"),
         ('{"case_id": "a", "retrieved": []}\n' * 2, "line 2: case a occurs twice"),
-        ('{"case_id": "a", ', "line 1: no JSON"),
+        ('{"case_id": "a", ', "line 1: not JSON"),
     ],
 )
 def test_a_broken_list_says_where(tmp_path: Path, line: str, message: str) -> None:
@@ -462,7 +462,7 @@ def test_options_of_other_kinds_are_errors(tmp_path: Path) -> None:
 
 def test_a_folder_without_qrels_is_an_error(tmp_path: Path) -> None:
     """It says what a folder may be; and a run is no folder."""
-    with pytest.raises(InputError, match="no qrels in this folder"):
+    with pytest.raises(InputError, match="this folder has no qrels"):
         truth(tmp_path)
     with pytest.raises(InputError, match="this is a folder"):
         read_run(tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.verdicts import told_of, verdict
+from tests.conformance.verdicts import interpret_lines, verdict
 
 CAPTURES = Path(__file__).parents[1] / "data" / "conformance"
 ACCOUNTS = json.loads((CAPTURES / "accounts.json").read_text())
@@ -20,6 +20,6 @@ def test_a_program_is_told_as_it_was_or_refused(name: str) -> None:
     lines = gzip.decompress((CAPTURES / f"{name}.jsonl.gz").read_bytes()).decode().splitlines()
     known = ACCOUNTS[name]
 
-    found = verdict(told_of(lines), [tuple(row) for row in known["account"]])
+    found = verdict(interpret_lines(lines), [tuple(row) for row in known["account"]])
 
     assert [found.kind, found.why] == known["verdict"]

@@ -10,7 +10,7 @@ from msgspec import structs
 from stream_metrics.adapters.kafka.letters import Letter, RecordId, resubmission, resubmitted_mark
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.cli.common import UsageError
-from stream_metrics.cli.dlq import Listed, Pile, choose, parse_place
+from stream_metrics.cli.dlq import LetterIndex, LetterSummary, choose, parse_place
 from stream_metrics.engine.config import EngineConfig
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
@@ -43,13 +43,13 @@ def letter(
     return Letter(record, headers | more, ("searches.dlq", 0, 100 + offset))
 
 
-def pile(*letters: Letter) -> Pile:
+def pile(*letters: Letter) -> LetterIndex:
     """What was read of these letters."""
-    return Pile({one.place: Listed.of(one, Limits()) for one in letters})
+    return LetterIndex({one.place: LetterSummary.of(one, Limits()) for one in letters})
 
 
 def chosen(
-    read: Pile, reason: str | None = None, *places: RecordId, again: bool = False
+    read: LetterIndex, reason: str | None = None, *places: RecordId, again: bool = False
 ) -> list[int]:
     """The offsets of the letters that are to be sent."""
     choice = choose(read, reason, set(places), again=again)
@@ -77,7 +77,7 @@ def test_a_letter_that_is_cut_is_passed_over(how: str) -> None:
     choice = choose(pile(letter(0), letter(1, **{how: "9999"})), None, set(), again=False)
 
     assert [listed.letter.place[2] for listed in choice.letters] == [0]
-    assert choice.passed == {"cut (key or value is not whole)": 1}
+    assert choice.skipped == {"cut (key or value is not whole)": 1}
 
 
 def test_a_letter_is_sent_once_unless_asked_for_again() -> None:

@@ -447,6 +447,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     "metrics.good_gain": {"metrics": {"good_gain": 3}},
     "metrics.agents": {"metrics": {"agents": ("a",)}},
     "metrics.retrieval": {"metrics": {"retrieval": ("mrr",)}},
+    "metrics.series_windows": {"metrics": {"series_windows": {"turns": ["30m"]}}},
     "metrics.turn_scope": {"metrics": {"turn_scope": "all"}},
     "state.cache_results": {"state": {"cache_results": 1}},
     "kafka.group_id": {"kafka": {"group_id": "other"}},

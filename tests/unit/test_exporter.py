@@ -36,13 +36,20 @@ from stream_metrics.engine.codec import encode_sums
 from stream_metrics.engine.config import MAX_RETRIEVAL, OTHER
 from stream_metrics.engine.series import PREFIX
 from stream_metrics.engine.state import Cell
-from stream_metrics.engine.windows import DEFAULT_WINDOWS, Names, Windows, window_rows
+from stream_metrics.engine.windows import (
+    DEFAULT_WINDOWS,
+    Names,
+    Window,
+    Windows,
+    window_rows,
+    window_specs,
+)
 from stream_metrics.events.decode import REASONS
 from stream_metrics.metrics.ranking.live import live_metrics
 
 NOW_US = 1_700_000_000_000_000
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
-CORE = [series.name for series in CODES.values() if series.windows is None]
+CORE = [series.name for series in CODES.values() if not series.group]
 KNOWN_LABELS = {
     "agent", "window", "metric", "iteration", "entity_type", "evidence", "span", "decision",
     "needed", "route", "correct", "order", "type", "outcome", "reason", "key", "step", "verdict",
@@ -103,13 +110,13 @@ def over_agents(found: Series) -> Counter[tuple[str, frozenset[tuple[str, str]]]
     return totals
 
 
-def every_code(window: str, routes: Iterable[str]) -> list[str]:
+def every_code(window: Window, routes: Iterable[str]) -> list[str]:
     """Every series code that a window can hold."""
     named = tuple(map(escape, routes))
     return [
         "|".join((head, *values))
         for head, series in CODES.items()
-        if window in (series.windows or (window,))
+        if head in window.heads
         for values in product(*(named if known is None else known for known in series.values))
     ]
 
@@ -119,7 +126,7 @@ def full(agents: Iterable[str], routes: Iterable[str]) -> Windows:
     routes = tuple(routes)
     windows = Windows()
     for window in DEFAULT_WINDOWS:
-        codes = every_code(window.name, routes)
+        codes = every_code(window, routes)
         for n, agent in enumerate(agents, 1):
             sums = {code: n * 1_000 + at for at, code in enumerate(codes)}
             windows.load(window.name, NOW_US // window.bucket_us, agent, encode_sums(sums))
@@ -156,7 +163,7 @@ def test_label_values_are_named_for_every_label() -> None:
     """Each label of a window family has its list of values, or None where input decides."""
     for series in CODES.values():
         assert len(series.values) == len(series.labels)
-        assert all(series.windows for known in series.values if known)
+        assert all(series.group for known in series.values if known)
 
 
 @pytest.mark.slow
@@ -324,7 +331,7 @@ def test_families_with_known_labels_are_there_from_the_start() -> None:
 
 
 CODES_OF_INPUT = st.sampled_from(
-    [code for window in ("5m", "24h") for code in every_code(window, ("x", "y"))]
+    [code for window in window_specs(("5m", "24h")) for code in every_code(window, ("x", "y"))]
 )
 AGENT_SERIES = st.dictionaries(
     st.tuples(st.sampled_from(("5m", "24h")), CODES_OF_INPUT), st.integers(-5, 5), max_size=40

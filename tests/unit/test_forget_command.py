@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_metrics.cli import app
-from stream_metrics.cli.common import UsageError, confirmed
+from stream_metrics.cli.common import UsageError, confirm
 
 
 @pytest.fixture(autouse=True)
@@ -36,4 +36,4 @@ def test_an_unreadable_state_is_no_answer() -> None:
 
 def test_yes_is_no_question() -> None:
     """For scripts."""
-    assert confirmed("Really?", "do it", yes=True)
+    assert confirm("Really?", "do it", yes=True)

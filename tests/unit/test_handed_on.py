@@ -1,4 +1,4 @@
-"""What programs do with results outside of searches, and what of that traces betray."""
+"""What programs do with results outside of searches, as far as traces show it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from stream_metrics.telemetry import Span
 from tests.telemetry import (
     agent,
+    interpreted,
     model,
     of_kind,
     reranker,
     search,
     searched,
-    told,
     tool,
 )
 
@@ -28,7 +28,7 @@ def text(letter: str) -> str:
 
 
 def texts(letters: str) -> str:
-    """The texts of documents as a tool or a prompt joins them."""
+    """The texts of documents, joined as by a tool or a prompt."""
     return "\n\n".join(text(letter) for letter in letters)
 
 
@@ -47,9 +47,9 @@ def asked(id: str, start: float, prompt: str) -> Span:
     return model(id, "agent", start, attributes={"input.value": json.dumps({"messages": [prompt]})})
 
 
-def test_a_search_that_hangs_beside_its_tool_is_the_tool_s() -> None:
-    """The tool's text has what was found, so that both are one search with the tool's route."""
-    one = told(
+def test_a_search_span_that_is_a_sibling_of_its_tool_belongs_to_it() -> None:
+    """The tool's text contains the results, so both are one search with the tool's route."""
+    one = interpreted(
         agent(),
         model("m1", "agent", 0),
         tool("lookup", "agent", 2, 9, output=texts("ab")),
@@ -60,17 +60,19 @@ def test_a_search_that_hangs_beside_its_tool_is_the_tool_s() -> None:
     assert one.turns[0].searches[0].route == "lookup"
 
 
-def test_documents_that_a_tool_returns_are_not_told_again_of_the_search_beside_it() -> None:
-    """The tool is the outer of both, and what it returned counts."""
+def test_documents_of_a_tool_and_its_sibling_search_count_once() -> None:
+    """The tool is the outer of both, so its results count."""
     output = json.dumps([{"id": "b", "content": text("b")}])
-    one = told(agent(), tool("lookup", "agent", 2, 9, output=output), found("s", "agent", 3, "ab"))
+    one = interpreted(
+        agent(), tool("lookup", "agent", 2, 9, output=output), found("s", "agent", 3, "ab")
+    )
 
     assert searched(one) == [(1, "b")]
 
 
-def test_tools_side_by_side_get_each_the_search_whose_documents_they_returned() -> None:
-    """Though both ran while both searches did."""
-    one = told(
+def test_concurrent_tools_get_the_searches_whose_documents_they_returned() -> None:
+    """Both tools ran during both searches."""
+    one = interpreted(
         agent(),
         tool("first", "agent", 1, 9, output=texts("ab")),
         tool("second", "agent", 1.5, 9.5, output=texts("cd")),
@@ -85,11 +87,13 @@ def test_tools_side_by_side_get_each_the_search_whose_documents_they_returned() 
 @pytest.mark.parametrize(
     ("output", "refused"), [("ab", {}), ("b", UNRECOGNISED), ("ba", UNRECOGNISED)]
 )
-def test_a_tool_that_kept_a_part_makes_its_turn_uncertain(
+def test_a_turn_with_a_tool_that_kept_a_part_is_refused(
     output: str, refused: dict[str, int]
 ) -> None:
-    """Its text has some of what its retriever found, or all of it in another order."""
-    one = told(agent(), tool("t", "agent", 1, 9, output=texts(output)), found("s", "t", 2, "ab"))
+    """Its text has some of its retriever's results, or all of them in another order."""
+    one = interpreted(
+        agent(), tool("t", "agent", 1, 9, output=texts(output)), found("s", "t", 2, "ab")
+    )
 
     assert (len(one.turns), one.refused) == (not refused, refused)
 
@@ -97,12 +101,12 @@ def test_a_tool_that_kept_a_part_makes_its_turn_uncertain(
 @pytest.mark.parametrize(
     ("output", "refused"), [("ab", {}), ("a", UNRECOGNISED), ("ba", UNRECOGNISED)]
 )
-def test_a_node_around_a_search_that_returns_less_makes_its_turn_uncertain(
+def test_a_turn_with_a_node_that_returned_less_than_its_search_is_refused(
     output: str, refused: dict[str, int]
 ) -> None:
-    """It reranked what it had found, without a span for that."""
+    """It reranked the results without a span for that."""
     docs = json.dumps({"docs": [{"id": id, "page_content": id} for id in output]})
-    one = told(
+    one = interpreted(
         agent(),
         of_kind("CHAIN", "retrieve", "agent", 1, 9, attributes={"output.value": docs}),
         search("s", "retrieve", 2, found="ab"),
@@ -111,10 +115,10 @@ def test_a_node_around_a_search_that_returns_less_makes_its_turn_uncertain(
     assert (len(one.turns), one.refused) == (not refused, refused)
 
 
-def test_a_node_may_return_what_it_had_before_too() -> None:
-    """Documents that it collects are handed on as they were found."""
+def test_a_node_may_also_return_earlier_results() -> None:
+    """Documents that it accumulates are returned unchanged."""
     docs = json.dumps({"docs": [{"id": id, "page_content": id} for id in "xab"]})
-    one = told(
+    one = interpreted(
         agent(),
         of_kind("CHAIN", "retrieve", "agent", 1, 9, attributes={"output.value": docs}),
         search("s", "retrieve", 2, found="ab"),
@@ -124,18 +128,20 @@ def test_a_node_may_return_what_it_had_before_too() -> None:
 
 
 @pytest.mark.parametrize(("shown", "refused"), [("abc", {}), ("ac", UNRECOGNISED), ("", {})])
-def test_a_model_that_is_shown_a_part_makes_its_turn_uncertain(
+def test_a_turn_whose_model_was_shown_a_part_is_refused(
     shown: str, refused: dict[str, int]
 ) -> None:
-    """Somebody left the rest out; a model that is shown nothing of it decides nothing."""
-    one = told(agent(), found("s", "agent", 1, "abc"), asked("m", 3, texts(shown) + "\nAnswer."))
+    """A step dropped the rest; a model that is shown none of the results proves nothing."""
+    one = interpreted(
+        agent(), found("s", "agent", 1, "abc"), asked("m", 3, texts(shown) + "\nAnswer.")
+    )
 
     assert (len(one.turns), one.refused) == (not refused, refused)
 
 
-def test_a_model_may_look_at_each_document_by_itself() -> None:
+def test_a_model_may_look_at_each_document_separately() -> None:
     """All calls after a search count together."""
-    one = told(
+    one = interpreted(
         agent(),
         found("s", "agent", 1, "ab"),
         asked("m1", 3, f"Does this help? {text('a')}"),
@@ -146,8 +152,8 @@ def test_a_model_may_look_at_each_document_by_itself() -> None:
 
 
 def test_a_model_that_is_shown_the_last_search_alone_does_not_refute_the_first() -> None:
-    """Both found a; the first is not the one that the prompt is made of."""
-    one = told(
+    """Both searches found the same document, and the prompt was made of the last one."""
+    one = interpreted(
         agent(),
         found("s1", "agent", 1, "ab"),
         asked("m1", 3, "Rewrite the question."),
@@ -158,10 +164,10 @@ def test_a_model_that_is_shown_the_last_search_alone_does_not_refute_the_first()
     assert searched(one) == [(1, "ab"), (2, "ac")]
 
 
-def test_searches_of_which_one_may_be_a_part_of_the_other_are_refused() -> None:
+def test_searches_that_may_be_nested_are_refused() -> None:
     """A retriever that calls another without its callbacks leaves such spans."""
     query = {"attributes": {"input.value": "question"}}
-    one = told(
+    one = interpreted(
         agent(),
         search("outer", "agent", 1, 9, found="ab", **query),
         search("inner", "agent", 2, 5, found="ab", **query),
@@ -170,10 +176,10 @@ def test_searches_of_which_one_may_be_a_part_of_the_other_are_refused() -> None:
     assert (one.turns, one.refused) == ((), UNRECOGNISED)
 
 
-def test_searches_side_by_side_are_two() -> None:
-    """They overlap, and neither ran while the other did."""
+def test_overlapping_searches_are_two() -> None:
+    """Neither ran entirely during the other."""
     query = {"attributes": {"input.value": "question"}}
-    one = told(
+    one = interpreted(
         agent(),
         search("s1", "agent", 1, 5, found="ab", **query),
         search("s2", "agent", 2, 9, found="ab", **query),
@@ -183,8 +189,9 @@ def test_searches_side_by_side_are_two() -> None:
 
 
 def test_a_search_that_a_reranker_may_have_been_given_too_is_refused() -> None:
-    """What one search found is all in what another did, and the reranker got the union."""
-    one = told(
+    """All results of one search are among those of another, and the reranker was given the
+    union."""
+    one = interpreted(
         agent(),
         search("s1", "agent", 1, found="ab"),
         search("s2", "agent", 1.5, found="abc"),
@@ -194,15 +201,15 @@ def test_a_search_that_a_reranker_may_have_been_given_too_is_refused() -> None:
     assert (one.turns, one.refused) == ((), UNRECOGNISED)
 
 
-def test_a_joiner_takes_the_places_of_all_searches_whose_lists_it_got() -> None:
-    """Also of one whose documents another of them found too."""
+def test_a_joiner_replaces_all_searches_whose_lists_it_was_given() -> None:
+    """This includes a search whose documents another one found too."""
     scope = "openinference.instrumentation.haystack"
     lists = [[{"id": id, "content": id} for id in letters] for letters in ("ab", "abc")]
     passed = {
         "input.value": json.dumps({"documents": lists}),
         "output.value": json.dumps({"documents": lists[1]}),
     }
-    one = told(
+    one = interpreted(
         agent(scope=scope),
         search("s1", "agent", 1, found="ab", scope=scope),
         search("s2", "agent", 1.5, found="abc", scope=scope),
@@ -213,14 +220,14 @@ def test_a_joiner_takes_the_places_of_all_searches_whose_lists_it_got() -> None:
 
 
 @pytest.mark.parametrize(("start", "refused"), [(5, {"content_off": 1}), (0, {})])
-def test_a_redacted_postprocessor_makes_the_turns_of_searches_before_it_uncertain(
+def test_a_turn_with_a_redacted_postprocessor_after_a_search_is_refused(
     start: float, refused: dict[str, int]
 ) -> None:
-    """It may have changed what they found."""
+    """It may have changed their results."""
     scope = "openinference.instrumentation.llama_index"
     hidden = {"input.value": "__REDACTED__", "output.value": "__REDACTED__"}
     name = "Rerank._postprocess_nodes"
-    one = told(
+    one = interpreted(
         agent(scope=scope),
         search("s", "agent", 3, found="abc", scope=scope),
         of_kind("CHAIN", "p", "agent", start, name=name, scope=scope, attributes=hidden),
@@ -239,7 +246,7 @@ def test_a_redacted_postprocessor_makes_the_turns_of_searches_before_it_uncertai
 )
 def test_a_turn_whose_tools_have_no_spans_is_no_skip(calls: dict[str, str]) -> None:
     """One of them may have searched."""
-    one = told(agent(), model("m", "agent", 1, attributes=calls))
+    one = interpreted(agent(), model("m", "agent", 1, attributes=calls))
 
     assert (one.turns, one.refused) == ((), UNRECOGNISED)
 
@@ -251,15 +258,17 @@ def test_a_turn_whose_tools_have_no_spans_is_no_skip(calls: dict[str, str]) -> N
         {"output.value": '{"output": [{"type": "web_search_call", "id": "1"}]}'},
     ],
 )
-def test_a_model_that_searches_by_itself_makes_its_turn_uncertain(calls: dict[str, str]) -> None:
-    """Its answer does not say which documents it got, whatever else the turn has."""
-    one = told(agent(), found("s", "agent", 1, "ab"), model("m", "agent", 3, attributes=calls))
+def test_a_turn_with_a_model_that_searches_at_its_host_is_refused(calls: dict[str, str]) -> None:
+    """Its answer does not record the documents, whatever else the turn has."""
+    one = interpreted(
+        agent(), found("s", "agent", 1, "ab"), model("m", "agent", 3, attributes=calls)
+    )
 
     assert (one.turns, one.refused) == ((), UNRECOGNISED)
 
 
-def test_runs_of_one_agent_that_may_be_turns_of_their_own_are_refused() -> None:
-    """OpenTelemetry's spans of OpenAI Agents do not tell a second run from a handoff."""
+def test_runs_of_one_agent_that_may_be_separate_turns_are_refused() -> None:
+    """OpenTelemetry's spans of OpenAI Agents do not distinguish a second run from a handoff."""
     scope = "opentelemetry.instrumentation.genai.openai_agents"
 
     def of(operation: str, id: str, parent: str, start: float, end: float, name: str) -> Span:
@@ -282,5 +291,5 @@ def test_runs_of_one_agent_that_may_be_turns_of_their_own_are_refused() -> None:
             del span.attributes["openinference.span.kind"]
         return spans
 
-    assert told(*run("desk")).refused == UNRECOGNISED
-    assert len(told(*run("expert")).turns) == 1
+    assert interpreted(*run("desk")).refused == UNRECOGNISED
+    assert len(interpreted(*run("expert")).turns) == 1

@@ -38,17 +38,17 @@ from stream_metrics.telemetry.evaluations import NO_GRADES
 from stream_metrics.telemetry.notation import parse_value
 from stream_metrics.telemetry.told import MAX_MESSAGE_LENGTH
 from tests.helpers import examples
-from tests.otlp import RETRIEVER, Made, as_json, as_protobuf, document, documents
+from tests.otlp import RETRIEVER, SpanSpec, as_json, as_protobuf, document, documents
 from tests.telemetry import (
     MAPPING,
     OTEL,
     agent,
+    interpreted,
     model,
     of_kind,
     reranker,
     search,
     span,
-    told,
     tool,
 )
 
@@ -225,7 +225,7 @@ def test_types_that_are_no_texts_are_no_types(value: Any) -> None:
     parts = {"type": value, "role": value, "content": "x", "data": {"type": value}}
     attributes = {"output.value": json.dumps([parts]), "input.value": json.dumps(parts)}
 
-    one = told(agent(attributes=attributes), search("s", "agent", 1, attributes=attributes))
+    one = interpreted(agent(attributes=attributes), search("s", "agent", 1, attributes=attributes))
 
     assert len(one.turns) == 1
 
@@ -252,7 +252,7 @@ def test_documents_are_looked_up_as_they_are_compared(
 
 def test_a_message_is_not_as_long_as_what_it_is_about() -> None:
     """An attribute may have a name of a million characters."""
-    one = told(span("q", "", 1, attributes={f"db.vector.{'x' * 10**6}": 1}))
+    one = interpreted(span("q", "", 1, attributes={f"db.vector.{'x' * 10**6}": 1}))
 
     [refusal] = one.refusals
     assert refusal.reason == "unrecognised"
@@ -261,14 +261,14 @@ def test_a_message_is_not_as_long_as_what_it_is_about() -> None:
 
 def test_a_trace_with_one_bad_id_is_refused() -> None:
     """The span that nobody can place may be one of its searches."""
-    one = told(agent(), search("s", "agent", 1), search("", "agent", 2))
+    one = interpreted(agent(), search("s", "agent", 1), search("", "agent", 2))
 
     assert (one.turns, one.refused) == ((), {"bad_id": 1})
 
 
 def test_a_span_inside_of_itself_is_refused() -> None:
     """The smallest circle is one span."""
-    assert told(search("s", "s", 1)).refused == {"cycle": 1}
+    assert interpreted(search("s", "s", 1)).refused == {"cycle": 1}
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_a_turn_that_begins_at_a_time_that_cannot_be_is_refused(
     last = msgspec.structs.replace(spans[-1], start_ns=start_ns)
 
     for changed in ((first, *spans[1:]), (*spans[:-1], last)):
-        one = told(*changed)
+        one = interpreted(*changed)
         assert not one.turns or one.turns[0].number > 10**15
         assert set(one.refused) <= {"time_out_of_range"}
         assert one.turns or one.refused
@@ -305,7 +305,7 @@ def kept(settings: OtlpSettings, payloads: Iterator[bytes]) -> tuple[list[Record
         return list(traces.records()), traces.counts
 
 
-SMALL = Made(2, 1, attributes={**RETRIEVER, **documents("d")})
+SMALL = SpanSpec(2, 1, attributes={**RETRIEVER, **documents("d")})
 
 
 @pytest.mark.parametrize("encode", [as_json, as_protobuf], ids=["json", "protobuf"])
@@ -318,10 +318,12 @@ SMALL = Made(2, 1, attributes={**RETRIEVER, **documents("d")})
     ids=["documents", "others"],
 )
 def test_a_span_with_100_000_attributes_has_a_reason(
-    encode: Callable[[list[Made]], bytes], attributes: dict[str, Any], refused: str
+    encode: Callable[[list[SpanSpec]], bytes], attributes: dict[str, Any], refused: str
 ) -> None:
     """Other traces are told, and memory is a small multiple of the payload."""
-    wide = Made(1, 1, attributes={**(RETRIEVER if refused == "too_large" else {}), **attributes})
+    wide = SpanSpec(
+        1, 1, attributes={**(RETRIEVER if refused == "too_large" else {}), **attributes}
+    )
     payload = encode([wide, SMALL])
     tracemalloc.start()
 
@@ -339,7 +341,7 @@ def test_memory_does_not_grow_with_a_trace_without_end() -> None:
     """Its spans lie in the file, and are not read again; the trace beside it is told."""
     peaks = []
     for count in (20_000, 60_000):
-        spans = (Made(1, number) for number in range(1, count))
+        spans = (SpanSpec(1, number) for number in range(1, count))
         each = [SMALL, *spans]
         payloads = (as_json(each[at : at + 500]) for at in range(0, count, 500))
         tracemalloc.start()
@@ -353,7 +355,7 @@ def test_memory_does_not_grow_with_a_trace_without_end() -> None:
 
 def test_a_trace_of_more_bytes_than_allowed_is_refused() -> None:
     """However few its spans are."""
-    large = (as_json([Made(1, at, attributes={"x": "y" * 10_000})]) for at in range(1, 200))
+    large = (as_json([SpanSpec(1, at, attributes={"x": "y" * 10_000})]) for at in range(1, 200))
     payloads = iter([as_json([SMALL]), *large])
 
     records, counts = kept(OtlpSettings(max_trace_bytes=1_000_000), payloads)
@@ -364,7 +366,9 @@ def test_a_trace_of_more_bytes_than_allowed_is_refused() -> None:
 
 def test_kinds_of_spans_are_bounded() -> None:
     """A sender may give each span a name of its own."""
-    spans = [Made(1, at, attributes={"db.system": f"db {at}"}) for at in range(1, MAX_KINDS + 50)]
+    spans = [
+        SpanSpec(1, at, attributes={"db.system": f"db {at}"}) for at in range(1, MAX_KINDS + 50)
+    ]
 
     _, counts = kept(OtlpSettings(), iter([as_json(spans)]))
 
@@ -434,7 +438,7 @@ def test_another_signal_on_the_topic_is_a_bad_record(name: str, tmp_path: Path) 
 
 def test_traces_that_tell_nothing_among_other_signals_end_the_replay(tmp_path: Path) -> None:
     """Metrics and logs are no events that could be used instead."""
-    useless = as_protobuf([Made(1, 1)])
+    useless = as_protobuf([SpanSpec(1, 1)])
     sources = _recording(tmp_path / "day.jsonl", *OTHER_SIGNALS.values(), useless)
 
     with pytest.raises(UsageError, match="nothing in 1 spans"):
@@ -443,10 +447,10 @@ def test_traces_that_tell_nothing_among_other_signals_end_the_replay(tmp_path: P
 
 @pytest.mark.parametrize("encode", [as_json, as_protobuf], ids=["json", "protobuf"])
 def test_a_payload_that_is_cut_off_anywhere_is_an_error_or_its_first_spans(
-    encode: Callable[[list[Made]], bytes],
+    encode: Callable[[list[SpanSpec]], bytes],
 ) -> None:
     """Nothing else is ever made of it."""
-    made = [SMALL, Made(3, 1, attributes={"a": [1, {"b": 2.5}]})]
+    made = [SMALL, SpanSpec(3, 1, attributes={"a": [1, {"b": 2.5}]})]
     payload, whole = encode(made), spans_of(encode(made))
 
     for length in range(1, len(payload)):

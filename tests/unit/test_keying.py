@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.cli.keys import judged
+from stream_metrics.cli.keys import key_findings
 from stream_metrics.events.record import Record
 from stream_metrics.worker.keying import (
     CHANCE,
@@ -210,7 +210,7 @@ def test_check_names_the_partitioner_of_each_topic_and_the_difference() -> None:
         "labels": sample(4, placed("murmur2", 4, keys(60), "labels")),
     }
 
-    searches, labels, both = judged(samples)
+    searches, labels, both = key_findings(samples)
 
     assert (searches.state, labels.state, both.state) == ("ok", "ok", "error")
     assert "CRC-32 (librdkafka's default): 60 of 60 keys" in searches.message
@@ -229,7 +229,7 @@ def test_check_says_where_it_cannot_tell() -> None:
         "one": sample(1, placed("crc32", 1, keys(60))),
     }
 
-    few, unknown, without_key, one = judged(samples)
+    few, unknown, without_key, one = key_findings(samples)
 
     assert (few.state, few.message[:2]) == ("warning", "11")
     assert "12 are needed" in few.message
@@ -247,7 +247,7 @@ def test_check_refuses_keys_that_lie_on_several_partitions() -> None:
     spread = [Record(b"{}", key, 0, "spread", n % 4) for n, key in enumerate(keys(61) * 3)]
     strays = placed("crc32", 4, keys(100)) + placed("murmur2", 4, keys(5))
 
-    torn, fine = judged({"spread": sample(4, spread), "fine": sample(4, strays)})
+    torn, fine = key_findings({"spread": sample(4, spread), "fine": sample(4, strays)})
 
     assert torn.state == "error"
     assert "61 of 61 keys are on several partitions" in torn.message

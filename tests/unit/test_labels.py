@@ -69,17 +69,21 @@ def evaluator(id: str, parent: str, start: float, /, **attributes: Any) -> Span:
 
 def labelled(*spans: Span, grading: Grading = GRADING) -> tuple[dict[str, int], list[str]]:
     """The gains that a trace tells, by result, and the reasons of what it does not."""
-    told = interpret(spans, MAPPING, Options(grading=grading))
-    refused = sorted(reason for reason, number in told.refused.items() for _ in range(number))
-    return {label.result_id: label.gain for label in told.labels}, list(refused)
+    interpreted = interpret(spans, MAPPING, Options(grading=grading))
+    refused = sorted(
+        reason for reason, number in interpreted.refused.items() for _ in range(number)
+    )
+    return {label.result_id: label.gain for label in interpreted.labels}, list(refused)
 
 
 def given(
     spans: list[Span], *evaluations: Evaluation, grading: Grading = GRADING
 ) -> tuple[dict[str, int], list[str]]:
     """The same of evaluations from elsewhere."""
-    told, unused = apply_evaluations(spans, MAPPING, Options(grading=grading), evaluations)
-    return {label.result_id: label.gain for label in told.labels}, [one.reason for one in unused]
+    interpreted, unused = apply_evaluations(spans, MAPPING, Options(grading=grading), evaluations)
+    return {label.result_id: label.gain for label in interpreted.labels}, [
+        one.reason for one in unused
+    ]
 
 
 def about(span_id: str, score: float = 1.0, **others: Any) -> Evaluation:
@@ -254,10 +258,10 @@ def test_evaluators_count_whichever_instrumentation_wrote_them() -> None:
         evaluator("e", "agent", 4, links=(Link("t", "s"),)),
     ]
     spans[-1] = msgspec.structs.replace(spans[-1], scope="evaluators")
-    told = interpret(spans, MAPPING, Options(grading=GRADING, scopes=frozenset({SCOPE})))
+    interpreted = interpret(spans, MAPPING, Options(grading=GRADING, scopes=frozenset({SCOPE})))
 
-    assert [(label.result_id, label.gain) for label in told.labels] == [("s/1", 3)]
-    assert dict(told.refused) == {"label_no_search": 1}
+    assert [(label.result_id, label.gain) for label in interpreted.labels] == [("s/1", 3)]
+    assert dict(interpreted.refused) == {"label_no_search": 1}
 
 
 def test_scores_of_spans_around_very_many_searches_are_refused() -> None:
@@ -284,10 +288,10 @@ def test_other_evaluations_are_counted_and_label_nothing() -> None:
 def test_without_a_setting_no_score_is_a_gain_and_searches_are_told_all_the_same() -> None:
     """The reason names the settings."""
     one = search("s", "agent", 1, 2, found="a", events=(result(),))
-    told = interpret([agent(), one], MAPPING)
+    interpreted = interpret([agent(), one], MAPPING)
 
-    assert dict(told.refused) == {"label_no_grade": 1}
-    assert len(told.turns) == 1
+    assert dict(interpreted.refused) == {"label_no_grade": 1}
+    assert len(interpreted.turns) == 1
     assert "labels.grades" in HELP["label_no_grade"]
     assert "labels.cutoffs" in HELP["label_no_grade"]
 
@@ -315,8 +319,8 @@ def test_labels_of_a_trace_are_events_that_a_worker_takes() -> None:
             result(**{"my.position": 1, "gen_ai.evaluation.score.value": 0.6}),
         ),
     )
-    told = interpret([agent(), one], MAPPING, Options(grading=GRADING))
-    *_, event = events(told)
+    interpreted = interpret([agent(), one], MAPPING, Options(grading=GRADING))
+    *_, event = events(interpreted)
     value = json.loads(event.value)
 
     taken = decode(event.value, timestamp_ms=None, limits=Limits())
@@ -324,7 +328,7 @@ def test_labels_of_a_trace_are_events_that_a_worker_takes() -> None:
     assert isinstance(taken.payload, RelevanceLabels)
     assert value["labels"] == [{"result_id": "s/1", "gain": 4}, {"result_id": "s/2", "gain": 2}]
     assert value["labeller"] == "Relevance"
-    assert value["turn"] == told.turns[0].number
+    assert value["turn"] == interpreted.turns[0].number
     assert value["conversation_id"] == event.conversation == "t"
     assert value["occurred_at"] == "2024-06-10T12:00:00.000007Z"
 
@@ -448,8 +452,8 @@ def test_the_order_of_spans_and_scores_has_no_effect() -> None:
     ]
 
     def written() -> list[Any]:
-        told, unused = apply_evaluations(spans, MAPPING, Options(grading=GRADING), scores)
-        return [*label_events(told.trace_id, told.labels), *sorted(unused)]
+        interpreted, unused = apply_evaluations(spans, MAPPING, Options(grading=GRADING), scores)
+        return [*label_events(interpreted.trace_id, interpreted.labels), *sorted(unused)]
 
     expected = written()
     for seed in range(20):
@@ -462,8 +466,8 @@ def test_the_order_of_spans_and_scores_has_no_effect() -> None:
 def test_a_later_score_replaces_an_earlier_one() -> None:
     """Whichever is replayed first; the same once more has no effect."""
     spans: list[Span] = [agent(), search("s", "agent", 1, 2, found="a")]
-    told = interpret(spans, MAPPING)
-    searches = [Record(event.value, event.conversation.encode()) for event in events(told)]
+    interpreted = interpret(spans, MAPPING)
+    searches = [Record(event.value, event.conversation.encode()) for event in events(interpreted)]
 
     def records(score: float, time_us: int) -> list[Record]:
         one = Evaluation("x", "s", "", time_us, score)

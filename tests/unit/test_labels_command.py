@@ -22,14 +22,14 @@ from stream_metrics.adapters.otlp.logs import log_records_of
 from stream_metrics.adapters.otlp.payloads import spans_of
 from stream_metrics.adapters.otlp.spans import OtlpError
 from stream_metrics.adapters.otlp.traces import TraceStore
-from stream_metrics.adapters.scores import Scores
+from stream_metrics.adapters.scores import EvaluationReader
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
 from stream_metrics.events import Limits
 from stream_metrics.telemetry import Grading, Options, mapping
 from stream_metrics.telemetry.assembly import ClosedTrace
 from stream_metrics.telemetry.evaluations import instant
-from tests.otlp import RETRIEVER, Made, as_json, as_protobuf, documents, framed
+from tests.otlp import RETRIEVER, SpanSpec, as_json, as_protobuf, documents, framed
 from tests.telemetry import CAPTURES, capture
 
 DATA: Final = Path(__file__).parents[1] / "data" / "evaluations"
@@ -101,10 +101,10 @@ def two(tmp_path: Path) -> Path:
     path.write_bytes(
         as_json(
             [
-                Made(1, 1, attributes={"session.id": "s"}, end_ms=9),
-                Made(1, 2, 1, 1, 2, attributes={**RETRIEVER, **documents("a", "b")}),
-                Made(1, 3, 1, 3, 4, attributes={**RETRIEVER, **documents("c")}),
-                Made(2, 2, 0, 1, 2, attributes={**RETRIEVER, **documents("a", "b")}),
+                SpanSpec(1, 1, attributes={"session.id": "s"}, end_ms=9),
+                SpanSpec(1, 2, 1, 1, 2, attributes={**RETRIEVER, **documents("a", "b")}),
+                SpanSpec(1, 3, 1, 3, 4, attributes={**RETRIEVER, **documents("c")}),
+                SpanSpec(2, 2, 0, 1, 2, attributes={**RETRIEVER, **documents("a", "b")}),
             ]
         )
     )
@@ -237,8 +237,8 @@ def test_evaluator_spans_of_other_traces_are_joined_by_their_link(
     path.write_bytes(
         as_protobuf(
             [
-                Made(9, 1, attributes=evaluator, end_ms=50, links=[(1, 3)]),
-                Made(9, 2, attributes=evaluator, end_ms=50),
+                SpanSpec(9, 1, attributes=evaluator, end_ms=50, links=[(1, 3)]),
+                SpanSpec(9, 2, attributes=evaluator, end_ms=50),
             ]
         )
     )
@@ -359,7 +359,7 @@ def test_without_a_setting_nothing_is_joined(tmp_path: Path, two: Path) -> None:
         ("", "no score in it"),
         ('{"span_id": "a", "score": 1', "not JSON"),
         ("\ufeffspan_id,score\na,1,2\n", "more values than there are columns"),
-        ('span_id,score\n"a,1\n', "no CSV"),
+        ('span_id,score\n"a,1\n', "not CSV"),
         ('{"resourceLogs": [{"scopeLogs": 1}]}', "not OTLP logs in JSON"),
         ("[1, 2]", "2 label_malformed"),
     ],
@@ -398,7 +398,7 @@ def test_traces_are_needed(tmp_path: Path, two: Path) -> None:
 def test_two_instrumentations_are_refused_as_in_a_replay(tmp_path: Path) -> None:
     """Which of their searches counts only a setting can say."""
     spans = [
-        Made(
+        SpanSpec(
             trace,
             2,
             attributes={**RETRIEVER, **documents("a")},
@@ -419,14 +419,14 @@ def test_two_instrumentations_are_refused_as_in_a_replay(tmp_path: Path) -> None
 def test_traces_of_a_topic_are_told_as_the_bridge_told_them() -> None:
     """Without their late spans; what the bridge refused has no results, and records of a trace of
     which some have a key say nothing sure."""
-    late = Made(
+    late = SpanSpec(
         1, 3, 1, 3, 4, attributes={**RERANKER, **flat("input", "ab"), **flat("output", "b")}
     )
     told = [
-        Made(1, 1, end_ms=9),
-        Made(1, 2, 1, 1, 2, attributes={**RETRIEVER, **documents("a", "b")}),
+        SpanSpec(1, 1, end_ms=9),
+        SpanSpec(1, 2, 1, 1, 2, attributes={**RETRIEVER, **documents("a", "b")}),
     ]
-    scores = Scores(mapping(), Grading(cutoffs=((0.5, 2),)))
+    scores = EvaluationReader(mapping(), Grading(cutoffs=((0.5, 2),)))
     for number, trace in enumerate((1, 7)):
         row = {
             "trace_id": f"{trace:032x}",
@@ -437,7 +437,7 @@ def test_traces_of_a_topic_are_told_as_the_bridge_told_them() -> None:
         }
         scores.record(json.dumps(row).encode(), f"row {number}", None)
 
-    def labelled(*more: Made) -> tuple[list[str], list[str]]:
+    def labelled(*more: SpanSpec) -> tuple[list[str], list[str]]:
         with TraceStore(mapping(), Options(grading=scores.grading), Limits()) as traces:
             held = tuple(msgspec.msgpack.encode(span) for span in spans_of(as_json(told)))
             traces.store_closed([ClosedTrace(f"{1:032x}", 0, 5, 2, held)])

@@ -1,4 +1,4 @@
-"""What a limit cuts off, or nobody knows, of the attributes that say what spans are."""
+"""Kinds of spans that a length limit truncated, or that no row knows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from stream_metrics.telemetry import HELP, Row, Span, interpret, mapping
 from stream_metrics.telemetry.mapping import Role
-from tests.telemetry import MAPPING, agent, model, search, searched, span, told, tool
+from tests.telemetry import MAPPING, agent, interpreted, model, search, searched, span, tool
 
 CONVERSATION = {"session.id": "conversation-17"}
 FOUND = json.dumps([{"id": "page-1", "page_content": "A worn chain stretches."}])
 
 
 def with_limit(spans: Iterable[Span], length: int) -> list[Span]:
-    """Spans of an SDK that has ``OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT``."""
+    """Spans of an SDK with ``OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT``."""
 
     def cut(value: Any) -> Any:
         return value[:length] if isinstance(value, str) else value
@@ -38,16 +38,16 @@ def trace() -> list[Span]:
 
 
 @pytest.mark.parametrize("length", range(1, 20))
-def test_a_trace_whose_texts_were_cut_off_is_refused_whatever_the_limit(length: int) -> None:
-    """A limit of 4 makes RETR of the kind RETRIEVER, one of 10 makes two sessions one."""
-    one = told(*with_limit(trace(), length))
+def test_a_trace_with_truncated_texts_is_refused_for_any_limit(length: int) -> None:
+    """A limit of 4 makes RETR of the kind RETRIEVER, one of 10 makes two sessions equal."""
+    one = interpreted(*with_limit(trace(), length))
 
     assert one.turns == ()
     assert set(one.refused) == {"truncated"}
 
 
-def test_the_refusal_says_what_is_left_of_the_kind_and_names_the_limit() -> None:
-    one = told(*with_limit([search("s1", "", 5)], 4))
+def test_the_refusal_quotes_the_truncated_kind_and_names_the_limit() -> None:
+    one = interpreted(*with_limit([search("s1", "", 5)], 4))
 
     assert [refusal.message for refusal in one.refusals] == [
         "openinference.span.kind is 'RETR', the beginning of 'retriever'"
@@ -74,28 +74,30 @@ def test_the_refusal_says_what_is_left_of_the_kind_and_names_the_limit() -> None
     ids=str,
 )
 def test_the_beginning_of_a_known_kind_is_refused_as_truncated(kind: dict[str, str]) -> None:
-    """It does not matter which instrumentation wrote it."""
-    assert told(span("s", attributes={"n": 7, **kind})).refused == {"truncated": 1}
+    """The instrumentation does not matter."""
+    assert interpreted(span("s", attributes={"n": 7, **kind})).refused == {"truncated": 1}
 
 
-def test_a_component_type_that_was_cut_off_is_refused() -> None:
-    """Haystack's types are known by their ends, so that nothing of a cut one is known."""
+def test_a_truncated_component_type_is_refused() -> None:
+    """Rows match the ends of Haystack's types, so a truncated one is unknown."""
     component = {
         "haystack.component.type": "InMemoryBM25Retriever",
         "haystack.component.output": json.dumps({"documents": [{"id": "1", "content": "text"}]}),
     }
     one = span("c", attributes=component, name="haystack.component.run", scope="haystack")
 
-    assert len(told(one).turns) == 1
-    assert told(*with_limit([one], 5)).refused == {"truncated": 1}
+    assert len(interpreted(one).turns) == 1
+    assert interpreted(*with_limit([one], 5)).refused == {"truncated": 1}
 
 
 @pytest.mark.parametrize(
     "value", [["RETRIEVER"], 7, True, {"kind": "RETRIEVER"}, "", "__REDACTED__"]
 )
 @pytest.mark.parametrize("name", ["openinference.span.kind", "gen_ai.operation.name"])
-def test_a_kind_that_is_no_text_is_refused(name: str, value: Any) -> None:
-    one = told(agent(), model("m", "agent", 1), span("s", "agent", 3, attributes={name: value}))
+def test_a_kind_that_is_not_a_text_is_refused(name: str, value: Any) -> None:
+    one = interpreted(
+        agent(), model("m", "agent", 1), span("s", "agent", 3, attributes={name: value})
+    )
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
 
@@ -115,24 +117,24 @@ def test_a_kind_that_is_no_text_is_refused(name: str, value: Any) -> None:
     ids=str,
 )
 def test_an_unknown_kind_that_looks_like_a_search_is_refused(kind: dict[str, str]) -> None:
-    """A search that nobody knows would be missing in the figures of its turn."""
-    one = told(*trace(), span("s2", "agent", 8, attributes=kind))
+    """Otherwise a search would be missing in the figures of its turn."""
+    one = interpreted(*trace(), span("s2", "agent", 8, attributes=kind))
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
     assert next(iter(kind)) in one.refusals[0].message
 
 
 @pytest.mark.parametrize("kind", ["EMBEDDING", "UNKNOWN", "research", "gen"])
-def test_other_unknown_kinds_are_no_obstacle(kind: str) -> None:
-    """Conventions have kinds that are neither searches nor turns, and get further ones."""
+def test_other_unknown_kinds_are_accepted(kind: str) -> None:
+    """Conventions have kinds that are neither searches nor turns, and add new ones."""
     attributes = {"openinference.span.kind": kind, "input.value": "a text that is longer"}
-    one = told(*trace(), span("o", "agent", 8, attributes=attributes))
+    one = interpreted(*trace(), span("o", "agent", 8, attributes=attributes))
 
     assert (searched(one), dict(one.refused)) == ([(1, "page-1")], {})
 
 
 def test_spans_of_an_unknown_kind_may_be_turns_each() -> None:
-    """A trace may hold a session of an instrumentation that is newer than the table."""
+    """A trace may hold a session of an instrumentation that is newer than the presets."""
     spans = [span("socket", end=100, scope="app")]
     for at, id in enumerate(("a", "b")):
         start = 10 * at
@@ -142,12 +144,12 @@ def test_spans_of_an_unknown_kind_may_be_turns_each() -> None:
             search(f"{id}s", id, start + 1),
         ]
 
-    assert told(*spans).refused == {"unrecognised": 1}
-    assert [len(turn.searches) for turn in told(*spans[:3]).turns] == [1]
+    assert interpreted(*spans).refused == {"unrecognised": 1}
+    assert [len(turn.searches) for turn in interpreted(*spans[:3]).turns] == [1]
 
 
 def test_a_row_of_the_settings_says_that_spans_of_an_unknown_kind_are_no_turns() -> None:
-    """It may name them as it likes."""
+    """The row may match any attribute of them."""
     new = {"openinference.span.kind": "PLAN"}
     spans = [span("root", end=100, scope="app")]
     for at, id in enumerate(("a", "b")):
@@ -156,73 +158,76 @@ def test_a_row_of_the_settings_says_that_spans_of_an_unknown_kind_are_no_turns()
             search(f"{id}s", id, 10 * at + 1, found=id),
         ]
 
-    assert told(*spans).refused == {"unrecognised": 1}
+    assert interpreted(*spans).refused == {"unrecognised": 1}
     one = interpret(spans, mapping([Row(Role.OTHER, span="plan")]))
     assert (searched(one), dict(one.refused)) == ([(1, "a"), (2, "b")], {})
 
 
 @pytest.mark.parametrize("kind", ["retriever", "Retriever", '"RETRIEVER"'])
 def test_the_case_of_a_kind_does_not_matter(kind: str) -> None:
-    one = told(agent(), search("s", "agent", 1, attributes={"openinference.span.kind": kind}))
+    one = interpreted(
+        agent(), search("s", "agent", 1, attributes={"openinference.span.kind": kind})
+    )
 
     assert searched(one) == [(1, "a")]
 
 
 def test_documents_of_a_span_whose_kind_has_no_search_in_it_are_refused() -> None:
-    """What has documents of a search is one, whatever else it calls itself."""
+    """A span with documents of a search is one, whatever its kind."""
     found = {"openinference.span.kind": "CHAIN", "retrieval.documents.0.document.id": "a"}
 
-    assert told(span("s", attributes=found)).refused == {"unrecognised": 1}
+    assert interpreted(span("s", attributes=found)).refused == {"unrecognised": 1}
 
 
-def test_ids_that_were_cut_off_are_refused() -> None:
-    """Two documents would be one by the beginning of their ids."""
+def test_truncated_ids_are_refused() -> None:
+    """Two documents whose ids begin alike would be one."""
     found = json.dumps([{"id": f"handbook-page-{at}"} for at in range(2)])
     ids = {f"retrieval.documents.{at}.document.id": f"handbook-page-{at}" for at in range(2)}
     one = search("s", "agent", 1, found="", attributes={**ids, "output.value": found})
 
-    assert len(told(agent(), one).turns) == 1
-    assert told(*with_limit([agent(), one], 12)).refused == {"truncated": 1}
+    assert len(interpreted(agent(), one).turns) == 1
+    assert interpreted(*with_limit([agent(), one], 12)).refused == {"truncated": 1}
 
 
 @pytest.mark.parametrize("name", ["session.id", "gen_ai.agent.name", "gen_ai.agent.version"])
-def test_names_that_were_cut_off_are_refused(name: str) -> None:
+def test_truncated_names_are_refused(name: str) -> None:
     """Conversations, agents and releases whose names begin alike would be one."""
     parts = {name: "support-of-customers-in-europe", "input.value": '{"question": "worn chain?"}'}
     whole = [agent(attributes=parts), search("s", "agent", 1)]
 
-    assert len(told(*whole).turns) == 1
-    assert told(*with_limit(whole, 20)).refused == {"truncated": 1}
+    assert len(interpreted(*whole).turns) == 1
+    assert interpreted(*with_limit(whole, 20)).refused == {"truncated": 1}
 
 
-def test_metadata_that_was_cut_off_is_refused() -> None:
-    """The conversation, or what tells a graph from its nodes, may have been in it."""
+def test_truncated_metadata_are_refused() -> None:
+    """The missing part may have had the conversation, or what distinguishes a graph from its
+    nodes."""
     metadata = json.dumps({"thread_id": "t-1", "langgraph_step": 7})
     whole = [agent(attributes={"metadata": metadata}), search("s", "agent", 1)]
     cut = replace(whole[0], attributes={**whole[0].attributes, "metadata": metadata[:-4]})
 
-    assert [turn.conversation for turn in told(*whole).turns] == ["t-1"]
-    assert told(cut, whole[1]).refused == {"truncated": 1}
+    assert [turn.conversation for turn in interpreted(*whole).turns] == ["t-1"]
+    assert interpreted(cut, whole[1]).refused == {"truncated": 1}
 
 
-def test_a_session_that_is_as_long_as_a_limit_is_no_obstacle() -> None:
-    """Identifiers have the lengths that they have."""
+def test_a_session_id_as_long_as_a_limit_is_accepted() -> None:
+    """Identifiers often have such lengths."""
     session = "0123456789abcdef" * 2
     spans = [agent(attributes={"session.id": session, "input.value": '{"question": "a' + "b" * 17})]
-    one = told(*spans, search("s", "agent", 1))
+    one = interpreted(*spans, search("s", "agent", 1))
 
     assert [turn.conversation for turn in one.turns] == [session]
 
 
-def test_answers_that_were_cut_off_are_not_told() -> None:
-    """A metric of answers would be of half an answer."""
+def test_truncated_answers_are_dropped() -> None:
+    """A metric of answers would otherwise use half an answer."""
     texts = {"output.value": '{"answer": "Replace it."}', "input.value": '{"question": "Why so?"}'}
     whole = [agent(attributes=texts), search("s", "agent", 1)]
 
-    assert [(turn.question, turn.answer) for turn in told(*whole).turns] == [
+    assert [(turn.question, turn.answer) for turn in interpreted(*whole).turns] == [
         ("Why so?", "Replace it.")
     ]
-    assert [(turn.question, turn.answer) for turn in told(*with_limit(whole, 15)).turns] == [
+    assert [(turn.question, turn.answer) for turn in interpreted(*with_limit(whole, 15)).turns] == [
         (None, None)
     ]
 
@@ -254,15 +259,17 @@ def test_answers_that_were_cut_off_are_not_told() -> None:
     ids=["documents", "tool", "chain", "texts", "asked", "asked in attributes"],
 )
 def test_a_trace_without_a_turn_that_shows_a_search_is_refused(one: Span) -> None:
-    """It would be empty, and its agent missing, with nothing to say why."""
-    assert told(one).refused == {"unrecognised": 1}
+    """Otherwise it would count as empty, and its agent would be missing without a reason."""
+    assert interpreted(one).refused == {"unrecognised": 1}
 
 
 def test_a_turn_without_a_model_that_has_documents_is_refused() -> None:
-    """Somebody found them, in a turn of which no row knows a search."""
+    """A step found them, although no row matches a search in the turn."""
     chain = {"openinference.span.kind": "CHAIN", "output.value": FOUND}
 
-    assert told(agent(), span("c", "agent", 1, attributes=chain)).refused == {"unrecognised": 1}
+    assert interpreted(agent(), span("c", "agent", 1, attributes=chain)).refused == {
+        "unrecognised": 1
+    }
 
 
 @pytest.mark.parametrize(
@@ -293,7 +300,7 @@ def test_a_turn_without_a_model_that_has_documents_is_refused() -> None:
     ids=["web", "model", "other tool", "tool", "documents in and out"],
 )
 def test_a_trace_without_searches_is_empty_and_not_refused(spans: list[Span]) -> None:
-    one = told(*spans)
+    one = interpreted(*spans)
 
     assert (one.turns, dict(one.refused)) == ((), {})
 
@@ -308,38 +315,38 @@ def test_a_trace_without_searches_is_empty_and_not_refused(spans: list[Span]) ->
     ids=["name", "pattern", "scope"],
 )
 def test_a_row_of_the_settings_says_that_a_span_of_an_unknown_kind_is_no_search(row: Row) -> None:
-    """The help for such a refusal is to add one, and not every row repeats the kind."""
+    """The remedy for such a refusal is to add a row, which need not repeat the kind."""
     kind = {"gen_ai.operation.name": "search_memory", "app.memory": "the preferences of a user"}
     spans = [*trace(), span("o", "agent", 8, attributes=kind, name="recall", scope="app.memory")]
 
-    assert told(*spans).refused == {"unrecognised": 1}
+    assert interpreted(*spans).refused == {"unrecognised": 1}
     one = interpret(spans, mapping([row]))
     assert (searched(one), dict(one.refused)) == ([(1, "page-1")], {})
 
 
 @pytest.mark.parametrize("value", ["embedding", "generate", "invoke", "text"])
-def test_a_kind_that_begins_like_another_is_whole_where_its_process_wrote_longer_texts(
+def test_a_kind_is_complete_if_its_process_wrote_longer_texts(
     value: str,
 ) -> None:
-    """A limit is of all spans of a process, so that no longer text would be there."""
+    """A limit applies to all spans of a process, so longer texts show that there was none."""
     short = span("o", "agent", 8, attributes={"gen_ai.operation.name": value})
     elsewhere = replace(short, resource={"service.name": "another service"})
-    one = told(*trace(), short)
+    one = interpreted(*trace(), short)
 
     assert (searched(one), dict(one.refused)) == ([(1, "page-1")], {})
-    assert told(*trace(), elsewhere).refused == {"truncated": 1}
+    assert interpreted(*trace(), elsewhere).refused == {"truncated": 1}
 
 
 @pytest.mark.parametrize("text", ["[prod] Europe", "{tenant} of Europe", "[INST] Be brief."])
-def test_a_text_that_begins_with_a_bracket_is_no_json_that_was_cut_off(text: str) -> None:
+def test_a_text_that_begins_with_a_bracket_is_not_truncated_json(text: str) -> None:
     """Metadata and prompts may be plain text."""
-    one = told(agent(attributes=CONVERSATION | {"metadata": text}), search("s", "agent", 1))
+    one = interpreted(agent(attributes=CONVERSATION | {"metadata": text}), search("s", "agent", 1))
 
     assert [turn.conversation for turn in one.turns] == ["conversation-17"]
 
 
-def test_every_kind_that_a_row_names_is_known_as_such() -> None:
-    """No value of the table is taken for the beginning of another one, or for an unknown search."""
+def test_every_kind_that_a_row_names_is_known() -> None:
+    """No value in the rows is taken for a truncated or an unknown one."""
     for row in MAPPING.rows:
         for name, value in row.when:
             if ":" not in name and value and not {"*", "?"} & set(value):

@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import MAX_SERIES, WindowCollector
+from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES, EngineConfig
-from stream_metrics.engine.series import PREFIX
+from stream_metrics.engine.series import MAX_SERIES, PREFIX
 from stream_metrics.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.events.record import Record
 from stream_metrics.layout import Identity

@@ -18,7 +18,7 @@ from stream_metrics.adapters.files import InputError, read_records
 from stream_metrics.adapters.otlp.payloads import is_payload, spans_of
 from stream_metrics.adapters.otlp.spans import OtlpError
 from stream_metrics.adapters.otlp.traces import TraceCounts, TraceStore
-from stream_metrics.adapters.packing import packed
+from stream_metrics.adapters.packing import open_packed
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.sources import Sources
 from stream_metrics.events import Limits, decode
@@ -32,7 +32,7 @@ from tests.otlp import (
     RETRIEVAL,
     RETRIEVER,
     START_NS,
-    Made,
+    SpanSpec,
     as_json,
     as_protobuf,
     document,
@@ -45,7 +45,7 @@ EventValue = dict[str, Any]
 
 
 def taken(
-    spans: Iterable[Made], settings: OtlpSettings | None = None
+    spans: Iterable[SpanSpec], settings: OtlpSettings | None = None
 ) -> tuple[list[Record], TraceCounts]:
     """The records of spans in one payload, and the counts."""
     chosen = Settings(otlp=settings or OtlpSettings())
@@ -56,16 +56,16 @@ def taken(
         return list(traces.records()), traces.counts
 
 
-def events(spans: Iterable[Made], settings: OtlpSettings | None = None) -> list[EventValue]:
+def events(spans: Iterable[SpanSpec], settings: OtlpSettings | None = None) -> list[EventValue]:
     """The events of spans, in the order of their start."""
     records, _ = taken(spans, settings)
     return [json.loads(record.value or b"") for record in records]
 
 
-def search(trace: int, span: int, start_ms: int = 0, end_ms: int = 1, **others: Any) -> Made:
+def search(trace: int, span: int, start_ms: int = 0, end_ms: int = 1, **others: Any) -> SpanSpec:
     """An OpenInference retrieval that found the document ``d``."""
     attributes = {**RETRIEVER, **documents("d"), **others.pop("attributes", {})}
-    return Made(trace, span, start_ms=start_ms, end_ms=end_ms, attributes=attributes, **others)
+    return SpanSpec(trace, span, start_ms=start_ms, end_ms=end_ms, attributes=attributes, **others)
 
 
 def test_a_retriever_of_openinference_is_a_search() -> None:
@@ -73,7 +73,7 @@ def test_a_retriever_of_openinference_is_a_search() -> None:
     metadata = json.dumps({"source": "https://example.org/a", "title": "A", "page": 3})
     [record], counts = taken(
         [
-            Made(
+            SpanSpec(
                 0xAB,
                 0xCD,
                 start_ms=1_500,
@@ -145,7 +145,7 @@ def test_a_retrieval_of_genai_is_a_search(value: Any) -> None:
         "gen_ai.retrieval.documents": value,
     }
 
-    [event] = events([Made(1, 2, attributes=attributes)])
+    [event] = events([SpanSpec(1, 2, attributes=attributes)])
 
     assert (event["conversation_id"], event["agent"]) == ("c-1", "helper")
     [found] = event["searches"]
@@ -155,7 +155,7 @@ def test_a_retrieval_of_genai_is_a_search(value: Any) -> None:
 
 def test_documents_may_be_in_an_event_of_the_span() -> None:
     """Content in span events is read like content in attributes."""
-    found = document([Made(1, 2, attributes=RETRIEVAL)])
+    found = document([SpanSpec(1, 2, attributes=RETRIEVAL)])
     span = found["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
     value = {"stringValue": '[{"id": "a"}]'}
     span["events"] = [{"attributes": [{"key": "gen_ai.retrieval.documents", "value": value}]}]
@@ -171,7 +171,7 @@ def test_documents_may_be_in_an_event_of_the_span() -> None:
 
 def test_hexadecimal_and_base64_ids_are_the_same_ids() -> None:
     """OTLP writes ids in hexadecimal; senders that use protobuf's JSON mapping write base64."""
-    made = [Made(2**127 + 1, 2**63 + 5, parent=9, attributes=RETRIEVER)]
+    made = [SpanSpec(2**127 + 1, 2**63 + 5, parent=9, attributes=RETRIEVER)]
 
     upper = as_json(made, lambda value: value.hex().upper())
 
@@ -183,8 +183,8 @@ def test_json_and_protobuf_give_the_same_spans() -> None:
     """Every kind of value is equal, as are times, statuses and resources."""
     every = {"t": "text", "b": True, "i": -(2**62), "d": 0.1, "l": [1, "a", [2.5]], "y": b"\xff"}
     made = [
-        Made(1, 2, 3, 4, 5, {**every, "m": {"x": {"y": False}}}, {"r": 1}),
-        Made(1, 3, failed=True),
+        SpanSpec(1, 2, 3, 4, 5, {**every, "m": {"x": {"y": False}}}, {"r": 1}),
+        SpanSpec(1, 3, failed=True),
     ]
 
     assert spans_of(as_protobuf(made)) == spans_of(as_json(made))
@@ -199,14 +199,14 @@ def test_an_export_request_is_read_like_traces_data() -> None:
 
 def test_numbers_may_be_written_as_numbers() -> None:
     """Some senders write 64-bit integers as JSON numbers, and enumerations by name."""
-    found = document([Made(1, 2, start_ms=3, attributes={"i": 7}, failed=True)])
+    found = document([SpanSpec(1, 2, start_ms=3, attributes={"i": 7}, failed=True)])
     span = found["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
     span["startTimeUnixNano"] = int(span["startTimeUnixNano"])
     span["attributes"][0]["value"] = {"intValue": 7}
     span["status"] = {"code": "STATUS_CODE_ERROR"}
 
     assert spans_of(json.dumps(found).encode()) == spans_of(
-        as_json([Made(1, 2, start_ms=3, attributes={"i": 7}, failed=True)])
+        as_json([SpanSpec(1, 2, start_ms=3, attributes={"i": 7}, failed=True)])
     )
 
 
@@ -241,7 +241,7 @@ def test_traces_are_turns_numbered_by_their_starts() -> None:
     of_session = {"session.id": "s"}
     made = [
         search(3, 1, start_ms=20, attributes=of_session),
-        Made(1, 9, start_ms=5, attributes=of_session),
+        SpanSpec(1, 9, start_ms=5, attributes=of_session),
         search(1, 1, start_ms=30, attributes=of_session),
     ]
 
@@ -255,7 +255,7 @@ def test_traces_are_turns_numbered_by_their_starts() -> None:
 def test_refusals_are_listed_by_span() -> None:
     """Refusals are counted by agent and reason, and listed with service, trace and span."""
     support = {"service.name": "support"}
-    records, counts = taken([Made(1, 2, attributes=RETRIEVAL, resource=support), search(2, 3)])
+    records, counts = taken([SpanSpec(1, 2, attributes=RETRIEVAL, resource=support), search(2, 3)])
 
     assert len(records) == counts.searches == 1
     assert counts.refused == {"content_off": 1}
@@ -275,16 +275,18 @@ def test_refusals_are_listed_by_span() -> None:
 
 def test_traces_without_turns_are_counted() -> None:
     """The trace of a web server, or of a model alone, has no search."""
-    _, counts = taken([Made(1, 2), Made(2, 2, attributes={"openinference.span.kind": "LLM"})])
+    _, counts = taken(
+        [SpanSpec(1, 2), SpanSpec(2, 2, attributes={"openinference.span.kind": "LLM"})]
+    )
 
     assert (counts.traces, counts.empty, counts.refused) == (2, 2, {})
 
 
 def test_refusals_are_listed_once_for_each_trace_and_reason() -> None:
     """Three spans of a trace with one problem are one entry with their count."""
-    made = [Made(trace, span, attributes=RETRIEVAL) for trace, span in ((1, 2), (1, 3), (2, 4))]
+    made = [SpanSpec(trace, span, attributes=RETRIEVAL) for trace, span in ((1, 2), (1, 3), (2, 4))]
 
-    _, counts = taken([*made, Made(1, 5, attributes=RETRIEVAL)])
+    _, counts = taken([*made, SpanSpec(1, 5, attributes=RETRIEVAL)])
 
     assert counts.refused == {"content_off": 4}
     listed = [(one["trace_id"], one["reason"], one["count"]) for one in counts.first_refused]
@@ -293,7 +295,7 @@ def test_refusals_are_listed_once_for_each_trace_and_reason() -> None:
 
 def test_a_trace_of_more_spans_than_allowed_is_refused() -> None:
     """Its spans are not read back from the database."""
-    made = [search(1, 2), *(Made(1, number) for number in range(3, 9)), search(2, 3)]
+    made = [search(1, 2), *(SpanSpec(1, number) for number in range(3, 9)), search(2, 3)]
 
     assert len(events(made, OtlpSettings(max_spans=6))) == 1
 
@@ -331,7 +333,7 @@ def test_settings_name_other_spans_and_attributes() -> None:
     hits = json.dumps([{"id": "a", "metadata": {"chunk_id": 5, "page": 3}}, {"chunk_id": "six"}])
     attributes = {"my.kind": "search", "chat": 12, "q": "where?", "hits": hits, "who": "shop"}
 
-    [event] = events([Made(1, 2, attributes=attributes)], settings)
+    [event] = events([SpanSpec(1, 2, attributes=attributes)], settings)
 
     assert (event["conversation_id"], event["agent"]) == ("12", "shop")
     [found] = event["searches"]
@@ -342,10 +344,10 @@ def test_settings_name_other_spans_and_attributes() -> None:
 
 def test_the_outermost_retrieval_that_names_documents_is_the_search() -> None:
     """A wrapper without documents neither hides the search inside nor counts as one."""
-    wrapper = Made(1, 1, attributes=RETRIEVER)
+    wrapper = SpanSpec(1, 1, attributes=RETRIEVER)
     base = search(1, 3, parent=2)
     part = search(1, 4, parent=3)
-    made = [wrapper, Made(1, 2, 1), base, part, Made(1, 5, 3, attributes=RETRIEVER)]
+    made = [wrapper, SpanSpec(1, 2, 1), base, part, SpanSpec(1, 5, 3, attributes=RETRIEVER)]
 
     records, counts = taken(made)
 
@@ -390,13 +392,13 @@ SPANS = [
     search(1, 1, 0, 2, attributes={"session.id": "s"}),
     search(1, 2, 1, 3),
     search(2, 1, 9, 10, attributes={"session.id": "s"}),
-    Made(2, 9, start_ms=8),
+    SpanSpec(2, 9, start_ms=8),
 ]
 
 
 def zstd(data: bytes, path: Path) -> bytes:
     """The value compressed with zstd."""
-    with path.open("wb") as file, packed(file, "zstd") as into:
+    with path.open("wb") as file, open_packed(file, "zstd") as into:
         into.write(data)
     return path.read_bytes()
 
@@ -494,7 +496,7 @@ def test_events_and_traces_may_be_read_together(tmp_path: Path) -> None:
 
 def test_links_of_spans_are_read_from_both_encodings() -> None:
     """They name the span that an evaluator is about; ids of another length are ignored."""
-    made = [Made(1, 2, links=((3, 4), (1, 5)))]
+    made = [SpanSpec(1, 2, links=((3, 4), (1, 5)))]
 
     [of_json], [of_base64] = spans_of(as_json(made)), spans_of(as_json(made, in_base64))
     [of_protobuf] = spans_of(as_protobuf(made))
@@ -529,7 +531,7 @@ def command(*arguments: str) -> tuple[int, str]:
 def test_a_replay_of_traces_reports_counts_of_spans(tmp_path: Path) -> None:
     """Counts and the first refusals are in run.json, the figures in the report."""
     path = tmp_path / "traces.json"
-    path.write_bytes(as_json([*SPANS, Made(3, 1, attributes=RETRIEVAL)]))
+    path.write_bytes(as_json([*SPANS, SpanSpec(3, 1, attributes=RETRIEVAL)]))
 
     code, said = command("replay", str(path), "--out", str(tmp_path / "out"))
     said = " ".join(said.split())  # a terminal breaks lines
@@ -554,7 +556,7 @@ def test_a_replay_of_traces_reports_counts_of_spans(tmp_path: Path) -> None:
 def test_a_replay_of_traces_without_turns_fails(tmp_path: Path) -> None:
     """It exits with 2 and prints the reasons, the remedies and the kinds of spans."""
     path = tmp_path / "traces.json"
-    path.write_bytes(as_json([Made(1, 2, attributes=RETRIEVAL), Made(1, 3, 2)]))
+    path.write_bytes(as_json([SpanSpec(1, 2, attributes=RETRIEVAL), SpanSpec(1, 3, 2)]))
 
     code, said = command("replay", str(path), "--out", str(tmp_path / "out"))
 

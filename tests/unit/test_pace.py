@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.cli.common import UsageError
-from stream_metrics.cli.sending import AT_ONCE, batches, send_again
+from stream_metrics.cli.sending import BATCH_SIZE, batches, send_recording
 from stream_metrics.cli.sources import Sources
 from stream_metrics.events.decode import instant
 from stream_metrics.events.key import is_labels
@@ -149,9 +149,9 @@ def test_times_stay_unless_they_are_to_be_moved() -> None:
 
 def test_records_that_are_due_together_are_sent_together() -> None:
     """But no more at once than memory is meant for."""
-    found = list(batches(at(*[0] * (AT_ONCE + 1), 1, 1), Pace(Fraction(1))))
+    found = list(batches(at(*[0] * (BATCH_SIZE + 1), 1, 1), Pace(Fraction(1))))
 
-    assert [(when, len(batch)) for when, batch in found] == [(0, AT_ONCE), (0, 1), (1, 2)]
+    assert [(when, len(batch)) for when, batch in found] == [(0, BATCH_SIZE), (0, 1), (1, 2)]
 
 
 def test_labels_are_told_from_other_events() -> None:
@@ -167,7 +167,7 @@ def test_a_topic_is_not_sent_to_itself() -> None:
     source = Sources(["kafka:"], settings, "earliest", "end")
 
     with pytest.raises(UsageError, match="would be both read and written"):
-        send_again(source, settings, "max", shift=False)
+        send_recording(source, settings, "max", shift=False)
 
 
 def test_max_cannot_move_times() -> None:
@@ -176,4 +176,4 @@ def test_max_cannot_move_times() -> None:
     source = Sources(["-"], settings, "earliest", "end")
 
     with pytest.raises(UsageError, match="--shift needs a --speed other than max"):
-        send_again(source, settings, "max", shift=True)
+        send_recording(source, settings, "max", shift=True)

@@ -13,7 +13,7 @@ from stream_metrics.adapters.page import figures
 from stream_metrics.adapters.page.board import MAX_DOCUMENTS, Board
 from stream_metrics.adapters.page.conditions import CRITICAL
 from stream_metrics.adapters.page.operating import SAMPLES, History, OperationsSample
-from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows, parse_window
+from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows, parse_window, window_specs
 from stream_metrics.traffic import TrafficProfile, generate
 from tests.page import NOON_US, Showcase
 from tests.unit.test_state_partition import NOON_S
@@ -214,7 +214,7 @@ def test_gate_and_routes_come_from_a_window_that_has_them() -> None:
     """The window shown, or the next longer one that keeps decisions, or else the longest."""
 
     def chosen(name: str, *kept: str) -> str | None:
-        windows = [parse_window(window) for window in kept]
+        windows = window_specs(kept)
         found = figures.decisions_window(windows, parse_window(name))
         return found.name if found else None
 
@@ -222,6 +222,7 @@ def test_gate_and_routes_come_from_a_window_that_has_them() -> None:
     assert [chosen(name, *every) for name in every] == ["5m", "5m", "1h", "1h", "24h", "24h"]
     assert chosen("6h", "1h", "6h") == "1h"
     assert chosen("6h", "6h") is None
+    assert chosen("6h", "2h") == "2h"
 
 
 def test_routes_are_ordered_by_use() -> None:

@@ -378,7 +378,7 @@ def test_the_query_sets_hold_for_the_rule_as_well(folder: Path) -> None:
         ("broken:it", "importing broken raised ZeroDivisionError: division by zero"),
         ("rules:nobody", "no 'nobody' in the module rules"),
         ("rules:vowels.deeper", "no 'deeper' in this object of the type Vowels"),
-        ("rules:Vowels", "this is the class Vowels; make an object of it"),
+        ("rules:Vowels", "this is the class Vowels; create an instance of it"),
         ("rules:nothing", "this object of the type Sums has no total(query)"),
         ("rules:half", "this object of the type Half has no relevant(query, result)"),
         ("rules:few", "it cannot be called as total(query): too many positional arguments"),

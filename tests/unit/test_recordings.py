@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.adapters.files import InputError, expand, parse_line, read_records
-from stream_metrics.adapters.packing import named, packed
+from stream_metrics.adapters.packing import open_packed, packing_of_name
 from stream_metrics.adapters.parquet import GROUP_ROWS, READ_ROWS
 from stream_metrics.adapters.recording import recording
 from stream_metrics.events.record import MAX_TIMESTAMP_MS, Record
@@ -186,8 +186,8 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "empty.gz": (lambda p: cut(many(p), 0), "the gzip data ends in the middle"),
     "empty.zst": (lambda p: cut(many(p), 0), "the zstd data ends in the middle"),
     "empty.parquet": (lambda p: cut(many(p), 0), "incomplete, or not a Parquet file"),
-    "text.gz": (lambda p: p.write_bytes(b"{}\n"), "damaged, or no gzip file"),
-    "text.zst": (lambda p: p.write_bytes(b"{}\n{}\n{}\n"), "damaged, or no zstd file"),
+    "text.gz": (lambda p: p.write_bytes(b"{}\n"), "damaged, or not a gzip file"),
+    "text.zst": (lambda p: p.write_bytes(b"{}\n{}\n{}\n"), "damaged, or not a zstd file"),
     "text.parquet": (lambda p: p.write_bytes(b"{}\n"), "incomplete, or not a Parquet file"),
     "missing.parquet": (
         lambda p: pq.write_table(table(value=None, body=pa.array([b"{}"])), p),
@@ -257,7 +257,10 @@ def test_a_byte_order_mark_is_no_part_of_the_first_record(tmp_path: Path, name: 
     """Its file gives the records that the file without it gives; a mark alone is no record."""
     mark, event = b"\xef\xbb\xbf", b'{"type":"forget"}'
     for stem, data in {"marked": event + b"\n" + event, "alone": b"\n"}.items():
-        with (tmp_path / f"{stem}-{name}").open("wb") as file, packed(file, named(name)) as into:
+        with (
+            (tmp_path / f"{stem}-{name}").open("wb") as file,
+            open_packed(file, packing_of_name(name)) as into,
+        ):
             into.write(mark + data)
 
     assert read(tmp_path / f"marked-{name}") == [Record(event), Record(event)]

@@ -406,7 +406,7 @@ def test_the_page_says_what_the_worst_go_by(folder: Path) -> None:
     page = Read((folder / "A" / "report.html").read_text(encoding="utf-8"))
 
     assert "Worst by ndcg@" in page.text
-    assert "of equal ones first what is worse by the other metrics" in page.text
+    assert "Ties are broken by the other metrics" in page.text
 
 
 def strata_of(size: int, *names: str) -> dict[str, Any]:

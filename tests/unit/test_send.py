@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.json_values import NotJson, json_values
+from stream_metrics.adapters.json_values import InvalidJson, json_values
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
-from stream_metrics.cli.send import Outgoing, checked, moved
+from stream_metrics.cli.send import CheckedEvent, check_event, shift_to_now
 from stream_metrics.events.decode import instant
 from stream_metrics.events.limits import Limits
 from stream_metrics.events.record import Record
@@ -82,7 +82,7 @@ def test_objects_are_found_however_they_are_laid_out(
 )
 def test_text_that_is_not_json_is_located(text: bytes, line: int) -> None:
     """The error has the line."""
-    with pytest.raises(NotJson) as caught:
+    with pytest.raises(InvalidJson) as caught:
         list(json_values(text))
 
     assert caught.value.line == line
@@ -102,7 +102,9 @@ def test_moved_events_end_now_and_keep_their_distances(seconds: list[int]) -> No
     ]
     before = [instant(time) for time in times]
 
-    records = moved([Record(json.dumps(searched(1, time)).encode()) for time in times], NOW_US)
+    records = shift_to_now(
+        [Record(json.dumps(searched(1, time)).encode()) for time in times], NOW_US
+    )
 
     after = [instant(json.loads(record.value or b"")["occurred_at"]) for record in records]
     latest = max(time for time in before if time is not None)
@@ -160,9 +162,9 @@ def test_an_event_of_the_future_is_refused_unless_it_is_moved(tmp_path: Path) ->
     said = send(tmp_path, event)
 
     assert "line 1: time_out_of_range" in said
-    (record,) = moved([Record(event.encode())], NOW_US)
-    sent = checked(record.value or b"", Limits(), NOW_US)
-    assert isinstance(sent, Outgoing)
+    (record,) = shift_to_now([Record(event.encode())], NOW_US)
+    sent = check_event(record.value or b"", Limits(), NOW_US)
+    assert isinstance(sent, CheckedEvent)
     assert (sent.key, sent.occurred_us) == (b"c-1", NOW_US)
 
 

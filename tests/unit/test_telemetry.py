@@ -33,13 +33,13 @@ from tests.telemetry import (
     SCOPE,
     agent,
     capture,
+    interpreted,
     model,
     of_kind,
     reranker,
     search,
     searched,
     span,
-    told,
     tool,
     traces,
     values,
@@ -130,13 +130,13 @@ def test_every_event_is_valid() -> None:
 
 def test_a_turn_without_a_search_is_a_skip() -> None:
     """Its gate event has the turn's start as its time and the turn's span as its id."""
-    one = told(agent(start=5, end=9), model("m", "agent", 6))
+    one = interpreted(agent(start=5, end=9), model("m", "agent", 6))
 
     [event] = values(one)
     assert event["gate"] == {"decision": "skip"}
     assert (event["event_id"], event["iteration"]) == ("t:agent:gate", 1)
     assert event["turn"] == 1_718_020_800_005_000
-    assert told(agent()).turns == ()  # no model answered
+    assert interpreted(agent()).turns == ()  # no model answered
 
 
 def test_a_model_call_between_searches_separates_them() -> None:
@@ -150,8 +150,8 @@ def test_a_model_call_between_searches_separates_them() -> None:
         search("s3", "agent", 8, found="c"),
     )
 
-    assert searched(told(*spans)) == [(1, "a"), (1, "b"), (2, "c")]
-    assert not told(*spans).turns[0].iterations_inferred
+    assert searched(interpreted(*spans)) == [(1, "a"), (1, "b"), (2, "c")]
+    assert not interpreted(*spans).turns[0].iterations_inferred
 
 
 def test_a_model_call_inside_a_tool_separates_only_searches_inside_it() -> None:
@@ -167,7 +167,7 @@ def test_a_model_call_inside_a_tool_separates_only_searches_inside_it() -> None:
         search("s3", "t2", 9, found="c"),
     )
 
-    assert searched(told(*spans)) == [(1, "a"), (1, "c"), (2, "b")]
+    assert searched(interpreted(*spans)) == [(1, "a"), (1, "c"), (2, "b")]
 
 
 def test_without_model_calls_iterations_are_inferred_from_times() -> None:
@@ -181,8 +181,8 @@ def test_without_model_calls_iterations_are_inferred_from_times() -> None:
         model("answer", "agent", 9),
     )
 
-    assert searched(told(*spans)) == [(1, "a"), (1, "b"), (2, "c")]
-    assert told(*spans).turns[0].iterations_inferred
+    assert searched(interpreted(*spans)) == [(1, "a"), (1, "b"), (2, "c")]
+    assert interpreted(*spans).turns[0].iterations_inferred
 
 
 def test_step_spans_determine_iterations() -> None:
@@ -197,12 +197,12 @@ def test_step_spans_determine_iterations() -> None:
         search("s3", "p2", 11, found="c", scope=scope),
     )
 
-    assert searched(told(*spans)) == [(1, "a"), (1, "b"), (2, "c")]
+    assert searched(interpreted(*spans)) == [(1, "a"), (1, "b"), (2, "c")]
 
 
 def test_the_outermost_search_that_names_documents_counts() -> None:
     """Intermediate results of nested retrievers do not count."""
-    one = told(
+    one = interpreted(
         agent(),
         search("outer", "agent", 1, 9, found="ab"),
         search("inner", "outer", 2, found="abc"),
@@ -215,7 +215,9 @@ def test_the_outermost_search_that_names_documents_counts() -> None:
 def test_a_tool_that_returns_documents_is_a_search() -> None:
     """Its route is the tool's name, and searches inside it do not count separately."""
     output = json.dumps([{"id": "a", "content": "text"}])
-    one = told(agent(), tool("lookup", "agent", 1, 9, output=output), search("s", "lookup", 2))
+    one = interpreted(
+        agent(), tool("lookup", "agent", 1, 9, output=output), search("s", "lookup", 2)
+    )
 
     assert searched(one) == [(1, "a")]
     assert one.turns[0].searches[0].route == "lookup"
@@ -224,7 +226,7 @@ def test_a_tool_that_returns_documents_is_a_search() -> None:
 def test_a_tool_with_a_model_call_and_searches_is_an_agent() -> None:
     """An agent that is used as a tool returns documents of its own searches."""
     output = json.dumps([{"id": "z", "content": "text"}])
-    one = told(
+    one = interpreted(
         agent(),
         tool("helper", "agent", 1, 9, output=output),
         model("m", "helper", 2),
@@ -236,7 +238,7 @@ def test_a_tool_with_a_model_call_and_searches_is_an_agent() -> None:
 
 def test_a_reranker_replaces_the_search_before_it() -> None:
     """The reranker's results count, each with its rank before reranking."""
-    one = told(
+    one = interpreted(
         agent(),
         search("s1", "agent", 1, found="abc"),
         reranker("r1", "agent", 3, "abc", "ca"),
@@ -252,7 +254,7 @@ def test_a_reranker_replaces_the_search_before_it() -> None:
 
 def test_rerankers_of_concurrent_branches_replace_their_own_searches() -> None:
     """An earlier search that returned all inputs is preferred to the latest search."""
-    one = told(
+    one = interpreted(
         agent(),
         of_kind("CHAIN", "b1", "agent", 0, 9),
         of_kind("CHAIN", "b2", "agent", 0, 9),
@@ -267,7 +269,7 @@ def test_rerankers_of_concurrent_branches_replace_their_own_searches() -> None:
 
 def test_a_reranker_may_replace_several_searches() -> None:
     """It replaces the latest searches of the turn that returned its inputs."""
-    one = told(
+    one = interpreted(
         agent(),
         search("s1", "agent", 1, found="ab"),
         search("s2", "agent", 1.5, found="cd"),
@@ -297,8 +299,8 @@ def test_a_postprocessor_replaces_the_search_before_it(scope: str, name: str, gi
     )
     of_post = of_kind("CHAIN", "p", "agent", 5, name=name, scope=scope, attributes=passed)
 
-    assert searched(told(*spans)) == [(1, "abc")]
-    assert searched(told(*spans, of_post)) == [(1, "b")]
+    assert searched(interpreted(*spans)) == [(1, "abc")]
+    assert searched(interpreted(*spans, of_post)) == [(1, "b")]
 
 
 @pytest.mark.parametrize(("handed_on", "refused"), [("abc", {}), ("ca", {"unrecognised": 1})])
@@ -307,7 +309,7 @@ def test_a_turn_with_a_step_that_changes_results_is_refused(
 ) -> None:
     """The agent received only what a node of its graph kept."""
     output = json.dumps({"docs": [{"id": id, "page_content": id} for id in handed_on]})
-    one = told(
+    one = interpreted(
         agent(),
         search("s", "agent", 1, found="abc"),
         of_kind("CHAIN", "grade", "agent", 3, attributes={"output.value": output}),
@@ -318,7 +320,7 @@ def test_a_turn_with_a_step_that_changes_results_is_refused(
 
 def test_a_turn_with_an_unrecorded_tool_result_is_refused() -> None:
     """The tool may have been a search."""
-    one = told(agent(), model("m", "agent", 1), of_kind("TOOL", "handbook", "agent", 3))
+    one = interpreted(agent(), model("m", "agent", 1), of_kind("TOOL", "handbook", "agent", 3))
 
     assert (one.turns, one.refused) == ((), {"content_off": 1})
 
@@ -326,7 +328,7 @@ def test_a_turn_with_an_unrecorded_tool_result_is_refused() -> None:
 def test_a_turn_with_documents_and_without_a_search_is_no_skip() -> None:
     """A step without a span found the documents."""
     output = {"output.value": '{"retriever": {"documents": [{"id": "a", "content": "x"}]}}'}
-    one = told(
+    one = interpreted(
         agent(), model("m", "agent", 1), of_kind("CHAIN", "c", "agent", 3, attributes=output)
     )
 
@@ -335,7 +337,7 @@ def test_a_turn_with_documents_and_without_a_search_is_no_skip() -> None:
 
 def test_a_reranker_of_unknown_documents_is_refused() -> None:
     """Without its search, the results that the agent received are unknown."""
-    one = told(agent(), search("s", "agent", 1), reranker("r", "agent", 3, "xy", "y"))
+    one = interpreted(agent(), search("s", "agent", 1), reranker("r", "agent", 3, "xy", "y"))
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
 
@@ -354,7 +356,7 @@ def test_a_joiner_is_one_search() -> None:
         ),
         "output.value": json.dumps({"documents": ["Document(id=b, content: 'y', score: 2)"]}),
     }
-    one = told(
+    one = interpreted(
         agent(),
         search("s1", "agent", 1, found="a", scope=scope),
         search("s2", "agent", 1.5, found="b", scope=scope),
@@ -383,7 +385,7 @@ def test_a_search_that_two_instrumentations_recorded_counts_once() -> None:
         _otel_search("o2", 40, "ab"),
     ]
 
-    one = told(*spans)
+    one = interpreted(*spans)
     assert [search.span_id for turn in one.turns for search in turn.searches] == ["s1", "s2", "o2"]
     assert one.duplicate == 1
 
@@ -391,7 +393,7 @@ def test_a_search_that_two_instrumentations_recorded_counts_once() -> None:
 def test_searches_of_two_scopes_that_do_not_compare_are_refused() -> None:
     """One has ids and the other texts."""
     texts = {"retrieval.documents.0.document.content": "some text", "input.value": "q"}
-    one = told(
+    one = interpreted(
         span("root", end=100, scope="app"),
         of_kind("RETRIEVER", "s1", "root", 1, 9, attributes=texts),
         _otel_search("o1", 2, "a", **{"gen_ai.retrieval.query.text": "q"}),
@@ -410,13 +412,15 @@ def test_sibling_agents_are_separate_turns() -> None:
         search("s2", "a2", 12, found="b"),
     )
 
-    assert [turn.span_id for turn in told(*spans).turns] == ["a1", "a2"]
-    assert [turn.span_id for turn in told(*spans, turn="trace").turns] == ["root"]
+    assert [turn.span_id for turn in interpreted(*spans).turns] == ["a1", "a2"]
+    assert [turn.span_id for turn in interpreted(*spans, turn="trace").turns] == ["root"]
 
 
 def test_a_search_outside_all_turns_is_refused() -> None:
     """Which turn used it is unknown."""
-    one = told(span("root", end=100), agent("a", 1, 9, parent="root"), search("s", "root", 20))
+    one = interpreted(
+        span("root", end=100), agent("a", 1, 9, parent="root"), search("s", "root", 20)
+    )
 
     assert one.refused == {"outside_turn": 1}
 
@@ -439,7 +443,7 @@ def test_a_search_without_recorded_results_is_refused(
     attributes: dict[str, Any], others: dict[str, Any], reason: str
 ) -> None:
     """Its whole turn is refused."""
-    one = told(
+    one = interpreted(
         agent(),
         search("whole", "agent", 1),
         of_kind("RETRIEVER", "s", "agent", 3, attributes=attributes, **others),
@@ -457,15 +461,15 @@ def test_another_attribute_replaces_a_truncated_one() -> None:
         "output.value": '["<NodeWithScore(node=TextNode(id_=a), score=0.5)>", '
         '"<NodeWithScore(node=TextNode(id_=b), score=0.25)>"]',
     }
-    one = told(of_kind("RETRIEVER", "s", attributes=attributes, dropped_attributes=1))
+    one = interpreted(of_kind("RETRIEVER", "s", attributes=attributes, dropped_attributes=1))
 
     assert searched(one) == [(1, "ab")]
 
 
 def test_a_search_without_results_is_a_search() -> None:
     """An empty list has no results, and neither has a search that failed."""
-    one = told(agent(), search("s", "agent", 1, found=""))
-    failed = told(agent(), of_kind("RETRIEVER", "s", "agent", 1, failed=True))
+    one = interpreted(agent(), search("s", "agent", 1, found=""))
+    failed = interpreted(agent(), of_kind("RETRIEVER", "s", "agent", 1, failed=True))
 
     assert searched(one) == searched(failed) == [(1, "")]
 
@@ -474,33 +478,35 @@ def test_a_trace_with_a_missing_parent_is_incomplete() -> None:
     """A setting makes such spans roots."""
     spans = (search("s", "lost", 1), search("bad", NO_ID, 2))
 
-    assert told(*spans).refused == {"incomplete": 2}
-    assert searched(told(*spans, missing_parents="root")) == [(1, "a"), (2, "a")]
+    assert interpreted(*spans).refused == {"incomplete": 2}
+    assert searched(interpreted(*spans, missing_parents="root")) == [(1, "a"), (2, "a")]
 
 
 def test_spans_in_a_cycle_are_refused() -> None:
     """A cycle of parents has no root."""
-    one = told(agent(), search("s", "x", 1), span("x", "y"), span("y", "x"))
+    one = interpreted(agent(), search("s", "x", 1), span("x", "y"), span("y", "x"))
 
     assert (one.turns, one.refused) == ((), {"cycle": 3})
 
 
 def test_a_span_without_ids_is_refused() -> None:
     """Ids of the wrong length count as missing."""
-    assert told(search("", "", 1), search("s", "", 1, trace_id="")).refused == {"bad_id": 2}
+    assert interpreted(search("", "", 1), search("s", "", 1, trace_id="")).refused == {"bad_id": 2}
 
 
 @pytest.mark.parametrize("start_ns", [0, 1_718_020_800, 1_718_020_800_000_000_000 * 5])
 def test_impossible_times_are_refused(start_ns: int) -> None:
     """For example times of 1970, or seconds written as nanoseconds."""
-    one = told(msgspec.structs.replace(search("s", "", 1), start_ns=start_ns))
+    one = interpreted(msgspec.structs.replace(search("s", "", 1), start_ns=start_ns))
 
     assert (one.turns, one.refused) == ((), {"time_out_of_range": 1})
 
 
 def test_a_trace_of_too_many_spans_is_refused() -> None:
     """It is refused before its tree is built."""
-    assert told(*(span(str(id)) for id in range(11)), max_spans=10).refused == {"too_large": 1}
+    assert interpreted(*(span(str(id)) for id in range(11)), max_spans=10).refused == {
+        "too_large": 1
+    }
 
 
 @pytest.mark.parametrize(
@@ -519,7 +525,7 @@ def test_a_trace_of_too_many_spans_is_refused() -> None:
 )
 def test_an_unknown_span_that_looks_like_a_search_is_refused(one: Any) -> None:
     """The message lists its attributes."""
-    found = told(agent(), model("m", "agent", 5), one)
+    found = interpreted(agent(), model("m", "agent", 5), one)
 
     assert (found.turns, found.refused) == ((), {"unrecognised": 1})
     assert "it has" in (found.refusals[0].message)
@@ -606,7 +612,7 @@ _PRODUCTS: dict[str, tuple[dict[str, Any], str]] = {
 def test_presets_know_the_searches_of_each_product(product: str) -> None:
     """The search has its documents and its query."""
     attributes, scope = _PRODUCTS[product]
-    one = told(span("s", attributes=attributes, scope=scope, name="KbRetriever"))
+    one = interpreted(span("s", attributes=attributes, scope=scope, name="KbRetriever"))
 
     assert searched(one) == [(1, "ab")]
     assert one.turns[0].searches[0].query == "q"
@@ -622,7 +628,7 @@ def test_a_reranker_of_loongsuite_is_one(operation: str) -> None:
             [{"index": 1, "relevance_score": 0.7, "document": {"text": "a"}}]
         ),
     }
-    one = told(
+    one = interpreted(
         span("root", end=50),
         span("s", "root", 1, attributes=_PRODUCTS["loongsuite"][0]),
         span("r", "root", 5, attributes=attributes),
@@ -645,16 +651,16 @@ def test_rows_of_the_settings_come_first() -> None:
 def test_the_conversation_is_of_the_span_or_its_nearest_ancestor() -> None:
     """Otherwise it is that of the trace's other spans, if all agree."""
     named = {"session.id": "near"}
-    near = told(agent(attributes=named), search("s", "agent", 1))
-    beside = told(agent(), search("s", "agent", 1), model("m", "agent", 3, attributes=named))
+    near = interpreted(agent(attributes=named), search("s", "agent", 1))
+    beside = interpreted(agent(), search("s", "agent", 1), model("m", "agent", 3, attributes=named))
 
     assert [turn.conversation for turn in (*near.turns, *beside.turns)] == ["near", "near"]
-    assert told(search("s", "", 1)).turns[0].conversation == "t"
+    assert interpreted(search("s", "", 1)).turns[0].conversation == "t"
 
 
 def test_spans_that_disagree_on_the_conversation_are_refused() -> None:
     """So is a trace that names no conversation, if a setting requires one."""
-    one = told(
+    one = interpreted(
         agent(),
         search("s", "agent", 1),
         model("m1", "agent", 3, attributes={"session.id": "x"}),
@@ -662,7 +668,9 @@ def test_spans_that_disagree_on_the_conversation_are_refused() -> None:
     )
 
     assert (one.turns, one.refused) == ((), {"no_conversation": 1})
-    assert told(search("s", "", 1), require_conversation=True).refused == {"no_conversation": 1}
+    assert interpreted(search("s", "", 1), require_conversation=True).refused == {
+        "no_conversation": 1
+    }
 
 
 def test_conversation_attributes_have_a_precedence() -> None:
@@ -674,7 +682,7 @@ def test_conversation_attributes_have_a_precedence() -> None:
     }
     found = []
     while attributes:
-        one = told(agent(attributes=attributes), search("s", "agent", 1))
+        one = interpreted(agent(attributes=attributes), search("s", "agent", 1))
         found += [turn.conversation for turn in one.turns]
         attributes.popitem()
 
@@ -684,9 +692,9 @@ def test_conversation_attributes_have_a_precedence() -> None:
 def test_agent_and_release_come_from_spans_and_their_resource() -> None:
     """The nearest ancestor that names an agent decides, else the turn's span, else the service."""
     resource = {"service.name": "service", "service.version": "2"}
-    named = told(agent(name="turn", attributes={"agent.name": "x"}), search("s", "agent", 1))
-    of_turn = told(agent(name="turn"), search("s", "agent", 1, resource=resource))
-    bare = told(search("s", "", 1))
+    named = interpreted(agent(name="turn", attributes={"agent.name": "x"}), search("s", "agent", 1))
+    of_turn = interpreted(agent(name="turn"), search("s", "agent", 1, resource=resource))
+    bare = interpreted(search("s", "", 1))
 
     assert [one.turns[0].searches[0].agent for one in (named, of_turn, bare)] == [
         "x",
@@ -761,7 +769,7 @@ def test_texts_distinguish_chunks_of_one_page() -> None:
             ("metadata", '{"source": "https://example.org/page"}'),
         )
     }
-    one = told(of_kind("RETRIEVER", "s", attributes=attributes), content=False)
+    one = interpreted(of_kind("RETRIEVER", "s", attributes=attributes), content=False)
 
     first, second, third = (result.doc_id for result in one.turns[0].searches[0].results)
     assert first == third != second
@@ -778,10 +786,10 @@ def test_recorded_answers_and_questions_are_kept() -> None:
     attributes = {"input.value": messages % "", "output.value": answered}
     spans = (agent(attributes=attributes), search("s", "agent", 1))
 
-    [_, completed] = values(told(*spans))
+    [_, completed] = values(interpreted(*spans))
     assert (completed["answer"], completed["question"]) == ("so", "why?")
     assert completed["type"] == "turn_completed"
-    assert len(values(told(*spans, content=False))) == 1
+    assert len(values(interpreted(*spans, content=False))) == 1
 
 
 def test_two_turns_that_begin_simultaneously_are_refused() -> None:
@@ -794,7 +802,7 @@ def test_two_turns_that_begin_simultaneously_are_refused() -> None:
         search("s2", "a2", 2),
     )
 
-    assert told(*spans).refused == {"turn_conflict": 1}
+    assert interpreted(*spans).refused == {"turn_conflict": 1}
 
 
 def test_order_and_repetition_of_captured_spans_change_nothing() -> None:

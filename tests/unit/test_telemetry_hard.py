@@ -15,13 +15,13 @@ from tests.telemetry import (
     CONFORMANCE,
     agent,
     capture,
+    interpreted,
     model,
     of_kind,
     reranker,
     search,
     searched,
     span,
-    told,
     tool,
     traces,
 )
@@ -49,13 +49,15 @@ def test_spans_inside_an_evaluator_are_ignored() -> None:
         search("s2", "agent", 7, found="b"),
     )
 
-    assert searched(told(*spans)) == [(1, "a"), (1, "b")]
-    assert told(judge, agent("inner", 3, 6, parent="judge"), model("m", "inner", 4)).turns == ()
+    assert searched(interpreted(*spans)) == [(1, "a"), (1, "b")]
+    assert (
+        interpreted(judge, agent("inner", 3, 6, parent="judge"), model("m", "inner", 4)).turns == ()
+    )
 
 
 def test_a_model_call_inside_a_search_separates_no_iterations() -> None:
     """If all model calls rewrite queries or rerank, iterations are inferred from times."""
-    one = told(
+    one = interpreted(
         agent(),
         search("s1", "agent", 1, 5, found="a"),
         model("rewrite", "s1", 2),
@@ -75,7 +77,7 @@ def test_a_turn_with_a_span_without_its_kind_is_truncated(kind: str) -> None:
     """SDKs drop the oldest attributes, and instrumentations set the kind first."""
     lost = of_kind(kind, "lost", "agent", 3, dropped_attributes=1)
     lost.attributes.pop("openinference.span.kind")
-    one = told(agent(), search("s1", "agent", 1), lost, search("s2", "agent", 5))
+    one = interpreted(agent(), search("s1", "agent", 1), lost, search("s2", "agent", 5))
 
     assert (one.turns, one.refused) == ((), {"truncated": 1})
 
@@ -83,7 +85,7 @@ def test_a_turn_with_a_span_without_its_kind_is_truncated(kind: str) -> None:
 def test_turns_inside_a_span_without_its_kind_are_refused() -> None:
     """The span may have been the agent of which they are parts."""
     lost = span("lost", end=100, dropped_attributes=9)
-    one = told(
+    one = interpreted(
         lost,
         agent("a1", 1, 9, parent="lost"),
         search("s1", "a1", 2),
@@ -97,7 +99,7 @@ def test_turns_inside_a_span_without_its_kind_are_refused() -> None:
 def test_attributes_with_different_documents_are_refused() -> None:
     """One of them was cut off, or describes something else."""
     for output in ('[{"id": "a"}, {"id": "b"}]', '[{"id": "b"}]'):
-        one = told(search("s", "", 1, found="a", attributes={"output.value": output}))
+        one = interpreted(search("s", "", 1, found="a", attributes={"output.value": output}))
 
         assert (one.turns, one.refused) == ((), {"truncated": 1})
 
@@ -108,7 +110,7 @@ def test_texts_suffice_if_the_truncated_attribute_had_no_ids() -> None:
         "retrieval.documents.1.document.content": "y",
         "output.value": '{"documents": [{"page_content": "x"}, {"page_content": "y"}]}',
     }
-    one = told(of_kind("RETRIEVER", "s", attributes=attributes, dropped_attributes=2))
+    one = interpreted(of_kind("RETRIEVER", "s", attributes=attributes, dropped_attributes=2))
 
     assert [len(found.results) for found in one.turns[0].searches] == [2]
 
@@ -123,7 +125,7 @@ def test_a_failed_tool_has_no_results() -> None:
         of_kind("TOOL", "t", "agent", 1, 9, failed=True),
         tool("t", "agent", 1, 9, output=json.dumps(said)),
     ):
-        one = told(agent(), failed, search("s", "t", 2, found="abc"))
+        one = interpreted(agent(), failed, search("s", "t", 2, found="abc"))
 
         assert searched(one) == [(1, "")]
 
@@ -132,7 +134,7 @@ def test_a_failed_search_has_no_results() -> None:
     """For example a retriever that compresses the results of another."""
     outer = of_kind("RETRIEVER", "outer", "agent", 1, 9, failed=True)
 
-    assert searched(told(agent(), outer, search("s", "outer", 2, found="abc"))) == [(1, "")]
+    assert searched(interpreted(agent(), outer, search("s", "outer", 2, found="abc"))) == [(1, "")]
 
 
 def test_searches_of_a_failed_agent_tool_count() -> None:
@@ -140,8 +142,10 @@ def test_searches_of_a_failed_agent_tool_count() -> None:
     failed = of_kind("TOOL", "helper", "agent", 1, 9, failed=True)
     inner = search("s", "helper", 4, found="a")
 
-    assert searched(told(agent(), failed, model("m", "helper", 2), inner)) == [(1, "a")]
-    assert searched(told(agent(), failed, agent("sub", 1, 9, parent="helper"), inner)) == [(1, "a")]
+    assert searched(interpreted(agent(), failed, model("m", "helper", 2), inner)) == [(1, "a")]
+    assert searched(interpreted(agent(), failed, agent("sub", 1, 9, parent="helper"), inner)) == [
+        (1, "a")
+    ]
 
 
 # Tools.
@@ -149,7 +153,7 @@ def test_searches_of_a_failed_agent_tool_count() -> None:
 
 def test_a_tool_whose_retriever_calls_a_model_is_a_search() -> None:
     """A model call next to the search makes the tool an agent; one inside the search does not."""
-    one = told(
+    one = interpreted(
         agent(),
         tool("lookup", "agent", 1, 9, output=documents("a")),
         search("s", "lookup", 2, 8, found="abc"),
@@ -170,7 +174,7 @@ def test_a_tool_whose_retriever_calls_a_model_is_a_search() -> None:
 def test_a_search_tool_with_a_text_result_is_refused(attributes: dict[str, str]) -> None:
     """Its name or its description shows that its result was found by a search."""
     call = of_kind("TOOL", "t", "agent", 3, attributes=attributes | {"output.value": "some text"})
-    one = told(agent(), model("m", "agent", 1), call)
+    one = interpreted(agent(), model("m", "agent", 1), call)
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
 
@@ -179,11 +183,11 @@ def test_a_search_tool_with_a_text_result_is_refused(attributes: dict[str, str])
 def test_a_vector_database_query_outside_searches_is_refused(name: str) -> None:
     """The agent searched, and no span records the results; writes are not searches."""
     database = span("q", "agent", 3, name=name, scope="opentelemetry.instrumentation.chromadb")
-    one = told(agent(), model("m", "agent", 1), database)
+    one = interpreted(agent(), model("m", "agent", 1), database)
     write = span("q", "agent", 3, name="chroma.add")
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
-    assert told(agent(), model("m", "agent", 1), write).turns[0].skipped
+    assert interpreted(agent(), model("m", "agent", 1), write).turns[0].skipped
 
 
 # Texts that say nothing.
@@ -198,7 +202,7 @@ def test_a_redacted_text_is_no_text(text: str) -> None:
     attributes = {
         f"retrieval.documents.{at}.document.content": one for at, one in enumerate(["a b c", text])
     }
-    one = told(of_kind("RETRIEVER", "s", attributes=attributes))
+    one = interpreted(of_kind("RETRIEVER", "s", attributes=attributes))
 
     assert (one.turns, one.refused) == ((), {"no_identity": 1})
 
@@ -222,7 +226,7 @@ def test_each_run_in_a_trace_of_the_agents_sdk_is_a_turn() -> None:
             tool(f"{run}t", f"{run}s", start + 1, output=documents("ab"), scope=AGENTS),
             agent(f"{run}b", start + 5, start + 9, parent=run, scope=AGENTS),
         ]
-    one = told(*spans)
+    one = interpreted(*spans)
 
     assert [turn.span_id for turn in one.turns] == ["r1", "r2"]
     assert searched(one) == [(1, "ab"), (1, "ab")]
@@ -230,7 +234,7 @@ def test_each_run_in_a_trace_of_the_agents_sdk_is_a_turn() -> None:
 
 def test_an_agent_tool_of_the_agents_sdk_is_no_turn() -> None:
     """Of nested runs only the outermost counts."""
-    one = told(
+    one = interpreted(
         of_kind("AGENT", "trace", end=100, scope=AGENTS),
         of_kind("CHAIN", "outer", "trace", 1, 90, scope=AGENTS, name="Agent workflow"),
         agent("lead", 2, 80, parent="outer", scope=AGENTS),
@@ -273,13 +277,13 @@ def test_a_graph_is_a_turn_and_its_agents_are_none(kind: dict[str, Any], metadat
         search("s2", "g2", 60),
     )
 
-    assert [turn.span_id for turn in told(*spans).turns] == ["g1", "g2"]
+    assert [turn.span_id for turn in interpreted(*spans).turns] == ["g1", "g2"]
 
 
 def test_a_node_that_is_named_agent_is_no_turn() -> None:
     """LangChain's kind is AGENT for any name that contains "agent", also a tool's."""
     in_graph = {"metadata": '{"langgraph_node": "agent"}'}
-    one = told(
+    one = interpreted(
         span("graph", end=100, attributes={"openinference.span.kind": "CHAIN"}),
         agent("research_agent", 1, 9, parent="graph", attributes=in_graph),
         search("s1", "research_agent", 2),
@@ -289,7 +293,7 @@ def test_a_node_that_is_named_agent_is_no_turn() -> None:
     named = {"tool.name": "agent_search", "output.value": documents("ab")}
 
     assert len(one.turns) == 1
-    assert searched(told(agent(), agent("t", 1, 9, parent="agent", attributes=named))) == [
+    assert searched(interpreted(agent(), agent("t", 1, 9, parent="agent", attributes=named))) == [
         (1, "ab")
     ]
 
@@ -304,7 +308,7 @@ def test_a_workflow_of_llama_index_under_openllmetry_is_no_turn() -> None:
         return span(id, parent, start, start + 5, kind | others, name=name, scope=scope)
 
     found = {"traceloop.entity.output": json.dumps(nodes)}
-    one = told(
+    one = interpreted(
         span("turn", end=100, scope="app"),
         of_class("r1", "VectorIndexRetriever.workflow", 0, **found),
         of_class("inner", "VectorIndexRetriever.task", 1, "r1", **found),
@@ -333,7 +337,7 @@ def test_a_haystack_pipeline_under_openllmetry_must_return_documents(
     output: dict[str, Any], turns: int, refused: dict[str, int]
 ) -> None:
     """Its components have no spans, so one that returns no documents may still have searched."""
-    one = told(
+    one = interpreted(
         span("turn", end=100, scope="app"),
         span(
             "p",
@@ -358,7 +362,7 @@ def test_haystacks_components_are_known_when_they_run_asynchronously() -> None:
         "input.value": json.dumps({"documents": ["Document(id=a)", "Document(id=b)"]}),
         "output.value": json.dumps({"documents": ["Document(id=b)"]}),
     }
-    one = told(
+    one = interpreted(
         agent(scope=scope),
         search("s", "agent", 1, found="ab", scope=scope),
         of_kind("CHAIN", "p", "agent", 5, name="Keeper.run_async", scope=scope, attributes=passed),
@@ -395,7 +399,7 @@ def test_steps_must_output_documents_of_searches_unchanged(
     handed_on: str, given: str, fine: bool
 ) -> None:
     """Otherwise a step without a span filtered, sorted or found them."""
-    one = told(
+    one = interpreted(
         agent(),
         search("s1", "agent", 1, found="ab"),
         search("s2", "agent", 3, found="cd"),
@@ -409,7 +413,7 @@ def test_a_component_that_adds_documents_is_refused() -> None:
     """It is traced like any component, next to a known search."""
     scope = "openinference.instrumentation.haystack"
     found = {"output.value": json.dumps({"documents": ["Document(id=x)"]})}
-    one = told(
+    one = interpreted(
         agent(scope=scope),
         search("s", "agent", 1, found="ab", scope=scope),
         of_kind("CHAIN", "c", "agent", 3, name="Kb.run", scope=scope, attributes=found),
@@ -438,12 +442,12 @@ def found(id: str, start: float, attributes: dict[str, Any]) -> Any:
 def test_ids_generated_for_each_search_are_ignored() -> None:
     """Frameworks generate them for documents without ids; ids that recur are real."""
     made = [f"00000000-0000-4000-8000-{number:012}" for number in range(4)]
-    one = told(
+    one = interpreted(
         agent(),
         found("s1", 1, texts("x", "y", id=made[:2])),
         found("s2", 3, texts("y", "x", id=made[2:])),
     )
-    real = told(
+    real = interpreted(
         agent(),
         found("s1", 1, texts("x", "y", id=made[:2])),
         found("s2", 3, texts("y", "x", id=[made[1], made[2]])),
@@ -459,22 +463,22 @@ def test_truncated_texts_do_not_identify_documents() -> None:
         f"{number} " + "x" * (126 if cut else 140 + number) for cut in (0, 1) for number in (1, 2)
     ]
 
-    cut = told(agent(), found("s", 1, texts(*long[2:])))
+    cut = interpreted(agent(), found("s", 1, texts(*long[2:])))
     assert (cut.turns, cut.refused) == ((), {"truncated": 1})
-    assert len(told(agent(), found("s", 1, texts(*long[:2]))).turns) == 1
-    assert len(told(agent(), found("s", 1, texts(*long[2:], id=["a", "b"]))).turns) == 1
+    assert len(interpreted(agent(), found("s", 1, texts(*long[:2]))).turns) == 1
+    assert len(interpreted(agent(), found("s", 1, texts(*long[2:], id=["a", "b"]))).turns) == 1
 
 
 def test_documents_of_one_search_with_one_text_and_without_ids_are_refused() -> None:
     """Masking produces such texts."""
-    one = told(agent(), found("s", 1, texts("(see above)", "(see above)")))
+    one = interpreted(agent(), found("s", 1, texts("(see above)", "(see above)")))
 
     assert (one.turns, one.refused) == ((), {"no_identity": 1})
 
 
 def test_a_text_takes_the_id_of_the_same_text() -> None:
     """A tool that omits ids returned documents of another search."""
-    one = told(
+    one = interpreted(
         agent(), found("s1", 1, texts("x", "y", id=["a", "b"])), found("s2", 3, texts("y", "z"))
     )
 
@@ -487,10 +491,10 @@ def test_a_turn_and_its_searches_are_of_one_conversation() -> None:
     """An agent tool may run in its own conversation, which makes the turn's conversation
     ambiguous."""
     own, other = {"session.id": "x"}, {"session.id": "y"}
-    one = told(agent(attributes=own), search("s", "agent", 1, attributes=other))
+    one = interpreted(agent(attributes=own), search("s", "agent", 1, attributes=other))
 
     assert (one.turns, one.refused) == ((), {"no_conversation": 1})
-    assert told(search("s", "", 1, attributes=other)).turns[0].conversation == "y"
+    assert interpreted(search("s", "", 1, attributes=other)).turns[0].conversation == "y"
 
 
 def test_concurrent_steps_make_iterations_inferred() -> None:
@@ -502,7 +506,7 @@ def test_concurrent_steps_make_iterations_inferred() -> None:
             search(f"{step}s", step, start + 1, found=step[-1], scope=AGENTS),
         ]
 
-    assert told(*spans).turns[0].iterations_inferred
+    assert interpreted(*spans).turns[0].iterations_inferred
 
 
 def test_a_chain_under_openllmetry_is_no_turn() -> None:
@@ -514,7 +518,7 @@ def test_a_chain_under_openllmetry_is_no_turn() -> None:
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.provider.name": provider,
         }
-        one = told(
+        one = interpreted(
             span("app", end=100, scope="app"),
             span("w1", "app", 1, 9, kind, scope=scope, name="rag.workflow"),
             search("s1", "w1", 2, scope=scope),
@@ -538,8 +542,8 @@ def test_a_step_between_two_searches_makes_iterations_inferred() -> None:
     )
     step = of_kind("CHAIN", "rewrite", "agent", 3)
 
-    assert not told(*spans).turns[0].iterations_inferred
-    assert told(*spans, step).turns[0].iterations_inferred
+    assert not interpreted(*spans).turns[0].iterations_inferred
+    assert interpreted(*spans, step).turns[0].iterations_inferred
 
 
 def test_clock_skew_makes_iterations_inferred() -> None:
@@ -552,8 +556,8 @@ def test_clock_skew_makes_iterations_inferred() -> None:
         tool("t", "agent", 7, 12),
     )
 
-    assert not told(*spans, search("s2", "t", 8, found="b")).turns[0].iterations_inferred
-    assert told(*spans, search("s2", "t", 4, found="b")).turns[0].iterations_inferred
+    assert not interpreted(*spans, search("s2", "t", 8, found="b")).turns[0].iterations_inferred
+    assert interpreted(*spans, search("s2", "t", 4, found="b")).turns[0].iterations_inferred
 
 
 # Forms of documents.
@@ -584,8 +588,10 @@ def test_documents_of_several_events_are_refused() -> None:
     event = SpanEvent("e", 0, {"gen_ai.retrieval.documents": '[{"id": "a"}]'})
     kind = {"gen_ai.operation.name": "retrieval"}
 
-    assert searched(told(span("s", attributes=kind, events=(event,)))) == [(1, "a")]
-    assert told(span("s", attributes=kind, events=(event, event))).refused == {"unrecognised": 1}
+    assert searched(interpreted(span("s", attributes=kind, events=(event,)))) == [(1, "a")]
+    assert interpreted(span("s", attributes=kind, events=(event, event))).refused == {
+        "unrecognised": 1
+    }
 
 
 # What hides whether it changed anything.
@@ -616,7 +622,7 @@ def test_a_postprocessor_that_hides_its_documents_is_refused(
         attributes=attributes,
         **others,
     )
-    one = told(agent(scope=scope), search("s", "agent", 1, found="ab", scope=scope), post)
+    one = interpreted(agent(scope=scope), search("s", "agent", 1, found="ab", scope=scope), post)
 
     assert one.refused == ({} if reason is None else {reason: 1})
 
@@ -633,7 +639,7 @@ def test_a_step_that_removes_all_results_is_refused() -> None:
             "output.value": '{"documents": []}',
         },
     )
-    one = told(agent(), search("s", "agent", 1, found="a"), without_documents)
+    one = interpreted(agent(), search("s", "agent", 1, found="a"), without_documents)
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
 
@@ -641,7 +647,7 @@ def test_a_step_that_removes_all_results_is_refused() -> None:
 def test_a_tool_with_a_truncated_result_is_refused() -> None:
     """The result may have been documents, whatever the tool's name."""
     call = tool("policies", "agent", 3, output='[{"id": "a", "cont')
-    one = told(agent(), model("m", "agent", 1), call)
+    one = interpreted(agent(), model("m", "agent", 1), call)
 
     assert (one.turns, one.refused) == ((), {"truncated": 1})
 
@@ -649,7 +655,7 @@ def test_a_tool_with_a_truncated_result_is_refused() -> None:
 def test_a_run_without_its_identifying_attribute_is_refused() -> None:
     """A session in one trace would be one turn."""
     kind = {"mlflow.spanType": "AGENT"}
-    one = told(
+    one = interpreted(
         span("trace", end=100, attributes=kind),
         span("run", "trace", 1, 9, kind, dropped_attributes=3),
         search("s", "run", 2),
@@ -660,7 +666,7 @@ def test_a_run_without_its_identifying_attribute_is_refused() -> None:
 
 def test_turns_that_two_instrumentations_count_differently_are_refused() -> None:
     """It is unknown which instrumentation is right."""
-    one = told(
+    one = interpreted(
         span("root", end=100, scope="app"),
         agent("whole", 0, 90, parent="root", scope="one"),
         search("s1", "whole", 2, 4, scope="one"),
@@ -673,7 +679,7 @@ def test_turns_that_two_instrumentations_count_differently_are_refused() -> None
 
     assert (one.turns, one.refused) == ((), {"two_scopes": 1})
     empty = [agent(f"e{at}", at, 90, parent="root", scope="ab"[at % 2]) for at in range(4)]
-    assert told(span("root", end=100), *empty).refused == {}
+    assert interpreted(span("root", end=100), *empty).refused == {}
 
 
 # Spans of the program itself.
@@ -690,14 +696,14 @@ def test_spans_that_a_program_names_turns_are_turns() -> None:
         span("t3", "socket", 21, 29, scope="app", name="turn"),
         model("m", "t3", 22),
     )
-    one = told(*spans)
+    one = interpreted(*spans)
 
     assert [turn.span_id for turn in one.turns] == ["t1", "t2"]
     assert {turn.agent for turn in one.turns} == {"service"}
     first = (*spans[:2], agent("a", 1, 4, parent="t1"), search("s", "a", 2))
     second = (agent("b", 5, 8, parent="t1"), search("r", "b", 6))
-    assert [turn.span_id for turn in told(*first).turns] == ["a"]
-    assert [turn.span_id for turn in told(*first, *second).turns] == ["t1"]
+    assert [turn.span_id for turn in interpreted(*first).turns] == ["a"]
+    assert [turn.span_id for turn in interpreted(*first, *second).turns] == ["t1"]
 
 
 def test_program_spans_with_one_name_that_may_be_turns_are_refused() -> None:
@@ -711,8 +717,8 @@ def test_program_spans_with_one_name_that_may_be_turns_are_refused() -> None:
             search("s2", "t2", 12),
         )
 
-        assert told(*spans).refused == refused
-        assert len(told(*spans, turn="trace").turns) == 1
+        assert interpreted(*spans).refused == refused
+        assert len(interpreted(*spans, turn="trace").turns) == 1
 
 
 def test_chains_that_may_be_graphs_are_refused_where_there_are_several() -> None:
@@ -729,8 +735,8 @@ def test_chains_that_may_be_graphs_are_refused_where_there_are_several() -> None
             search(f"{id}s2", f"{id}n2", start + 6),
         ]
 
-    assert told(*spans).refused == {"unrecognised": 1}
-    assert len(told(*spans[:6]).turns) == 1
+    assert interpreted(*spans).refused == {"unrecognised": 1}
+    assert len(interpreted(*spans[:6]).turns) == 1
 
 
 def test_graphs_of_a_session_in_one_trace_are_turns_if_their_first_step_has_a_span() -> None:
@@ -742,12 +748,12 @@ def test_graphs_of_a_session_in_one_trace_are_turns_if_their_first_step_has_a_sp
         for each in apart
         for one in each
     ]
-    one = told(session, *together)
+    one = interpreted(session, *together)
 
     assert not one.refused
     assert len(one.turns) == len(apart) == 3
     assert {turn.agent for turn in one.turns} == {"workshop"}
-    alone = {turn.number: turn.searches for each in apart for turn in told(*each).turns}
+    alone = {turn.number: turn.searches for each in apart for turn in interpreted(*each).turns}
     assert {turn.number: turn.searches for turn in one.turns} == alone
 
 
@@ -765,7 +771,7 @@ def test_a_graph_inside_a_chain_that_may_be_one_is_no_turn(outer: str) -> None:
             search(f"{id}s", id, start + 4),
         ]
 
-    assert [len(turn.searches) for turn in told(*spans).turns] == [2]
+    assert [len(turn.searches) for turn in interpreted(*spans).turns] == [2]
 
 
 def test_graphs_in_a_chain_without_its_own_model_are_refused() -> None:
@@ -781,9 +787,9 @@ def test_graphs_in_a_chain_without_its_own_model_are_refused() -> None:
             search(f"{id}s", id, start + 5),
         ]
 
-    assert told(*spans).refused == {"unrecognised": 1}
-    assert [len(turn.searches) for turn in told(*spans, turn="trace").turns] == [2]
-    assert [len(turn.searches) for turn in told(*spans[:5]).turns] == [1]
+    assert interpreted(*spans).refused == {"unrecognised": 1}
+    assert [len(turn.searches) for turn in interpreted(*spans, turn="trace").turns] == [2]
+    assert [len(turn.searches) for turn in interpreted(*spans[:5]).turns] == [1]
     for role, name, searches in (
         (Role.TURN, "chain workshop", [1, 1]),
         (Role.TURN, "chain session", [2]),
@@ -804,7 +810,7 @@ def test_a_search_engine_query_outside_searches_is_refused(
     attributes: dict[str, str],
 ) -> None:
     """Its client's span does not record the results."""
-    one = told(agent(), model("m", "agent", 1), span("q", "agent", 3, attributes=attributes))
+    one = interpreted(agent(), model("m", "agent", 1), span("q", "agent", 3, attributes=attributes))
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
 
@@ -817,7 +823,7 @@ def test_a_data_store_tool_is_a_search_tool() -> None:
         "gen_ai.tool.name": "policies",
         "gen_ai.tool.call.result": "some text",
     }
-    one = told(agent(), model("m", "agent", 1), span("t", "agent", 3, attributes=kind))
+    one = interpreted(agent(), model("m", "agent", 1), span("t", "agent", 3, attributes=kind))
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
 
@@ -825,12 +831,12 @@ def test_a_data_store_tool_is_a_search_tool() -> None:
 def test_ids_that_number_results_are_ignored() -> None:
     """Tools number the results that a model is to cite; ids that stay with their texts are real."""
     places = ["1", "2"]
-    one = told(
+    one = interpreted(
         agent(),
         found("s1", 1, texts("x", "y", id=places)),
         found("s2", 3, texts("y", "z", id=places)),
     )
-    same = told(
+    same = interpreted(
         agent(),
         found("s1", 1, texts("x", "y", id=places)),
         found("s2", 3, texts("x", "y", id=places)),
@@ -851,14 +857,14 @@ def test_an_inner_agent_without_model_calls_makes_iterations_inferred() -> None:
         search("s2", "inner", 6, found="b"),
     )
 
-    assert told(*spans).turns[0].iterations_inferred
-    asked = told(*spans, model("asked", "inner", 2.5))
+    assert interpreted(*spans).turns[0].iterations_inferred
+    asked = interpreted(*spans, model("asked", "inner", 2.5))
     assert (searched(asked), asked.turns[0].iterations_inferred) == ([(1, "a"), (1, "b")], False)
 
 
 def test_a_reranker_does_not_replace_an_unrelated_one() -> None:
     """Its input comes from a search without a span that found the same."""
-    one = told(
+    one = interpreted(
         agent(),
         of_kind("CHAIN", "p1", "agent", 0, 5),
         search("s1", "p1", 1, found="abc"),
@@ -877,7 +883,7 @@ def test_a_postprocessor_that_ran_before_its_search_is_refused() -> None:
     passed = {"input.value": json.dumps({"nodes": nodes}), "output.value": json.dumps(nodes[:1])}
     name = "Rerank._postprocess_nodes"
     post = of_kind("CHAIN", "p", "agent", 1, name=name, scope=scope, attributes=passed)
-    one = told(agent(scope=scope), post, search("s", "agent", 5, found="ab", scope=scope))
+    one = interpreted(agent(scope=scope), post, search("s", "agent", 5, found="ab", scope=scope))
 
     assert (one.turns, one.refused) == ((), {"time_out_of_range": 1})
 
@@ -897,6 +903,6 @@ def test_concurrent_agents_make_iterations_inferred() -> None:
             ]
         return made
 
-    nodes = told(*spans(lambda *place: of_kind("CHAIN", *place))).turns[0]
+    nodes = interpreted(*spans(lambda *place: of_kind("CHAIN", *place))).turns[0]
     assert nodes.iterations_inferred
-    assert not told(*spans(tool)).turns[0].iterations_inferred
+    assert not interpreted(*spans(tool)).turns[0].iterations_inferred

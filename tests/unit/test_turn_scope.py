@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.otlp import RETRIEVER, Made, as_json, as_protobuf, documents, framed
+from tests.otlp import RETRIEVER, SpanSpec, as_json, as_protobuf, documents, framed
 
 SESSION = {"session.id": "s"}
 SPANS = [
-    Made(trace, span, 0 if span == 1 else 1, start_ms=10 * trace + span, end_ms=10 * trace + 9,
+    SpanSpec(trace, span, 0 if span == 1 else 1, start_ms=10 * trace + span, end_ms=10 * trace + 9,
          attributes=SESSION if span == 1 else {**RETRIEVER, **documents("a", trace)})
     for trace in (1, 2, 3)
     for span in (1, 2)

@@ -1,5 +1,5 @@
-"""Files of test collections: TREC, BEIR and test cases, as ``evaluation.collection`` takes them.
+"""Read test collections (TREC, BEIR and test cases) for ``evaluation.collection``.
 
-``sources`` looks at what a path holds and chooses the reader. Whatever is wrong with a file is an
-``InputError`` that names the file, the place in it, and what to do.
+``sources`` detects the kind of a path and chooses the reader. Every problem with a file is an
+``InputError`` that names the file, the line, and what to do.
 """

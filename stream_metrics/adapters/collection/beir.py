@@ -1,7 +1,6 @@
-"""Test collections in the folders of BEIR: ``qrels/*.tsv``, ``queries.jsonl``, and a corpus.
+"""Read BEIR folders: ``qrels/*.tsv``, ``queries.jsonl`` and a corpus.
 
-The corpus is not read. Short texts in a query's ``metadata`` are dimensions that figures can be
-split by.
+The corpus is not read. Short texts in a query's ``metadata`` become dimensions.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from stream_metrics.evaluation.collection import Collection
 HEADER: Final = ("query-id", "corpus-id", "score")
 SPLIT: Final = "test"
 LONGEST: Final = 64
-"""Characters of a word in metadata; what is longer is a text, and nothing to split figures by."""
+"""The most characters of a metadata value that becomes a dimension."""
 QUERIES: Final = "queries.jsonl"
 
 
 def read_folder(
     folder: Path, *, split: str | None = None, progress: Progress | None = None
 ) -> Collection:
-    """A split of a collection.
+    """Read a split of a collection.
 
     Args:
-        folder: With ``qrels/`` and ``queries.jsonl`` in it.
-        split: Which of ``qrels/*.tsv``; by default ``test``, or the only one.
-        progress: Is told how many lines have been read.
+        folder: The folder with ``qrels/`` and ``queries.jsonl``.
+        split: The name of a file ``qrels/*.tsv``; by default ``test``, or the only one.
+        progress: Called with the number of lines read.
 
     Raises:
         InputError: A file is missing or cannot be read, there is no such split, or the qrels have a
@@ -45,7 +44,7 @@ def read_folder(
     collection = read_qrels(_split(folder, split), progress=progress)
     path = next((one for one in sorted(folder.iterdir()) if bare_name(one) == QUERIES), None)
     if path is None:
-        raise InputError(f"{folder}: there is no queries.jsonl beside qrels/")
+        raise InputError(f"{folder}: it has qrels/ but no queries.jsonl")
     dimensions = _queries(path, progress)
     for query in collection.queries:
         if query not in dimensions:
@@ -60,7 +59,7 @@ def read_qrels(path: Path, *, progress: Progress | None = None) -> Collection:
 
     Raises:
         InputError: The file cannot be read or has another header, a line has other fields, a grade
-            is no number, or a document is judged twice for a query.
+            is not a number, or a document is judged twice for a query.
     """
     qrels: dict[str, dict[str, float]] = {}
     headed = False
@@ -116,7 +115,7 @@ def _split(folder: Path, split: str | None) -> Path:
 
 
 def _queries(path: Path, progress: Progress | None) -> dict[str, dict[str, str]]:
-    """By query, the short texts in its metadata."""
+    """The short texts in the metadata of each query."""
     found: dict[str, dict[str, str]] = {}
     for line, content in read_objects(path, progress):
         query = content.get("_id")

@@ -1,8 +1,8 @@
-"""Test cases: a phrase and the terms of the Human Phenotype Ontology that it should find.
+"""Read test cases: a phrase and the terms of the Human Phenotype Ontology that it should find.
 
 A file is JSON: an object with ``metadata`` and ``test_cases``, or the list of cases alone. A case
-without a ``case_id`` has its index in the file, from 0. What was retrieved is a TREC run, or JSONL
-with an object ``{"case_id": …, "retrieved": ["HP:…", …]}`` a case.
+without a ``case_id`` is identified by its index in the file, from 0. The retrieved terms are in a
+TREC run, or in JSONL with one object ``{"case_id": …, "retrieved": ["HP:…", …]}`` per case.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FOLDERS: Final = {
     "german": "de", "english": "en", "french": "fr", "spanish": "es", "dutch": "nl",
     "de": "de", "en": "en", "fr": "fr", "es": "es", "nl": "nl",
 }  # fmt: skip
-"""Names of folders that say the language of the cases in them."""
+"""The languages of cases by the name of their folder."""
 LISTED: Final = 3
 
 
@@ -34,14 +34,14 @@ class _Model(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_null(cls, value: object) -> object:
-        """A field that is there has a value; None is what one is that is not there."""
+        """Reject null, because None stands for a missing field."""
         if value is None:
             raise ValueError("null is not a value; leave the field out")
         return value
 
 
 class Metadata(_Model):
-    """What a file says of all its cases."""
+    """The metadata of a file of cases."""
 
     dataset_id: str | None = None
     version: str | None = None
@@ -64,10 +64,11 @@ class Case(_Model):
 
 
 def read_cases(paths: Sequence[Path]) -> Collection:
-    """The cases of several files, each relevant term with grade 1.
+    """Read the cases of several files; each expected term is relevant with grade 1.
 
     Args:
-        paths: Plain, gzip or zstd. A file's language is in its metadata, or the name of its folder.
+        paths: Plain, gzip or zstd files. A file's language is in its metadata or is the name of
+            its folder.
 
     Raises:
         InputError: A file cannot be read or breaks the schema (the message says which case and
@@ -94,10 +95,10 @@ def read_cases(paths: Sequence[Path]) -> Collection:
 
 
 def read_retrieved(path: Path, *, progress: Progress | None = None) -> dict[str, list[str]]:
-    """Each case's retrieved ids, the best first, from JSONL. An id may be there more than once.
+    """Read the retrieved ids of each case, the best first, from JSONL. Ids may repeat.
 
     Raises:
-        InputError: The file cannot be read, a line is no such object, or a case is there twice.
+        InputError: The file cannot be read, a line is malformed, or a case occurs twice.
     """
     found: dict[str, list[str]] = {}
     for line, content in read_objects(path, progress):
@@ -123,7 +124,7 @@ def _content(path: Path) -> tuple[Metadata, list[Case]]:
     try:
         content = msgspec.json.decode(read_bytes(path).removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: no JSON: {error}") from error
+        raise InputError(f"{path}: not JSON: {error}") from error
     metadata: Any = {}
     if isinstance(content, dict):
         metadata, content = content.get("metadata", {}), content.get("test_cases")
@@ -149,7 +150,7 @@ def _called(index: int, name: object) -> str:
 
 
 def _problems(error: ValidationError) -> str:
-    """What is wrong, field by field."""
+    """Describe the errors, field by field."""
     problems = error.errors(include_url=False, include_input=False, include_context=False)
     listed = [_problem(one["loc"], one["msg"]) for one in problems[:LISTED]]
     more = len(problems) - len(listed)

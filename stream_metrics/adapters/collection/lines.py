@@ -1,4 +1,4 @@
-"""Text files, plain, gzip or zstd, line by line."""
+"""Read plain, gzip or zstd text files line by line."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ from typing import IO, Any, Final, NamedTuple
 import msgspec
 
 from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.packing import PARQUET, damaged, kind_of, named, unpacked
+from stream_metrics.adapters.packing import (
+    PARQUET,
+    decode_errors,
+    detect_packing,
+    open_unpacked,
+    packing_of_name,
+)
 
 Progress = Callable[[int], None]
-"""Takes how many lines more have been read."""
+"""Called with the number of lines read since the last call."""
 
 EVERY: Final = 50_000
-"""Lines between two calls of it."""
+"""Lines between two calls of a ``Progress``."""
 
 
 class Line(NamedTuple):
-    """One line that is not blank, by its number in the file (from 1)."""
+    """A line that is not blank, with its number in the file (from 1)."""
 
     number: int
     text: str
 
 
 def read_lines(path: Path, progress: Progress | None = None) -> Iterator[Line]:
-    """The lines of a file that are not blank, without what stands around them.
+    """The stripped lines of a file, without blank lines.
 
     Raises:
-        InputError: The file is not there, cut off, or no UTF-8.
+        InputError: The file is missing, truncated, or not UTF-8.
     """
     number = told = 0
     try:
@@ -44,16 +50,16 @@ def read_lines(path: Path, progress: Progress | None = None) -> Iterator[Line]:
                 if text:
                     yield Line(number, text)
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}, line {number:,}: no UTF-8 ({error.reason})") from error
+        raise InputError(f"{path}, line {number:,}: not UTF-8 ({error.reason})") from error
     if progress is not None:
         progress(number - told)
 
 
 def read_bytes(path: Path) -> bytes:
-    """A whole file.
+    """The content of a file.
 
     Raises:
-        InputError: The file is not there, or cut off.
+        InputError: The file is missing or truncated.
     """
     with _opened(path, lambda: 0) as file:
         return file.read()
@@ -61,41 +67,41 @@ def read_bytes(path: Path) -> bytes:
 
 @contextmanager
 def _opened(path: Path, read: Callable[[], int]) -> Iterator[IO[bytes]]:
-    """A file to read, unpacked; ``read`` says how many lines were read when it ends with an error.
+    """Open and decompress a file; ``read`` returns the number of lines read, for errors.
 
     Raises:
-        InputError: Whatever is wrong with the file.
+        InputError: The file is missing, damaged or of another format.
     """
     kind = None
     try:
         with ExitStack() as opened:
             file: Any = opened.enter_context(path.open("rb"))
-            kind = kind_of(str(path), file)
+            kind = detect_packing(str(path), file)
             if kind == PARQUET:
                 raise InputError(f"{path}: this is a Parquet file; give a text file")
-            yield opened.enter_context(unpacked(file, kind)) if kind else file
+            yield opened.enter_context(open_unpacked(file, kind)) if kind else file
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file") from error
     except EOFError as error:
         raise InputError(
             f"{path}{_after(read())}: the {kind} data ends in the middle, so the file was cut off; "
-            "get it anew"
+            "get it again"
         ) from error
-    except damaged(kind) as error:
+    except decode_errors(kind) as error:
         raise InputError(
-            f"{path}{_after(read())}: damaged, or no {kind} file ({error}); get it anew"
+            f"{path}{_after(read())}: damaged, or not a {kind} file ({error}); get it again"
         ) from error
     except OSError as error:
         raise InputError(f"{path}{_after(read())}: {error.strerror or error}") from error
 
 
 def bare_name(path: Path) -> str:
-    """A file's name without the ending that says how it is packed.
+    """A file's name without the extension of its compression.
 
     >>> bare_name(Path("qrels/test.tsv.gz")), bare_name(Path("test.tsv"))
     ('test.tsv', 'test.tsv')
     """
-    return path.name if named(path.name) in (None, PARQUET) else path.stem
+    return path.name if packing_of_name(path.name) in (None, PARQUET) else path.stem
 
 
 def _after(line: int) -> str:
@@ -103,7 +109,7 @@ def _after(line: int) -> str:
 
 
 def place(path: Path, line: Line) -> str:
-    """Where in which file."""
+    """File and line, for error messages."""
     return f"{path}, line {line.number:,}"
 
 
@@ -111,13 +117,13 @@ def read_objects(path: Path, progress: Progress | None = None) -> Iterator[tuple
     """The JSON objects of a JSONL file.
 
     Raises:
-        InputError: As ``read_lines``; or a line is no JSON object.
+        InputError: As for ``read_lines``, or a line is not a JSON object.
     """
     for line in read_lines(path, progress):
         try:
             content = msgspec.json.decode(line.text)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise InputError(f"{place(path, line)}: no JSON: {error}") from error
+            raise InputError(f"{place(path, line)}: not JSON: {error}") from error
         if not isinstance(content, dict):
-            raise InputError(f"{place(path, line)}: write one JSON object a line")
+            raise InputError(f"{place(path, line)}: write one JSON object per line")
         yield line, content

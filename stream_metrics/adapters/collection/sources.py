@@ -1,4 +1,4 @@
-"""Which reader a path is for: by what it is, then by what it holds."""
+"""Choose the reader of a path by what it is, then by its content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kind = Literal["trec", "beir", "cases"]
 
 
 class Truth(NamedTuple):
-    """A collection, and what kind of files it comes from."""
+    """A collection and the kind of files it was read from."""
 
     kind: Kind
     collection: Collection
@@ -28,18 +28,17 @@ def read_truth(
     split: str | None = None,
     progress: Progress | None = None,
 ) -> Truth:
-    """The queries and what is relevant to them.
+    """Read the queries and their relevant documents.
 
     Args:
         path: A TREC qrels file; a BEIR folder, or one of its qrels files; a file of test cases, or
-            a folder in which all JSON files are such.
-        subtopics: Of TREC qrels: the second field is a subtopic.
-        split: Of a BEIR folder: which qrels to take.
-        progress: Is told how many lines have been read.
+            a folder in which all JSON files are test cases.
+        subtopics: For TREC qrels: whether the second field is a subtopic.
+        split: For a BEIR folder: the qrels to read.
+        progress: Called with the number of lines read.
 
     Raises:
-        InputError: There is no such file, it is of another kind than the options are for, or it
-            cannot be used.
+        InputError: The file is missing, does not fit the options, or cannot be used.
     """
     kind = _kind(path)
     if subtopics and kind != "trec":
@@ -58,10 +57,10 @@ def read_truth(
 def read_run(
     path: Path, *, float32: bool = False, progress: Progress | None = None
 ) -> dict[str, list[str]]:
-    """What was retrieved: a TREC run, or JSONL of test cases.
+    """Read a TREC run, or the retrieved ids of test cases from JSONL.
 
     Raises:
-        InputError: There is no such file, or it cannot be used.
+        InputError: The file is missing or cannot be used.
     """
     if path.is_dir():
         raise InputError(f"{path}: this is a folder; give the file of a run")
@@ -81,8 +80,8 @@ def _kind(path: Path) -> Kind:
         if _case_files(path):
             return "cases"
         raise InputError(
-            f"{path}: no qrels in this folder; one of BEIR has a folder qrels/ in it, one of test "
-            "cases has JSON files"
+            f"{path}: this folder has no qrels; a BEIR folder contains a folder qrels/, a folder "
+            "of test cases contains JSON files"
         )
     first = _first(path)
     if first.startswith(("{", "[")):
@@ -97,5 +96,5 @@ def _case_files(path: Path) -> list[Path]:
 
 
 def _first(path: Path) -> str:
-    """The first line of a file that is not blank; empty if there is none."""
+    """The first non-blank line of a file; empty if there is none."""
     return next((line.text for line in read_lines(path)), "")

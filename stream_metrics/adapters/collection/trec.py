@@ -1,9 +1,9 @@
-"""Runs and qrels as TREC writes them.
+"""Read TREC runs and qrels.
 
-A run has six fields a line: query, ``Q0``, document, rank, score, name of the run (which may have
-blanks in it). Its rank is not looked at: results are ordered by score, ties by document id, both
-descending. Qrels have four:
-query, iteration (or subtopic), document, grade. A line that begins with ``#`` is a comment.
+A line of a run has six fields: query, ``Q0``, document, rank, score, name of the run (which may
+contain blanks). The rank is ignored: results are ordered by score, ties by document id, both
+descending. A line of qrels has four: query, iteration (or subtopic), document, grade. A line that
+begins with ``#`` is a comment.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def read_run(
     """Each query's document ids, the best first.
 
     Args:
-        path: Plain, gzip or zstd.
-        float32: Round scores to single precision first, which makes the ties of trec_eval.
-        progress: Is told how many lines have been read.
+        path: A plain, gzip or zstd file.
+        float32: Round scores to single precision first, for the same ties as trec_eval.
+        progress: Called with the number of lines read.
 
     Raises:
-        InputError: The file cannot be read, a line has other fields, a score is no number, or a
+        InputError: The file cannot be read, a line has other fields, a score is not a number, or a
             query has a document twice.
     """
     scores: dict[str, dict[str, float]] = {}
@@ -56,12 +56,12 @@ def read_qrels(
     """The grade of each judged document.
 
     Args:
-        path: Plain, gzip or zstd.
+        path: A plain, gzip or zstd file.
         subtopics: The second field is a subtopic of the query, and a document has a grade for each.
-        progress: Is told how many lines have been read.
+        progress: Called with the number of lines read.
 
     Raises:
-        InputError: The file cannot be read, a line has other fields, a grade is no number, or a
+        InputError: The file cannot be read, a line has other fields, a grade is not a number, or a
             document is judged twice for the same query (and subtopic).
     """
     found: dict[str, dict[str, dict[str, float]]] = {}
@@ -99,7 +99,7 @@ def _fields(
 
 
 def grade_of(path: Path, line: Line, name: str, text: str) -> float:
-    """The value of a field that is a grade; raises ``InputError`` if it is no finite number."""
+    """Parse a grade; raises ``InputError`` if it is not a finite number."""
     grade = _number(path, line, name, text)
     if isinf(grade):
         raise InputError(f"{place(path, line)}: the {name} {text!r} is not finite")

@@ -1,4 +1,4 @@
-"""Self-contained pages of reports and comparisons: ``report.html``, ``compare.html``.
+"""Self-contained HTML pages of reports and comparisons: ``report.html``, ``compare.html``.
 
-They need no network and no script. ``markup.py`` escapes whatever it is given.
+They need neither network nor scripts. Jinja escapes all values (``markup.py``).
 """

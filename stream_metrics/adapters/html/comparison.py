@@ -1,4 +1,4 @@
-"""``compare.html``: runs against the first of them, on one page."""
+"""``compare.html``: the comparison of runs with the first one."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Block = dict[str, Any]
 
 
 def comparison_page(found: Block) -> str:
-    """The page of what ``evaluation.versus.compare_runs`` gives."""
+    """The page of a comparison from ``evaluation.versus.compare_runs``."""
     names = [run["name"] for run in found["runs"]]
     sections: list[Section] = []
     if found["notes"]:
         notes = box("card notes", parts().bullets(found["notes"]))
-        sections.append(section("To know first", notes))
+        sections.append(section("Notes", notes))
     titles = _titles(found)
     sections += _family("", names, found["family"], titles)
     for dimension, strata in found["strata"].items():
@@ -52,7 +52,7 @@ _Titles = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def _titles(found: Block) -> _Titles:
-    """Of the columns of values, and of differences."""
+    """The column titles of the tables of values and of differences."""
     interval_, adjusted = interval_title(found["confidence"]), adjusted_title(found["correction"])
     return (
         ("Metric", "Run", "Value", interval_, "n", "Better"),
@@ -85,7 +85,7 @@ def _family(stratum: str, names: Sequence[str], family: Block, titles: _Titles) 
         section(
             caption,
             card(table(caption, titles[1], differences, words=2), said),
-            lead="Each interval is drawn to a scale of its own; the upright line is no difference.",
+            lead="Each interval is drawn to its own scale; the vertical line marks no difference.",
         ),
         section(f"{before}Values", card(table(f"{before}Values", titles[0], values, words=2))),
     ]
@@ -103,7 +103,7 @@ def _value(metric: str, better: str, run: str, value: Block) -> tuple[Cell, ...]
 
 
 def _difference(metric: str, one: Block, *, several: bool) -> tuple[Cell, ...]:
-    """A row, that names its run if there are several; what matters most stands first."""
+    """A row of the table of differences, which names its run if there are several."""
     bounds = [abs(one[key]) for key in ("ci_low", "ci_high", "difference") if one[key] is not None]
     picture = drawn_interval(
         one["ci_low"], one["difference"], one["ci_high"], max(bounds, default=0.0)

@@ -1,4 +1,4 @@
-"""Figures with intervals, and their strata, as every page shows them."""
+"""Tables and tiles of figures with intervals, and of their strata."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from stream_metrics.evaluation.observed import better_of, distinct_name, title_o
 from stream_metrics.evaluation.wording import interval, number, variance
 
 MOST_ACROSS: Final = 3
-"""Strata beside each other, with their average and variance: more do not fit on paper."""
+"""The most strata that are shown as columns; more do not fit on paper."""
 METRICS_ACROSS: Final = 4
-"""Metrics beside each other, where the strata stand below each other."""
+"""The most metrics that are shown as columns of a table with one row per stratum."""
 
 
 def titled(one: str, *more: Markup) -> Markup:
-    """The title of a figure, the name to type if it is another, and ``more`` below."""
+    """The title of a figure, the name to type if it differs, and ``more`` below."""
     found: Markup = parts().titled(title_of(one), distinct_name(one), more)
     return found
 
@@ -28,7 +28,7 @@ def titled(one: str, *more: Markup) -> Markup:
 def tile(
     one: str, found: Mapping[str, float | None], ci: str, context: str | None = None
 ) -> Markup:
-    """A figure by itself; ``ci`` is the title of its interval, ``context`` what else to know."""
+    """A tile with one figure; ``ci`` is the title of its interval, ``context`` a remark."""
     bounds = interval({**found})
     shown = f"{ci} {bounds}" if bounds != "-" else "no interval"
     made: Markup = parts().tile(
@@ -44,14 +44,14 @@ def figures_table(
     caption: str = "Figures with intervals",
     context: Mapping[str, str] = MappingProxyType({}),
 ) -> Markup:
-    """A row a figure.
+    """A table with one row per figure.
 
     Args:
         names: The figures, in the order of the rows.
-        figures: Their values and intervals.
+        figures: The values and intervals by name.
         ci: The title of the intervals.
-        caption: What a screen reader says of the table.
-        context: Of some figures, by name, what the reader must know beside the value.
+        caption: The caption for screen readers.
+        context: Remarks on some figures, by name.
     """
     rows = []
     for one in names:
@@ -74,10 +74,10 @@ def figures_table(
 def stratified(
     dimension: str, strata: Mapping[str, Any], names: Sequence[str], by: str = "By"
 ) -> Markup:
-    """The strata of a dimension, folded, in tables that fit on paper, with their warnings inside.
+    """The strata of a dimension in a folded card, with warnings and tables that fit on paper.
 
-    A few strata stand beside each other, and metrics below; of more strata each is a row, and the
-    metrics are dealt out to several tables.
+    Up to ``MOST_ACROSS`` strata are columns, with one row per metric. More strata are rows, with
+    the metrics divided among several tables.
     """
     caption = f"{by} {dimension}"
     across = len(strata["units"]) <= MOST_ACROSS
@@ -100,13 +100,13 @@ def stratified(
 
 
 def strata_of(by: str, strata: Mapping[str, Any], names: Sequence[str]) -> list[Section]:
-    """A section with the strata of each dimension; none without a dimension."""
+    """A section with the strata of each dimension; empty without dimensions."""
     found = [stratified(one, strata[one], names, by) for one in language_first(strata)]
     return [section(f"{by} stratum", *found)] if found else []
 
 
 def language_first(dimensions: Iterable[str]) -> list[str]:
-    """The dimensions in their order, but language first: means over languages say little of any.
+    """The dimensions with the language first, because means over languages say little.
 
     >>> language_first(["agent", "language"])
     ['language', 'agent']
@@ -115,7 +115,7 @@ def language_first(dimensions: Iterable[str]) -> list[str]:
 
 
 def _metrics_down(caption: str, strata: Mapping[str, Any], names: Sequence[str]) -> Markup:
-    """A row a metric, a column a stratum."""
+    """A table with one row per metric and one column per stratum."""
     units = strata["units"]
     titles = ("Metric", *(f"{one} (n={n:,})" for one, n in units.items()), "Average", "Variance")
     rows = []
@@ -128,7 +128,7 @@ def _metrics_down(caption: str, strata: Mapping[str, Any], names: Sequence[str])
 
 
 def _strata_down(caption: str, strata: Mapping[str, Any], names: Sequence[str]) -> list[Markup]:
-    """A row a stratum, a column a metric, and at the end how strata lie to each other."""
+    """Tables with one row per stratum, one column per metric, and rows of average and variance."""
     tables = []
     for start in range(0, len(names), METRICS_ACROSS):
         few = names[start : start + METRICS_ACROSS]

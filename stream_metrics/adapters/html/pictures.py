@@ -1,4 +1,4 @@
-"""Pictures as inline SVG, each with its table behind it: where everything of them lies."""
+"""Charts as inline SVG, each with a table of its values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEMPLATE: Final = "pictures.html.j2"
 
 
 class Line(NamedTuple):
-    """A line of a chart, in one of the page's tones."""
+    """The values of a line in a chart, in one of the page's tones."""
 
     title: str
     tone: int
@@ -26,14 +26,14 @@ class Line(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """A line across a chart, and what it says on the left."""
+    """A horizontal grid line with its label."""
 
     y: float
     label: str
 
 
-class Place(NamedTuple):
-    """What a chart says below."""
+class AxisLabel(NamedTuple):
+    """A label of the horizontal axis."""
 
     x: float
     anchor: str
@@ -41,10 +41,10 @@ class Place(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A chart but for what is drawn in it."""
+    """The axes and size of a chart."""
 
     across: Sequence[Tick]
-    along: Sequence[Place]
+    along: Sequence[AxisLabel]
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -60,23 +60,23 @@ class Bar(NamedTuple):
     height: float
 
 
-class Spot(NamedTuple):
-    """A point of a line, and whether one lies before it."""
+class Point(NamedTuple):
+    """A point of a line, and whether it is connected to the one before."""
 
     x: float
     y: float
-    goes_on: bool
+    connected: bool
 
 
-class Drawn(NamedTuple):
-    """A line of a chart where it lies."""
+class Polyline(NamedTuple):
+    """The coordinates of a line in a chart."""
 
     tone: int
-    spots: Sequence[Spot]
+    spots: Sequence[Point]
 
 
 def histogram(title: str, about: str, bins: Sequence[tuple[str, int]], what: str) -> Markup:
-    """How many of ``what`` lie in each bin."""
+    """A histogram of how many ``what`` are in each bin."""
     most = max((n for _, n in bins), default=0) or 1
     wide = ACROSS / len(bins)
     bars = [
@@ -93,13 +93,13 @@ def histogram(title: str, about: str, bins: Sequence[tuple[str, int]], what: str
 def lines(
     title: str, about: str, places: Sequence[str], several: Sequence[Line], behind: Markup
 ) -> Markup:
-    """Values between 0 and 1 at each place; a line has a gap where there is none."""
+    """A chart of values between 0 and 1; a line has a gap where a value is None."""
     steps = max(1, len(places) - 1)
     drawn = [
-        Drawn(
+        Polyline(
             line.tone,
             [
-                Spot(
+                Point(
                     LEFT + at * (ACROSS / steps),
                     TOP + (1 - value) * HIGH,
                     at > 0 and line.values[at - 1] is not None,
@@ -124,7 +124,7 @@ def lines(
 
 
 def interval(low: float | None, value: float | None, high: float | None, span: float) -> Markup:
-    """A difference with its interval on a line from −span to span, 0 in the middle."""
+    """A difference with its interval on an axis from −span to span."""
     if low is None or high is None or value is None or not span:
         return Markup()
 
@@ -143,11 +143,11 @@ def _figure(
 
 
 def _frame(across: Sequence[tuple[float, str]], along: Sequence[tuple[float, str]]) -> Frame:
-    """With lines at shares of its height, and labels at shares of its width."""
+    """A frame with grid lines at shares of its height and labels at shares of its width."""
     return Frame(
         [Tick(TOP + (1 - share) * HIGH, label) for share, label in across],
         [
-            Place(
+            AxisLabel(
                 LEFT + share * ACROSS,
                 "start" if share < 0.05 else "end" if share > 0.95 else "middle",
                 label,

@@ -1,4 +1,4 @@
-"""The sections about rankings: of an evaluation, or beside the other figures of a replay."""
+"""The sections about rankings in the report of an evaluation or a replay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from stream_metrics.adapters.html.figures import figures_table, strata_of, tile
 from stream_metrics.adapters.html.markup import Section, box, card, name, parts, section, table
 from stream_metrics.adapters.html.pictures import histogram
-from stream_metrics.adapters.run_directory import gather
+from stream_metrics.adapters.run_directory import add_rows
 from stream_metrics.evaluation.gathered import MOST_HISTOGRAMS, Queries
 from stream_metrics.evaluation.headline import figures_of_report
 from stream_metrics.evaluation.wording import number
@@ -17,19 +17,19 @@ from stream_metrics.events.turns import turn_text
 
 Report = Mapping[str, Any]
 Link = Callable[[str], str | None]
-"""The address of a conversation's trace, by its id; None where there is none."""
+"""Returns the URL of a conversation's trace by its id; None if there is none."""
 _ORDER: Final = (
-    "Only those to which something is relevant; of equal ones first what is worse by the other "
-    "metrics, in the order of the figures, then what has more relevant documents."
+    "Only rankings with a relevant document. Ties are broken by the other metrics, in the order of "
+    "the figures, then by more relevant documents."
 )
 
 
 def no_link(_: str) -> None:
-    """No conversation has an address."""
+    """A ``Link`` without URLs."""
 
 
 class Titles(NamedTuple):
-    """What the sections about rankings, and their tables, are called."""
+    """The titles of the sections about rankings and of their tables."""
 
     headline: str
     figures: str
@@ -39,7 +39,7 @@ class Titles(NamedTuple):
     quality: str
 
 
-ALONE: Final = Titles(
+EVALUATION_TITLES: Final = Titles(
     "Headline",
     "Figures with intervals",
     "Distributions",
@@ -47,38 +47,38 @@ ALONE: Final = Titles(
     "By",
     "Data quality",
 )
-AMONG: Final = Titles(
+REPLAY_TITLES: Final = Titles(
     "Searches", "Searches with intervals", "Searches by score", "Worst searches",
     "Searches by", "What judges searches",
 )  # fmt: skip
-"""Beside those of a replay."""
+"""The titles in the report of a replay."""
 
 
 def retrieval(
     block: Report,
     path: Path,
     ci: str,
-    titles: Titles = ALONE,
-    gathered: Queries | None = None,
+    titles: Titles = EVALUATION_TITLES,
+    summary: Queries | None = None,
     link: Link = no_link,
 ) -> list[Section]:
     """The sections about rankings.
 
     Args:
-        block: ``retrieval`` of a report.
-        path: Of ``queries.jsonl``.
+        block: The block ``retrieval`` of a report.
+        path: The path of ``queries.jsonl``.
         ci: The title of intervals.
-        titles: What the sections are called.
-        gathered: What is shown of the rows, if they have been read already.
-        link: The address of a conversation's trace.
+        titles: The titles of the sections.
+        summary: The summary of the rows, if they have already been read.
+        link: Returns the URL of a conversation's trace.
 
     Raises:
-        InputError: A row is none.
+        InputError: A row is malformed.
     """
-    if titles is AMONG and not judged(block):
+    if titles is REPLAY_TITLES and not any_judged(block):
         return [_judgements(block, titles.quality)]
     names = list(block["metrics"])
-    rows = _read(path, names) if gathered is None else gathered
+    rows = _read(path, names) if summary is None else summary
     shown = list(rows.bins)
     figures = figures_of_report({"retrieval": block})
     sections = [
@@ -86,7 +86,7 @@ def retrieval(
             titles.headline,
             box("tiles", *(tile(one, figures[one], ci) for one in shown[:3])),
             card(figures_table(names, figures, ci, titles.figures)),
-            lead=f"{block['queries']:,} rankings; what is resampled is the {block['unit']}.",
+            lead=f"{block['queries']:,} rankings; the resampling unit is the {block['unit']}.",
         )
     ]
     if rows.bins:
@@ -100,15 +100,15 @@ def retrieval(
     return [*sections, _judgements(block, titles.quality)]
 
 
-def judged(block: Report) -> bool:
-    """Whether anything judges any of the rankings."""
+def any_judged(block: Report) -> bool:
+    """Whether at least one ranking is judged."""
     return bool(block["queries"] != block["queries_without_judgement"])
 
 
 def _read(path: Path, metrics: Sequence[str]) -> Queries:
-    """What is shown of the rows of a file, if it is there; raises ``InputError``."""
+    """The summary of the rows of a file, if it exists; raises ``InputError``."""
     found = Queries.of(metrics)
-    return gather(path, found, "queries") if path.is_file() else found
+    return add_rows(path, found, "queries") if path.is_file() else found
 
 
 def _worst_queries(rows: Queries, shown: Sequence[str], title: str, link: Link) -> Section:

@@ -1,4 +1,4 @@
-"""``report.html``: what a replay or an evaluation found, on one page."""
+"""``report.html``: the results of a replay or an evaluation on one page."""
 
 from __future__ import annotations
 
@@ -28,9 +28,16 @@ from stream_metrics.adapters.html.markup import (
     table,
 )
 from stream_metrics.adapters.html.pictures import Line, histogram, lines
-from stream_metrics.adapters.html.rankings import ALONE, AMONG, Link, judged, no_link, retrieval
+from stream_metrics.adapters.html.rankings import (
+    EVALUATION_TITLES,
+    REPLAY_TITLES,
+    Link,
+    any_judged,
+    no_link,
+    retrieval,
+)
 from stream_metrics.adapters.reports import QUERIES, ROWS, write_text
-from stream_metrics.adapters.run_directory import gather, read_report
+from stream_metrics.adapters.run_directory import add_rows, read_report
 from stream_metrics.choices import CONFIDENCE
 from stream_metrics.evaluation.estimates import LANGUAGE
 from stream_metrics.evaluation.gathered import Conversations, Queries, Stratum, most_telling_first
@@ -48,15 +55,15 @@ Report = Mapping[str, Any]
 def write_report_page(
     directory: Path, searches: Queries | None = None, link: Link = no_link
 ) -> Path:
-    """Write ``report.html`` from the report and the rows beside it; where it is.
+    """Write ``report.html`` for the report and rows in a directory; returns its path.
 
     Args:
-        directory: Where they are.
-        searches: What is shown of the rows of searches, if they have been read already.
-        link: The address of a conversation's trace, by its id.
+        directory: The directory of the report.
+        searches: The summary of the rows of searches, if they have already been read.
+        link: Returns the URL of a conversation's trace by its id.
 
     Raises:
-        InputError: There is no report, or a row is none.
+        InputError: There is no report, or a row is malformed.
     """
     report = read_report(directory)
     if not report:
@@ -69,16 +76,16 @@ def write_report_page(
 def report_page(
     directory: Path, report: Report, searches: Queries | None = None, link: Link = no_link
 ) -> str:
-    """The page as text."""
+    """The page as HTML."""
     source = ", ".join(map(str, report.get("source") or ())) or "unknown"
     sections: list[Section] = []
     ci = _interval_title(report)
     replayed = report.get("aggregate") is not None
-    rows = gather(directory / ROWS, Conversations(), "conversations") if replayed else None
+    rows = add_rows(directory / ROWS, Conversations(), "conversations") if replayed else None
     if rows is not None:
         sections += [_headline(report, ci), *_replay(report, rows, ci, link)]
     if report.get("retrieval") is not None:
-        titles = AMONG if replayed else ALONE
+        titles = REPLAY_TITLES if replayed else EVALUATION_TITLES
         path = directory / QUERIES
         sections += retrieval(report["retrieval"], path, ci, titles, searches, link)
     if report.get("generation") is not None:
@@ -91,7 +98,7 @@ def report_page(
 
 
 def _interval_title(report: Report) -> str:
-    """The title of intervals, from the settings that they were made by."""
+    """The title of intervals, from the settings of the report."""
     chosen = (report.get("config") or {}).get("evaluation") or {}
     if not chosen.get("confidence_intervals", True):
         return interval_title(None)
@@ -102,11 +109,11 @@ def _interval_title(report: Report) -> str:
 
 
 def _headline(report: Report, ci: str) -> Section:
-    """The figures that a reader looks for first, and how much they were made of."""
+    """The most important figures and the size of the input."""
     figures = figures_of_report(report)
     context = _context(report)
     block = report.get("retrieval")
-    ranked = most_telling_first(list(block["metrics"]))[:1] if block and judged(block) else []
+    ranked = most_telling_first(list(block["metrics"]))[:1] if block and any_judged(block) else []
     shown = ["srr", "sre", "avg_gain", *ranked, *context]
     tiles = [
         tile(one, figures[one], ci, context.get(one))
@@ -128,7 +135,7 @@ def _headline(report: Report, ci: str) -> Section:
 
 
 def _context(report: Report) -> dict[str, str]:
-    """How much of what some figures are made of has a label, by the names of the figures."""
+    """Remarks on how many labels some figures are based on, by figure."""
     counts, gate = report["counts"], report.get("gate") or {}
     context = {}
     if counts["unique"]:
@@ -144,7 +151,7 @@ def _context(report: Report) -> dict[str, str]:
 
 
 def _replay(report: Report, rows: Conversations, ci: str, link: Link) -> list[Section]:
-    """The sections about rows; of their strata those by language come first."""
+    """The sections about rows; strata by language come first."""
     figures = figures_of_report(report)
     elsewhere = {*ANSWERS, *((report.get("retrieval") or {}).get("metrics") or {})}
     shown = [one for one in figures if not one.startswith("counts.") and one not in elsewhere]
@@ -205,7 +212,7 @@ def _iterations(rows: Conversations) -> Section:
             "charts",
             lines("SRR and SRE", about, [str(one.i) for one in found], several, behind),
         ),
-        lead="Later iterations are of fewer rows: the table has how many.",
+        lead="Fewer rows have later iterations: the table shows how many.",
     )
 
 
@@ -229,8 +236,8 @@ def _worst_conversations(rows: Conversations, link: Link) -> Section:
         "Worst conversations",
         of("Highest SRR", rows.redundant),
         of("Lowest SRE", rows.inefficient),
-        lead="Rows with results only, for SRE also with a label; of equal ones those with more "
-        "duplicates, or results, first.",
+        lead="Only rows with results and, for SRE, with a label. Among equal rows, those with more "
+        "duplicates, or results, come first.",
     )
 
 
@@ -248,9 +255,9 @@ def _strata(dimension: str, strata: Sequence[Stratum]) -> Markup:
 
 
 def _by_metric(found: Report) -> Report:
-    """A dimension in ``strata`` of a report, as other blocks have it.
+    """Convert a dimension in ``strata`` of a report to the form of other blocks.
 
-    Figures of labels have no value in a stratum without any, and then none over the strata.
+    Figures that depend on labels have no value in a stratum without labels, and none over strata.
     """
     strata = found["strata"]
     unlabelled = {one for one, block in strata.items() if block["micro"]["labelled"]["value"] == 0}
@@ -310,15 +317,15 @@ def _quality(report: Report, rows: Conversations) -> Section:
 
 
 def _generation(block: Report, ci: str) -> list[Section]:
-    """Means of answers, and their strata."""
+    """The sections about answers and their strata."""
     names = list(block["metrics"])
     figures = figures_of_report({"generation": block})
     means = section(
         "Answers",
         card(figures_table(names, figures, ci, "Answers with intervals")),
         card(table("Turns with an answer", ("What", "Count"), _answered(block))),
-        lead="Answers against reference answers, the question and what was retrieved; means over "
-        "turns. Support is overlap of words, whatever the answer means.",
+        lead="Answers compared with reference answers, the question and retrieved texts; means "
+        "over turns. Support is the overlap of words, not of meaning.",
     )
     strata = strata_of("Answers by", block["strata"], names)
     return [means, *strata]
@@ -328,10 +335,10 @@ def _answered(block: Report) -> list[tuple[str, str]]:
     languages = ", ".join(f"{one}: {n:,}" for one, n in block["languages"].items())
     return [
         ("Turns with an answer", f"{block['turns']:,}"),
-        ("Answers without a word", f"{block['turns_with_empty_answer']:,}"),
+        ("Empty answers", f"{block['turns_with_empty_answer']:,}"),
         ("Turns without reference answers", f"{block['turns_without_reference']:,}"),
         ("Turns without retrieved texts", f"{block['turns_without_text']:,}"),
-        ("Languages whose articles and stopwords were taken", languages),
+        ("Languages of articles and stopwords", languages),
     ]
 
 

@@ -43,7 +43,7 @@ class Letter:
 
     record: Record
     headers: dict[str, Any]
-    lies_at: RecordId
+    stored_at: RecordId
     written_ms: int | None = None
 
     @property
@@ -136,8 +136,8 @@ def _parse(record: Any, topic: str) -> Letter | Resubmitted | Forgotten | None:
         return None
     stamp = None if timestamp_ms < 0 else timestamp_ms
     original = Record(record.value, record.key, stamp, *place)
-    lies_at = (record.topic, record.partition, record.offset)
-    return Letter(original, headers, lies_at, None if record.timestamp < 0 else record.timestamp)
+    stored_at = (record.topic, record.partition, record.offset)
+    return Letter(original, headers, stored_at, None if record.timestamp < 0 else record.timestamp)
 
 
 def _forgotten(record: Any, text: str) -> Forgotten | None:
@@ -167,7 +167,7 @@ def resubmitted_mark(letter: Letter, at: str) -> OutgoingRecord:
         (_RESUBMITTED, at.encode()),
     )
     key = f"resubmitted {format_record_id(letter.place)}".encode()
-    return OutgoingRecord(letter.lies_at[0], letter.lies_at[1], key, None, headers=headers)
+    return OutgoingRecord(letter.stored_at[0], letter.stored_at[1], key, None, headers=headers)
 
 
 def forgotten_mark(

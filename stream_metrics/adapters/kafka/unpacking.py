@@ -27,7 +27,7 @@ def gunzip(data: bytes, limit_bytes: int) -> bytes:
         return _check_size(members.read(limit_bytes + 1), limit_bytes)
 
 
-def unzstd(data: bytes, limit_bytes: int) -> bytes:
+def decompress_zstd(data: bytes, limit_bytes: int) -> bytes:
     """Decompress zstd, likewise."""
     return _decompress_into_buffer(cramjam.zstd.decompress_into, data, limit_bytes)
 
@@ -87,5 +87,5 @@ DECODERS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
     "gzip_decode": gunzip,
     "snappy_decode": unsnappy,
     "lz4_decode": unlz4,
-    "zstd_decode": unzstd,
+    "zstd_decode": decompress_zstd,
 }

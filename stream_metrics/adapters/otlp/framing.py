@@ -14,7 +14,7 @@ import msgspec
 
 from stream_metrics.adapters.otlp.payloads import is_json, is_payload, is_protobuf, other_signal
 from stream_metrics.adapters.otlp.spans import OtlpError
-from stream_metrics.adapters.packing import damaged, is_zstd, unzstd
+from stream_metrics.adapters.packing import decode_errors, decompress_zstd, is_zstd
 
 LENGTH_BYTES: Final = 4
 HEAD_BYTES: Final = 512
@@ -93,9 +93,9 @@ def whole(file: IO[bytes]) -> bytes:
 
 
 def _decompressed(data: bytes, number: int) -> bytes:
-    unreadable: tuple[type[Exception], ...] = (EOFError, *damaged("zstd"))
+    unreadable: tuple[type[Exception], ...] = (EOFError, *decode_errors("zstd"))
     try:
-        found = unzstd(data, MAX_UNPACKED_BYTES)
+        found = decompress_zstd(data, MAX_UNPACKED_BYTES)
     except unreadable as error:
         raise OtlpError(f"message {number} is damaged ({error}); copy the file again") from error
     if found is None:

@@ -24,8 +24,6 @@ ROUTES_SHOWN: Final = 6
 Figure = dict[str, Any]
 Series = list[float | None]
 
-_DECISIONS: Final = frozenset(CODES["q"].windows or ())
-
 
 def figure(part: int, whole: int) -> Figure:
     """A ratio with its numerator and denominator."""
@@ -151,7 +149,7 @@ def decisions_window(windows: Sequence[Window], chosen: Window) -> Window | None
     """The window whose gate and routes are shown: the shortest one with these series that is at
     least as long as ``chosen``, else the longest one with them; None if no window has them.
     """
-    able = sorted((w for w in windows if w.name in _DECISIONS), key=lambda w: w.length_us)
+    able = sorted((w for w in windows if {"q", "R"} <= w.heads), key=lambda w: w.length_us)
     return next((w for w in able if w.length_us >= chosen.length_us), able[-1] if able else None)
 
 

@@ -21,11 +21,9 @@ from prometheus_client.registry import Collector
 from stream_metrics.engine.cells import CODES, Series, escape, retrieval_codes, split_code
 from stream_metrics.engine.codec import decode_sums
 from stream_metrics.engine.config import OTHER, WINDOW_BUCKETS
-from stream_metrics.engine.series import HELP, PREFIX, series_line
+from stream_metrics.engine.series import ABOUT, HELP, MAX_SERIES, PREFIX, series_line
 from stream_metrics.engine.windows import Sums, Window, Windows, add
 from stream_metrics.metrics.ranking.names import RankedMetric
-
-MAX_SERIES: Final = 20_000
 
 Key = tuple[str, str]  # window, series code
 Bucket = tuple[int, str]  # number, agent
@@ -36,11 +34,11 @@ def _values(known: tuple[str, ...] | None) -> tuple[str, ...]:
     return tuple(map(escape, known or ()))
 
 
-_CORE: Final = tuple(code for code, series in CODES.items() if series.windows is None)
+_CORE: Final = tuple(code for code, series in CODES.items() if not series.group)
 _CLOSED: Final = {
     head: tuple("|".join((head, *chosen)) for chosen in product(*map(_values, series.values)))
     for head, series in CODES.items()
-    if series.windows is not None and None not in series.values
+    if series.group and None not in series.values
 }  # all codes of the families whose label values are known in advance
 
 
@@ -88,7 +86,7 @@ def select(agents: dict[str, dict[Key, int]], ranked: Sequence[str], limit: int)
 
 
 def with_zeros(
-    series: Mapping[Key, int], windows: tuple[str, ...], retrieval: Metrics = ()
+    series: Mapping[Key, int], windows: tuple[Window, ...], retrieval: Metrics = ()
 ) -> dict[Key, int]:
     """An agent's series, with 0 for known label values that were not counted.
 
@@ -98,24 +96,24 @@ def with_zeros(
     padded = {**_closed(windows, retrieval), **series}
     routes = {code.rpartition("|")[0] for _, code in series if code.startswith("R|")}
     _, answers = CODES["R"].values
-    for route, window in product(sorted(routes), CODES["R"].windows or windows):
-        if window in windows:
+    for route, window in product(sorted(routes), windows):
+        if "R" in window.heads:
             for answer in answers or ():
-                padded.setdefault((window, f"{route}|{answer}"), 0)
+                padded.setdefault((window.name, f"{route}|{answer}"), 0)
     return padded
 
 
 @lru_cache(maxsize=8)
-def _closed(windows: tuple[str, ...], retrieval: Metrics) -> dict[Key, int]:
+def _closed(windows: tuple[Window, ...], retrieval: Metrics) -> dict[Key, int]:
     ranked = {
         codes[0].partition("|")[0]: codes
         for codes in zip(*retrieval_codes(retrieval), strict=True)
     }  # fmt: skip
     return {
-        (window, code): 0
+        (window.name, code): 0
         for head, codes in {**_CLOSED, **ranked}.items()
-        for window in CODES[head].windows or ()
-        if window in windows
+        for window in windows
+        if head in window.heads
         for code in codes
     }
 
@@ -181,7 +179,7 @@ class WindowCollector(Collector):
         self._retrieval = retrieval
         self._partitions = partitions
         self._now_us = now_us
-        self._limit = max_series - 2  # two gauges about the series have the same prefix
+        self._limit = max_series - ABOUT
         self._configured = frozenset(configured)
         self._lock = threading.Lock()
         self._prepared: tuple[dict[Windows, Windows], int] = ({}, 0)
@@ -246,10 +244,11 @@ class WindowCollector(Collector):
         windows = {window for copy in partitions.values() for window in copy.windows}
         if not windows:
             return Selection()
-        names = tuple(window.name for window in sorted(windows, key=_length))
+        specs = tuple(sorted(windows, key=_length))
+        names = [window.name for window in specs]
         agents = self._series(names)
         padded = {
-            agent: with_zeros(series, names, self._retrieval) for agent, series in agents.items()
+            agent: with_zeros(series, specs, self._retrieval) for agent, series in agents.items()
         }
         if sum(map(len, padded.values())) <= self._limit:
             agents = padded

@@ -10,8 +10,8 @@ from stream_metrics.adapters.redis.script import Client, Script
 
 # In addition to EVALSHA, EVAL and INFO, without which this check cannot run.
 KEY_COMMANDS: Final = (
-    "HDEL", "HEXISTS", "HGET", "HGETALL", "HLEN", "HMGET", "HSET", "TYPE", "UNLINK", "ZADD",
-    "ZCARD", "ZRANGE", "ZREM",
+    "HDEL", "HEXISTS", "HGET", "HGETALL", "HMGET", "HSET", "TYPE", "UNLINK", "ZADD", "ZCARD",
+    "ZCOUNT", "ZRANGE", "ZREM",
 )  # fmt: skip
 WORKER_COMMANDS: Final = (*KEY_COMMANDS, "TIME")
 

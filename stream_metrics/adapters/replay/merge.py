@@ -16,12 +16,12 @@ import msgspec
 
 from stream_metrics.adapters.replay.scored import LineKind
 from stream_metrics.adapters.reports import (
-    NO_JSON,
+    JSON_ERRORS,
     QUERIES,
     TURNS,
     bucket_line,
     write_lines,
-    write_several,
+    write_lines_to,
 )
 from stream_metrics.engine.history import History
 from stream_metrics.engine.windows import Sums, add
@@ -192,7 +192,7 @@ def scored_queries(
         try:
             retrieval.add(row, _WITHOUT.decode(without))
             shown.add(row)
-        except (KeyError, TypeError, AttributeError, IndexError, ValueError, *NO_JSON) as error:
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError, *JSON_ERRORS) as error:
             raise BadRows(f"{QUERIES}, line {number}: not a row of a replay: {error}") from error
         yield line, without
 
@@ -200,7 +200,7 @@ def scored_queries(
 def write_queries(queries: Path, relevant: Path, lines: Iterable[tuple[str, str]]) -> int:
     """Write lines of searches and of ``relevant`` to their files; returns the number written."""
     both = (one for line, without in lines for one in ((0, line), (1, without)))
-    return write_several(both, (queries, relevant)) // 2
+    return write_lines_to(both, (queries, relevant)) // 2
 
 
 def merged_turns(sources: Sequence[PieceFiles]) -> Iterator[str]:
@@ -218,7 +218,7 @@ def scored_turns(lines: Iterable[str], generation: Generation) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         try:
             generation.add(msgspec.json.decode(line))
-        except (KeyError, TypeError, ValueError, AttributeError, *NO_JSON) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, *JSON_ERRORS) as error:
             raise BadRows(f"{TURNS}, line {number}: not a row of a replay: {error}") from error
         yield line
 
@@ -257,7 +257,7 @@ def _rows(path: Path, at: int) -> Iterator[_Row]:
     for number, line in _lines(path):
         try:
             row = _ROW.decode(line)
-        except NO_JSON as error:
+        except JSON_ERRORS as error:
             raise BadRows(f"{path}, line {number}: not a row of a replay: {error}") from error
         place = (row.conversation_id, row.turn)
         if place <= last:
@@ -297,7 +297,7 @@ def _row_in(path: Path, number: int, line: str) -> tuple[Any, tuple[str, int]]:
         name, turn = row["conversation_id"], row["turn"]
         if type(name) is str and type(turn) is int:
             return row, (name, turn)
-    except (KeyError, TypeError, *NO_JSON) as error:
+    except (KeyError, TypeError, *JSON_ERRORS) as error:
         raise BadRows(f"{path}, line {number}: not a row of a replay: {error}") from error
     raise BadRows(f"{path}, line {number}: not a row of a replay: it names no turn")
 
@@ -305,7 +305,7 @@ def _row_in(path: Path, number: int, line: str) -> tuple[Any, tuple[str, int]]:
 def _read_turn_key(path: Path, number: int, line: str) -> tuple[str, int]:
     try:
         place = _TURN_KEY.decode(line)
-    except NO_JSON as error:
+    except JSON_ERRORS as error:
         raise BadRows(f"{path}, line {number}: not a row of a replay: {error}") from error
     return place.conversation_id, place.turn
 
@@ -338,7 +338,7 @@ def _buckets(path: Path) -> Iterator[Bucket]:
             else:
                 found = decode(line)
                 yield found.bucket, found.name, found.sums
-        except (*NO_JSON, KeyError, TypeError, ValueError) as error:
+        except (*JSON_ERRORS, KeyError, TypeError, ValueError) as error:
             raise BadRows(f"{path}, line {number}: not a line of a replay's buckets") from error
 
 

@@ -34,7 +34,7 @@ from stream_metrics.adapters.replay.merge import (
 )
 from stream_metrics.adapters.reports import (
     BUCKETS,
-    NO_JSON,
+    JSON_ERRORS,
     QUERIES,
     RELEVANT,
     ROWS,
@@ -43,7 +43,7 @@ from stream_metrics.adapters.reports import (
     write_lines,
 )
 from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.windows import parse_window
+from stream_metrics.engine.windows import window_specs
 from stream_metrics.evaluation.beside import Submit, deferred
 from stream_metrics.evaluation.estimates import UnknownDimension
 from stream_metrics.evaluation.gathered import Queries
@@ -103,7 +103,7 @@ class ReplayScope:
             self.turn_scope,
             tuple(metrics["agents"]),
             tuple(metrics["routes"]),
-            tuple(parse_window(name) for name in self.windows),
+            window_specs(self.windows, metrics.get("series_windows")),
             self.now_us,
         )
 
@@ -328,7 +328,7 @@ def _read(directory: Path) -> tuple[ReplayScope, Outcome, dict[str, int]]:
         raise IncompatibleReplays(
             f"{directory}: it has no {PARTS}; name directories that replay wrote"
         ) from None
-    except (OSError, *NO_JSON, KeyError, ValueError, TypeError) as error:
+    except (OSError, *JSON_ERRORS, KeyError, ValueError, TypeError) as error:
         raise IncompatibleReplays(f"{path}: not written by a replay: {error}") from error
     return part, outcome, lines
 

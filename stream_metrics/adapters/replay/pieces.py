@@ -17,7 +17,7 @@ from stream_metrics.adapters.replay.merge import PieceFiles
 from stream_metrics.adapters.replay.scored import scored_lines
 from stream_metrics.adapters.replay.spool import Piece
 from stream_metrics.adapters.replay.texts import SpooledRecords
-from stream_metrics.adapters.reports import bucket_line, write_lines, write_several, write_text
+from stream_metrics.adapters.reports import bucket_line, write_lines, write_lines_to, write_text
 from stream_metrics.engine.row import canonical, canonical_line
 from stream_metrics.worker.outcome import Outcome, ReplayOptions
 from stream_metrics.worker.replay import Replay
@@ -67,7 +67,7 @@ def compute(work: Job, piece: Piece) -> Piece:
         write_lines(found.rows, lines_of(engine))
         lines = scored_lines(engine, records, work.options)
         places = {kind: place for place, kind in enumerate(paths)}
-        write_several(((places[kind], line) for kind, line in lines), paths.values())
+        write_lines_to(((places[kind], line) for kind, line in lines), paths.values())
     outcome, history = engine.outcome_and_history()
     write_lines(found.buckets, map(bucket_line, history.lines()))
     content = {"fingerprint": work.fingerprint, "outcome": outcome.as_data()}

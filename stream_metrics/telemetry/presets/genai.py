@@ -59,7 +59,7 @@ ROWS: Final[tuple[Row, ...]] = (
     operation(
         "invoke_agent",
         Role.TURN,
-        "OpenTelemetry GenAI, OpenAI Agents: an agent of a run, beside those of others",
+        "OpenTelemetry GenAI, OpenAI Agents: an agent of a run, which may have several",
         scope="opentelemetry.instrumentation.genai.openai_agents",
         query=QUESTION,
         answer=ANSWER,

@@ -63,7 +63,7 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         Role.TURN,
         (("traceloop.span.kind", "agent"),),
-        "opentelemetry-instrumentation-openai-agents: an agent of a run, beside those of others",
+        "opentelemetry-instrumentation-openai-agents: an agent of a run, which may have several",
         scope="opentelemetry.instrumentation.openai_agents",
         query=QUESTION,
         answer=ANSWER,

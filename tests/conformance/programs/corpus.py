@@ -1,4 +1,4 @@
-"""What all agent programs share: documents, questions by session, and their own account."""
+"""What all agent programs share: documents, questions by session, and the account of results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Page:
-    """A document, or a part of one, of the bicycle workshop's handbook."""
+    """A document of the bicycle workshop's handbook, or a part of one."""
 
     id: str
     title: str
@@ -71,7 +71,7 @@ OTHER_WORDS: Final = {"worn": "spokes tension", "brake": "lights rain", "tyres":
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn: its session, its number from 1, what the user asks, and what is searched for."""
+    """A turn: its session, its number from 1, the user's question, and the queries."""
 
     session: str
     number: int
@@ -79,12 +79,12 @@ class Turn:
 
     @property
     def question(self) -> str:
-        """What the user asks: the first search tells what the turn is about."""
+        """The user's question; the first query is its topic."""
         return f"{self.searches[0]}?" if self.searches else "thank you"
 
 
 def turns(skipping: bool = False) -> Iterator[Turn]:
-    """The turns of all sessions; ``skipping`` puts one without a search between those of sess-A."""
+    """The turns of all sessions; ``skipping`` inserts one without a search into sess-A."""
     for session, asked in QUESTIONS.items():
         plans = [*asked]
         if skipping and session == "sess-A":
@@ -94,12 +94,12 @@ def turns(skipping: bool = False) -> Iterator[Turn]:
 
 
 def by_question(question: str, skipping: bool = False) -> Turn:
-    """The turn that a question begins."""
+    """The turn of a question."""
     return next(turn for turn in turns(skipping) if turn.question == question)
 
 
 def rank(query: str, pages: Sequence[Page], k: int = 3) -> list[tuple[Page, float]]:
-    """The best pages by words in common, each with its score."""
+    """The best pages by common words, each with its score."""
     words = set(re.findall(r"\w+", query.lower()))
     scored = [
         (page, len(words & set(re.findall(r"\w+", page.text.lower()))) / len(words))
@@ -109,7 +109,7 @@ def rank(query: str, pages: Sequence[Page], k: int = 3) -> list[tuple[Page, floa
 
 
 def vector(text: str) -> list[float]:
-    """An embedding: how often words of the handbook occur."""
+    """An embedding: the frequencies of the handbook's words."""
     words = re.findall(r"\w+", text.lower())
     return [float(words.count(word)) + 0.001 for word in _WORDS]
 
@@ -118,7 +118,7 @@ _WORDS: Final = sorted({word for page in PAGES for word in re.findall(r"\w+", pa
 
 
 def seen(text: str, pages: Sequence[Page]) -> list[str]:
-    """The ids of the pages whose texts stand in a text, in their order: what a model got to see."""
+    """The ids of the pages whose texts a text contains, in order: what a model was shown."""
     found = [
         (place.start(), page.id)
         for page in pages
@@ -129,10 +129,10 @@ def seen(text: str, pages: Sequence[Page]) -> list[str]:
 
 @dataclass
 class Account:
-    """What the agent got: session, turn, iteration, and ids of documents in their order."""
+    """What the agent received: session, turn, iteration, and ids of documents in order."""
 
     rows: list[tuple[str, int, int, list[str]]] = field(default_factory=list)
 
     def got(self, turn: Turn, iteration: int, ids: Sequence[str]) -> None:
-        """Note what a search returned to the agent."""
+        """Record the results of a search."""
         self.rows.append((turn.session, turn.number, iteration, list(ids)))

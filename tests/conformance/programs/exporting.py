@@ -1,4 +1,4 @@
-"""What records the spans of a program: an OTLP/HTTP receiver, and the SDK that sends to it."""
+"""An OTLP/HTTP receiver that records the spans of a program, and the SDK that exports to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IDS: Final = ("traceId", "spanId", "parentSpanId")
 
 
 class Receiver:
-    """Takes OTLP over HTTP on whichever path ends in /v1/traces, and holds the requests."""
+    """Accepts OTLP over HTTP on any path that ends in /v1/traces, and stores the requests."""
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
@@ -51,7 +51,7 @@ class Receiver:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The address on which it listens."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def lines(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Instrumentations by name: how each is started, told the conversation, and flushed."""
+"""Instrumentations by name: how to start each one, pass it the conversation, and flush it."""
 
 from __future__ import annotations
 
@@ -61,26 +61,26 @@ class Telemetry:
 
     @property
     def rooted(self) -> bool:
-        """Whether the program puts a span of its own around each turn."""
+        """Whether the program wraps each turn in a span."""
         return self.needs_root and self.framework != "langchain"
 
     def start(self) -> None:
-        """Switch the instrumentation on."""
+        """Enable the instrumentation."""
 
     def callbacks(self) -> list[Any]:
-        """Handlers that LangChain's callers hand over."""
+        """Handlers that LangChain's callers pass."""
         return []
 
     def metadata(self, turn: Any, named: dict[str, str]) -> dict[str, str]:
-        """Metadata that LangChain's callers hand over."""
+        """Metadata that LangChain's callers pass."""
         return {}
 
     def session(self, session: str) -> Any:
-        """Tells the instrumentation of which conversation the spans inside are."""
+        """Pass the conversation of the spans inside to the instrumentation."""
         return nullcontext()
 
     def flush(self) -> None:
-        """Send what is left."""
+        """Export the remaining spans."""
         self.provider.force_flush()
 
 
@@ -136,7 +136,7 @@ class OpenLLMetry(Telemetry):
 
 
 class TraceloopSDK(Telemetry):
-    """Traceloop's SDK, which starts its instrumentors itself and knows associations."""
+    """Traceloop's SDK, which starts its own instrumentors and supports associations."""
 
     def start(self) -> None:
         from traceloop.sdk import Traceloop
@@ -373,6 +373,6 @@ class Both:
 
 
 def started(names: str, framework: str, address: str, variants: frozenset[str]) -> Any:
-    """The instrumentations with these names, joined by +, switched on."""
+    """The started instrumentations with these names, joined by +."""
     parts = [KNOWN[name](framework, address, variants) for name in names.split("+")]
     return parts[0] if len(parts) == 1 else Both(parts)

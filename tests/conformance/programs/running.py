@@ -1,4 +1,4 @@
-"""Runs one agent program under one instrumentation, and writes its traces and its own account.
+"""Runs one agent program under one instrumentation, and writes its traces and its account.
 
 ``python -m tests.conformance.programs.langchain_programs openinference graph FOLDER``
 """
@@ -21,7 +21,7 @@ Program = Callable[[Turn], Any]
 
 
 class Run:
-    """What a program is given: its instrumentation, and where it writes its account."""
+    """The context of a program: its instrumentation, and where it writes its account."""
 
     def __init__(self, telemetry: Any, variants: frozenset[str]) -> None:
         self.telemetry = telemetry
@@ -35,11 +35,11 @@ class Run:
         self.heard = ""
 
     def outer(self, tools: tuple[str, ...]) -> bool:
-        """Whether a model with these tools is that of the agent that asks another."""
+        """Whether a model with these tools belongs to the agent that calls another."""
         return bool(self.outer_tools) and tools == self.outer_tools
 
     def plain(self, question: str) -> str:
-        """What a model without tools answers."""
+        """The answer of a model without tools."""
         self.heard = question
         words = next((words for start, words in OTHER_WORDS.items() if start in question), "x")
         if "versions" in question or "queries" in question:
@@ -47,7 +47,7 @@ class Run:
         return "As it was said."
 
     def config(self, turn: Turn) -> dict[str, Any]:
-        """What LangChain's callers hand over."""
+        """The configuration that LangChain's callers pass."""
         named = (
             {}
             if "nosession" in self.variants

@@ -4,7 +4,7 @@
 --       partition that has nothing else left
 -- Returns 1. A partition that does not exist is frozen too, so that it cannot begin.
 
-local NEEDED = {'HDEL', 'HEXISTS', 'HLEN', 'HSET'}
+local NEEDED = {'HDEL', 'HEXISTS', 'HGETALL', 'HSET'}
 
 if #KEYS ~= 1 or #ARGV ~= 2 or not tonumber(ARGV[1]) then
   return redis.error_reply('ERR freeze: wrong arguments')
@@ -15,7 +15,7 @@ if refusal then
 end
 
 if ARGV[1] == '0' then
-  if redis.call('HLEN', KEYS[1]) == 1 then
+  if #redis.call('HGETALL', KEYS[1]) == 2 then -- a name and its value
     redis.call('HDEL', KEYS[1], 'frozen')
   end
   return 1

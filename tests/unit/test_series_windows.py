@@ -1,0 +1,137 @@
+"""Which windows have which series."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from stream_metrics.adapters.prometheus.windows import WindowCollector
+from stream_metrics.engine.cells import CODES, GROUPS
+from stream_metrics.engine.codec import encode_sums
+from stream_metrics.engine.history import History
+from stream_metrics.engine.series import ABOUT, MAX_SERIES
+from stream_metrics.engine.windows import Windows, parse_window, series_of_agent, window_specs
+from stream_metrics.events.record import Record
+from stream_metrics.settings.whole import Settings
+from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.worker.replay import Replay
+
+NOW_US = 1_700_000_000_000_000
+TRAFFIC = [
+    Record(record.value, record.key, record.timestamp_ms)
+    for record in generate(TrafficProfile(seed=5, conversations=20, duration_seconds=600))
+]
+
+
+def metrics(**values: Any) -> Any:
+    """The part ``metrics`` of settings."""
+    return Settings.model_validate({"metrics": values}).metrics
+
+
+def families(*names: str, **series_windows: list[str]) -> dict[str, set[str]]:
+    """The families that a replay of some traffic finds in each window."""
+    replay = Replay(windows=window_specs(names, series_windows))
+    for record in TRAFFIC:
+        replay.feed(record)
+    replay.flush()
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for entry in replay.windows()["sums"]:
+        found[entry["window"]].add(entry["name"])
+    return found
+
+
+def test_a_window_of_ones_own_has_every_series() -> None:
+    """Nothing is left out of a window because it is not one of the default windows."""
+    found = families("10m", "2h", "5m", "1h", "24h")
+
+    assert found["10m"] == found["2h"] == found["5m"] | found["1h"] | found["24h"]
+    assert {"turn_metric_sum", "iteration_gain", "duplicates", "gate_decisions"} <= found["2h"]
+
+
+def test_settings_give_a_group_its_windows() -> None:
+    """In all places of that group, also instead of a default window; other groups stay."""
+    found = families("30m", "2h", "1h", turns=["30m"], duplicates=[])
+
+    assert {"turn_metric_sum", "turn_metric_count"} <= found["30m"]
+    assert not {"turn_metric_sum", "turn_metric_count"} & (found["2h"] | found["1h"])
+    assert not any("duplicates" in names for names in found.values())
+    assert "iteration_gain" in found["1h"]
+    assert "iteration_gain" not in found["30m"]
+
+
+def test_settings_name_groups_and_windows_that_there_are() -> None:
+    """A group or a window that does not exist is refused by name."""
+    assert set(GROUPS) == {series.group for series in CODES.values()} - {""}
+    with pytest.raises(ValidationError, match="'turn' is no group of series"):
+        metrics(series_windows={"turn": ["1h"]})
+    with pytest.raises(ValidationError, match="gives turns the window 2h, which"):
+        metrics(series_windows={"turns": ["1h", "2h"]})
+
+
+def test_more_series_than_a_worker_exports_are_refused() -> None:
+    """Settings by which one agent alone would exceed the limit; the largest that fit are exported
+    whole."""
+    names = [f"{minutes}m" for minutes in range(2, 180) if minutes not in (5, 30, 60, 120)]
+    room = MAX_SERIES - ABOUT
+    fits = max(
+        count
+        for count in range(1, len(names))
+        if series_of_agent(window_specs(names[:count]), retrieval=0) <= room
+    )
+    with pytest.raises(ValidationError, match=rf"{fits + 1} windows have .* at most 20,000"):
+        metrics(windows=names[: fits + 1])
+
+    windows = Windows(metrics(windows=names[:fits]).window_specs())
+    routes = [f"R|route-{n}|yes" for n in range(20)]
+    for window in windows.windows:
+        for agent in ("other", "a", "b"):
+            sums = dict.fromkeys([*routes, "r", "t", "q|search|yes"], 7)
+            windows.load(window.name, NOW_US // window.bucket_us, agent, encode_sums(sums))
+    collector = WindowCollector(lambda: [windows], lambda: NOW_US)
+    collector.prepare()
+    lines = collector.render().splitlines()
+
+    assert sum(line.startswith("streammetrics_window_") for line in lines) <= MAX_SERIES
+    assert "streammetrics_window_series_cut 0" in lines
+
+
+def test_state_is_of_the_windows_that_its_series_have() -> None:
+    """The setting changes what buckets hold, so that it is part of the fingerprint."""
+    plain = Settings.model_validate({})
+    changed = Settings.model_validate({"metrics": {"series_windows": {"turns": ["30m"]}}})
+
+    assert plain.fingerprint() != changed.fingerprint()
+    assert "metrics.series_windows" not in plain.of_state()
+    assert changed.of_state()["metrics.series_windows"] == {"turns": ["30m"]}
+
+
+def test_a_known_agent_has_the_series_of_each_window_at_zero() -> None:
+    """Those of the windows that settings chose, and no others."""
+    windows = Windows(window_specs(["30m", "2h"], {"gates": ["30m"], "turns": []}))
+    collector = WindowCollector(lambda: [windows], lambda: NOW_US, configured=["a"])
+    collector.prepare()
+    text = collector.render()
+
+    assert 'window_gate_decisions{agent="a",window="30m",' in text
+    assert 'window_gate_decisions{agent="a",window="2h",' not in text
+    assert "window_turn_metric_sum{" not in text
+    assert 'window_duplicates{agent="a",window="2h",' in text
+
+
+def test_the_buckets_of_a_replay_tell_which_series_their_windows_have() -> None:
+    """Read again, they give the same series through time."""
+    replay = Replay(windows=window_specs(["30m", "1h"], {"turns": ["30m"]}))
+    for record in TRAFFIC:
+        replay.feed(record)
+    replay.flush()
+    written = replay.history()
+    header, *lines = written.lines()
+    read = History.of_header(header)
+    for line in lines:
+        read.take(line)
+    steps = range(replay.last_event_us, replay.last_event_us + 1, 60_000_000)
+
+    assert read.windows == written.windows != (parse_window("30m"), parse_window("1h"))
+    assert list(read.courses(steps)) == list(written.courses(steps))
