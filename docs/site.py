@@ -1,9 +1,9 @@
-"""What the documentation site adds to MkDocs: pages from outside ``docs``, and ``llms.txt``.
+"""MkDocs hooks of the documentation site: pages from outside ``docs``, and ``llms.txt``.
 
 MkDocs loads this file as a hook. Pages of the repository that are not in ``docs``, such as the
-README, become pages of the site, and links between them are rewritten. A link to a file that is no
-page stays as plain text. The Markdown of each page lies beside its HTML, and ``llms.txt`` lists
-them all by the navigation, each with its first sentence.
+README, become pages of the site, and links between them are rewritten. Links to files that are not
+pages become plain text. The Markdown of each page is next to its HTML, and ``llms.txt`` lists all
+pages in the order of the navigation, each with its first sentence.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def on_nav(nav: Any, config: Any, files: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Make links lead to where their targets are on the site."""
+    """Rewrite links to their targets on the site."""
     return rewritten(markdown, page.file.src_uri, {file.src_uri for file in files})
 
 
 def on_post_build(config: Any) -> None:
-    """Write each page's Markdown beside its HTML, and ``llms.txt``."""
+    """Write each page's Markdown next to its HTML, and ``llms.txt``."""
     site, nav = Path(config.site_dir), config.extra["navigation"]
     for page in nav.pages:
         (site / page.file.src_uri).write_text(page.markdown, encoding="utf-8")
@@ -64,11 +64,11 @@ def on_post_build(config: Any) -> None:
 
 
 def rewritten(markdown: str, page: str, known: set[str]) -> str:
-    """A page's text with links as seen from ``page``, a path on the site that has the ``known``."""
+    """A page's text with links relative to ``page``; ``known`` are all paths on the site."""
     source = _SOURCES.get(page, f"docs/{page}")
 
     def on_site(path: str) -> str | None:
-        """Where a link of the repository leads to on the site; None if it has no such file."""
+        """The target of a repository link on the site; None if it is not there."""
         wanted = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
         found = PAGES_BESIDE.get(wanted)
         if found is None and wanted.startswith("docs/"):
@@ -94,7 +94,7 @@ def rewritten(markdown: str, page: str, known: set[str]) -> str:
 
 
 def first_sentence(markdown: str) -> str:
-    """What a page is about: the first sentence that is neither heading, list, table nor code."""
+    """The first sentence of a page that is not in a heading, list, table or code block."""
     for paragraph in _CODE.sub("", markdown).split("\n\n"):
         text = " ".join(paragraph.split())
         if not re.match(r"$|[#|<>!]|[-*] |\d+\. ", text):

@@ -13,7 +13,7 @@ from docs.pages.turns import turns_page
 
 
 def pages() -> dict[str, str]:
-    """File name to text."""
+    """The generated pages, by file name."""
     return {
         "metrics.md": turns_page(),
         "metrics-retrieval.md": ranked_page(),

@@ -1,4 +1,4 @@
-"""``docs/reference/metrics-prometheus.md``, from the declarations of all that ``/metrics`` has."""
+"""``docs/reference/metrics-prometheus.md``, from the declarations of the metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stream_metrics.metrics.registry import LABELLED_SHARE, METRICS
 
 
 def prometheus_page() -> str:
-    """The page about all that ``/metrics`` has."""
+    """The page about the metrics in Prometheus."""
     head = (
         "# Metrics in Prometheus\n\nA worker exports window sums of the quality metrics and "
         "metrics about itself on `/metrics`. To use them, see "
@@ -29,7 +29,7 @@ def prometheus_page() -> str:
 
 
 def _window_ratio(above: str, below: str, window: str = "5m") -> str:
-    """PromQL of a ratio by agent; nothing where nothing was counted."""
+    """PromQL of a ratio by agent, without a value if the denominator is 0."""
     labels = f'{{window="{window}"}}'
     return (
         f"sum by (agent) ({PREFIX}{above}{labels})\n"

@@ -60,7 +60,7 @@ def ranked_page() -> str:
 
 
 def _shared() -> str:
-    """The options that are explained once; a test holds that they are the same everywhere."""
+    """The options that are explained once; a test checks that they are the same everywhere."""
     options = {option.name: option for one in DEFINITIONS for option in one.options}
     lines = [f"- option `{name}`: {_option(options[name])}" for name in SHARED]
     return "\n".join(["Most metrics have these options:", "", *lines, ""])

@@ -36,13 +36,13 @@ The same in a file:
 topics = ["search-iterations", "relevance-labels"]
 ```
 
-`stream-metrics config` prints what is in force, with secrets masked. `stream-metrics check` also
-tries to reach Kafka and Redis. Give secrets by the environment or by files; there is no
-flag for one.
+`stream-metrics config` prints the settings in effect, with secrets masked. `stream-metrics check`
+also connects to Kafka and Redis. Pass secrets in the environment or in files; there is no
+flag for them.
 
-**Settings marked with † are part of the state.** A worker refuses to go on with state that was
-built with other values, names those that differ, and says what to do: `stream-metrics build` builds
-the state anew with the new values, beside the one in force
+**Settings marked with † are part of the state.** A worker refuses to start on state that was built
+with other values, and lists the differences. `stream-metrics build` builds new state with the new
+values, next to the one in force
 (see [Changing settings](../guides/operations.md#changing-settings)).
 """
 
@@ -78,12 +78,12 @@ def settings() -> Iterator[tuple[str, FieldInfo]]:
 
 
 def meaning(field: FieldInfo) -> str:
-    """What a setting is, in words."""
+    """The description of a setting."""
     return " ".join((field.description or "").split())
 
 
 def part_of_state(name: str) -> bool:
-    """Whether another value makes another fingerprint, so that old state is refused."""
+    """Whether the setting is part of the fingerprint, so that existing state needs its value."""
     part = name.partition(".")[0]
     if part in ("dedup", "limits", "metrics"):
         return name != "metrics.turn_scope"
@@ -99,7 +99,7 @@ def _setting(name: str, field: FieldInfo) -> str:
 
 
 def _sentences(about: str, bounds: list[str]) -> str:
-    """What a setting is and what it may be, in sentences.
+    """The description and the bounds of a setting, as sentences.
 
     >>> _sentences("how often", ["at least 1", "at most 5"])
     'How often. At least 1, at most 5.'
@@ -124,7 +124,7 @@ def _default(name: str, field: FieldInfo) -> str:
 
 
 def _bounds(field: FieldInfo) -> Iterator[str]:
-    """What the type allows, in words."""
+    """The bounds of a setting's type, as text."""
     if get_origin(field.annotation) is Literal:
         values = get_args(field.annotation)
         if len(values) > 1:
