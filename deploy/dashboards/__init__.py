@@ -1,7 +1,7 @@
-"""The Grafana dashboards, made from the families that the worker exports.
+"""Generates the Grafana dashboards from the metric families that the worker exports.
 
 ``python -m deploy.dashboards`` writes ``grafana/dashboards``; a test compares the committed copies.
-``promql`` writes queries and knows every family and its labels, ``panels`` makes Grafana's JSON,
-``boards`` says what is on which dashboard. Lines on panels are at
+``promql`` builds queries and checks names and labels of families, ``panels`` renders Grafana's
+JSON, ``boards`` declares the dashboards. The thresholds of panels are those of
 ``stream_metrics.adapters.page.thresholds``.
 """

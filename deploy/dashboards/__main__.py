@@ -14,7 +14,7 @@ FOLDER: Final = Path(__file__).parents[2] / "grafana" / "dashboards"
 
 
 def files() -> Iterator[tuple[Path, str]]:
-    """Each dashboard's file and what it holds."""
+    """The file and the content of each dashboard."""
     for board in BOARDS:
         name = board.uid.removeprefix("stream-metrics-")
         text = json.dumps(render(board, BOARDS), indent=2, ensure_ascii=False)

@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query, and how its series are called (Grafana's ``{{label}}`` form)."""
+    """A query, and the legend of its series (in Grafana's ``{{label}}`` form)."""
 
     expr: str
     legend: str = ""
@@ -24,9 +24,9 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture: what it shows, in what unit, and beyond which values it is coloured.
+    """A panel: its queries, unit and thresholds.
 
-    ``thresholds``: values from which on it is orange, red …; with ``low`` those below which.
+    ``thresholds`` are the values above which it is orange or red, with ``low`` below which.
     """
 
     title: str
@@ -56,9 +56,9 @@ class Row:
 class Board:
     """A dashboard.
 
-    ``windows``: the lengths that its variable ``window`` offers; none, no such. ``agents``: the
-    series whose agents its variable ``agent`` offers; likewise. ``info``: the series that says of
-    which version each instance is.
+    ``windows`` are the values of its variable ``window``, ``agents`` is the series from which its
+    variable ``agent`` gets its values; without them there is no such variable. ``info`` is the
+    series with the version of each instance.
     """
 
     uid: str
@@ -71,7 +71,7 @@ class Board:
 
 
 def render(board: Board, siblings: Sequence[Board]) -> Json:
-    """The dashboard as Grafana reads it."""
+    """The dashboard as Grafana's JSON."""
     return {
         "uid": board.uid,
         "title": board.title,

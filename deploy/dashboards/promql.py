@@ -62,12 +62,12 @@ def total(name: str, by: str = "", **matchers: str) -> str:
 
 
 def window(name: str, by: str = "", length: str = "$window", **matchers: str) -> str:
-    """The sum over workers of a window series of the agents that are chosen."""
+    """A window series of the selected agents, summed over workers."""
     return total(PREFIX + name, by, agent="~$agent", window=length, **matchers)
 
 
 def rate(name: str, by: str = "", **matchers: str) -> str:
-    """How many a second a counter counts, over workers."""
+    """The rate of a counter per second, summed over workers."""
     return f"{_sum(by)}(rate({select(name, **matchers)}[$__rate_interval]))"
 
 
@@ -79,12 +79,12 @@ def quantile(q: float, name: str, by: str = "", **matchers: str) -> str:
 
 
 def ratio(numerator: str, denominator: str) -> str:
-    """The one by the other; nothing where there is nothing to divide by."""
+    """A quotient, without a value if the denominator is 0."""
     return f"{numerator} / ({denominator} > 0)"
 
 
 def share(numerator: str, denominator: str) -> str:
-    """As ``ratio``, where series of the numerator may be missing and then count as 0."""
+    """As ``ratio``, but missing series of the numerator count as 0."""
     return f"({numerator} or 0 * {denominator}) / ({denominator} > 0)"
 
 

@@ -1,4 +1,4 @@
-"""The image's health check: exit code 0 if the worker in this container answers as it should.
+"""The image's health check: exit code 0 if the worker in this container answers 200.
 
 ``healthcheck.py`` asks ``/healthz`` (alive and not stuck); ``healthcheck.py ready`` asks
 ``/readyz`` (in the group, state loaded), at the worker's port or at one that is given after it.
@@ -17,7 +17,7 @@ TIMEOUT_SECONDS = 4
 
 
 def main() -> int:
-    """Ask, and say what was answered if that is not 200."""
+    """Request the page, and print the answer unless it is 200."""
     page = "/readyz" if sys.argv[1:2] == ["ready"] else "/healthz"
     own = os.environ.get("STREAM_METRICS_WEB__PORT", "9464")
     connection = connect(int(sys.argv[2] if len(sys.argv) > 2 else own))

@@ -1,4 +1,4 @@
-"""What is fetched or built once per user, outside of the repository. Standard library only."""
+"""A cache per user for downloads and builds, outside of the repository. Standard library only."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 
 def cached(name: str) -> Path:
-    """The path of what has this name, whether it is there or not."""
+    """The path of a cache entry, which may not exist."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "stream-metrics" / name
 
 
 def made(path: Path, make: Callable[[Path], None]) -> Path:
-    """The same path, after ``make`` has made it if it was not there.
+    """Return a path, after creating it with ``make`` if it does not exist.
 
-    ``make`` gets another path to write to: what is made appears whole or not at all. Several
-    processes may call this at once.
+    ``make`` writes to a temporary path, which is renamed when complete. Several processes may call
+    this at the same time.
     """
     if path.exists():
         return path

@@ -1,4 +1,4 @@
-"""Certificates for servers on the loopback interface, made with openssl; they end soon."""
+"""Short-lived certificates for servers on the loopback interface, created with openssl."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Certificate:
     key: Path
 
     def joined(self) -> Path:
-        """Both in one file, as Kafka wants them."""
+        """Both in one file, as Kafka needs them."""
         file = self.key.with_suffix(".pem")
         file.write_bytes(self.key.read_bytes() + self.certificate.read_bytes())
         return file
 
 
 class Authority:
-    """A certificate authority with its files in ``folder``; ``certificate`` is what to trust."""
+    """A certificate authority with its files in ``folder``; clients trust ``certificate``."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

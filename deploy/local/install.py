@@ -1,6 +1,6 @@
-"""What the servers need from the operating system, and how it is installed.
+"""Finds and installs the programs that the servers need.
 
-Standard library only, so that it runs before anything of ours is installed.
+Standard library only, so that it runs before this project is installed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ GO_AT_LEAST = (1, 23)
 
 @dataclass(frozen=True)
 class Need:
-    """A program, its other names, and the Debian packages that hold it, best first.
+    """A program, its other names, and the Debian packages that have it, the best first.
 
-    ``where`` finds what is no program by its name.
+    ``where`` finds things that are not programs, by name.
     """
 
     program: str
@@ -37,7 +37,7 @@ class Need:
     where: Callable[[str], str | None] = shutil.which
 
     def find(self) -> str | None:
-        """Where the program is; ``None`` if it is missing or unfit."""
+        """The path of the program; ``None`` if it is missing or unsuitable."""
         for name in (self.program, *self.other_names):
             path = self.where(name)
             if path is not None and self.fits(path):
@@ -115,7 +115,7 @@ class Missing(RuntimeError):
 
 
 def program(need: Need) -> str:
-    """The path of a program that must be there."""
+    """The path of a program; raises ``Missing``."""
     path = need.find()
     if path is None:
         raise Missing(f"{need.program} is missing ({need.purpose}); install it: {advice([need])}")
@@ -137,7 +137,7 @@ def chromium() -> str:
 
 
 def collector() -> str:
-    """The path of the OpenTelemetry Collector, which is built if it was not yet."""
+    """The path of the OpenTelemetry Collector, which is built if it does not exist."""
     path = collector_path()
     return str(path if path.exists() else build_collector(program(GO)))
 
@@ -156,7 +156,7 @@ def advice(needs: Sequence[Need]) -> str:
 
 
 def install(needs: Sequence[Need] = SERVERS) -> int:
-    """Install what is missing; the exit code, 1 if this user cannot."""
+    """Install missing programs; returns the exit code, 1 if this user may not."""
     absent = missing(needs)
     if absent and (os.geteuid() != 0 or shutil.which("apt-get") is None):
         names = ", ".join(need.program for need in absent)
@@ -181,7 +181,7 @@ def install(needs: Sequence[Need] = SERVERS) -> int:
 
 
 def doctor(needs: Sequence[Need] = TESTS) -> int:
-    """Print what is there and what is not; the exit code, 1 if a server is missing."""
+    """Print which programs are installed; returns the exit code, 1 if a server is missing."""
     for need in needs:
         print(f"{need.program:24} {need.find() or 'missing':36} {need.purpose}")
     jars = str(jars_folder()) if have_jars() else "not fetched yet"
@@ -199,7 +199,7 @@ def _apt_command(needs: Sequence[Need]) -> list[str]:
 
 
 def _available(packages: Sequence[str]) -> str:
-    """The first that this system's package lists know."""
+    """The first package that this system's package lists have."""
     for package in packages if len(packages) > 1 else ():
         command = ["apt-cache", "show", package]
         if subprocess.run(command, capture_output=True, check=False).returncode == 0:

@@ -1,4 +1,4 @@
-"""A child process with a folder, a log and a ready check, that never outlives its parent."""
+"""Child processes with a folder, a log and a readiness check, which never outlive their parent."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ from deploy.local.waiting import wait_until
 T = TypeVar("T")
 
 LOG_TAIL_BYTES = 4_000
-# Below the ports that systems hand out to clients, so that a stopped server's port stays free.
-# So is the one 10,000 above, where a node of a Redis Cluster listens to the others.
+# Below the ephemeral ports, so that a stopped server's port stays free. So is the port 10,000
+# above, where a node of a Redis Cluster listens to the others.
 PORTS = range(11_000, 21_000)
 
-# The death signal comes when the *thread* that started the child ends: all start from this one.
+# The parent-death signal is sent when the *thread* that started the child ends, so all are started
+# from this one.
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
 _alive: weakref.WeakSet[ChildProcess] = weakref.WeakSet()
 _given_ports: set[int] = set()
-# A byte of it is locked for each port given, until the process ends: others take other ports, also
-# while the server that listened there is stopped for a while.
+# Each port in use has a locked byte in this file until the process ends, so that other processes do
+# not take the port while its server is stopped.
 _register = Path(tempfile.gettempdir()) / f"stream-metrics-ports-{os.getuid()}"
 _register_fd: int | None = None
 
@@ -45,9 +46,9 @@ class ServerFailed(RuntimeError):
 
 
 def free_port(preferred: int | None = None) -> int:
-    """A port on the loopback interface that nobody listens on: ``preferred`` if it is free.
+    """A free port on the loopback interface: ``preferred`` if it is free.
 
-    Each port is given once while this process lives, whichever of the user's processes ask.
+    No other process of this user gets the same port while this process lives.
     """
     others = random.SystemRandom().sample(PORTS, k=len(PORTS))
     for port in others if preferred is None else [preferred, *others]:
@@ -63,7 +64,7 @@ def free_port(preferred: int | None = None) -> int:
 
 
 def _reserve(port: int) -> None:
-    """Keep other processes from giving the port; ``BlockingIOError`` if one has given it."""
+    """Reserve a port; raises ``BlockingIOError`` if another process has reserved it."""
     global _register_fd
     if _register_fd is None:
         _register_fd = os.open(_register, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -71,31 +72,31 @@ def _reserve(port: int) -> None:
 
 
 def import_path(root: Path) -> str:
-    """``PYTHONPATH`` of a child that imports what lies in ``root``.
+    """``PYTHONPATH`` of a child that imports from ``root``.
 
-    What this process was given comes first: it may be an installed wheel, which the child then runs
-    as well.
+    This process's ``PYTHONPATH`` comes first: it may have an installed wheel, which the child then
+    uses as well.
     """
     given = os.environ.get("PYTHONPATH")
     return os.pathsep.join([given, str(root)] if given else [str(root)])
 
 
 def blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on a loop of its own, also where another loop is running."""
+    """Run a coroutine in another thread's event loop, also while a loop is running here."""
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(asyncio.run, work).result()
 
 
 class Served(ABC):
-    """What is started on the way into a block, and stopped on the way out of it."""
+    """An async context manager that starts and stops a server."""
 
     @abstractmethod
     async def start(self) -> Self:
-        """Returns once it serves."""
+        """Start; returns once it serves."""
 
     @abstractmethod
     async def stop(self) -> object:
-        """Returns once it has ended."""
+        """Stop; returns once it has ended."""
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -130,11 +131,11 @@ class ChildProcess(Served):
         raise NotImplementedError
 
     def environment(self) -> Mapping[str, str]:
-        """Variables beside those of this process."""
+        """Environment variables in addition to those of this process."""
         return {}
 
     async def prepare(self) -> None:
-        """What is to be done before each start."""
+        """Called before each start."""
 
     async def ready(self) -> bool:
         """Whether it answers."""
@@ -149,16 +150,16 @@ class ChildProcess(Served):
 
     @property
     def running(self) -> bool:
-        """Whether the process is there (a paused one is)."""
+        """Whether the process exists; a paused one does."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended: negative for a signal; ``None`` while it runs or before its start."""
+        """The exit code, negative for a signal; ``None`` while it runs or before its start."""
         return None if self._process is None else self._process.poll()
 
     def log_tail(self) -> str:
-        """The end of what it wrote."""
+        """The end of its log."""
         if not self.log.exists():
             return ""
         return self.log.read_bytes()[-LOG_TAIL_BYTES:].decode("utf-8", "replace")
@@ -214,7 +215,7 @@ class ChildProcess(Served):
     def pause(self) -> None:
         """SIGSTOP, until every thread has stopped: its connections stay open, nothing answers.
 
-        On a busy machine threads go on for a while after the signal was sent.
+        On a busy machine, threads continue for a while after the signal.
         """
         self._signal(signal.SIGSTOP)
         if self.running:
@@ -254,7 +255,7 @@ class ChildProcess(Served):
 
 
 def _die_with_parent() -> list[str]:
-    """A prefix that asks Linux to kill the child when its parent dies, however that dies."""
+    """A command prefix that makes Linux kill the child when its parent dies."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
 

@@ -18,7 +18,7 @@ NODE_TIMEOUT_MS = "1000"
 
 
 class RedisCluster(Served):
-    """So many masters that share the slots; ``servers`` has each of them."""
+    """Several masters that share the slots; ``servers`` has each of them."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class RedisCluster(Served):
 
     @property
     def url(self) -> str:
-        """One of the nodes, by which clients find the others."""
+        """The address of one node, through which clients find the others."""
         return self.servers[0].url
 
     async def start(self) -> Self:

@@ -29,7 +29,7 @@ EXPORT_TIMEOUT = aiohttp.ClientTimeout(total=30)
 
 
 class RedisServer(ChildProcess):
-    """A redis-server that keeps what it acknowledged (append-only file) and evicts nothing."""
+    """A redis-server with an append-only file and without eviction."""
 
     name = "redis"
 
@@ -43,7 +43,7 @@ class RedisServer(ChildProcess):
         authority: Authority | None = None,
         port: int | None = None,
     ) -> None:
-        """``config`` is a redis.conf in place of what we think right; ``options`` win over it.
+        """``config`` is a redis.conf that replaces the default options; ``options`` override both.
 
         With ``authority`` it listens by TLS too; clients may show a certificate.
         """
@@ -71,17 +71,17 @@ class RedisServer(ChildProcess):
 
     @property
     def url(self) -> str:
-        """Where it listens by TCP."""
+        """Its address for TCP."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     @property
     def tls_url(self) -> str:
-        """Where it listens by TLS."""
+        """Its address for TLS."""
         return f"rediss://127.0.0.1:{self.tls_port}/0"
 
     @property
     def unix_url(self) -> str:
-        """Where it listens by Unix socket."""
+        """Its address for the Unix socket."""
         return f"unix://{self.socket}?db=0"
 
     def command(self) -> list[str]:
@@ -208,9 +208,9 @@ class Prometheus(_HttpServer):
 
 
 class Alertmanager(_HttpServer):
-    """An Alertmanager that posts what it gets to a webhook, at once.
+    """An Alertmanager that immediately posts alerts to a webhook.
 
-    ``config`` is the text of an alertmanager.yml in place of that.
+    ``config`` is the text of an alertmanager.yml that replaces this configuration.
     """
 
     name = "alertmanager"
@@ -295,7 +295,7 @@ class Collector(ChildProcess):
         return [collector(), *(f"--config={one}" for one in configurations)]
 
     def environment(self) -> Mapping[str, str]:
-        """What the configuration takes from it."""
+        """The variables that the configuration uses."""
         return self._environment
 
     async def ready(self) -> bool:

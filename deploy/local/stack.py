@@ -53,7 +53,7 @@ PORTS = {
     "bridge": 9_474,
     "collector": 4_318,
 }
-# What only the traffic of an agent needs, and how the addresses are listed.
+# Servers that only traced traffic needs, and their descriptions.
 TRACED = {"collector": "Collector, for OTLP over HTTP", "bridge": "bridge"}
 WORKERS = 2
 ENVIRONMENT_FILE = Path("out/stack.env")
@@ -61,29 +61,29 @@ DEPLOY = Path(__file__).resolve().parents[1]
 RULES = DEPLOY / "prometheus"
 TARGETS = "/etc/prometheus-targets"
 GRAFANA_LINK = re.compile(r"http://localhost:3000/d/[\w-]+(\?var-instance=\{\{[^}]*\}\})?")
-# What a container's file says of places; here they are others.
+# Properties with addresses and paths of the container, which differ here.
 PLACES = frozenset(
     {"advertised.listeners", "controller.quorum.voters", "listeners", "log.dirs", "node.id"}
 )
 
 
 def worker_command() -> list[str]:
-    """A worker; what it connects to comes from the environment."""
+    """The command of a worker, whose settings come from the environment."""
     return [_stream_metrics(), "worker"]
 
 
 def generator_command() -> list[str]:
-    """Live traffic into the input topics."""
+    """The command that generates live traffic into the input topics."""
     return [_stream_metrics(), "generate", "--to-kafka", "--forever"]
 
 
 def bridge_command() -> list[str]:
-    """The bridge from traces to the input topics; its settings come from the environment."""
+    """The command of the bridge, whose settings come from the environment."""
     return [_stream_metrics(), "bridge"]
 
 
 class Command(ChildProcess):
-    """A command of ours: ready at once, or when a page answers with 200."""
+    """A command of this project: ready immediately, or when a page answers 200."""
 
     def __init__(
         self,
@@ -99,11 +99,11 @@ class Command(ChildProcess):
         self._ready_url = ready_url
 
     def command(self) -> list[str]:
-        """As given."""
+        """See ``ChildProcess``."""
         return self._command
 
     def environment(self) -> Mapping[str, str]:
-        """As given."""
+        """See ``ChildProcess``."""
         return self._environment
 
     async def ready(self) -> bool:
@@ -228,7 +228,7 @@ def environment_file(file: Path, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def kafka_properties(file: Path) -> dict[str, str]:
-    """What a properties file says, but for the places."""
+    """The properties of a file, without addresses and paths."""
     lines = [line.strip() for line in file.read_text().splitlines()]
     pairs = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     return {name: value for name, value in pairs.items() if name not in PLACES}
@@ -241,7 +241,7 @@ def prometheus_config(targets: Path, rules: Path) -> str:
 
 
 def write_rules(folder: Path, page: str) -> None:
-    """The containers' rules, whose alerts link to a worker's page: there is no Grafana here."""
+    """Write the rules with links to a worker's page, because the stack has no Grafana."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in RULES.glob("*.rules.yml"):
         text = GRAFANA_LINK.sub(page, file.read_text(encoding="utf-8"))
@@ -249,7 +249,7 @@ def write_rules(folder: Path, page: str) -> None:
 
 
 def write_targets(folder: Path, **groups: list[str]) -> None:
-    """The files that Prometheus finds its targets in."""
+    """Write the files with Prometheus' targets."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, targets in groups.items():
         (folder / f"{name}.yml").write_text(json.dumps([{"targets": targets}]))  # JSON is YAML
@@ -287,7 +287,7 @@ def traced(
 
 
 async def _enter(running: AsyncExitStack, name: str, server: Served, console: Console) -> None:
-    """Start a server, and say so once it answers."""
+    """Start a server, and print its name once it answers."""
     running.push_async_callback(server.stop)
     await server.start()
     console.print(f"  started: {name}", highlight=False)
@@ -312,7 +312,7 @@ async def _start(
 
 
 async def _stopped_before(starting: asyncio.Task[None], stopped: asyncio.Event) -> bool:
-    """Whether Ctrl-C came before this start was done; raises what the start raised."""
+    """Wait for a start or Ctrl-C; True for Ctrl-C. Raises the errors of the start."""
     waiting = asyncio.create_task(stopped.wait())
     await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -356,7 +356,7 @@ def _table(workers: Sequence[str], others: Mapping[str, str]) -> Table:
 
 
 def _next_lines(traffic: Traffic) -> str:
-    """What to expect, and what to type to use the commands with the stack."""
+    """A text about what to expect, and how to use the commands with the stack."""
     command = os.path.relpath(_stream_metrics())
     expect = {
         "generated": "Traffic is generated. Some of its records are invalid on purpose, so the "

@@ -1,4 +1,4 @@
-"""Real traffic for ``make stack``: an instrumented agent, a Collector, and the bridge behind it."""
+"""Traced traffic for ``make stack``: an instrumented agent, a Collector, and the bridge."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ COLLECTOR_CONFIG: Final = REPOSITORY / "deploy" / "otel" / "collector.yaml"
 AGENT: Final = REPOSITORY / "examples" / "langgraph" / "agent.py"
 TRACES_TOPIC: Final = "otlp_spans"
 TRACES_TOPIC_CONFIG: Final = {**TRACE_TOPIC_CONFIG, "retention.ms": "86400000"}
-# A last turn without a search would otherwise stand for its conversation.
+# Otherwise only the last turn of a conversation counts, which may have no search.
 EVERY_TURN: Final = {"STREAM_METRICS_METRICS__TURN_SCOPE": "all"}
-# What the bridge is told of the agent's evaluations: their scores and the attribute with the id.
+# The bridge's settings for the agent's evaluations: grades of scores, and the document attribute.
 JUDGED: Final = {
     "STREAM_METRICS_LABELS__CUTOFFS": '{"1": 0.2, "2": 0.4, "3": 0.6, "4": 0.8}',
     "STREAM_METRICS_LABELS__DOCUMENT": '["document.id"]',
@@ -25,7 +25,7 @@ JUDGED: Final = {
 
 
 def agent_command() -> list[str]:
-    """The agent, in the environment of its own that ``make agent`` makes."""
+    """The command of the agent, in the environment that ``make agent`` creates."""
     python = Path(sys.prefix) / "agent" / "bin" / "python"
     if not python.exists():
         raise Missing("the agent's environment is missing; run: make agent")
@@ -33,7 +33,7 @@ def agent_command() -> list[str]:
 
 
 def agent_environment(endpoint: str) -> Mapping[str, str]:
-    """What an agent's OpenTelemetry SDK is told, beside where to send its traces."""
+    """The environment of an agent with the OpenTelemetry SDK."""
     return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
         "OTEL_SERVICE_NAME": "support",

@@ -1,4 +1,4 @@
-"""Waiting for something outside with a deadline, by polling quickly."""
+"""Waits for external conditions by polling, with a deadline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_PAUSE_SECONDS = 0.05
 
 
 class DeadlinePassed(AssertionError):
-    """What was waited for did not happen in time."""
+    """A condition did not become true in time."""
 
 
 @overload
@@ -35,10 +35,10 @@ async def wait_until(
     deadline_seconds: float,
     message: str | Callable[[], str],
 ) -> T:
-    """Poll until ``predicate`` is true, and return what it gave.
+    """Poll until ``predicate`` returns a true value, and return that value.
 
-    ``predicate`` may be a plain function or a coroutine function; what it raises is passed on.
-    ``message`` says what did not happen; a function is asked at the deadline only.
+    ``predicate`` may be a function or a coroutine function; its errors are raised. ``message`` says
+    what did not happen; a function is called only at the deadline.
     """
     ends = time.monotonic() + deadline_seconds
     pause = FIRST_PAUSE_SECONDS

@@ -1,4 +1,4 @@
-"""What is on which dashboard: a module each."""
+"""The dashboards, one module each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bridge: whether it keeps up, and of which agents it tells or refuses the traces."""
+"""The bridge: whether it keeps up, and which agents' traces it converts or refuses."""
 
 from __future__ import annotations
 

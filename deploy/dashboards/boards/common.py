@@ -1,4 +1,4 @@
-"""What several dashboards say in the same way."""
+"""Queries that several dashboards share."""
 
 from __future__ import annotations
 

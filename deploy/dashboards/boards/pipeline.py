@@ -1,4 +1,4 @@
-"""Pipeline health: whether workers keep up, what they wait for, what they set aside."""
+"""Pipeline health: whether workers keep up, what they wait for, what they reject."""
 
 from __future__ import annotations
 

@@ -24,15 +24,15 @@ def collector_version() -> str:
 
 
 def collector_path() -> Path:
-    """Where the program is, or will be: other sources make another one."""
+    """The path of the program, which depends on its sources; it may not exist yet."""
     digest = hashlib.sha256("\0".join(map(_text, SOURCES)).encode()).hexdigest()[:12]
     return cached(f"otelcol-{collector_version()}-{digest}")
 
 
 def build_collector(go: str) -> Path:
-    """The path of the program, which is built with this ``go`` if it is not there yet.
+    """Build the program with this ``go``, unless it exists; returns its path.
 
-    The first build fetches the modules, and takes some minutes.
+    The first build downloads the modules, and takes some minutes.
     """
 
     def build(path: Path) -> None:

@@ -30,8 +30,8 @@ JVM_OPTIONS = (
 )
 LOG_LEVEL = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
-# Small and quick: a broker of tests keeps few partitions, and nobody joins late. It keeps records
-# for ever: those of tests are years old, and would be deleted half a minute after its start.
+# Small and fast, for tests with few partitions. Retention is unlimited, because the records of
+# tests are years old and would be deleted half a minute after the broker starts.
 PROPERTIES = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
@@ -57,7 +57,7 @@ PROPERTIES = {
 
 
 class KafkaBroker(ChildProcess):
-    """One node; its properties and its ports stay over restarts."""
+    """One node, which keeps its properties and ports across restarts."""
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ class Kafka(Served):
 
 
 def make_cluster_id() -> str:
-    """A random id; the tool that takes it would read one that begins with ``-`` as an option."""
+    """A random id that does not begin with ``-``, which Kafka's tool would parse as an option."""
     while True:
         made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not made.startswith("-"):

@@ -22,17 +22,17 @@ def kafka_version() -> str:
 
 
 def jars_folder() -> Path:
-    """Where the jars lie, or will lie."""
+    """The folder of the jars, which may not exist yet."""
     return cached(f"kafka-{kafka_version()}")
 
 
 def have_jars() -> bool:
-    """Whether they were fetched; the folder appears whole or not at all."""
+    """Whether the jars were downloaded."""
     return jars_folder().is_dir()
 
 
 def fetch_jars() -> Path:
-    """The folder of the jars, which are fetched if they are not there yet."""
+    """The folder of the jars, which are downloaded if it does not exist."""
     return made(jars_folder(), _download)
 
 

@@ -1,7 +1,7 @@
-"""A listener for clients that must log in, beside the one that the cluster and its tests use.
+"""A second listener, for clients that must authenticate.
 
-Clients come by TLS and say who they are by any SASL mechanism, or by a certificate where ``mutual``
-asks for one. Whoever comes by the inner listener may do everything; a client what it was granted.
+Clients use TLS, and authenticate with any SASL mechanism, or with a certificate if ``mutual``. On
+the first listener, everyone has all rights; on this one, clients have those granted to them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ LITERAL, PREFIXED, ALLOW = 3, 4, 3
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Who issues certificates, and the users with their passwords; they are made at format time.
+    """A certificate authority, and users with passwords, which are created at format time.
 
-    ``mutual``: clients say who they are by certificates instead.
+    With ``mutual``, clients authenticate with certificates instead.
     """
 
     authority: Authority
@@ -43,11 +43,11 @@ class Security:
 
     @property
     def protocol(self) -> str:
-        """How clients connect."""
+        """The security protocol of clients."""
         return "SSL" if self.mutual else "SASL_SSL"
 
     def properties(self) -> dict[str, str]:
-        """What a broker's properties have beside the listener itself."""
+        """The additional properties of a broker, except the listener itself."""
         keys = self.authority.issue("broker").joined()
         return {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -62,7 +62,7 @@ class Security:
         }
 
     def _mechanisms(self) -> dict[str, str]:
-        """Who the users are to each mechanism; tokens are believed unsigned."""
+        """The users of each mechanism; unsigned tokens are accepted."""
         passwords = " ".join(f'user_{user}="{word}"' for user, word in self.users.items())
         modules = {
             **dict.fromkeys(SCRAM, f"{MODULE}.scram.ScramLoginModule required;"),
@@ -79,7 +79,7 @@ class Security:
         return {"sasl.enabled.mechanisms": ",".join(modules), **named}
 
     def format_arguments(self) -> list[str]:
-        """Arguments of the storage tool that make the users, whose passwords are hashed."""
+        """Arguments of the storage tool that create the users, with hashed passwords."""
         return [
             part
             for user, password in self.users.items()
@@ -97,7 +97,7 @@ def _salted(user: str, password: str, function: str) -> str:
 
 
 def unsigned_token(user: str, seconds: int = 3_600) -> str:
-    """A token that says who somebody is; brokers of tests believe it."""
+    """An unsigned OAuth token for a user, which brokers of tests accept."""
     now = int(time.time())
     parts = {"alg": "none"}, {"sub": user, "iat": now, "exp": now + seconds}
     encoded = (base64.urlsafe_b64encode(json.dumps(part).encode()).decode() for part in parts)
@@ -120,13 +120,13 @@ class Grant:
 
 
 async def grant(bootstrap_servers: str, user: str, *grants: Grant) -> None:
-    """Let a user do these, from any host; asked by way of the inner listener."""
+    """Grant rights to a user, from any host, through the first listener."""
     answer = await _ask(bootstrap_servers, _CreateAcls([_rule(user, right) for right in grants]))
     _raise_errors(answer.outcomes)
 
 
 async def revoke(bootstrap_servers: str, user: str, *grants: Grant) -> None:
-    """Take rights away again."""
+    """Revoke rights."""
     answer = await _ask(bootstrap_servers, _DeleteAcls([_rule(user, right) for right in grants]))
     _raise_errors(answer.outcomes)
 
@@ -152,7 +152,7 @@ def _raise_errors(outcomes: Iterable[Sequence[Any]]) -> None:
             raise for_code(code)(message)
 
 
-# The client's library has no requests for rights. A rule and a filter for rules look alike.
+# aiokafka has no requests for ACLs. A rule and a filter for rules have the same fields.
 
 _RULE = (
     ("resource_type", Int8),
