@@ -46,6 +46,7 @@ COMMANDS = {
     "dlq resubmit": ("dlq", "resubmit", "--all", "--yes"),
     "forget": ("forget", "some-conversation", "--yes"),
     "purge": ("purge", "--yes"),
+    "build": ("build", "--again", "--dry-run"),
     "record": ("record", "--out", "-"),
     "generate --to-kafka": ("generate", "--to-kafka", "--conversations", "1"),
 }
