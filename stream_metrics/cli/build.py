@@ -275,8 +275,15 @@ async def _give_up(store: RedisStore, settings: Settings, layout: Layout) -> int
 async def _finish(store: RedisStore, settings: Settings) -> None:
     """Complete a switch, together with the workers."""
     fence: Fence = NoFence() if settings.kafka.output_topic is None else KafkaFence(settings.kafka)
+    told = False
     while True:
         layout = await finish(store, fence, lambda: asyncio.sleep(REST_SECONDS))
         if not layout.to_purge:
             return
+        if not told and layout.in_force is not None:
+            stderr_console().print(
+                f"generation {layout.in_force.number} is in force. Its workers go through all of "
+                "their conversations once; then the state before is deleted"
+            )
+            told = True
         await asyncio.sleep(POLL_SECONDS)

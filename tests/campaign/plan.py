@@ -115,14 +115,18 @@ class _Hand:
 def _deal(rng: random.Random, faults: Sequence[Fault], count: int) -> list[_Hand]:
     """What each seed of a deck gets: every fault once before any comes twice, as far as it fits.
 
-    A round on special servers has all the faults that need them.
+    Those that fit the fewest hands are dealt first. A round on special servers has all the faults
+    that need them.
     """
     hands = [_Hand(servers) for servers in _servers(rng, faults)]
     dealt: Counter[str] = Counter()
 
     def give(hand: _Hand, choice: Sequence[Fault]) -> None:
         new = [fault for fault in choice if fault not in hand.faults] or choice
-        fault = min(rng.sample(new, len(new)), key=lambda fault: dealt[fault.name])
+        fault = min(
+            rng.sample(new, len(new)),
+            key=lambda fault: (dealt[fault.name], not fault.alone, fault.needs is ANY),
+        )
         dealt[fault.name] += 1
         hand.faults.append(fault)
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -14,7 +14,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from stream_metrics.adapters.redis.connect import RedisOptions, connect
+from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.engine.codec import stored_header
+from stream_metrics.layout import Generation, Layout
 from stream_metrics.ports import ConversationKey, PartitionState, StoreRefused, StoreUnavailable
 from stream_metrics.worker.generations import state_in_force
 
@@ -47,33 +49,49 @@ class Look:
         return sum(max(0, end - self.offsets.get(place, 0)) for place, end in ends.items())
 
 
-class Watcher:
-    """Looks at Redis and at the group's commits without a pause, past all proxies.
+@dataclass
+class Followed:
+    """What was seen of one generation of state.
 
-    ``problems`` is what it found wrong. While ``may_go_back`` is set, offsets and tokens may be
-    those of an earlier time.
+    ``offsets`` are those stored last, ``tokens`` the owners of each state partition in their order.
+    ``excused`` are places with commits ahead of a state that went back.
+    """
+
+    offsets: dict[Place, int] = field(default_factory=dict)
+    tokens: dict[int, list[bytes]] = field(default_factory=dict)
+    excused: set[Place] = field(default_factory=set)
+
+
+class Watcher:
+    """Looks at Redis and at the commits of its groups without a pause, past all proxies.
+
+    It follows the generation in force and the one that is being built; ``looks``, ``offsets`` and
+    owners are those of the one in force. ``problems`` is what it found wrong. While ``may_go_back``
+    is set, offsets and tokens may be those of an earlier time.
     """
 
     def __init__(
-        self, redis: RedisOptions, bootstrap_servers: str, group: str, topics: tuple[str, ...]
+        self, redis: RedisOptions, bootstrap_servers: str, topics: tuple[str, ...]
     ) -> None:
         self.problems: list[str] = []
         self.looks: list[Look] = []
         self.rolled_back = 0
         self.may_go_back = False
-        self.offsets: dict[Place, int] = {}
         self._options = redis
         self._bootstrap = bootstrap_servers
-        self._group = group
         self._topics = topics
-        self._tokens: dict[int, list[bytes]] = {}
-        self._excused: set[Place] = set()  # commits there are ahead of a state that went back
-        self._places: list[TopicPartition] = []
+        self._followed: dict[str, Followed] = {}  # by the mark of a generation
+        self._in_force = Followed()
 
     @property
     def total(self) -> int:
         """Offsets passed when it last looked."""
         return self.looks[-1].total if self.looks else 0
+
+    @property
+    def offsets(self) -> dict[Place, int]:
+        """The stored offsets of the generation in force when it last looked."""
+        return self._in_force.offsets
 
     # -- the state ------------------------------------------------------------------------------
 
@@ -83,37 +101,38 @@ class Watcher:
         try:
             while True:
                 with suppress(StoreUnavailable, StoreRefused):
-                    state = await state_in_force(store)
-                    states = {n: await state.describe(n) for n in await state.partitions()}
-                    self._take(states)
+                    for generation in await followed(store):
+                        self._take(generation, await states_of(store, generation))
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
             await store.close()
 
-    def _take(self, states: dict[int, PartitionState]) -> None:
-        back = 0
+    def _take(self, generation: Generation, states: dict[int, PartitionState]) -> None:
+        seen, back = self._followed.setdefault(generation.mark, Followed()), 0
         for number, state in states.items():
-            held = self._tokens.setdefault(number, [])
+            held = seen.tokens.setdefault(number, [])
             same = bool(held) and held[-1] == state.token
             if not same:
-                self._new_token(number, state.token or b"")
+                self._new_token(held, number, state.token or b"")
             for topic, position in state.positions.items():
                 place = (topic, number)
-                before = self.offsets.get(place, 0)
+                before = seen.offsets.get(place, 0)
                 if position.offset < before:
                     back += before - position.offset
                     if not self.may_go_back:
                         owner = "one owner" if same else "a change of owner"
                         self._wrong(
-                            f"{place} went from {before} to {position.offset} under {owner}"
+                            f"{place} went from {before} to {position.offset} under {owner} of "
+                            f"generation {generation.number}"
                         )
-                    self._excused.add(place)
-                self.offsets[place] = position.offset
-        self.rolled_back += back
-        self.looks.append(Look(now(), dict(self.offsets)))
+                    seen.excused.add(place)
+                seen.offsets[place] = position.offset
+        if generation.in_force:
+            self._in_force = seen
+            self.rolled_back += back
+            self.looks.append(Look(now(), dict(seen.offsets)))
 
-    def _new_token(self, number: int, token: bytes) -> None:
-        held = self._tokens[number]
+    def _new_token(self, held: list[bytes], number: int, token: bytes) -> None:
         if token in held and not self.may_go_back:
             self._wrong(f"an earlier owner of state partition {number} is back")
         held.append(token)
@@ -121,19 +140,23 @@ class Watcher:
     @property
     def owners(self) -> int:
         """Changes of owner seen so far."""
-        return sum(self.owners_of(number) for number in self._tokens)
+        return sum(map(len, self._in_force.tokens.values()))
 
     def owners_of(self, number: int) -> int:
         """Changes of owner of one state partition seen so far."""
-        return len(self._tokens.get(number, ()))
+        return len(self._in_force.tokens.get(number, ()))
+
+    async def layout(self) -> Layout:
+        """The generations that there are; raises as Redis does."""
+        store = connect(self._options)
+        try:
+            return await store.layout()
+        finally:
+            await store.close()
 
     async def tags(self, numbers: Sequence[int]) -> list[str]:
         """The hash tags of state partitions in force."""
-        store = connect(self._options)
-        try:
-            found = (await store.layout()).in_force
-        finally:
-            await store.close()
+        found = (await self.layout()).in_force
         assert found is not None
         return [found.places[number] for number in numbers]
 
@@ -164,7 +187,7 @@ class Watcher:
     # -- the commits ----------------------------------------------------------------------------
 
     async def watch_commits(self) -> None:
-        """Look at the group's commits, then at the state, until cancelled."""
+        """Look at the commits of each group, then at its state, until cancelled."""
         store = connect(self._options)
         client = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap, request_timeout_ms=3_000)
         started = False
@@ -176,15 +199,21 @@ class Watcher:
                         if not started:
                             await client.start()
                             started = True
-                        commits = await client.list_consumer_group_offsets(self._group)
-                        state = await state_in_force(store)
-                    states = {n: await state.describe(n) for n in await state.partitions()}
-                    self._compare(commits, states)
+                        for generation in await followed(store):
+                            commits = await client.list_consumer_group_offsets(generation.group)
+                            states = await states_of(store, generation)
+                            self._compare(generation, commits, states)
         finally:
             await client.close()
             await store.close()
 
-    def _compare(self, commits: dict[Any, Any], states: dict[int, PartitionState]) -> None:
+    def _compare(
+        self,
+        generation: Generation,
+        commits: dict[Any, Any],
+        states: dict[int, PartitionState],
+    ) -> None:
+        excused = self._followed.setdefault(generation.mark, Followed()).excused
         for place, commit in commits.items():
             state = states.get(place.partition)
             if state is None or place.topic not in state.positions:
@@ -192,9 +221,12 @@ class Watcher:
             key, stored = (place.topic, place.partition), state.positions[place.topic].offset
             if commit.offset <= stored:
                 if not self.may_go_back:
-                    self._excused.discard(key)
-            elif not self.may_go_back and key not in self._excused:
-                self._wrong(f"{key}: commit {commit.offset} is ahead of the stored {stored}")
+                    excused.discard(key)
+            elif not self.may_go_back and key not in excused:
+                self._wrong(
+                    f"{key}: commit {commit.offset} of group {generation.group} is ahead of the "
+                    f"stored {stored}"
+                )
 
     # -- the log --------------------------------------------------------------------------------
 
@@ -250,3 +282,16 @@ class Watcher:
     def _wrong(self, what: str) -> None:
         if len(self.problems) < 20:
             self.problems.append(what)
+
+
+async def followed(store: RedisStore) -> list[Generation]:
+    """The generation in force, and the one that is being built."""
+    layout = await store.layout()
+    return [generation for generation in (layout.in_force, layout.building) if generation]
+
+
+async def states_of(store: RedisStore, generation: Generation) -> dict[int, PartitionState]:
+    """Its state partitions that have begun and that nobody deletes."""
+    state = store.generation(generation)
+    found = {number: await state.describe(number) for number in await state.partitions()}
+    return {n: held for n, held in found.items() if held.token is not None and not held.wiping}

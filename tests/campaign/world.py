@@ -90,13 +90,12 @@ class World:
         self.expected_gaps: set[tuple[int, str]] = set()  # partition numbers, and what is done
         self.policy = "halt"  # of workers that start from now on
         self.write_schema = SCHEMAS[0]  # of workers and commands that start from now on
+        self.good_gain = 2  # the same
         self.orders = folder / "orders"
         self.clock = Clock(folder / "clock")
         self.brokers = Brokers(folder, 3 if plan.servers is Need.THREE_BROKERS else 1)
         self.redis = _redis(plan, folder)
-        self.watcher = Watcher(
-            self.redis.options(GROUP), self.kafka.bootstrap_servers, GROUP, TOPICS
-        )
+        self.watcher = Watcher(self.redis.options(GROUP), self.kafka.bootstrap_servers, TOPICS)
         self.load: Load
         self._running = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
@@ -207,6 +206,7 @@ class World:
             "STREAM_METRICS_KAFKA__HEARTBEAT_INTERVAL_MS": "1000",
             "STREAM_METRICS_REDIS__SOCKET_TIMEOUT_SECONDS": "2",
             "STREAM_METRICS_STATE__BATCH_RECORDS": "100",
+            "STREAM_METRICS_METRICS__GOOD_GAIN": str(self.good_gain),
             "STREAM_METRICS_STATE__WRITE_SCHEMA": str(self.write_schema),
             "STREAM_METRICS_STATE__DIGEST_KEY": "a secret of the tests",
         }
@@ -310,12 +310,13 @@ class World:
 
     async def cut_off(self, place: str, *arguments: str) -> None:
         """Run it until it kills itself at that place; ``CommandFailed`` if it ends otherwise."""
-        self.orders.write_text(f"{place} KILL")
-        settings = {**self._inside(), "CAMPAIGN_ORDERS": str(self.orders)}
+        orders = self.folder / "orders-of-a-command"  # workers come to the same places
+        orders.write_text(f"{place} KILL")
+        settings = {**self._inside(), "CAMPAIGN_ORDERS": str(orders)}
         try:
             await run([*OBEDIENT, *arguments], settings, code=-signal.SIGKILL)
         finally:
-            self.orders.unlink(missing_ok=True)
+            orders.unlink(missing_ok=True)
 
     def _inside(self) -> dict[str, str]:
         return {

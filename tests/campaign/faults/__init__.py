@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.campaign.faults import (
     both,
+    builds,
     clocks,
     kafka,
     network,
@@ -29,5 +30,6 @@ FAULTS: dict[str, Fault] = {
         *clocks.FAULTS,
         *replicated.FAULTS,
         *both.FAULTS,
+        *builds.FAULTS,
     )
 }
