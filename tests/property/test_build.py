@@ -38,7 +38,7 @@ def test_the_schedules_hold_every_step() -> None:
         seen += builders.seen
 
     calls = {"layout", "change_layout", "freeze", "wipe", "describe", "claim", "write"}
-    wanted = {"decided", "given up", "superseded", "store went back", "registered"}
+    wanted = {"decided", "decided again", "given up", "superseded", "store went back", "registered"}
     died = {name.removeprefix(way) for name in seen for way in ("died at ", "command ")}
     assert wanted <= seen.keys()
     assert calls <= died

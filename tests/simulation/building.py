@@ -1,7 +1,8 @@
-"""A generation of state that is built beside another and takes its place, in any trouble.
+"""Generations of state, each built beside the one before to take its place, in any trouble.
 
 Workers of the old generation and of the new one read the same logs, each in a group of their own,
-over one store. The new one has another threshold of good gain, so that its figures are others.
+over one store. Each has another threshold of good gain than the one before, so that its figures are
+others.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ from tests.simulation.troubled import KINDS, Died, Kind, Trouble, Troubled
 OLD: Final = Identity("group", 1, "old", COUNTS)
 NEW: Final = Identity("group", 1, "new", COUNTS)
 GOOD_GAIN: Final = {"old": 2, "new": 3}
+OTHER: Final = {"old": NEW, "new": OLD}  # what is built beside state of that fingerprint
 DAY_MS: Final = 86_400_000
 
 # How often each is drawn. Numbers name processes; what is not there is another, or none.
@@ -308,14 +310,15 @@ class Builders:
     async def register(self) -> None:
         """Begin a build, unless one goes on, and start a worker for it."""
         layout = await self.space.layout()
-        if layout.in_force is None or layout.in_force.identity.fingerprint == "new":
+        if layout.in_force is None:
             return
+        wanted = OTHER[layout.in_force.identity.fingerprint]
         for old in layout.generations:
             if old.purged:
                 await clear_away(self.space, old)
         mark = f"m{layout.last}-{self.seen['registered']}"
         with suppress(Impossible):
-            await change(self.space, lambda now: now.registered(NEW, mark, self.now_ms))
+            await change(self.space, lambda now: now.registered(wanted, mark, self.now_ms))
         building = (await self.space.layout()).building
         if building is not None and self.workers_of(building) < 2:
             self.seen["registered"] += 1
@@ -335,7 +338,7 @@ class Builders:
             if building is not None and what == "decide":
                 number = building.number
                 await change(space, lambda now: now.switched(number, self.now_ms))
-                self.seen["decided"] += 1
+                self.seen["decided" if number == 2 else "decided again"] += 1
             if building is not None and what == "give up":
                 number = building.number
                 await give_up(space, number)
@@ -368,13 +371,12 @@ class Builders:
     async def settle(self) -> None:
         """All troubles end: the new generation is built, takes over, and reads what is left."""
         self.produce(10_000)
-        late = [p for p in self.processes if p.generation.identity.fingerprint == "old"][:1]
-        self.processes[:] = []
+        before, self.processes = self.processes, []
         worker: Process | None = None
         for _ in range(40):
             layout = await self.space.layout()
-            new = next((g for g in layout.generations if g.identity == NEW and not g.ended), None)
-            if new is None:
+            new = layout.building or layout.in_force
+            if new is None or new.number == 1:
                 await self.command("finish", None, 0)
                 await self.register()
                 continue
@@ -393,7 +395,8 @@ class Builders:
         for _ in range(4):
             await self.act(worker, "read", None, 0)
         self.sent = len(self.topic.messages)
-        for process in late:  # one that slept through all of it
+        late = [p for p in before if p.generation.mark != worker.generation.mark]
+        for process in late[:1]:  # one that slept through all of it
             process.client.at_once = 1_000
             for what in ("read", "look after", "commit", "read", "look"):
                 if process not in self.processes:
@@ -405,10 +408,11 @@ class Builders:
         layout = await self.space.layout()
         live = layout.in_force
         assert live is not None
-        assert (live.identity, live.state, layout.to_purge) == (NEW, "live", ())
-        store = self.space.generation(live)
-        rows, windows, now_us = expected(self.seed, GOOD_GAIN["new"])
-        engine = EngineConfig(good_gain=GOOD_GAIN["new"])
+        assert live.number > 1
+        assert (live.state, layout.building, layout.to_purge) == ("live", None, ())
+        store, good_gain = self.space.generation(live), GOOD_GAIN[live.identity.fingerprint]
+        rows, windows, now_us = expected(self.seed, good_gain)
+        engine = EngineConfig(good_gain=good_gain)
         export = await export_state(store, engine, DEFAULT_WINDOWS, "last")
         assert canonical(export.windows_document(now_us)) + "\n" == windows
         found = {str(row["conversation_id"]): canonical(row) for row in export.rows}
