@@ -10,11 +10,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import NewPartitions
 from msgspec import structs
 
 from deploy.local.certificates import Authority
-from deploy.local.kafka.cluster import Kafka, admin
+from deploy.local.kafka.cluster import Kafka
 from deploy.local.kafka.security import Grant, Security, grant, revoke, unsigned_token
 from deploy.local.process import blocking
 from deploy.local.servers import RedisServer
@@ -450,9 +449,8 @@ async def prepare(secured: Secured, system: LiveSystem, command: str) -> None:
     if command == "migrate":
         system.settings["STREAM_METRICS_METRICS__GOOD_GAIN"] = "3"
     if command == "reshard":
-        async with admin(secured.kafka.bootstrap_servers) as client:
-            more = NewPartitions(2 * PARTITIONS)
-            await client.create_partitions(dict.fromkeys(system.topics, more))
+        for topic in system.topics:
+            await secured.kafka.add_partitions(topic, 2 * PARTITIONS)
 
 
 def test_the_page_has_the_rights() -> None:

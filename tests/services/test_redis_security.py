@@ -10,11 +10,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import NewPartitions
 from redis.asyncio import Redis
 
 from deploy.local.certificates import Authority
-from deploy.local.kafka.cluster import Kafka, admin
+from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.adapters.redis.rights import WORKER
 from stream_metrics.traffic import TrafficProfile, generate
@@ -269,9 +268,8 @@ async def test_commands_for_a_stopped_group_need_what_the_page_says(
     await system.reach(1.0)
     assert await system.stop_workers() == [0]
     if command == "reshard":
-        more = NewPartitions(2 * PARTITIONS)
-        async with admin(kafka.bootstrap_servers) as client:
-            await client.create_partitions(dict.fromkeys(system.topics, more))
+        for topic in system.topics:
+            await kafka.add_partitions(topic, 2 * PARTITIONS)
     if command == "migrate":
         system.settings["STREAM_METRICS_METRICS__GOOD_GAIN"] = "3"
     further = further_acl(command)
