@@ -226,12 +226,12 @@ def _turns(
         return {first.span_id: None}, {span.span_id: first.span_id for span in tree.ordered}, set()
     spans = sorted((tree.by_id[id] for id in set(of_turn.values())), key=_by_start)
     busy = {of_turn[one.span.span_id] for one in found if one.span.span_id in of_turn}
-    met = {(of_turn.get(one), of_turn.get(other)) for one, other in pairs}
-    searched = busy | {id for both in met for id in both}
     partners: dict[str | None, set[str | None]] = defaultdict(set)
-    for both in met:
-        for one, other in (both, both[::-1]):
-            partners[one].add(other)
+    for pair in pairs:
+        one, other = (of_turn.get(id) for id in pair)
+        partners[one].add(other)
+        partners[other].add(one)
+    searched = busy | partners.keys()
     stands_for: dict[str, str] = {}
     kept: dict[str, Span] = {}
     open_, idle = _Open(), _Open()
@@ -239,10 +239,10 @@ def _turns(
     for span in spans:
         if span.span_id in busy:
             kept_partners = [kept[id] for id in partners[span.span_id] if id in kept]
-            alike = [earlier for earlier in kept_partners if _overlap_in_scopes(earlier, span)]
-            alike += idle.first_beside(span)
+            alike = [earlier for earlier in kept_partners if _overlap_across_scopes(earlier, span)]
+            alike += idle.first_of_another_scope(span)
         else:
-            alike = open_.first_beside(span)
+            alike = open_.first_of_another_scope(span)
         if alike:
             earliest = min(alike, key=_by_start).span_id
             stands_for[span.span_id] = earliest
@@ -258,16 +258,16 @@ def _turns(
 
 
 class _Open:
-    """Turn spans in order of start, of which those that still run are looked up.
+    """Turn spans in order of start, for lookups of the first one that has not ended yet.
 
-    Each lookup asks with a later start, so that what has ended before is skipped once for all.
+    Lookups come in order of start, too, so that a span that has ended is skipped for good.
     """
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self._first = self._other = 0
 
-    def first_beside(self, span: Span) -> list[Span]:
+    def first_of_another_scope(self, span: Span) -> list[Span]:
         """The first span of another scope that has not ended when this one starts, or nothing."""
         spans = self.spans
         while self._first < len(spans) and spans[self._first].end_ns < span.start_ns:
@@ -279,13 +279,13 @@ class _Open:
             return [first]
         # All between the first one and the other have ended or are of the first one's scope.
         self._other = max(self._other, self._first + 1)
-        while self._other < len(spans) and not _overlap_in_scopes(spans[self._other], span):
+        while self._other < len(spans) and not _overlap_across_scopes(spans[self._other], span):
             self._other += 1
         return spans[self._other : self._other + 1]
 
 
-def _overlap_in_scopes(earlier: Span, span: Span) -> bool:
-    """Whether the later span starts before the earlier one ends, which is of another scope."""
+def _overlap_across_scopes(earlier: Span, span: Span) -> bool:
+    """Whether the spans are of two scopes, and the later starts before the earlier one ends."""
     return earlier.scope != span.scope and earlier.end_ns >= span.start_ns
 
 

@@ -559,10 +559,7 @@ def unread() -> Iterator[str]:
 
 
 def test_dimensions_that_are_no_mapping_are_refused_unread() -> None:
-    """`dict` reads the entries of a list to their end, and memory is full before an endless one's.
-
-    A drawn example of the test above had such an entry, and filled 23 GB.
-    """
+    """`dict` would read each entry of a list to its end, and an endless one fills the memory."""
     turn = recorder([]).turn("c")
     with pytest.raises(TypeError, match="dimensions must be a mapping, not list"):
         turn.completed("an answer", dimensions=[unread()])  # type: ignore[arg-type]

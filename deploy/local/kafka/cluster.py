@@ -231,10 +231,10 @@ class Kafka(Served):
         return name
 
     async def add_partitions(self, name: str, partitions: int) -> None:
-        """Give a topic more, so many in all, and return once every partition has a leader.
+        """Raise a topic to that number of partitions, and return once each of them has a leader.
 
-        Brokers answer before they tell clients of them: of 60 topics on a busy machine, 6 still had
-        the former number when they were looked at right after.
+        Brokers answer the request before they show clients the new partitions: on a busy machine, 6
+        of 60 topics still had the former number right after it.
         """
         async with admin(self.bootstrap_servers) as client:
             answer = await client.create_partitions({name: NewPartitions(partitions)})
