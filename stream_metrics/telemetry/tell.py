@@ -261,12 +261,12 @@ def _turns(
         return {first.span_id: None}, {span.span_id: first.span_id for span in tree.ordered}, set()
     spans = sorted((tree.by_id[id] for id in set(of_turn.values())), key=_by_start)
     with_searches = {of_turn[one.span.span_id] for one in found if one.span.span_id in of_turn}
-    matched = {(of_turn.get(one), of_turn.get(other)) for one, other in pairs}
-    searched = with_searches | {id for both in matched for id in both}
     partners: dict[str | None, set[str | None]] = defaultdict(set)
-    for both in matched:
-        for one, other in (both, both[::-1]):
-            partners[one].add(other)
+    for pair in pairs:
+        one, other = (of_turn.get(id) for id in pair)
+        partners[one].add(other)
+        partners[other].add(one)
+    searched = with_searches | partners.keys()
     stands_for: dict[str, str] = {}
     kept: dict[str, Span] = {}
     running, without_searches = _Running(), _Running()
@@ -274,7 +274,7 @@ def _turns(
     for span in spans:
         if span.span_id in with_searches:
             kept_partners = [kept[id] for id in partners[span.span_id] if id in kept]
-            same = [earlier for earlier in kept_partners if _overlap_in_scopes(earlier, span)]
+            same = [earlier for earlier in kept_partners if _overlap_across_scopes(earlier, span)]
             same += without_searches.first_of_another_scope(span)
         else:
             same = running.first_of_another_scope(span)
@@ -293,9 +293,9 @@ def _turns(
 
 
 class _Running:
-    """Turn spans in order of start, of which those that still run are looked up.
+    """Turn spans in order of start, for lookups of the first one that has not ended yet.
 
-    Each lookup asks with a later start, so that what has ended before is skipped once for all.
+    Lookups come in order of start, too, so that a span that has ended is skipped for good.
     """
 
     def __init__(self) -> None:
@@ -314,13 +314,13 @@ class _Running:
             return [first]
         # All between the first one and the other have ended or are of the first one's scope.
         self._other = max(self._other, self._first + 1)
-        while self._other < len(spans) and not _overlap_in_scopes(spans[self._other], span):
+        while self._other < len(spans) and not _overlap_across_scopes(spans[self._other], span):
             self._other += 1
         return spans[self._other : self._other + 1]
 
 
-def _overlap_in_scopes(earlier: Span, span: Span) -> bool:
-    """Whether the later span starts before the earlier one ends, which is of another scope."""
+def _overlap_across_scopes(earlier: Span, span: Span) -> bool:
+    """Whether the spans are of two scopes, and the later starts before the earlier one ends."""
     return earlier.scope != span.scope and earlier.end_ns >= span.start_ns
 
 

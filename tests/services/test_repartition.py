@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from aiokafka.admin import AIOKafkaAdminClient
 from msgspec import structs
 
 from deploy.local.kafka.cluster import Kafka
@@ -259,10 +259,7 @@ async def test_added_input_partitions_are_copied_from_their_first_record(
     assert await stored(kafka, [system.internal]) == []
 
     events, added = system.topics[0], COUNTS["events"]
-    client = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
-    await client.start()
-    await client.create_partitions({events: NewPartitions(added + 1)})
-    await client.close()
+    await kafka.add_partitions(events, added + 1)
     sent = [(b'{"conversation_id": "c"}', n) for n in (0, added, added)]
     async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
         for value, number in sent:

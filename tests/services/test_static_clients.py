@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import CommitFailedError
 
@@ -113,20 +112,10 @@ async def changed(kafka: Kafka, group: str, change: str, counts: dict[str, int])
     """The topics and their partition counts after the change."""
     if change == "more topics":
         return {**counts, f"{group}-c": PARTITIONS}
-    await grow(kafka, f"{group}-a")
+    await kafka.add_partitions(f"{group}-a", PARTITIONS + 1)
     if change == "fewer topics":
         return {f"{group}-a": PARTITIONS + 1}
     return {**counts, f"{group}-a": PARTITIONS + 1}
-
-
-async def grow(kafka: Kafka, topic: str) -> None:
-    """Give the topic one more partition."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
-    await admin.start()
-    try:
-        await admin.create_partitions({topic: NewPartitions(PARTITIONS + 1)})
-    finally:
-        await admin.close()
 
 
 async def test_nothing_is_shared_out_anew_where_nothing_has_changed(kafka: Kafka) -> None:

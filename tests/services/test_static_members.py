@@ -7,7 +7,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
@@ -158,12 +157,8 @@ async def test_a_named_worker_that_came_back_sees_more_partitions(
     worker.kill9()
     worker.launch()
     await owns(worker, PARTITIONS)
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
-    await admin.start()
-    try:
-        await admin.create_partitions(dict.fromkeys(topics, NewPartitions(PARTITIONS + 1)))
-    finally:
-        await admin.close()
+    for topic in topics:
+        await kafka.add_partitions(topic, PARTITIONS + 1)
 
     async def says_so() -> bool:
         status, body = await worker.readyz()

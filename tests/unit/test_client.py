@@ -561,9 +561,8 @@ def unread() -> Iterator[str]:
     yield
 
 
-def test_dimensions_that_are_not_a_mapping_are_refused_unread() -> None:
-    """`dict` would read an endless list entry until memory is full. A generated example of the test
-    above had such an entry, and filled 23 GB."""
+def test_dimensions_that_are_no_mapping_are_refused_unread() -> None:
+    """`dict` would read each entry of a list to its end, and an endless one fills the memory."""
     turn = recorder([]).turn("c")
     with pytest.raises(TypeError, match="dimensions must be a mapping, not list"):
         turn.completed("an answer", dimensions=[unread()])  # type: ignore[arg-type]
