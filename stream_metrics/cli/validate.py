@@ -22,7 +22,7 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
-from stream_metrics.events.judge import Finding, judge
+from stream_metrics.events.judge import Finding, find_problems
 
 SHOW_EVERY: Final = 1_000
 LISTED: Final = 100
@@ -146,7 +146,7 @@ def validate(
         ):
             for name, number, record in located:
                 live = record.topic in topics
-                found = judge(
+                found = find_problems(
                     record.value,
                     key=None if live and copied else record.key,
                     timestamp_ms=record.timestamp_ms,

@@ -1,8 +1,8 @@
-"""What the rest of the program sees of deduplication.
+"""The public interface of deduplication.
 
-``deduplicator`` gives one for a set of rules and a digest key: the compiled one if the kernel is
-installed, else ``PlainDeduplicator``. Both give the same decisions, counts and bytes; each takes
-only fingerprints that it made itself.
+``deduplicator`` returns one for a set of rules and a digest key: the compiled one if the kernel is
+installed, else ``PlainDeduplicator``. Both return the same decisions, counts and bytes. Each
+accepts only fingerprints that it made itself.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ class Fingerprints(Protocol):
 
     @property
     def documents(self) -> list[bytes | None]:
-        """Of each result, the digest under which ``relevant`` names its document."""
+        """The digest under which ``relevant`` names each result's document; None without an id."""
 
     @property
     def extra_values(self) -> int:
-        """Values beyond what usual results have, for the cache's account of memory."""
+        """The number of values beyond those of usual results, for the cache's memory estimate."""
 
     @property
     def urls_unparsed(self) -> int:
-        """Results whose URL counts as absent because it is none; 0 after ``unpack``."""
+        """The number of results whose URL cannot be parsed; 0 after ``unpack``."""
 
 
 class Index(Protocol):
-    """The results of one turn so far; the next are placed in canonical order."""
+    """Assigns the results of one turn to documents, in canonical order."""
 
     def append(self, results: Any, counts: DedupCounts) -> tuple[list[int], list[str]]:
-        """Place one search's results: of each its document's number and the evidence.
+        """Assign one search's results; returns each result's document number and evidence.
 
-        Documents are numbered from 0 in order of first occurrence, whose evidence is ``""``.
+        Documents are numbered from 0 in order of first occurrence. The evidence of a first
+        occurrence is ``""``.
         """
 
     def append_decided(self, results: Any, documents: list[int]) -> None:
-        """Place results whose documents were decided before they were stored."""
+        """Add stored results whose documents are already decided."""
 
 
 class Deduplicator(Protocol):
@@ -70,17 +71,17 @@ class Deduplicator(Protocol):
         """The digest of a document id as ``relevant`` names it, compared exactly."""
 
     def index(self) -> Index:
-        """The index of a turn without results."""
+        """An empty index for a turn."""
 
     def pack(self, searches: Sequence[Any]) -> bytes:
-        """The searches of one event as the state keeps them (``pack``)."""
+        """The searches of one event in the stored format (``pack``)."""
 
     def unpack(self, data: bytes) -> Sequence[Fingerprints]:
         """The inverse of ``pack``."""
 
 
 class PlainFingerprints:
-    """A list of ``Fingerprint``."""
+    """The fingerprints of one search in Python."""
 
     __slots__ = ("each", "urls_unparsed")
 
@@ -143,17 +144,17 @@ class PlainDeduplicator:
 
 
 class Deduplicators:
-    """Deduplicators by rules and key, each made once.
+    """A cache of deduplicators by rules and key.
 
-    One remembers the results that came last, which takes some megabytes. Whoever works with the
-    same rules and key shares that, so that a worker's memory does not grow with its partitions.
+    A deduplicator caches recent results, which takes some megabytes. It is shared by all users of
+    the same rules and key, so that a worker's memory does not grow with its partitions.
     """
 
     def __init__(self) -> None:
         self._made: dict[tuple[DedupRules, bytes], Deduplicator] = {}
 
     def of(self, rules: DedupRules, key: bytes) -> Deduplicator:
-        """The one for these rules and this key."""
+        """The deduplicator for these rules and this key."""
         made = self._made.get((rules, key))
         if made is None:
             made = self._made[rules, key] = deduplicator(rules, key)
@@ -161,6 +162,6 @@ class Deduplicators:
 
 
 def deduplicator(rules: DedupRules, key: bytes) -> Deduplicator:
-    """A deduplicator; an empty key digests without one, for offline replay."""
+    """Create a deduplicator; an empty key means unkeyed digests, for offline replay."""
     made: Deduplicator | None = compiled.Deduplicator(rules, key)
     return PlainDeduplicator(rules, key) if made is None else made

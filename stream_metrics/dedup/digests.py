@@ -1,7 +1,7 @@
-"""Keyed digests: what state holds in place of texts, URLs and document ids.
+"""Keyed digests, which the state stores instead of texts, URLs and document ids.
 
-A digest is a keyed BLAKE2b of a slot (which value it is) and the value's comparable form. Without
-the key nobody can recover a text from the state, or test whether a guessed text is in it.
+A digest is a keyed BLAKE2b of a slot (the kind of value) and the value's comparable form. Without
+the key, nobody can recover a text from the state or test whether a guessed text is in it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ KNOWN_NAMES: Final = (
     "plugin_id", "plugin_type", "segment",
 )  # fmt: skip
 
-Name = str | bytes  # a known name as it is, any other as its 8-byte digest
+Name = str | bytes  # a known name itself, any other name as its 8-byte digest
 
 _MAX_SLOTS: Final = 4_096
-_LONGEST_NAME: Final = 64  # longer ones are not remembered
+_LONGEST_NAME: Final = 64  # longer names are not cached
 
 
 class Digester:
@@ -45,7 +45,7 @@ class Digester:
     __slots__ = ("_fixed", "_key", "_names", "_resolved", "_slots")
 
     def __init__(self, key: bytes = b"", names: Iterable[str] = ()) -> None:
-        """``names``: further names that rules speak of, so that they are told from unknown ones."""
+        """``names`` are further names used in rules, which ``resolve`` can then recognise."""
         self._key = key
         self._slots: dict[str, hashlib.blake2b] = {}
         self._fixed: dict[str, Name] = {name: name for name in (*KNOWN_NAMES, *names)}
@@ -62,7 +62,7 @@ class Digester:
         return state.digest()
 
     def name(self, name: str) -> Name:
-        """How the name of an ID component or field stands in a fingerprint."""
+        """The form of the name of an ID component or field in a fingerprint."""
         known = self._names.get(name)
         if known is None:
             known = self.name_digest(name)
@@ -73,11 +73,11 @@ class Digester:
         return known
 
     def name_digest(self, name: str) -> bytes:
-        """How a name that is not in ``KNOWN_NAMES`` is stored."""
+        """The stored form of a name that is not in ``KNOWN_NAMES``."""
         return self.of("name", name)[:NAME_BYTES]
 
     def resolve(self, digest: bytes) -> Name:
-        """The name behind a stored digest if the rules know it, else the digest."""
+        """The name of a stored digest if rules use it, else the digest."""
         return self._resolved.get(digest, digest)
 
     def _new_slot(self, slot: str) -> hashlib.blake2b:

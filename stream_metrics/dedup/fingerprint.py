@@ -1,7 +1,7 @@
-"""A result's fingerprint: digests of all that deduplication compares, and no text.
+"""A result's fingerprint: digests of everything that deduplication compares, without texts.
 
-``Fingerprinter.of`` makes one from a result; ``pack`` and ``unpack`` turn it into the bytes that
-the state keeps (17 bytes a value: a tag and a digest) and back.
+``Fingerprinter.of`` makes one from a result. ``pack`` and ``unpack`` convert it to and from the
+stored bytes (17 bytes per value: a tag and a digest).
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ LONG_SNIPPET: Final = 1
 LONG_CONTENT: Final = 2
 IDENTICAL_CONTENT: Final = 4
 DEFINITIVE: Final = 8
-NO_TITLE_KEY: Final = 16  # the title is a field that is no text, which gives no candidate key
+NO_TITLE_KEY: Final = (
+    16  # the title comes from a field that is not text, so it has no candidate key
+)
 
 DEFAULT_ENTITY_TYPE: Final = "Document"
 REMEMBERED: Final = 8_192
@@ -48,16 +50,16 @@ LONGEST_REMEMBERED: Final = 4_096  # bytes of a result's content
 
 _ENCODE = msgspec.msgpack.Encoder().encode
 
-# Shared by all fingerprints without such values, and never written to.
+# Shared by all fingerprints without such values; never modified.
 _NO_IDS: dict[Name, tuple[bytes, ...]] = {}
 _NO_IDENTITY: dict[str, bytes] = {}
 _NO_FIELDS: dict[Name, bytes] = {}
 
 
-class IdView(NamedTuple):
-    """The identifiers of a result, or of all members of a document together.
+class Identifiers(NamedTuple):
+    """The identifiers of a result, or of all results of a document.
 
-    ``contents`` are those long enough to be the same text indexed twice.
+    ``contents`` has only contents long enough to identify the same text indexed twice.
     """
 
     ids: Mapping[Name, AbstractSet[bytes]]
@@ -71,18 +73,19 @@ class Fingerprint:
 
     Attributes:
         type: The canonical name of the entity type.
-        flags: Text length classes, and whether ``ids`` holds a definitive value.
-        ids: Component name to the digests of its values.
-        doc: The generic ID as deduplication compares it.
-        doc_exact: The generic ID as qrels name it, where that differs from ``doc``.
-        url: Host and path. ``parameters``: all that remain, as one multiset (None: none).
-        identity: By name, the multiset of the values of parameters that identify a page.
-        title, snippet, content: The full normalised text.
-        fields: Field name to the digest of its value's form.
-        key_title, key_snippet, key_content: Candidate keys that no digest above begins with.
+        flags: Text length classes, and whether ``ids`` has a definitive value.
+        ids: The digests of each component's values, by component name.
+        doc: The generic ID in the form that deduplication compares.
+        doc_exact: The generic ID in the form that qrels use, if it differs from ``doc``.
+        url: Host and path.
+        parameters: All URL parameters that are not dropped, as one multiset.
+        identity: The multiset of values of each URL parameter that identifies a page, by name.
+        title, snippet, content: The full normalised texts.
+        fields: The digest of each field's value, by field name.
+        key_title, key_snippet, key_content: Candidate keys that are not prefixes of those digests.
 
-    Nothing changes once it is made: results with the same content share one. ``candidate_keys``,
-    ``view`` and ``packed`` are what others have worked out from it.
+    A fingerprint is immutable, because results with equal content share it. ``candidate_keys``,
+    ``view`` and ``packed`` are caches.
     """
 
     __slots__ = (
@@ -108,12 +111,12 @@ class Fingerprint:
         self.key_snippet: bytes | None = None
         self.key_content: bytes | None = None
         self.candidate_keys: list[tuple[str, bytes]] | None = None
-        self.view: IdView | None = None
+        self.view: Identifiers | None = None
         self.packed: bytes | None = None
 
     @property
     def extra_values(self) -> int:
-        """Values beyond what a usual result has, for the cache's account of memory."""
+        """The number of values beyond those of a usual result, for the cache's memory estimate."""
         many = sum(map(len, self.ids.values())) + len(self.fields)
         return max(0, many - 8)
 
@@ -123,9 +126,9 @@ class Fingerprint:
         return self.doc_exact if self.doc_exact is not None else self.doc
 
     def keys(self, kind: EntityType) -> list[tuple[str, bytes]]:
-        """The candidate keys, each with its kind; two results of one type that share one meet.
+        """The candidate keys with their kinds. Results of one type are compared if they share one.
 
-        Digests of different slots never agree, so that the 8 bytes alone are the key.
+        Digests of different slots never collide, so the key consists of 8 bytes without the kind.
         """
         keys = self.candidate_keys
         if keys is not None:
@@ -164,13 +167,13 @@ class Fingerprinter:
         self._by_name = {kind.name: kind for kind in rules.types}
 
     def entity_type(self, name: str | None) -> EntityType:
-        """The row of the tables for a type as a producer spells it."""
+        """The row for the name of a type as producers write it."""
         folded = (name or DEFAULT_ENTITY_TYPE).casefold()
         kind = self._types.get(folded)
         return kind if kind is not None else self._other(folded)
 
     def canonical_type(self, name: str) -> EntityType:
-        """The row for a canonical name, as a fingerprint carries it."""
+        """The row for a canonical name."""
         kind = self._by_name.get(name)
         return kind if kind is not None else self._other(name)
 
@@ -183,13 +186,13 @@ class Fingerprinter:
         return kind
 
     def document(self, doc_id: str) -> bytes:
-        """The digest of a document id as qrels name it, compared exactly."""
+        """The digest of a document id in qrels, which is compared exactly."""
         return self.digester.of("doc", doc_id)
 
     def of(self, result: Result) -> Fingerprint:
-        """The fingerprint of one result; results with the same content share one.
+        """The fingerprint of a result; results with equal content share it.
 
-        Popular documents come again and again, so that the last ``REMEMBERED`` are kept by content.
+        The last ``REMEMBERED`` are cached by content, because popular documents recur.
         """
         content = (
             result.entity_type, result.ids, result.doc_id, result.url,
@@ -245,7 +248,7 @@ class Fingerprinter:
 
     def _add_url(self, made: Fingerprint, url: Url) -> None:
         digest = self.digester.of
-        made.url = digest("url", f"{url.place[0]}\0{url.place[1]}")
+        made.url = digest("url", f"{url.address[0]}\0{url.address[1]}")
         if not url.parameters:
             return
         made.parameters = digest("parameters", _pairs_text(url.parameters))

@@ -1,8 +1,8 @@
-"""The candidate index of one turn: which document does the next result belong to?
+"""The candidate index of one turn, which assigns results to documents.
 
 Results are appended in canonical order. Each is compared with the earlier ones that share a
-candidate key; the first that verification calls a duplicate, and whose document it does not
-contradict, decides.
+candidate key. It joins the document of the first one that is verified as a duplicate, unless its
+identifiers contradict another result of that document.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections import Counter
 from typing import Protocol
 
 from stream_metrics.dedup.digests import Name
-from stream_metrics.dedup.fingerprint import Fingerprint, Fingerprinter, IdView
-from stream_metrics.dedup.verify import URL, compare_ids, id_view, text_verdict, verify
+from stream_metrics.dedup.fingerprint import Fingerprint, Fingerprinter, Identifiers
+from stream_metrics.dedup.verify import URL, compare_ids, identifiers_of, text_verdict, verify
 
 
 class DedupCounts:
-    """What deduplication did, for the operational metrics.
+    """Counts of deduplication for the operational metrics.
 
-    ``candidates``: pairs offered, by key kind. ``verdicts``: pairs verified, by (entity type,
+    ``candidates``: candidate pairs by kind of key. ``verdicts``: verified pairs by (entity type,
     step, verdict). The others count results.
     """
 
@@ -38,7 +38,7 @@ class _Search(Protocol):
 
 
 class PlainIndex:
-    """The results of one turn so far, by candidate key."""
+    """The index in Python."""
 
     __slots__ = (
         "_by_key", "_counts", "_documents", "_fingerprinter", "_firsts", "_results", "_views",
@@ -54,7 +54,7 @@ class PlainIndex:
         self._views: dict[int, _Members] = {}  # of documents with several members
 
     def append(self, results: _Search, counts: DedupCounts) -> tuple[list[int], list[str]]:
-        """Place the next search: the document and the evidence of each of its results."""
+        """Assign the results of the next search; returns their documents and evidence."""
         self._counts = counts
         documents: list[int] = []
         evidences: list[str] = []
@@ -65,7 +65,7 @@ class PlainIndex:
         return documents, evidences
 
     def append_decided(self, results: _Search, documents: list[int]) -> None:
-        """Place the next search, whose documents were decided before it was stored."""
+        """Add the next search, whose documents are already decided."""
         self._counts = DedupCounts()
         for result, document in zip(results.each, documents, strict=True):
             self._append_decided(result, document)
@@ -89,15 +89,15 @@ class PlainIndex:
             members = self._views.get(document)
             if members is None:
                 first = self._results[self._firsts[document]]
-                members = self._views[document] = _Members(id_view(first))
-            members.join(id_view(result))
+                members = self._views[document] = _Members(identifiers_of(first))
+            members.join(identifiers_of(result))
         self._results.append(result)
         self._documents.append(document)
 
     def _enter(self, result: Fingerprint) -> list[list[int]]:
-        """Enter the next result under its keys; returns the earlier results, by shared key.
+        """Add the next result under its keys; returns the earlier results by shared key.
 
-        A key keeps one result more than may be verified, to tell when there were more.
+        A key keeps one more result than may be verified, to detect that candidates were omitted.
         """
         by_key = self._by_key.get(result.type)
         if by_key is None:
@@ -133,14 +133,14 @@ class PlainIndex:
                 continue
             document = self._documents[position]
             members = self._views.get(document)
-            mine = id_view(result)
+            mine = identifiers_of(result)
             if members is not None:
                 against = compare_ids(mine, members.view(), kind, rules)
                 if against is not None and against.evidence is None:
                     counts.contradictions += 1
                     continue
             else:
-                members = self._views[document] = _Members(id_view(other))
+                members = self._views[document] = _Members(identifiers_of(other))
             members.join(mine)
             if (verdict.evidence == URL or verdict.step == "ids") and text_verdict(
                 result, other, rules
@@ -153,24 +153,24 @@ class PlainIndex:
 
 
 class _Members:
-    """The identifiers of all members of a document, taken together; grows as members join."""
+    """The combined identifiers of the results of a document."""
 
     __slots__ = ("contents", "definitive", "docs", "ids")
 
-    def __init__(self, first: IdView) -> None:
+    def __init__(self, first: Identifiers) -> None:
         self.ids: dict[Name, set[bytes]] = {name: set(found) for name, found in first.ids.items()}
         self.docs = set(first.docs)
         self.definitive = first.definitive
         self.contents = set(first.contents)
 
-    def join(self, member: IdView) -> None:
-        """Take one more member in."""
+    def join(self, member: Identifiers) -> None:
+        """Add the identifiers of another result."""
         for name, digests in member.ids.items():
             self.ids.setdefault(name, set()).update(digests)
         self.docs.update(member.docs)
         self.contents.update(member.contents)
         self.definitive = self.definitive or member.definitive
 
-    def view(self) -> IdView:
-        """The identifiers as verification compares them."""
-        return IdView(self.ids, self.docs, self.definitive, self.contents)
+    def view(self) -> Identifiers:
+        """The identifiers in the form that verification compares."""
+        return Identifiers(self.ids, self.docs, self.definitive, self.contents)

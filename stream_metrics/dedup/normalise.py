@@ -1,4 +1,4 @@
-"""The forms in which texts, URLs and field values are compared."""
+"""Normalise texts, URLs and field values for comparison."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SNIPPET_PREFIX: Final = 100
 CONTENT_PREFIX: Final = 500
 TITLE_PREFIX: Final = 100
 MAX_URL_PARAMETERS: Final = 500
-SHORT_URL: Final = 512  # longer ones are not remembered
+SHORT_URL: Final = 512  # longer URLs are not cached
 
 IDENTITY_PARAMETERS: Final = frozenset(("id", "itemid", "version", "sourcedoc", "docid", "v", "p"))
 DROPPED_PARAMETERS: Final = frozenset(
@@ -36,7 +36,7 @@ Scalar = str | bool | int | float
 
 
 def normalise_text(text: str) -> str:
-    """Casefolded, every run of white space one space, stripped.
+    """Casefold, strip, and replace every run of white space by one space.
 
     >>> normalise_text("  Groß\\u00a0 und\\tKLEIN ")
     'gross und klein'
@@ -45,26 +45,27 @@ def normalise_text(text: str) -> str:
 
 
 def is_uuid_form(value: str) -> bool:
-    """Whether ``value`` is 8-4-4-4-12 hexadecimal digits, the one form of ID without case."""
+    """Whether ``value`` is a UUID (8-4-4-4-12 hexadecimal digits), which is compared caseless."""
     return len(value) == 36 and _UUID_FORM.fullmatch(value) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """What of a URL takes part in comparisons.
+    """The comparable parts of a URL.
 
-    ``place`` is host and path, ``parameters`` the sorted (name, value) pairs that remain.
+    ``address`` is (host, path); ``parameters`` are the sorted (name, value) pairs that are not
+    dropped.
     """
 
-    place: tuple[str, str]
+    address: tuple[str, str]
     parameters: tuple[tuple[str, str], ...]
 
 
 def parse_url(url: str) -> Url | None:
-    """The comparable parts of ``url``, or None for one that counts as absent.
+    """The comparable parts of ``url``; None if it cannot be parsed.
 
     >>> parse_url("HTTP://me@Example.org:80/a%7eb/?utm_source=x&B=1#top")
-    Url(place=('example.org', '/a~b'), parameters=(('b', '1'),))
+    Url(address=('example.org', '/a~b'), parameters=(('b', '1'),))
     >>> parse_url("http://[broken/") is None
     True
     """
@@ -119,10 +120,10 @@ def _kept_parameters(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str],
 
 
 def scalar_form(value: Scalar | None) -> str | None:
-    """The comparable form of one field value, or None if it is absent.
+    """The comparable form of a field value; None if it is absent.
 
-    The first character says the kind, so that a text never equals a number, a time or a truth
-    value that looks like it.
+    The first character is the kind, so that a text never equals a number, time or boolean that
+    looks like it.
 
     >>> scalar_form(1) == scalar_form(1.0), scalar_form(1) == scalar_form("1")
     (True, False)
@@ -149,7 +150,7 @@ def scalar_form(value: Scalar | None) -> str | None:
 
 
 def field_form(value: Scalar | list[Scalar | None] | None) -> str | None:
-    """The form of a field's value; a list is its sorted entries, one entry is that entry.
+    """The comparable form of a field: the sorted entries of a list; a single entry equals itself.
 
     >>> field_form(["b", "a", None]) == field_form(["a", "b"]), field_form(["a"]) == field_form("A")
     (True, True)
@@ -165,7 +166,7 @@ def field_form(value: Scalar | list[Scalar | None] | None) -> str | None:
 
 
 def single_text(value: Scalar | list[Scalar | None] | None) -> str | None:
-    """The normalised text of a field that is a text or a list of one text; None for all else."""
+    """The normalised text of a field that is a text or a list with one text; None otherwise."""
     if type(value) is list:
         present = [item for item in value if scalar_form(item) is not None]
         value = present[0] if len(present) == 1 else None

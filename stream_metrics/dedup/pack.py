@@ -1,8 +1,8 @@
-"""Fingerprints as bytes: what the state stores.
+"""The stored format of fingerprints.
 
 A packed result is the index of its type (2 bytes), its flags (1 byte) and then, for each value, a
-tag and its digest (1 + 16 bytes; candidate keys 1 + 8). Names outside ``KNOWN_NAMES`` stand in a
-table that the results of one event share. Tags are part of the stored format: never reused.
+tag and its digest (1 + 16 bytes; candidate keys 1 + 8). Names outside ``KNOWN_NAMES`` are in a
+table that the results of one event share. Tags are part of the stored format and are never reused.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Packer:
             return type_index + f.packed
         names = len(self._names)
         packed = self._pack_values(f)
-        if not names and not self._names:  # says nothing of this event's names
+        if not names and not self._names:  # uses no names of this event
             f.packed = packed
         return type_index + packed
 
@@ -135,7 +135,7 @@ class Unpacker:
             raise _malformed()
 
     def searches(self) -> list[list[Fingerprint]]:
-        """The fingerprints of each of the event's searches; ``ValueError`` if they are none."""
+        """The fingerprints of each search; raises ``ValueError`` if they are malformed."""
         return [[self._unpack(data) for data in search] for search in self._packed.searches]
 
     def _unpack(self, data: bytes) -> Fingerprint:
@@ -182,7 +182,7 @@ class Unpacker:
 
 
 def _malformed() -> ValueError:
-    return ValueError("no packed fingerprints")
+    return ValueError("not packed fingerprints")
 
 
 def _add_id(f: Fingerprint, name: Name, digest: bytes) -> None:

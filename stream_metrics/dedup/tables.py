@@ -1,12 +1,12 @@
-"""What makes two results of an entity type the same document: tables, no code.
+"""Tables that define when two results of an entity type are the same document.
 
-The built-in rows are published as a whole, under a number (``Tables``), and state remembers the
-number that it was built under. Published rows never change. Whoever changes a row, or adds an
-entity type, publishes the rows under the next number at the end of this module. New state takes the
-newest number, and existing state keeps its own until ``dedup.tables`` says otherwise.
+The built-in rows are published together under a number (``Tables``), and state stores the number
+that it was built with. Published rows never change. To change a row or add an entity type, publish
+the rows under the next number at the end of this module. New state uses the newest number, and
+existing state keeps its own until ``dedup.tables`` says otherwise.
 
-A rule of confirmation is a conjunction of needs, and
-a need is "at least n of these match". Names in rules and rejections:
+A confirmation rule is a conjunction of needs, and a need is "at least n of these match". Names in
+rules and rejections:
 
 - ``text``: snippet and content together (``verify.text_verdict``),
 - ``title``, ``snippet``, ``content``: the result's own,
@@ -45,10 +45,10 @@ class Need:
 class EntityType:
     """One row of the tables.
 
-    ``definitive`` None means: every component of ``ids`` but those in ``not_definitive``.
-    ``parts_differ`` names fields that tell parts of one document apart before anything else.
-    ``code`` is the letter that the state stores for results of a built-in type. Rows from the
-    settings have none: their results are stored as those of every other type.
+    ``definitive`` None means every component of ``ids`` except those in ``not_definitive``.
+    ``parts_differ`` names fields that distinguish parts of one document, which are compared first.
+    ``code`` is the letter that the state stores for results of a built-in type. Rows from settings
+    have none: their results are stored like those of an unknown type.
     """
 
     name: str
@@ -69,7 +69,7 @@ class EntityType:
             object.__setattr__(self, "fields_used", frozenset(used))
 
     def names_in_rules(self) -> set[str]:
-        """Every name that rejections and confirmations speak of, as they are written."""
+        """Every name in rejections and confirmations, as written there."""
         names = set(self.rejects) | set(self.parts_differ)
         for rule in self.confirms:
             for need in rule:
@@ -77,7 +77,7 @@ class EntityType:
         return names
 
     def is_definitive(self, component: str | bytes) -> bool:
-        """Whether an equal value of this component of ``ids`` alone identifies the document."""
+        """Whether an equal value of this component of ``ids`` identifies the document."""
         if self.definitive is None:
             return component not in self.not_definitive
         return component in self.definitive
@@ -170,12 +170,12 @@ MEETING_TRANSCRIPT: Final = EntityType(
     parts_differ=("segment",),
 )
 
-OTHER_CODE: Final = "A"  # what the state stores for a type that no built-in row names
+OTHER_CODE: Final = "A"  # the stored code of types without a built-in row
 OTHER_NOT_DEFINITIVE: Final = frozenset(("site_id", "web_id", "tenant_id", "container_id"))
 
 
 def other_type(name: str) -> EntityType:
-    """The row of a type that no table names."""
+    """The row of a type that is not in the tables."""
     return EntityType(
         name=name,
         definitive=None,
@@ -187,10 +187,10 @@ def other_type(name: str) -> EntityType:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The built-in rows under their number, and the row of a type that none of them names.
+    """The built-in rows with their number, and the row for all other types.
 
-    ``other`` has no name: ``other_row`` gives it that of a type. ``labels`` are the names under
-    which metrics show the built-in types, and what the state stores for each of them.
+    ``other`` has no name; ``other_row`` adds that of a type. ``labels`` maps the built-in types to
+    the label values of metrics.
     """
 
     number: int
@@ -202,7 +202,7 @@ class Tables:
         object.__setattr__(self, "labels", {kind.name: kind.name for kind in self.types})
 
     def other_row(self, name: str) -> EntityType:
-        """The row of a type called ``name``, which no row names."""
+        """The row of a type ``name`` that is not in the tables."""
         return replace(self.other, name=name)
 
 
@@ -210,10 +210,10 @@ _PUBLISHED: Final[dict[int, Tables]] = {}
 
 
 def publish(tables: Tables) -> None:
-    """Add ``tables`` to those of this release; raises ``ValueError`` for what cannot be stored.
+    """Add ``tables`` to those of this release; raises ``ValueError`` if they cannot be stored.
 
-    Numbers follow each other. A type has one code, and a code one type, in all tables: the state
-    tells types by it. Called in this module, before others read ``published``.
+    Numbers are consecutive. Each type has one code in all tables, and each code one type, because
+    the state identifies types by it. Call this in this module, before others read ``published``.
     """
     if tables.number != len(_PUBLISHED) + 1:
         raise ValueError(f"the next tables are number {len(_PUBLISHED) + 1}, not {tables.number}")
@@ -235,36 +235,36 @@ def publish(tables: Tables) -> None:
 
 
 def published() -> Mapping[int, Tables]:
-    """All tables of this release, by their numbers."""
+    """All tables of this release by number."""
     return MappingProxyType(_PUBLISHED)
 
 
 def tables_text() -> str:
-    """The numbers of the tables that this release has, for messages."""
+    """The numbers of all tables of this release, for messages."""
     return " and ".join(map(str, _PUBLISHED))
 
 
 def newest() -> Tables:
-    """The tables that new state is built under."""
+    """The tables that new state uses."""
     return _PUBLISHED[len(_PUBLISHED)]
 
 
 def type_names() -> tuple[str, ...]:
-    """The names of the types of all published tables, each once, in the order of publication."""
+    """The names of all types in published tables, in the order of publication."""
     every = chain.from_iterable(tables.types for tables in _PUBLISHED.values())
     return tuple(dict.fromkeys(kind.name for kind in every))
 
 
 def type_codes() -> dict[str, str]:
-    """What the state stores for each of those types."""
+    """The stored code of each type in published tables."""
     return {kind.name: kind.code for each in _PUBLISHED.values() for kind in each.types}
 
 
 @dataclass(frozen=True, slots=True)
 class DedupRules:
-    """The tables and switches in force; part of what a state was built with.
+    """The tables and settings of deduplication, on which the state depends.
 
-    ``types`` are the rows of ``tables``, with the configured ones in them.
+    ``types`` are the rows of ``tables`` including the configured ones.
     """
 
     types: tuple[EntityType, ...] = field(default_factory=lambda: newest().types)
@@ -275,7 +275,7 @@ class DedupRules:
     tables: Tables = field(default_factory=newest)
 
     def names(self) -> frozenset[str]:
-        """Every name of an ID component or field that a row speaks of."""
+        """The names of all ID components and fields in the rows."""
         found: set[str] = set()
         for kind in (*self.types, self.tables.other):
             found |= (kind.definitive or frozenset()) | kind.not_definitive

@@ -1,7 +1,7 @@
-"""Verification: are two results of one entity type the same document?
+"""Verify whether two results of one entity type are the same document.
 
-Three steps in order, IDs, URL, fields; the first that decides ends it. A value that one side lacks
-is not comparable and speaks neither for nor against.
+The steps are IDs, URL and fields; the first conclusive one decides. A value that one side lacks is
+not comparable and is neither evidence for nor against.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stream_metrics.dedup.fingerprint import (
     LONG_CONTENT,
     LONG_SNIPPET,
     Fingerprint,
-    IdView,
+    Identifiers,
 )
 from stream_metrics.dedup.tables import TEXT_NAMES, DedupRules, EntityType, Need
 
@@ -27,11 +27,11 @@ EVIDENCE: Final = (ID, URL, TEXT, FIELDS)
 
 
 class Verdict(NamedTuple):
-    """What verification says of a pair.
+    """The result of verifying a pair.
 
-    ``step`` is where it was decided (``ids``, ``url``, ``text``, ``fields``); ``verdict`` is
-    ``duplicate``, ``different`` or ``inconclusive`` (which counts as different); ``evidence`` only
-    with a duplicate.
+    ``step`` is the deciding step (``ids``, ``url``, ``text``, ``fields``); ``verdict`` is
+    ``duplicate``, ``different`` or ``inconclusive`` (which counts as different); ``evidence`` is
+    set for duplicates only.
     """
 
     step: str
@@ -58,11 +58,11 @@ _NONE: Final[frozenset[bytes]] = frozenset()
 _NOTHING: Final[dict[Name, frozenset[bytes]]] = {}
 
 
-def id_view(f: Fingerprint) -> IdView:
-    """The identifiers of one result."""
+def identifiers_of(f: Fingerprint) -> Identifiers:
+    """The identifiers of a result."""
     if f.view is None:
         long = f.content is not None and bool(f.flags & IDENTICAL_CONTENT)
-        f.view = IdView(
+        f.view = Identifiers(
             {name: frozenset(digests) for name, digests in f.ids.items()} if f.ids else _NOTHING,
             _NONE if f.doc is None else frozenset((f.doc,)),
             bool(f.flags & DEFINITIVE),
@@ -71,8 +71,10 @@ def id_view(f: Fingerprint) -> IdView:
     return f.view
 
 
-def compare_ids(a: IdView, b: IdView, kind: EntityType, rules: DedupRules) -> Verdict | None:
-    """Step 1; None if identifiers do not decide."""
+def compare_ids(
+    a: Identifiers, b: Identifiers, kind: EntityType, rules: DedupRules
+) -> Verdict | None:
+    """Compare identifiers (step 1); None if they are inconclusive."""
     conclusive = False
     if a.ids and b.ids:
         for name, values in a.ids.items():
@@ -94,7 +96,7 @@ def compare_ids(a: IdView, b: IdView, kind: EntityType, rules: DedupRules) -> Ve
 
 
 def text_verdict(a: Fingerprint, b: Fingerprint, rules: DedupRules) -> bool | None:
-    """Snippet and content together: True matches, False differs, None says nothing."""
+    """Compare snippet and content: True if they match, False if they differ, None otherwise."""
     matches = False
     if a.snippet is not None and b.snippet is not None:
         if a.snippet == b.snippet:
@@ -128,7 +130,7 @@ def _compare_urls(a: Fingerprint, b: Fingerprint, rules: DedupRules) -> Verdict 
 def _compare_name(
     a: Fingerprint, b: Fingerprint, name: str, rules: DedupRules
 ) -> tuple[bool, bool]:
-    """(matches, differs) of one name of the tables; neither where it is not comparable."""
+    """(matches, differs) for one name of the tables; both are False if it is not comparable."""
     if name == "text":
         text = text_verdict(a, b, rules)
         return text is True, text is False
@@ -145,7 +147,7 @@ def _compare_name(
         same = comparable and a.content == b.content
         return same and bool(a.flags & LONG_CONTENT), comparable and not same
     if name.startswith("id:"):
-        mine, other = id_view(a).ids.get(name[3:]), id_view(b).ids.get(name[3:])
+        mine, other = identifiers_of(a).ids.get(name[3:]), identifiers_of(b).ids.get(name[3:])
         if mine is None or other is None:
             return False, False
         same = not mine.isdisjoint(other)
@@ -178,7 +180,7 @@ def _compare_fields(a: Fingerprint, b: Fingerprint, kind: EntityType, rules: Ded
 def _rule_holds(
     a: Fingerprint, b: Fingerprint, rule: tuple[Need, ...], rules: DedupRules
 ) -> bool | None:
-    """None if the rule does not hold; else whether a text is among what it rests on."""
+    """None if the rule does not hold, else whether a text is part of the evidence."""
     text = False
     for need in rule:
         matched = 0
@@ -202,7 +204,7 @@ def verify(a: Fingerprint, b: Fingerprint, kind: EntityType, rules: DedupRules) 
     for name in kind.parts_differ:
         if _compare_name(a, b, name, rules)[1]:
             return PARTS_DIFFER
-    decided = compare_ids(id_view(a), id_view(b), kind, rules)
+    decided = compare_ids(identifiers_of(a), identifiers_of(b), kind, rules)
     if decided is None:
         decided = _compare_urls(a, b, rules)
     if decided is None:

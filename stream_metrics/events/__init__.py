@@ -1,4 +1,4 @@
-"""The contract: what producers send, how it is decoded, and why a record is turned away."""
+"""The contract: the events that producers send, decoding, and reasons for rejection."""
 
 from stream_metrics.events.decode import REASONS, BadRecord, Event, decode
 from stream_metrics.events.limits import Limits

@@ -1,7 +1,7 @@
 """The canonical form of an event's JSON and its SHA-256.
 
-Two events of one version but different content are put in order by this digest, so it must not
-depend on key order, white space or the library that wrote the record.
+This digest orders events with equal time and id but different content. It must not depend on key
+order, white space or the library that wrote the record.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import msgspec
 
 DIGEST_BYTES: Final = 16
 
-# The largest double has 309 digits; digits are made alike to find a run of so many quickly.
+# The largest double has 309 digits. All digits are mapped to 0 to find such a run quickly.
 _LONG_RUN: Final = b"0" * 309
 _DIGITS_ALIKE: Final = bytes.maketrans(b"123456789", b"0" * 9)
 
 _ENCODE = msgspec.json.Encoder(order="deterministic").encode
 
 
-class _FloatWatch:
-    """Reads the floats of a document, and notes whether one may be written in several ways.
+class _FloatHook:
+    """Parses the floats of a document and records whether one may be formatted differently.
 
-    Python's ``repr`` and the fast encoder agree but for numbers that are written with an exponent.
+    Python's ``repr`` and the fast encoder differ only for numbers with an exponent.
     """
 
     __slots__ = ("delicate",)
@@ -42,19 +42,19 @@ class _FloatWatch:
         return value
 
 
-_watch: Final = _FloatWatch()
-_DECODE = msgspec.json.Decoder(float_hook=_watch).decode
+_float_hook: Final = _FloatHook()
+_DECODE = msgspec.json.Decoder(float_hook=_float_hook).decode
 
 
 def decode_json(raw: bytes) -> tuple[Any, bool]:
-    """The JSON value, and whether its floats need the slow form of ``content_digest``.
+    """Decode JSON; returns the value and whether ``content_digest`` needs the slow encoder.
 
     Raises msgspec's and Python's decoding errors, all of them ``ValueError`` or
     ``RecursionError``.
     """
-    _watch.delicate = False
+    _float_hook.delicate = False
     obj = _DECODE(raw)
-    return obj, _watch.delicate or _LONG_RUN in raw.translate(_DIGITS_ALIKE)
+    return obj, _float_hook.delicate or _LONG_RUN in raw.translate(_DIGITS_ALIKE)
 
 
 def canonical_json(obj: Any, *, delicate: bool = True) -> bytes:
@@ -80,8 +80,8 @@ def _check_integers(obj: Any) -> None:
 def content_digest(obj: Any, *, delicate: bool = True) -> bytes:
     """The first 16 bytes of the SHA-256 of the canonical JSON; compared as unsigned, big-endian.
 
-    Raises ``OverflowError`` for an integer that no double can stand for: JSON readers disagree
-    about it.
+    Raises ``OverflowError`` for an integer beyond the range of a double, on which JSON readers
+    disagree.
     """
     if delicate:
         _check_integers(obj)

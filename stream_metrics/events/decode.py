@@ -1,11 +1,11 @@
-"""From the bytes of a record to a typed event, or to a rejection that says whose fault it is.
+"""Decode the bytes of a record into a typed event or a rejection.
 
-``decode`` never raises on input: what it cannot accept comes back as a ``BadRecord``, which the
-worker puts on the dead-letter topic. The message of a ``BadRecord`` names places, never values.
+``decode`` never raises on input: it returns a ``BadRecord`` for what it cannot accept, which the
+worker sends to the dead-letter topic. The message of a ``BadRecord`` names paths, never values.
 
-There are two ways. ``decode_fast`` needs the kernel and gives either the very event that
-``decode_slow`` gives, or None: whatever is wrong or unusual is left to ``decode_slow``, which alone
-knows how to refuse a record.
+There are two decoders. ``decode_fast`` needs the kernel and returns either the same event as
+``decode_slow`` or None. Everything invalid or unusual is left to ``decode_slow``, which alone can
+reject a record.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ REASONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that is the producer's mistake.
+    """A record that is rejected because of the producer.
 
-    ``reason`` is one of ``REASONS``; ``message`` says where and what to change, and never quotes
-    what the record holds.
+    ``reason`` is one of ``REASONS``. ``message`` says where the error is and what to change, and
+    never quotes the content of the record.
     """
 
     reason: str
@@ -70,9 +70,9 @@ class BadRecord:
 class Event(msgspec.Struct, gc=False, frozen=True):
     """A valid event.
 
-    ``version`` is ``(occurred_us, event_id, digest)``: it orders the events that speak about one
-    item; the digest only breaks the tie between two contents under one id. ``unknown`` has the
-    paths of fields that the contract does not name (``fields.paths``).
+    ``version`` is ``(occurred_us, event_id, digest)`` and orders the events about one item; the
+    digest only breaks ties between different contents with one id. ``unknown`` has the paths of
+    fields that are not in the contract (``fields.paths``).
     """
 
     occurred_us: int
@@ -85,7 +85,7 @@ class Event(msgspec.Struct, gc=False, frozen=True):
 
     @property
     def version(self) -> tuple[int, str, bytes]:
-        """What the events of one item are ordered by."""
+        """The sort key of events about one item."""
         return (self.occurred_us, self.event_id, self.digest)
 
 
@@ -101,10 +101,10 @@ def decode(
 
     Args:
         value: The record's bytes; None is a Kafka tombstone.
-        key: The record's key; checked against ``conversation_id`` when there is one.
-        timestamp_ms: The record's own timestamp, from which "too far in the future" is measured.
+        key: The record's key; if not None, it must equal ``conversation_id``.
+        timestamp_ms: The record's timestamp, which bounds how far an event is in the future.
         limits: Bounds on sizes and counts.
-        require_key: True for live records: without a key they are not accepted.
+        require_key: Whether to reject records without a key, as for live records.
     """
     event = None
     if value is not None:
@@ -119,14 +119,14 @@ def decode_fast(
     limits: Limits,
     require_key: bool,
 ) -> Event | None:
-    """The event that ``decode_slow`` gives, or None if that is not certain."""
+    """The event that ``decode_slow`` returns, or None if that is not certain."""
     if len(value) > limits.record_bytes:
         return None
-    told = compiled.envelope(value, SCHEMA_VERSION, limits.json_levels)
-    if told is None:
+    envelope = compiled.envelope(value, SCHEMA_VERSION, limits.json_levels)
+    if envelope is None:
         return None
-    # Behind the instant is what ``surely_within`` asks for.
-    digest, kind, occurred_us, longest_list, elements, widest, longest_url, doc_id_in_ids = told
+    # The values after the time are arguments of ``surely_within``.
+    digest, kind, occurred_us, longest_list, elements, widest, longest_url, doc_id_in_ids = envelope
     if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
         return None
     found = _typed(value, kind)
@@ -155,7 +155,7 @@ def _typed(value: bytes, kind: str) -> tuple[Payload, tuple[str, ...]] | None:
     try:
         return typed(value), ()
     except (ValueError, RecursionError):  # all of msgspec's decoding errors are ValueErrors
-        pass  # an unknown field, if it is nothing worse
+        pass  # an unknown field, or an invalid value
     try:
         payload, unknown = convert(msgspec.json.decode(value), kind)
     except (ValueError, RecursionError):
@@ -170,7 +170,7 @@ def decode_slow(
     limits: Limits,
     require_key: bool,
 ) -> Event | BadRecord:
-    """The event or the rejection, without the kernel."""
+    """The event or the rejection, decoded without the kernel."""
     if value is None:
         return BadRecord("not_json", "the record has no value (a tombstone)")
     if len(value) > limits.record_bytes:
@@ -250,7 +250,7 @@ def _decode_object(
 
 
 def latest_us(timestamp_ms: int | None) -> int:
-    """The latest instant that an event of a record with this timestamp may have."""
+    """The latest time of an event whose record has this timestamp, in microseconds."""
     # Kafka writes -1 for "no timestamp".
     return LATEST_US if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms * 1000 + DAY_US
 
@@ -266,7 +266,7 @@ def _payload(obj: dict[str, Any], kind: str) -> tuple[Payload, tuple[str, ...]] 
 
 
 def instant(value: Any) -> int | None:
-    """``occurred_at`` as it stands in JSON, in microseconds; None for what is no time."""
+    """Parse ``occurred_at`` from JSON into microseconds; None if it is not a time."""
     kind = type(value)
     if kind is str:
         return parse_rfc3339(value)
@@ -282,7 +282,7 @@ _UNITS: Final = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10
 
 
 def _out_of_range(value: Any) -> str:
-    """What is wrong with an ``occurred_at`` that is a time; names a number's unit if it tells."""
+    """The message for a time that is out of range, naming the unit of a number if recognisable."""
     if type(value) is not str:
         for unit, in_a_second in _UNITS.items():
             if EARLIEST_US * in_a_second <= value * MICROS <= LATEST_US * in_a_second:
@@ -291,7 +291,7 @@ def _out_of_range(value: Any) -> str:
 
 
 def _inconsistent(payload: Payload) -> str | None:
-    """Rules that span more than one value."""
+    """Check rules that concern several values; returns an error message or None."""
     if isinstance(payload, SearchIteration):
         for search in payload.searches or ():
             for result in search.results or ():
@@ -314,8 +314,8 @@ _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 def levels(raw: bytes, bound: int) -> int:
     """Levels of nesting in ``raw``, which is JSON, counted up to ``bound + 1``.
 
-    The text is measured and not what was read from it, where a key that stands twice hides the
-    first value. Each round takes the innermost pairs away.
+    This examines the text rather than the decoded value, in which a repeated key hides the first
+    value. Each round removes the innermost pairs.
 
     >>> levels(b'{"a": [[]], "a": "[[[{"}', 64)
     3
@@ -335,7 +335,7 @@ _PATH = re.compile(r"(?:`key` in )?`\$((?:\[\.\.\.\]|\[\d+\]|\.[a-z_]{1,32})*)`"
 
 
 def _without_values(error: Exception) -> str:
-    """The library's message without anything that the record holds, cut to a sane length."""
+    """The library's message without values from the record, truncated."""
     text, _, place = str(error).rpartition(" - at ")
     path = _PATH.fullmatch(place)
     if path is None:

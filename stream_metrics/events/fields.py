@@ -1,7 +1,7 @@
-"""The fields of an event that the contract does not name.
+"""Unknown fields of events.
 
-They are allowed, because a producer may be newer than the worker, and they have no effect. So has a
-field whose name is misspelt: that is why an event says which unknown fields it came with.
+Unknown fields are allowed and ignored, because a producer may be newer than the worker. A misspelt
+field is ignored as well, so events report their unknown fields.
 """
 
 from __future__ import annotations
@@ -16,67 +16,67 @@ import msgspec
 from stream_metrics.events.wire import PAYLOADS, Payload
 
 OTHER: Final = "other"
-"""Stands for names that are not shown, and for those beyond ``MOST_NAMED``."""
+"""Replaces names that are not shown, and those beyond ``MOST_NAMED``."""
 MOST_NAMED: Final = 16
-"""Unknown fields of one event that are named."""
+"""The most unknown fields of an event that are reported by name."""
 
 _SHOWN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
-    """The names that an object may have, and by name their types and the fields inside them."""
+class KnownFields:
+    """The known fields of an object: their names, types, and known fields of nested objects."""
 
     names: frozenset[str]
-    inside: Mapping[str, Fields] = field(default_factory=dict)
+    inside: Mapping[str, KnownFields] = field(default_factory=dict)
     types: Mapping[str, Any] = field(default_factory=dict)
 
-    def could_be(self, name: str, value: Any) -> bool:
-        """Whether ``value`` is of the kind that the known field ``name`` takes.
+    def accepts(self, name: str, value: Any) -> bool:
+        """Whether the known field ``name`` accepts a value of this kind.
 
-        Lists and objects are one kind, whatever is in them; null is of no kind. Fields that may be
-        anything take no part in the event.
+        Lists and objects count as one kind, whatever they contain. Null is never accepted, nor is
+        any value of a field that may contain anything, because such a field is ignored.
         """
         if value is None or self.types[name] is Any:
             return False
         if isinstance(value, list | dict):
-            return self.holds_more(name)
+            return self.is_container(name)
         try:
             msgspec.convert(value, self.types[name])
         except msgspec.ValidationError:
             return False
         return True
 
-    def holds_more(self, name: str) -> bool:
-        """Whether the known field ``name`` takes lists or objects."""
-        return _holds_more(self.types[name])
+    def is_container(self, name: str) -> bool:
+        """Whether the known field ``name`` accepts lists or objects."""
+        return _is_container(self.types[name])
 
 
 class UnknownField(NamedTuple):
-    """A field that ``owner``, an object with the ``known`` fields, has beside them.
+    """An unknown field of ``owner``, an object with the ``known`` fields.
 
-    ``place`` holds the names of the fields around it, each with a dot behind it.
+    ``parent`` has the names of the enclosing fields, each followed by a dot.
     """
 
-    place: str
+    parent: str
     name: str
     owner: Mapping[str, Any]
-    known: Fields
+    known: KnownFields
 
     @property
     def path(self) -> str:
-        """The name with its place, or ``OTHER`` for a name that is not fit to be shown.
+        """The path of the field, or ``OTHER`` if the name is unsuitable for display.
 
-        >>> UnknownField("searches.", "serch_id", {}, Fields(frozenset())).path
+        >>> UnknownField("searches.", "serch_id", {}, KnownFields(frozenset())).path
         'searches.serch_id'
-        >>> UnknownField("", "someone@example.org", {}, Fields(frozenset())).path
+        >>> UnknownField("", "someone@example.org", {}, KnownFields(frozenset())).path
         'other'
         """
-        return self.place + self.name if _SHOWN.fullmatch(self.name) else OTHER
+        return self.parent + self.name if _SHOWN.fullmatch(self.name) else OTHER
 
 
 def convert(obj: dict[str, Any], kind: str) -> tuple[Payload, list[UnknownField]]:
-    """The payload of a decoded JSON object of this type, and the unknown fields that it has.
+    """Convert a decoded JSON object into the payload of this type, and its unknown fields.
 
     Raises ``msgspec.ValidationError`` with the path.
     """
@@ -91,16 +91,16 @@ def convert(obj: dict[str, Any], kind: str) -> tuple[Payload, list[UnknownField]
 
 
 def without_unknown(obj: dict[str, Any], kind: str) -> tuple[Any, list[UnknownField]]:
-    """A copy of an event of this type without its unknown fields, and these as they came."""
+    """A copy of an event of this type without its unknown fields, and these fields."""
     unknown: list[UnknownField] = []
     return _known(obj, FIELDS[kind], "", unknown), unknown
 
 
 def paths(unknown: Iterable[UnknownField]) -> tuple[str, ...]:
-    """The distinct paths in the order given: ``MOST_NAMED``, and ``OTHER`` if there are more."""
+    """The distinct paths in order: up to ``MOST_NAMED``, then ``OTHER`` if there are more."""
     found: dict[str, None] = {}
     for one in unknown:
-        if len(found) > MOST_NAMED:  # names, and the one for all others
+        if len(found) > MOST_NAMED:  # all names and ``OTHER`` are there
             break
         path = one.path
         if path not in found:
@@ -108,38 +108,38 @@ def paths(unknown: Iterable[UnknownField]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _known(value: Any, fields: Fields, place: str, unknown: list[UnknownField]) -> Any:
+def _known(value: Any, fields: KnownFields, parent: str, unknown: list[UnknownField]) -> Any:
     if type(value) is list:
-        return [_known(one, fields, place, unknown) for one in value]
+        return [_known(one, fields, parent, unknown) for one in value]
     if type(value) is not dict:
         return value
     known = {}
     for name, inner in value.items():
         if name not in fields.names:
-            unknown.append(UnknownField(place, name, value, fields))
+            unknown.append(UnknownField(parent, name, value, fields))
         elif name in fields.inside:
-            known[name] = _known(inner, fields.inside[name], f"{place}{name}.", unknown)
+            known[name] = _known(inner, fields.inside[name], f"{parent}{name}.", unknown)
         else:
             known[name] = inner
     return known
 
 
-def _fields(struct: type[msgspec.Struct]) -> Fields:
+def _fields(struct: type[msgspec.Struct]) -> KnownFields:
     types = {one.name: one.type for one in msgspec.structs.fields(struct)}
     found = {name: _struct_in(kind) for name, kind in types.items()}
     inside = {name: _fields(inner) for name, inner in found.items() if inner is not None}
-    return Fields(frozenset(types), inside, types)
+    return KnownFields(frozenset(types), inside, types)
 
 
-def _holds_more(kind: Any) -> bool:
+def _is_container(kind: Any) -> bool:
     """Whether values of this type may be lists or objects."""
     if get_origin(kind) in (list, dict) or _struct_in(kind) is not None:
         return True
-    return any(map(_holds_more, get_args(kind)))
+    return any(map(_is_container, get_args(kind)))
 
 
 def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
-    """The struct of which values of this type are, or hold a list; maps have any names."""
+    """The struct that values of this type are or contain in a list; None for maps."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return kind
     if get_origin(kind) is dict:
@@ -147,5 +147,7 @@ def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
     return next((inner for one in get_args(kind) if (inner := _struct_in(one))), None)
 
 
-FIELDS: Final[Mapping[str, Fields]] = {kind: _fields(struct) for kind, struct in PAYLOADS.items()}
-"""By the type of the event."""
+FIELDS: Final[Mapping[str, KnownFields]] = {
+    kind: _fields(struct) for kind, struct in PAYLOADS.items()
+}
+"""The known fields by event type."""

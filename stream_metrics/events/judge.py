@@ -1,4 +1,4 @@
-"""What a producer should know of one record: why it is refused, and what in it has no effect."""
+"""Find problems of a record: why it is rejected, and which of its fields have no effect."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from stream_metrics.events.limits import Limits
 Kind = Literal["bad_record", "misspelt_field", "unknown_field", "empty_event"]
 
 LEAST_RATIO: Final = 0.82
-"""How similar (``difflib``) a misspelt name is: ``search`` and ``searches`` have 0.857."""
+"""The least similarity (``difflib``) of a misspelt name; ``search`` and ``searches`` have 0.857."""
 LEAST_LENGTH: Final = 4
-"""Of names that may be misspelt; ``id`` is similar to many."""
+"""The least length of names that may be misspelt; ``id`` is similar to many."""
 
 ALIASES: Final = {
     "results": ("hits", "documents", "docs"),
@@ -32,7 +32,7 @@ ALIASES: Final = {
 }
 """Other names that producers use for a field."""
 OWN_WORDS: Final = frozenset({"context", "contest"})
-"""Similar to a known name, but fields of their own; so are participles, such as ``searched``."""
+"""Names that resemble a known one but are independent, as are participles like ``searched``."""
 _MEANT: Final = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
 
 _WORDS: Final = re.compile(r"[_\W]+|(?<=[a-z0-9])(?=[A-Z])")
@@ -40,13 +40,13 @@ _WORDS: Final = re.compile(r"[_\W]+|(?<=[a-z0-9])(?=[A-Z])")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong with a record, or that has no effect.
+    """A problem of a record.
 
     Attributes:
         kind: ``bad_record`` and ``misspelt_field`` are errors, the others are warnings.
         about: The reason of a bad record (``decode.REASONS``), the path of a field
-            (``fields.paths``), the type of an empty event.
-        message: What is wrong, in words; quotes nothing that the record holds but names of fields.
+            (``fields.paths``), or the type of an empty event.
+        message: The problem in words. It quotes only names of fields from the record.
     """
 
     kind: Kind
@@ -55,11 +55,11 @@ class Finding:
 
     @property
     def level(self) -> Literal["error", "warning"]:
-        """Whether the producer has to change something."""
+        """``error`` if the producer must change something."""
         return "error" if self.kind in ("bad_record", "misspelt_field") else "warning"
 
 
-def judge(
+def find_problems(
     value: bytes | None,
     *,
     key: bytes | None = None,
@@ -67,9 +67,9 @@ def judge(
     limits: Limits,
     require_key: bool = False,
 ) -> list[Finding]:
-    """All that is to be said of a record; nothing of one that is as it should be.
+    """All problems of a record; empty if there are none.
 
-    The arguments are those of ``decode``. A field is named once, however often it occurs.
+    The arguments are those of ``decode``. A field is reported once, however often it occurs.
     """
     event = decode(
         value, key=key, timestamp_ms=timestamp_ms, limits=limits, require_key=require_key
@@ -77,26 +77,28 @@ def judge(
     if isinstance(event, BadRecord):
         return [Finding("bad_record", event.reason, event.message)]
     found = _fields(value or b"") if event.unknown else []
-    kind, lacks = event.payload.kind, event.payload.lacks
-    if lacks:
-        found.append(Finding("empty_event", kind, f"a `{kind}` with {lacks} says nothing"))
+    kind, missing_content = event.payload.kind, event.payload.missing_content
+    if missing_content:
+        found.append(
+            Finding("empty_event", kind, f"a `{kind}` with {missing_content} says nothing")
+        )
     return found
 
 
-def meant(field: UnknownField) -> str | None:
+def likely_field(field: UnknownField) -> str | None:
     """The known field that an unknown one is probably meant to be; None if there is none.
 
-    Only what its object could have and does not have comes into question, and what its value could
-    be. But one search or label in place of a list of them is a slip whatever its value is.
+    It must be absent from the object and accept the value. The singular of a list field, such as
+    one search instead of a list of searches, matches regardless of its value.
     """
     value, known = field.owner[field.name], field.known
     if value is None:
         return None
     lacking = (name for name in known.names if field.owner.get(name) is None)
     found = _nearest(field.name, frozenset(lacking))
-    if found is None or known.could_be(found, value):
+    if found is None or known.accepts(found, value):
         return found
-    singular = f"{'_'.join(_words(field.name))}s" == found and known.holds_more(found)
+    singular = f"{'_'.join(_words(field.name))}s" == found and known.is_container(found)
     return found if singular else None
 
 
@@ -128,9 +130,11 @@ def _nearest(sent: str, lacking: frozenset[str]) -> str | None:
 def _fields(value: bytes) -> list[Finding]:
     obj: Any = decode_json(value)[0]
     _, unknown = without_unknown(obj, obj["type"])
-    named = sorted(((meant(field), field.path) for field in unknown), key=lambda one: not one[0])
+    named = sorted(
+        ((likely_field(field), field.path) for field in unknown), key=lambda one: not one[0]
+    )
     found: dict[tuple[Kind, str], Finding] = {}
-    for name, path in named:  # the misspelt ones first, so that they are named before others
+    for name, path in named:  # misspelt fields first, so that they are named before others
         kind: Kind = "unknown_field" if name is None else "misspelt_field"
         if (kind, path) not in found and len(found) >= MOST_NAMED:
             path = OTHER
@@ -141,7 +145,7 @@ def _fields(value: bytes) -> list[Finding]:
 
 
 def _words(name: str) -> list[str]:
-    """The words of a name in lower case, however it is written.
+    """Split a name in any naming style into words in lower case.
 
     >>> _words("resultId"), _words("Doc-ID"), _words("baseline_rank")
     (['result', 'id'], ['doc', 'id'], ['baseline', 'rank'])

@@ -1,4 +1,4 @@
-"""What a record's value says before it is decoded: the key it needs, and whether it is labels."""
+"""Inspect a record's value before decoding: its key, and whether it is a label event."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _TYPE: Final = msgspec.json.Decoder(_Typed)
 
 
 def key_of(value: bytes | None, timestamp_ms: int | None, limits: Limits) -> bytes | BadRecord:
-    """The conversation's id in UTF-8, or why the record names none.
+    """The conversation id in UTF-8, or the reason why the record has none.
 
-    Whatever else may be wrong with the event is left to whoever reads it under that key.
+    Other errors of the event are not checked.
 
     >>> key_of(b'{"conversation_id": "c-1"}', None, Limits())
     b'c-1'
@@ -43,7 +43,7 @@ def key_of(value: bytes | None, timestamp_ms: int | None, limits: Limits) -> byt
 
 
 def is_labels(value: bytes | None) -> bool:
-    """Whether it is an event of labels, which usually have a topic of their own.
+    """Whether the value is a ``relevance_labels`` event, which usually has a topic of its own.
 
     >>> is_labels(b'{"type": "relevance_labels"}'), is_labels(b"[]"), is_labels(None)
     (True, False, False)

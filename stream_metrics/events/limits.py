@@ -1,4 +1,4 @@
-"""What one record may hold, and what a turn may grow to."""
+"""Limits on records and turns."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on input. The first group refuses a record, the second stops a turn from growing.
+    """Bounds on input. The first group rejects a record, the second stops a turn from growing.
 
-    Lengths of texts are code points, sizes are bytes of UTF-8. ``values_per_turn`` counts values in
-    ``ids`` and ``fields``, beyond the first eight of each result.
+    Lengths of texts are in code points, sizes in bytes of UTF-8. ``values_per_turn`` counts the
+    values in ``ids`` and ``fields`` beyond the first eight of each result.
     """
 
     record_bytes: int = 8 * 1024 * 1024
@@ -36,14 +36,14 @@ class Limits:
 def surely_within(
     limits: Limits, longest_list: int, elements: int, widest_object: int, longest_url: int
 ) -> bool:
-    """Whether a payload of which no more than this is known is surely within the limits.
+    """Whether upper bounds of a payload's sizes prove that it is within the limits.
 
     Args:
-        limits: The bounds.
-        longest_list: At least the elements of each list.
-        elements: At least the elements of all lists together.
-        widest_object: At least the members of each object.
-        longest_url: At least the bytes of each ``url``.
+        limits: The limits.
+        longest_list: An upper bound of the elements in a list.
+        elements: An upper bound of the elements in all lists together.
+        widest_object: An upper bound of the members in an object.
+        longest_url: An upper bound of the bytes in a ``url``.
     """
     return (
         longest_list <= limits.values_per_list
@@ -59,7 +59,7 @@ def surely_within(
 
 
 def present(entries: dict[str, Any] | list[Any], limit: int) -> int:
-    """The number of entries that are not null; nulls are looked for only where it matters."""
+    """The number of entries; null ones are subtracted only if it exceeds the limit otherwise."""
     count = len(entries)
     if count > limit and isinstance(entries, dict):
         count -= sum(value is None for value in entries.values())
@@ -67,5 +67,5 @@ def present(entries: dict[str, Any] | list[Any], limit: int) -> int:
 
 
 def too_many(what: str, count: int, limit: int) -> str:
-    """That there are more than may be."""
+    """The message that a limit is exceeded."""
     return f"{what}: {count}, at most {limit}"

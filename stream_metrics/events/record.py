@@ -1,4 +1,4 @@
-"""Records as they lie in a log, before anyone reads them as events."""
+"""Kafka records before they are decoded as events."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from msgspec import Struct, structs
 
-MAX_TIMESTAMP_MS = 253_402_300_799_999  # the year 9999; producers may stamp records with anything
+MAX_TIMESTAMP_MS = 253_402_300_799_999  # the end of year 9999
 
 
 def bounded_timestamp(timestamp_ms: int) -> int:
-    """A record's timestamp, within what can be stored and compared everywhere; -1 stays."""
+    """Clamp a timestamp to what can be stored and compared everywhere; -1 (none) is unchanged."""
     if -1 <= timestamp_ms <= MAX_TIMESTAMP_MS:
         return timestamp_ms
     return -1 if timestamp_ms < 0 else MAX_TIMESTAMP_MS
@@ -21,7 +21,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a record stood, and under which key, before it was repartitioned."""
+    """The position and key of a record before it was repartitioned."""
 
     topic: str
     partition: int
@@ -30,10 +30,9 @@ class Origin:
 
 
 class Record(Struct, frozen=True, gc=False):
-    """One record of an input topic (or line of a file, where topic and place may be unknown).
+    """A record of an input topic, or a line of a file, whose topic and position may be unknown.
 
-    ``headers`` are there where a record is to be passed on. ``origin`` is told of a record that was
-    repartitioned.
+    ``headers`` are set for records that may be forwarded, ``origin`` for repartitioned ones.
     """
 
     value: bytes | None

@@ -1,4 +1,4 @@
-"""The table of rejections: for each reason what it means and how a producer gets rid of it."""
+"""The table of rejection reasons, with what they mean and how producers fix them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LIMITS: Final = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """``what`` ends up on the dead-letter topic, and the ``remedy``."""
+    """What is rejected, and the remedy."""
 
     what: str
     remedy: str

@@ -1,7 +1,7 @@
-"""Instants as whole microseconds since 1970-01-01T00:00:00Z.
+"""Times as whole microseconds since 1970-01-01T00:00:00Z.
 
-Everything that orders events or places them in a window works on these integers. Two notations
-lead to them: RFC 3339 text and Unix seconds as a JSON number.
+Ordering of events and windows use these integers. They are parsed from RFC 3339 text or from Unix
+seconds as a JSON number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 MICROS: Final = 1_000_000
 DAY_US: Final = 86_400 * MICROS
 
-_EPOCH: Final = datetime(1970, 1, 1)  # in UTC, of which nothing is to be reckoned
+_EPOCH: Final = datetime(1970, 1, 1)  # in UTC
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))",
     re.ASCII,
@@ -37,8 +37,8 @@ def _days(year: int, month: int, day: int) -> int:
 def parse_rfc3339(text: str) -> int | None:
     """The instant of an RFC 3339 date-time in microseconds, or None if ``text`` is not one.
 
-    The grammar is RFC 3339's own: ``T`` or ``t`` between date and time, ``Z``, ``z`` or ``±hh:mm``
-    behind it. No leap second. Digits after the sixth decimal are cut off, not rounded.
+    The grammar is that of RFC 3339: ``T`` or ``t`` between date and time, then ``Z``, ``z`` or
+    ``±hh:mm``. Leap seconds are rejected. Decimals after the sixth are truncated.
 
     >>> parse_rfc3339("1970-01-01T01:00:00.0000019+01:00")
     1
@@ -67,7 +67,7 @@ def parse_rfc3339(text: str) -> int | None:
 
 
 def rfc3339(instant_us: int) -> str:
-    """The inverse of ``parse_rfc3339``, in UTC; raises ``OverflowError`` beyond year 1 to 9999.
+    """The inverse of ``parse_rfc3339`` in UTC; raises ``OverflowError`` outside years 1 to 9999.
 
     >>> rfc3339(1_718_020_800_000_001)
     '2024-06-10T12:00:00.000001Z'
@@ -88,10 +88,9 @@ def micros_of_seconds(seconds: float) -> int:
 
 
 def round_scaled(value: float, scale: int) -> int:
-    """``value * scale`` as the nearest integer, halves to even, without any rounding before.
+    """``value * scale`` rounded once to the nearest integer, halves to even.
 
-    The product is taken on the double's exact value, so that the result is the same on every
-    machine.
+    The product uses the exact value of the double, so that the result is equal on all machines.
 
     >>> round_scaled(0.375, 10**9)
     375000000

@@ -1,4 +1,4 @@
-"""Turn numbers as people read them."""
+"""Format turn numbers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from stream_metrics.events.times import rfc3339
 
 
 def turn_text(number: int) -> str:
-    """A turn's number, with its time if the number is one, as the numbers of traced turns are.
+    """Format a turn's number, followed by its time if it is one, as for turns from traces.
 
-    A number between 2000 and 2100 in Unix microseconds is a time. The time is cut to seconds.
+    Unix microseconds from 2000 to 2100 are times, which are truncated to seconds.
 
     >>> turn_text(3), turn_text(1_718_020_800_005_000)
     ('3', '1718020800005000 (2024-06-10 12:00:00Z)')

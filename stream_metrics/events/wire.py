@@ -1,9 +1,9 @@
-"""The events as the worker decodes them: msgspec structs, fast and strict.
+"""The msgspec structs with which the worker decodes events.
 
-The published contract is ``models`` (pydantic); a test holds the two equal over a corpus of valid
-and broken events. A field that is null reads as absent. Numbers are strict: ``1.0`` and ``true``
-are no integers. The structs refuse unknown fields, which events may have: ``fields.convert`` notes
-them and leaves them out.
+The published contract is ``models`` (pydantic); a test compares both over a corpus of valid and
+invalid events. A null field counts as absent. Numbers are strict: ``1.0`` and ``true`` are not
+integers. The structs reject unknown fields, which events may have; ``fields.convert`` removes and
+reports them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Scalar = str | bool | int | float
 
 
 class Result(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
-    """One result of a search, as sent."""
+    """One result of a search."""
 
     result_id: Handle
     entity_type: Name | None = None
@@ -68,7 +68,7 @@ def _names(what: str, entries: dict[str, Any], most: int, limits: Limits) -> str
 
 
 class Routing(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
-    """The route that a search took, and what the router thought of the others."""
+    """The route that a search took, and the router's scores."""
 
     selected: Name
     scores: dict[str, float | None] | None = None
@@ -85,35 +85,35 @@ class Search(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
 
 
 class Gate(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
-    """What the gate decided before the iteration: to search or not to."""
+    """The gate's decision before the iteration: to search or to skip."""
 
     decision: Literal["search", "skip"]
     score: float | None = None
 
 
 class Label(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
-    """A relevance label; ``gain`` None withdraws."""
+    """A relevance label; ``gain`` None withdraws it."""
 
     result_id: Handle
     gain: Gain | None
 
 
 class RoutingLabel(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
-    """Which route would have been the best for a search; None withdraws."""
+    """The best route for a search; None withdraws the label."""
 
     search_id: Handle
     optimal: str | None
 
 
 class GateLabel(Struct, gc=False, frozen=True, forbid_unknown_fields=True):
-    """Whether an iteration needed a search; None withdraws."""
+    """Whether an iteration needed a search; None withdraws the label."""
 
     iteration: Count
     search_needed: bool | None
 
 
 class _Envelope(Struct, gc=False, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Fields that ``decode`` reads by itself; ``kind`` is the name of the type."""
+    """Fields that ``decode`` reads separately; ``kind`` is the name of the event type."""
 
     kind: ClassVar[str]
 
@@ -122,17 +122,17 @@ class _Envelope(Struct, gc=False, frozen=True, forbid_unknown_fields=True, kw_on
     occurred_at: Any = None
 
     def over_limit(self, limits: Limits) -> str | None:
-        """What of it exceeds the limits, if anything; an entry that is null is absent."""
+        """A message if the payload exceeds a limit, else None; null entries are not counted."""
         return None
 
     @property
-    def lacks(self) -> str:
-        """What it lacks, if it says nothing; else an empty text."""
+    def missing_content(self) -> str:
+        """What is missing if the event has no content; otherwise empty."""
         return ""
 
 
 class _WithoutAgent(_Envelope, gc=False, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Types of which ``agent`` and ``release`` are ignored, whatever they are."""
+    """Types whose ``agent`` and ``release`` are ignored."""
 
     agent: Any = None
     release: Any = None
@@ -169,7 +169,7 @@ class SearchIteration(_Envelope, gc=False, frozen=True, forbid_unknown_fields=Tr
         return None
 
     @property
-    def lacks(self) -> str:
+    def missing_content(self) -> str:
         """See ``_Envelope``."""
         return "" if self.searches or self.gate else "neither searches nor a gate decision"
 
@@ -195,7 +195,7 @@ class RelevanceLabels(_WithoutAgent, gc=False, frozen=True, forbid_unknown_field
         return None
 
     @property
-    def lacks(self) -> str:
+    def missing_content(self) -> str:
         """See ``_Envelope``."""
         return "" if self.labels or self.routing or self.gate else "no label at all"
 
@@ -223,7 +223,7 @@ class TurnCompleted(_WithoutAgent, gc=False, frozen=True, forbid_unknown_fields=
 
 
 class Forget(_WithoutAgent, gc=False, frozen=True, forbid_unknown_fields=True):
-    """Payload of ``forget``: none but the envelope, whose ``turn`` may be there and is not used."""
+    """Payload of ``forget``; ``turn`` is allowed and ignored."""
 
     kind: ClassVar[str] = "forget"
 

@@ -120,7 +120,7 @@ def url(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     form = parse_url(text)
     if form is not None:
-        assert form.place[0], "a URL without a host counts as absent"
+        assert form.address[0], "a URL without a host counts as absent"
         assert form.parameters == tuple(sorted(form.parameters))
         assert parse_url(text) == form
     results = [Result(result_id="r", url=text, title="a title"), Result(result_id="q", url=text)]

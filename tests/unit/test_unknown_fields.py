@@ -14,8 +14,8 @@ from stream_metrics.dedup.tables import DedupRules
 from stream_metrics.engine.row import canonical
 from stream_metrics.engine.taken import Intake, Taken
 from stream_metrics.events import Event, Limits, decode
-from stream_metrics.events.fields import FIELDS, MOST_NAMED, Fields
-from stream_metrics.events.judge import judge
+from stream_metrics.events.fields import FIELDS, MOST_NAMED, KnownFields
+from stream_metrics.events.judge import find_problems
 from stream_metrics.events.record import Record
 from stream_metrics.worker.replay import Replay
 from tests.corpus import FULL
@@ -30,7 +30,7 @@ def encoded(event: dict[str, Any]) -> bytes:
     return json.dumps(event).encode()
 
 
-def planted(value: Any, fields: Fields, extra: dict[str, Any]) -> Any:
+def planted(value: Any, fields: KnownFields, extra: dict[str, Any]) -> Any:
     """A copy of an event with ``extra`` first in each of its objects, but for maps of any names."""
     if isinstance(value, list):
         return [planted(one, fields, extra) for one in value]
@@ -216,7 +216,7 @@ def test_an_event_that_says_nothing_is_counted(
     engine.feed(Record(encoded(event)))
     engine.flush()
 
-    found = [one.kind for one in judge(encoded(event), limits=Limits())]
+    found = [one.kind for one in find_problems(encoded(event), limits=Limits())]
 
     assert engine.observations.counts["empty"] == count
     assert engine.invalid == 0
@@ -265,7 +265,7 @@ LABELS: dict[str, Any] = {**FULL["relevance_labels"], "labels": None}
 )
 def test_a_field_near_a_known_one_is_an_error(event: dict[str, Any], path: str, known: str) -> None:
     """It is named with the field that is meant."""
-    found = [one for one in judge(encoded(event), limits=Limits()) if one.level == "error"]
+    found = [one for one in find_problems(encoded(event), limits=Limits()) if one.level == "error"]
 
     assert [(one.kind, one.about) for one in found] == [("misspelt_field", path)]
     assert f"did you mean `{known}`?" in found[0].message
@@ -288,7 +288,7 @@ def test_a_field_near_a_known_one_is_an_error(event: dict[str, Any], path: str, 
 )
 def test_other_unknown_fields_are_warnings(event: dict[str, Any]) -> None:
     """A name that resembles none, or one that the object has as well, is probably meant so."""
-    found = judge(encoded(event), limits=Limits())
+    found = find_problems(encoded(event), limits=Limits())
 
     assert found
     assert {one.kind for one in found} == {"unknown_field"}
@@ -305,7 +305,7 @@ def test_other_unknown_fields_are_warnings(event: dict[str, Any]) -> None:
 )
 def test_a_number_in_another_unit_is_named_so(seconds: float, unit: str) -> None:
     """`occurred_at` takes seconds; the rejection says which unit the number looks like."""
-    (found,) = judge(encoded({**ITERATION, "occurred_at": seconds}), limits=Limits())
+    (found,) = find_problems(encoded({**ITERATION, "occurred_at": seconds}), limits=Limits())
 
     assert found.about == "time_out_of_range"
     assert found.message == f"`occurred_at` looks like {unit}; `occurred_at` takes seconds"
@@ -314,7 +314,7 @@ def test_a_number_in_another_unit_is_named_so(seconds: float, unit: str) -> None
 @pytest.mark.parametrize("seconds", [17, -1_742_288_400_250, 1e300, 5e9, "1999-01-01T00:00:00Z"])
 def test_other_times_out_of_range_are_not_taken_for_another_unit(seconds: Any) -> None:
     """What would lie outside 2000 to 2100 in any unit is only said to be out of range."""
-    (found,) = judge(encoded({**ITERATION, "occurred_at": seconds}), limits=Limits())
+    (found,) = find_problems(encoded({**ITERATION, "occurred_at": seconds}), limits=Limits())
 
     assert found.about == "time_out_of_range"
     assert "looks like" not in found.message

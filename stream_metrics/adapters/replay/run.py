@@ -46,7 +46,7 @@ from stream_metrics.adapters.replay.pool import Pool, process_pool
 from stream_metrics.adapters.replay.scored import LineKind, scored_lines
 from stream_metrics.adapters.replay.spool import Piece, SpoolKey, SpoolWriter, spool_key
 from stream_metrics.adapters.replay.texts import InMemoryRecords
-from stream_metrics.events.judge import judge
+from stream_metrics.events.judge import find_problems
 from stream_metrics.events.record import Record
 from stream_metrics.worker.collecting import collecting_once
 from stream_metrics.worker.outcome import ReplayOptions, merge_outcomes
@@ -220,7 +220,9 @@ def _strict(options: ReplayOptions) -> Callable[[int, Record], None]:
     limits = options.config.limits
 
     def check(number: int, record: Record) -> None:
-        found = judge(record.value, key=record.key, timestamp_ms=record.timestamp_ms, limits=limits)
+        found = find_problems(
+            record.value, key=record.key, timestamp_ms=record.timestamp_ms, limits=limits
+        )
         for one in found:
             if one.level == "error":
                 reason = f"{one.about}: " if one.kind == "bad_record" else ""
