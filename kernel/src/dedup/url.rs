@@ -109,7 +109,7 @@ pub fn ask(py: Python<'_>, url: &str) -> PyResult<Option<Url<'static>>> {
     if parsed.is_none() {
         return Ok(None);
     }
-    let (host, path): (String, String) = parsed.getattr(intern!(py, "place"))?.extract()?;
+    let (host, path): (String, String) = parsed.getattr(intern!(py, "address"))?.extract()?;
     let mut parameters = Vec::new();
     for pair in parsed.getattr(intern!(py, "parameters"))?.try_iter()? {
         let (name, value): (String, String) = pair?.extract()?;
