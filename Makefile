@@ -274,7 +274,7 @@ panels: services ## Check each Grafana panel against a live system; a minute
 	@$(RUN) -m tests.shown
 
 docs: setup ## Generate the reference pages
-	@$(BIN)/python -m stream_metrics.contract docs/reference
+	@$(BIN)/python -m stream_metrics.core.contract docs/reference
 	@$(BIN)/python -m docs.pages docs/reference
 	@$(BIN)/python -m tests.mutations --page docs/evidence
 

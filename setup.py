@@ -12,22 +12,22 @@ import os
 from setuptools import Extension, setup
 
 MODULES = (
-    "stream_metrics/engine/cells.py",
-    "stream_metrics/engine/changes.py",
-    "stream_metrics/engine/codec.py",
-    "stream_metrics/engine/derive.py",
-    "stream_metrics/engine/plan.py",
-    "stream_metrics/engine/ranked.py",
-    "stream_metrics/engine/registers.py",
-    "stream_metrics/engine/row.py",
-    "stream_metrics/engine/state.py",
-    "stream_metrics/engine/step.py",
-    "stream_metrics/engine/taken.py",
-    "stream_metrics/engine/windows.py",
-    "stream_metrics/metrics/decisions.py",
-    "stream_metrics/metrics/exact.py",
-    "stream_metrics/metrics/gain.py",
-    "stream_metrics/metrics/registry.py",
+    "stream_metrics/core/engine/cells.py",
+    "stream_metrics/core/engine/changes.py",
+    "stream_metrics/core/engine/codec.py",
+    "stream_metrics/core/engine/derive.py",
+    "stream_metrics/core/engine/plan.py",
+    "stream_metrics/core/engine/ranked.py",
+    "stream_metrics/core/engine/registers.py",
+    "stream_metrics/core/engine/row.py",
+    "stream_metrics/core/engine/state.py",
+    "stream_metrics/core/engine/step.py",
+    "stream_metrics/core/engine/taken.py",
+    "stream_metrics/core/engine/windows.py",
+    "stream_metrics/core/metrics/decisions.py",
+    "stream_metrics/core/metrics/exact.py",
+    "stream_metrics/core/metrics/gain.py",
+    "stream_metrics/core/metrics/registry.py",
 )
 """By the profile (``make profile``). None checks types itself: compiled code does that first."""
 

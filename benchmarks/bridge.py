@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.figures import Figure, figures_table
 from benchmarks.inprocess import once
-from stream_metrics.adapters.memory import MemoryDeadLetters
-from stream_metrics.adapters.otlp.payloads import OtlpDecoder, spans_of
-from stream_metrics.events import Limits
-from stream_metrics.events.record import Record
-from stream_metrics.telemetry import Event, Options, mapping
-from stream_metrics.telemetry.assembly import Assembly, Bounds, ReadPosition
-from stream_metrics.telemetry.teller import InterpretedTrace, TraceInterpreter
-from stream_metrics.worker.bridge import Assemblies, Bridge
+from stream_metrics.core.events import Limits
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.telemetry import Event, Options, mapping
+from stream_metrics.core.telemetry.assembly import Assembly, Bounds, ReadPosition
+from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder, spans_of
+from stream_metrics.core.telemetry.teller import InterpretedTrace, TraceInterpreter
+from stream_metrics.live.memory import MemoryDeadLetters
+from stream_metrics.live.worker.bridge import Assemblies, Bridge
 from tests.otlp import as_protobuf
 from tests.sessions import records, traces
 

@@ -21,8 +21,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from msgspec import NODEFAULT, Struct, defstruct, structs
 
 from benchmarks.workload import EVENTS, LABELS
-from stream_metrics.events import wire
-from stream_metrics.settings.whole import Settings
+from stream_metrics.cli.settings import Settings
+from stream_metrics.core.events import wire
 
 PARTITIONS = 4
 

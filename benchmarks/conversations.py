@@ -26,7 +26,7 @@ from benchmarks.servers import JVM, PARTITIONS, send, settled_redis_bytes
 from benchmarks.workload import Plain
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.events.record import Record
+from stream_metrics.core.events.record import Record
 
 RESULTS = 3
 AGENTS = 10

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.peers.turns import FIGURES, Figures, add_up
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import Row
-from stream_metrics.ports import StateStore
-from stream_metrics.worker.export import rows_of
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import Row
+from stream_metrics.live.ports import StateStore
+from stream_metrics.live.worker.export import rows_of
 
 IN_ROW = {"good": "good_unique"}  # where a row has another name
 

@@ -37,7 +37,7 @@ from benchmarks.workload import TOPICS, Traffic, traffic, unending
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import ServerFailed
 from deploy.local.servers import RedisServer
-from stream_metrics.traffic import TrafficRecord
+from stream_metrics.lab.traffic import TrafficRecord
 
 SHARES = (0.1, 0.5, 0.9)  # of the maximal rate
 INTERVAL_SECONDS = 0.1  # between two scrapes; each takes the worker some milliseconds

@@ -20,7 +20,7 @@ from benchmarks.processes import cpu_seconds
 from benchmarks.servers import DIGEST_KEY, redis_cpu_seconds
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.prometheus.catalogue import CONVERSATION_SOURCES
+from stream_metrics.live.prometheus.catalogue import CONVERSATION_SOURCES
 
 DEADLINE_SECONDS = 1_800
 WARM = 10  # one record in so many

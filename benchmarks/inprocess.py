@@ -10,18 +10,18 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.servers import DIGEST_KEY
 from benchmarks.workload import EVENTS, LABELS
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.events.record import Record
-from stream_metrics.options import identity
-from stream_metrics.ports import Position, StateStore
-from stream_metrics.settings.whole import Settings
-from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.collecting import collect_seldom
-from stream_metrics.worker.generations import begin
-from stream_metrics.worker.names import SharedNames
-from stream_metrics.worker.options import PartitionOptions
-from stream_metrics.worker.partition import StatePartition
+from stream_metrics.cli.options import identity
+from stream_metrics.cli.settings import Settings
+from stream_metrics.core.collecting import collect_seldom
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.ports import Position, StateStore
+from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.generations import begin
+from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.options import PartitionOptions
+from stream_metrics.live.worker.partition import StatePartition
 
 T = TypeVar("T")
 

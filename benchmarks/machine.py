@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deploy.local.install import JAVA, REDIS
 from deploy.local.kafka.jars import kafka_version
-from stream_metrics.compiled import ENGINE, KERNEL
+from stream_metrics.core.compiled import ENGINE, KERNEL
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES = ("aiokafka", "msgspec", "redis", "hiredis", "uvloop", "faust-streaming")

@@ -21,10 +21,10 @@ import uvloop
 
 from benchmarks.linux import peak_bytes
 from benchmarks.worker import Meter
-from stream_metrics.adapters.prometheus.catalogue import CONVERSATION_SOURCES, PREFIX
 from stream_metrics.cli.common import load_settings
-from stream_metrics.logs import configure_logs
-from stream_metrics.runtime import Runtime
+from stream_metrics.cli.logs import configure_logs
+from stream_metrics.cli.runtime import Runtime
+from stream_metrics.live.prometheus.catalogue import CONVERSATION_SOURCES, PREFIX
 
 
 class MemberMeter(Meter):

@@ -12,8 +12,8 @@ from benchmarks.inprocess import InProcess
 from benchmarks.servers import settled_redis_bytes
 from benchmarks.workload import Plain
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.events.record import Record
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.redis.connect import RedisOptions, connect
 
 ITERATIONS, RESULTS = 4, 10
 FURTHER = 8

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from stream_metrics.worker.batches import Room
+from stream_metrics.live.worker.batches import Room
 
 BATCH_RECORDS = 500  # state.batch_records
 POLL_RECORDS = 2_000  # kafka.max_poll_records

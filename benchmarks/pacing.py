@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from stream_metrics.traffic import TrafficRecord
+from stream_metrics.lab.traffic import TrafficRecord
 
 TICK_SECONDS = 0.005  # between two looks at what is due
 

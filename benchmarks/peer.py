@@ -18,8 +18,8 @@ from benchmarks.peers.turns import FIGURES, Figures
 from benchmarks.rivals import PEERS, peer_versions
 from benchmarks.servers import Servers, servers
 from benchmarks.workload import TOPICS, Traffic, traffic
-from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.settings.whole import Settings
+from stream_metrics.cli.settings import Settings
+from stream_metrics.live.redis.connect import RedisOptions, connect
 
 LIBRARIES: Final = {
     "bytewax_flow": ("bytewax",),

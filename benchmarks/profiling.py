@@ -13,7 +13,7 @@ from benchmarks.live import modules_table, rooms_table, top_table
 from benchmarks.rooms import OURS, room_of, short
 from benchmarks.sampling import Sampler
 from benchmarks.workload import as_records, traffic
-from stream_metrics.events.record import Record
+from stream_metrics.core.events.record import Record
 
 TOP_SAMPLED = 40
 TOP_MODULES = 20

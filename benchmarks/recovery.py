@@ -32,7 +32,7 @@ from benchmarks.workload import TOPICS, Traffic, traffic, unending
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
-from stream_metrics.traffic import TrafficRecord
+from stream_metrics.lab.traffic import TrafficRecord
 
 BEFORE = 2_000  # records that are read before anything goes wrong
 BASE_RECORDS = 30_000  # of traffic, renewed as often as needed

@@ -24,12 +24,12 @@ from benchmarks.ceiling import Event
 from benchmarks.children import child
 from benchmarks.figures import number, section, table
 from benchmarks.workload import RECORDS_PER_CONVERSATION, SEED
-from stream_metrics.adapters.files import read_records
-from stream_metrics.adapters.replay.manifest import load
-from stream_metrics.adapters.replay.parts import PARTS
-from stream_metrics.adapters.replay.run import FOLDER
-from stream_metrics.adapters.reports import BUCKETS, QUERIES, RELEVANT, ROWS, TURNS
-from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.lab.replay.manifest import load
+from stream_metrics.lab.replay.parts import PARTS
+from stream_metrics.lab.replay.run import FOLDER
+from stream_metrics.lab.reports.files import BUCKETS, QUERIES, RELEVANT, ROWS, TURNS
+from stream_metrics.lab.sources.files import read_records
+from stream_metrics.lab.traffic import TrafficProfile, generate
 
 FILES: Final = (ROWS, QUERIES, RELEVANT, TURNS, BUCKETS, "windows.json", "report.json", PARTS)
 RECORDS: Final = 1_000_000

@@ -5,7 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import PurePath
 
-OURS = ("events", "dedup", "metrics", "engine", "worker", "adapters")
+OURS = (
+    "core/events", "core/dedup", "core/metrics", "core/engine", "clients/kafka", "live/worker",
+    "live/kafka", "live/redis", "live/prometheus",
+)  # fmt: skip
 LIBRARIES = ("aiokafka", "redis", "prometheus_client")
 OTHER = "other"
 
@@ -14,13 +17,14 @@ OTHER = "other"
 def room_of(file: str) -> str | None:
     """The room of a file, None for Python's own library and for what is not ours.
 
-    >>> room_of("/x/stream_metrics/dedup/pack.py"), room_of("/x/asyncio/events.py")
-    ('dedup', None)
+    >>> room_of("/x/stream_metrics/core/dedup/pack.py"), room_of("/x/asyncio/events.py")
+    ('core/dedup', None)
     """
     parts = PurePath(file).parts
     for at, part in enumerate(parts[:-1]):
         if part == "stream_metrics":
-            return parts[at + 1] if parts[at + 1] in OURS else "worker"
+            room = "/".join(parts[at + 1 : at + 3])
+            return room if room in OURS else "live/worker"
     if "site-packages" in parts:
         package = parts[parts.index("site-packages") + 1]
         return package if package in LIBRARIES else None

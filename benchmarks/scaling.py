@@ -30,7 +30,7 @@ from benchmarks.workload import TOPICS, Traffic, traffic
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.redis_cluster import RedisCluster
 from deploy.local.servers import RedisServer
-from stream_metrics.traffic import partition_for
+from stream_metrics.lab.traffic import partition_for
 
 BASE_PARTITIONS = 8
 LARGE_CACHE = 1_000_000  # results; holds all of a run

@@ -29,13 +29,13 @@ from benchmarks.inprocess import InProcess
 from benchmarks.machine import ROOT
 from benchmarks.processes import total
 from benchmarks.workload import EVENTS, LABELS, as_records, traffic
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import WindowCollector
-from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve
-from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES
-from stream_metrics.engine.series import MAX_SERIES
-from stream_metrics.events.record import Record
+from stream_metrics.core.engine.config import MAX_AGENTS, MAX_ROUTES
+from stream_metrics.core.engine.series import MAX_SERIES
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.health import Health
+from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.prometheus.windows import WindowCollector
+from stream_metrics.live.web import Pages, WebOptions, make_app, serve
 
 PARTITIONS = 4
 CUTS = (1, 2, 3, 5, 10, 20, 50, 100)

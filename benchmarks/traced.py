@@ -40,7 +40,7 @@ from deploy.local.traces import (
     agent_environment,
 )
 from deploy.local.waiting import wait_until
-from stream_metrics.adapters.otlp.payloads import spans_of
+from stream_metrics.core.telemetry.otlp.payloads import spans_of
 
 INPUT = "search-iterations"
 LABELS = "relevance-labels"

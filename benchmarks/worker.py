@@ -19,8 +19,8 @@ from redis.asyncio.connection import AbstractConnection
 
 from benchmarks.sampling import Sampler
 from stream_metrics.cli.common import load_settings
-from stream_metrics.logs import configure_logs
-from stream_metrics.runtime import Runtime
+from stream_metrics.cli.logs import configure_logs
+from stream_metrics.cli.runtime import Runtime
 
 TOP = 40
 

@@ -10,8 +10,8 @@ from itertools import count, islice
 from random import Random
 from typing import Any
 
-from stream_metrics.events.record import Record
-from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate, partition_for
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate, partition_for
 
 EVENTS, LABELS = "search-iterations", "relevance-labels"
 TOPICS = {"events": EVENTS, "labels": LABELS}

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_metrics.dedup.index import DedupCounts
-from stream_metrics.dedup.tables import DedupRules
-from stream_metrics.events.limits import Limits
-from stream_metrics.events.wire import Result
+from stream_metrics.core.dedup.index import DedupCounts
+from stream_metrics.core.dedup.tables import DedupRules
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.wire import Result
 
 INTERFACE: int
 

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Final
 
 from benchmarks.inprocess import InProcess
-from stream_metrics.compiled import ENGINE
+from stream_metrics.core.compiled import ENGINE
 from tests.counts import records
 
 FIRST: Final = 1_000  # fill caches

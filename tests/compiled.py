@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 from benchmarks.inprocess import InProcess
-from stream_metrics.engine import step
-from stream_metrics.events.record import Record
-from stream_metrics.worker.options import conversation_key
+from stream_metrics.core.engine import step
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.worker.options import conversation_key
 
 
 async def digest(records: list[Record]) -> str:

@@ -49,7 +49,7 @@ from deploy.local.install import (
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import blocking
 from deploy.local.servers import Alertmanager, Collector, Prometheus, RedisServer, promtool
-from stream_metrics.compiled import ENGINE, KERNEL
+from stream_metrics.core.compiled import ENGINE, KERNEL
 
 # They import frameworks, and run in environments that have them (``make conformance``).
 collect_ignore_glob = ["conformance/programs/*"]

@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Final
 
 from benchmarks.workload import as_records
-from stream_metrics.events.record import Record
-from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.traffic import TrafficProfile, generate
 
 MARGIN: Final = 0.03
 """How far above the recorded count one may be."""

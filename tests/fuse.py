@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stream_metrics.ports import StateStore
+from stream_metrics.live.ports import StateStore
 
 GENERATORS = frozenset({"conversations"})
 

@@ -10,25 +10,25 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.adapters.page.board import Board, Inputs
-from stream_metrics.adapters.page.group import (
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Windows
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.health import Health
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.page.board import Board, Inputs
+from stream_metrics.live.page.group import (
     BYTES_PER_SECOND,
     MAX_BYTES,
     Group,
     OwnedPartitions,
     StateSource,
 )
-from stream_metrics.adapters.page.server import MAX_STREAMS, PageServer
-from stream_metrics.adapters.page.worst import WorstConversations
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import WindowCollector
-from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
-from stream_metrics.events.record import Record
-from stream_metrics.worker.partition import StatePartition
+from stream_metrics.live.page.server import MAX_STREAMS, PageServer
+from stream_metrics.live.page.worst import WorstConversations
+from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.prometheus.windows import WindowCollector
+from stream_metrics.live.web import Pages, WebOptions, make_app, serve
+from stream_metrics.live.worker.partition import StatePartition
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S
 

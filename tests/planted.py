@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, SecretStr
 
-from stream_metrics.adapters.auth import hash_password
-from stream_metrics.settings.whole import Settings
+from stream_metrics.cli.settings import Settings
+from stream_metrics.live.auth import hash_password
 from tests.canaries import base64_forms
 
 MARK = "planted-secret"  # begins each

@@ -7,18 +7,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from stream_metrics.adapters.html.report import PAGE, write_report_page
-from stream_metrics.adapters.replay.parts import PARTS
-from stream_metrics.adapters.replay.run import Execution, ReplaySource, ReplayTask, run
-from stream_metrics.adapters.reports import BUCKETS, QUERIES, RELEVANT, ROWS, TURNS
-from stream_metrics.adapters.row_parquet import PARQUET, write_row_parquet
-from stream_metrics.choices import RESAMPLES, SEED
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.evaluation.recorded import Scoring
-from stream_metrics.events.record import Record
-from stream_metrics.traffic import TrafficProfile, generate
-from stream_metrics.worker.outcome import ReplayOptions
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.choices import RESAMPLES, SEED
+from stream_metrics.lab.evaluation.recorded import Scoring
+from stream_metrics.lab.replay.outcome import ReplayOptions
+from stream_metrics.lab.replay.parts import PARTS
+from stream_metrics.lab.replay.run import Execution, ReplaySource, ReplayTask, run
+from stream_metrics.lab.reports.files import BUCKETS, QUERIES, RELEVANT, ROWS, TURNS
+from stream_metrics.lab.reports.html.report import PAGE, write_report_page
+from stream_metrics.lab.reports.row_parquet import PARQUET, write_row_parquet
+from stream_metrics.lab.traffic import TrafficProfile, generate
 
 FILES = (ROWS, BUCKETS, QUERIES, RELEVANT, TURNS, "windows.json", "report.json", PARTS)
 METRICS = ("ndcg@10", "recall@2", "mrr")

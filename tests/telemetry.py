@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from stream_metrics.adapters.otlp.payloads import spans_of
-from stream_metrics.telemetry import Interpretation, Options, Span, events, interpret, mapping
+from stream_metrics.core.telemetry import Interpretation, Options, Span, events, interpret, mapping
+from stream_metrics.core.telemetry.otlp.payloads import spans_of
 
 CAPTURES: Final = Path(__file__).parent / "data" / "otlp"
 CONFORMANCE: Final = CAPTURES.parent / "conformance"

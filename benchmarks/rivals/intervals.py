@@ -20,8 +20,8 @@ def scores(count: int) -> Any:
 
 def ours(method: Any, values: int, resamples: int) -> list[float | None]:
     """As ``stream-metrics evaluate`` has it made, from a column of scores."""
-    from stream_metrics.statistics.intervals import estimate
-    from stream_metrics.statistics.units import Units
+    from stream_metrics.lab.statistics.intervals import estimate
+    from stream_metrics.lab.statistics.units import Units
 
     units = Units.of_columns(np.arange(values), scores(values))
     found = estimate(units, method, resample_count=resamples, seed=SEED)

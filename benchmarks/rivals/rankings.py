@@ -67,27 +67,27 @@ class Tools:
 
 
 def _ours(data: Collection) -> Scores:
-    from stream_metrics.metrics.ranking.by_dicts import score_run
+    from stream_metrics.lab.metrics.by_dicts import score_run
 
     return score_run(data.qrels, data.run, METRICS).by_query()
 
 
 def _ours_parse(data: Collection) -> Any:
-    from stream_metrics.metrics.ranking.by_dicts import judged_batches
+    from stream_metrics.lab.metrics.by_dicts import judged_batches
 
     return list(judged_batches(data.qrels, data.run)), tuple(data.qrels)
 
 
 def _ours_parsed(parsed: Any) -> Scores:
-    from stream_metrics.metrics.ranking.by_dicts import RunScores
+    from stream_metrics.lab.metrics.by_dicts import RunScores
 
     _, queries = parsed
     return RunScores(queries, _ours_arrays(parsed)).by_query()
 
 
 def _ours_arrays(parsed: Any) -> Scores:
-    from stream_metrics.metrics.ranking.registry import parse_all
-    from stream_metrics.metrics.ranking.scoring import score_batches
+    from stream_metrics.core.metrics.ranking.registry import parse_all
+    from stream_metrics.core.metrics.ranking.scoring import score_batches
 
     batches, queries = parsed
     return score_batches(batches, len(queries), parse_all(METRICS))

@@ -7,10 +7,10 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.engine.cells import CODES
-from stream_metrics.engine.series import PREFIX
+from stream_metrics.core.engine.cells import CODES
+from stream_metrics.core.engine.series import PREFIX
+from stream_metrics.live.prometheus.bridge import BridgeMetrics
+from stream_metrics.live.prometheus.operations import Operations
 
 NAMESPACE: Final = "streammetrics_"
 SUFFIXES: Final = ("_bucket", "_sum", "_count", "_total", "_info")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from deploy.local.install import Missing
-from stream_metrics.adapters.kafka.topics import TRACE_TOPIC_CONFIG
+from stream_metrics.clients.kafka.topics import TRACE_TOPIC_CONFIG
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 COLLECTOR_CONFIG: Final = REPOSITORY / "deploy" / "otel" / "collector.yaml"

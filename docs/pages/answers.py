@@ -6,8 +6,8 @@ from math import isinf
 from typing import Final
 
 from docs.pages import page
-from stream_metrics.metrics.generation import DEFINITIONS, GENERATION, Definition
-from stream_metrics.metrics.words import ARTICLES, WORDS_VERSION
+from stream_metrics.core.metrics.words import ARTICLES, WORDS_VERSION
+from stream_metrics.lab.metrics.generation import DEFINITIONS, GENERATION, Definition
 
 _LANGUAGES: Final = ", ".join(f"`{language}`" for language in sorted(ARTICLES))
 

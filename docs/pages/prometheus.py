@@ -7,13 +7,13 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from docs.pages import page
-from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
-from stream_metrics.adapters.prometheus.catalogue import MAX_UNKNOWN_FIELDS
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.engine.cells import CODES, Series
-from stream_metrics.engine.series import PREFIX
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.metrics.registry import LABELLED_SHARE, METRICS
+from stream_metrics.core.engine.cells import CODES, Series
+from stream_metrics.core.engine.series import PREFIX
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.metrics.registry import LABELLED_SHARE, METRICS
+from stream_metrics.live.prometheus.bridge import BridgeMetrics
+from stream_metrics.live.prometheus.catalogue import MAX_UNKNOWN_FIELDS
+from stream_metrics.live.prometheus.operations import Operations
 
 
 def prometheus_page() -> str:

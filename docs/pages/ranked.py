@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from docs.pages import page
-from stream_metrics.engine.config import MAX_RETRIEVAL
-from stream_metrics.engine.series import PREFIX
-from stream_metrics.metrics.ranking.live import LARGEST_GRADE, LARGEST_NUMBER
-from stream_metrics.metrics.ranking.names import Definition, Option, Value
-from stream_metrics.metrics.ranking.registry import CUTOFFS, DEEPER, DEFINITIONS, RANKED, SUITES
-from stream_metrics.metrics.registry import NEVER
+from stream_metrics.core.engine.config import MAX_RETRIEVAL
+from stream_metrics.core.engine.series import PREFIX
+from stream_metrics.core.metrics.ranking.live import LARGEST_GRADE, LARGEST_NUMBER
+from stream_metrics.core.metrics.ranking.names import Definition, Option, Value
+from stream_metrics.core.metrics.ranking.registry import (
+    CUTOFFS,
+    DEEPER,
+    DEFINITIONS,
+    RANKED,
+    SUITES,
+)
+from stream_metrics.core.metrics.registry import NEVER
 
 _INTRO: Final = """\
 Metrics of ranked results with relevance judgements. To compute them, see

@@ -10,8 +10,8 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from docs.pages import page
-from stream_metrics.adapters.environment import variable
-from stream_metrics.settings.whole import Settings
+from stream_metrics.cli.environment import variable
+from stream_metrics.cli.settings import Settings
 
 _INTRO: Final = """\
 # Settings

@@ -1,6 +1,6 @@
 """A rule for relevance: the section of the handbook that the query asks about is relevant."""
 
-from stream_metrics.metrics.ranking.relevance import Query, Retrieved
+from stream_metrics.core.metrics.ranking.relevance import Query, Retrieved
 
 SECTIONS = {"leave", "pension", "travel"}
 

@@ -1,5 +1,5 @@
 //! What cells change in the buckets of windows; the twin of `Windows.plain_changes` in
-//! `stream_metrics.engine.windows`, which is also where the rules are told.
+//! `stream_metrics.core.engine.windows`, which is also where the rules are told.
 //!
 //! A bucket is a MessagePack map of codes to whole numbers that are not 0, as msgspec writes it.
 //! Whatever is anything else, or would not fit into 64 bits, is handed back to the twin.

@@ -55,7 +55,7 @@ fn instant(value: &[u8]) -> Option<i64> {
 
 /// The digest of a JSON text's canonical form; None if the slow way has to decide.
 ///
-/// See `stream_metrics.events.canonical.content_digest`.
+/// See `stream_metrics.core.events.canonical.content_digest`.
 #[pyfunction]
 fn content_digest<'py>(
     py: Python<'py>,

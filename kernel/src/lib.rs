@@ -18,8 +18,8 @@ mod times;
 mod wire;
 mod words;
 
-/// Raised with every change that the Python side must know of; see `stream_metrics.compiled`.
-const INTERFACE: u32 = 4;
+/// Raised with every change that the Python side must know of; see `stream_metrics.core.compiled`.
+const INTERFACE: u32 = 5;
 
 #[pymodule]
 fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,5 +1,5 @@
 //! NDCG of a search as shown and as it was before reranking: the twin of
-//! `stream_metrics.metrics.decisions.plain_rerank`.
+//! `stream_metrics.core.metrics.decisions.plain_rerank`.
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! Sums over bootstrap resamples; the twin of `stream_metrics.statistics.sums`.
+//! Sums over bootstrap resamples; the twin of `stream_metrics.lab.statistics.sums`.
 //!
 //! Draws are those of numpy's `Generator(PCG64).integers`, sums are added up in the order of numpy's
 //! `sum`: both bit for bit, so that no figure depends on whether the kernel is there.

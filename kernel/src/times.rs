@@ -1,4 +1,4 @@
-//! Instants as microseconds; the twin of `stream_metrics.events.times`.
+//! Instants as microseconds; the twin of `stream_metrics.core.events.times`.
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -114,7 +114,7 @@ pub fn micros_of_seconds(number: &[u8]) -> Option<i64> {
     Some(if seconds < 0.0 { -micros } else { micros })
 }
 
-/// See `stream_metrics.events.times.parse_rfc3339`.
+/// See `stream_metrics.core.events.times.parse_rfc3339`.
 #[pyfunction]
 fn parse_rfc3339(text: &Bound<'_, PyString>) -> Option<i64> {
     rfc3339_micros(text.to_cow().ok()?.as_bytes())

@@ -1,4 +1,4 @@
-//! Events as `stream_metrics.events.wire` describes them, straight from the record.
+//! Events as `stream_metrics.core.events.wire` describes them, straight from the record.
 //!
 //! What is certain is read; whatever is wrong, or more unusual than it is worth, is None. The slow
 //! way then decides.
@@ -23,10 +23,10 @@ const DOC_ID: usize = 256;
 const COUNT: i64 = (1 << 31) - 1;
 const TURN: i64 = (1 << 53) - 1;
 const GAIN: i64 = 4;
-const MOST_NAMED: usize = 16; // unknown fields (`stream_metrics.events.fields`)
+const MOST_NAMED: usize = 16; // unknown fields (`stream_metrics.core.events.fields`)
 const MOST_SEARCHES: usize = 256; // their ids are compared each with each
 
-/// What one record may hold (`stream_metrics.events.limits.Limits`), its version, and how metrics
+/// What one record may hold (`stream_metrics.core.events.limits.Limits`), its version, and how metrics
 /// name types.
 #[pyclass(frozen, module = "stream_metrics_kernel")]
 pub struct Bounds {

@@ -1,4 +1,4 @@
-//! Words of texts among those that are looked for: the twin of `stream_metrics.metrics.text`.
+//! Words of texts among those that are looked for: the twin of `stream_metrics.core.metrics.text`.
 
 use std::collections::{HashMap, HashSet};
 

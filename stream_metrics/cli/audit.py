@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
@@ -21,13 +20,14 @@ from stream_metrics.cli.common import (
     load_settings,
     printable,
 )
-from stream_metrics.engine.cells import CODES, split_code
-from stream_metrics.options import redis_options, state_in
-from stream_metrics.ports import StoreRefused, StoreUnavailable
-from stream_metrics.settings.whole import Settings, mask_url
-from stream_metrics.worker.audit import Audit, AuditOptions, Difference
-from stream_metrics.worker.audit import audit as compare
-from stream_metrics.worker.identity import OtherIdentity
+from stream_metrics.cli.options import redis_options, state_in
+from stream_metrics.cli.settings import Settings, mask_url
+from stream_metrics.core.engine.cells import CODES, split_code
+from stream_metrics.live.ports import StoreRefused, StoreUnavailable
+from stream_metrics.live.redis.connect import connect
+from stream_metrics.live.worker.audit import Audit, AuditOptions, Difference
+from stream_metrics.live.worker.audit import audit as compare
+from stream_metrics.live.worker.identity import OtherIdentity
 
 PAUSE_SECONDS = 0.2
 SHOWN = 100

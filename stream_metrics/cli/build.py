@@ -9,13 +9,6 @@ from typing import Annotated, Final
 import typer
 from aiokafka.errors import KafkaError
 
-from stream_metrics.adapters.kafka.errors import KafkaRefused
-from stream_metrics.adapters.kafka.output import KafkaFence
-from stream_metrics.adapters.kafka.reading import KafkaLogs, open_consumer
-from stream_metrics.adapters.kafka.topics import TopicsInvalid, equal_counts, partition_counts
-from stream_metrics.adapters.redis.check import memory_bytes
-from stream_metrics.adapters.redis.connect import connect
-from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
@@ -23,11 +16,18 @@ from stream_metrics.cli.common import (
     load_settings,
     stderr_console,
 )
-from stream_metrics.layout import Generation, Identity, Impossible, Layout
-from stream_metrics.options import for_state, identity, redis_options
-from stream_metrics.ports import OutputUnavailable, StoreRefused, StoreUnavailable
-from stream_metrics.settings.whole import Settings, mask_url
-from stream_metrics.worker.build import (
+from stream_metrics.cli.options import for_state, identity, redis_options
+from stream_metrics.cli.settings import Settings, mask_url
+from stream_metrics.clients.kafka.errors import KafkaRefused
+from stream_metrics.clients.kafka.reading import KafkaLogs, open_consumer
+from stream_metrics.clients.kafka.topics import TopicsInvalid, equal_counts, partition_counts
+from stream_metrics.live.kafka.output import KafkaFence
+from stream_metrics.live.layout import Generation, Identity, Impossible, Layout
+from stream_metrics.live.ports import OutputUnavailable, StoreRefused, StoreUnavailable
+from stream_metrics.live.redis.check import memory_bytes
+from stream_metrics.live.redis.connect import connect
+from stream_metrics.live.redis.store import RedisStore
+from stream_metrics.live.worker.build import (
     ROOM,
     CannotBuild,
     check_counts,
@@ -36,16 +36,16 @@ from stream_metrics.worker.build import (
     progress,
     short_logs,
 )
-from stream_metrics.worker.generations import change, new_mark
-from stream_metrics.worker.standing import unfinished
-from stream_metrics.worker.switch import (
+from stream_metrics.live.worker.generations import change, new_mark
+from stream_metrics.live.worker.standing import unfinished
+from stream_metrics.live.worker.switch import (
     REST_SECONDS,
     Fence,
     NoFence,
     clear_away,
     finish,
 )
-from stream_metrics.worker.switch import give_up as give_up_build
+from stream_metrics.live.worker.switch import give_up as give_up_build
 
 POLL_SECONDS: Final = 2.0
 RETRY_HINT: Final = "Run this again to continue; the build goes on meanwhile"

@@ -8,20 +8,20 @@ from typing import Final
 
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
-from stream_metrics.adapters.kafka.errors import KafkaRefused
-from stream_metrics.adapters.kafka.rights import (
+from stream_metrics.cli.common import Finding
+from stream_metrics.cli.settings import Settings
+from stream_metrics.clients.kafka.errors import KafkaRefused
+from stream_metrics.clients.kafka.rights import (
     Right,
     bridge_rights,
     explain,
     missing_rights,
     rights_error,
 )
-from stream_metrics.adapters.kafka.topics import partition_counts, topic_configs
-from stream_metrics.adapters.otlp.protobuf import load_opentelemetry
-from stream_metrics.adapters.otlp.spans import OtlpNotInstalled
-from stream_metrics.cli.common import Finding
-from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.settings.whole import Settings
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.clients.kafka.topics import partition_counts, topic_configs
+from stream_metrics.core.telemetry.otlp.protobuf import load_opentelemetry
+from stream_metrics.core.telemetry.otlp.spans import OtlpNotInstalled
 
 WITHIN_SECONDS: Final = 15
 RETAINED: Final = 4  # times ``bridge.trace_max``, at least

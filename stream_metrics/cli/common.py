@@ -14,14 +14,14 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from stream_metrics.adapters.kafka.errors import KafkaRefused
-from stream_metrics.adapters.kafka.rights import explain
-from stream_metrics.evaluation.estimates import Intervals
-from stream_metrics.events.decode import EARLIEST_US, LATEST_US
-from stream_metrics.events.times import parse_rfc3339
-from stream_metrics.options import check_settings
-from stream_metrics.settings.lab import EvaluationSettings
-from stream_metrics.settings.whole import Settings
+from stream_metrics.cli.options import check_settings
+from stream_metrics.cli.settings import Settings
+from stream_metrics.clients.kafka.errors import KafkaRefused
+from stream_metrics.clients.kafka.rights import explain
+from stream_metrics.core.events.decode import EARLIEST_US, LATEST_US
+from stream_metrics.core.events.times import parse_rfc3339
+from stream_metrics.lab.evaluation.estimates import Intervals
+from stream_metrics.lab.settings import EvaluationSettings
 
 TIMES: Final = (
     "Write RFC 3339, such as 2024-05-01T12:00:00Z, or the microseconds since 1970, such as "

@@ -9,10 +9,6 @@ from typing import Annotated, Any, Final, Literal
 import typer
 from rich.console import Console
 
-from stream_metrics.adapters.html.comparison import comparison_page
-from stream_metrics.adapters.reports import write_json, write_text
-from stream_metrics.adapters.run_directory import read_observations, read_report
-from stream_metrics.choices import Correction, Test
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
@@ -22,14 +18,18 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.cli.compare_tables import as_markdown, print_comparison
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
-from stream_metrics.engine.row import canonical
-from stream_metrics.evaluation.estimates import UnknownDimension
-from stream_metrics.evaluation.gates import ANY, Condition, Figures
-from stream_metrics.evaluation.observed import UnknownFigure, uses_labels
-from stream_metrics.evaluation.remarks import Run, no_labels
-from stream_metrics.evaluation.versus import Method, compare_runs
-from stream_metrics.settings.lab import UnpairedChoice
-from stream_metrics.settings.whole import Settings
+from stream_metrics.cli.settings import Settings
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.lab.choices import Correction, Test
+from stream_metrics.lab.evaluation.estimates import UnknownDimension
+from stream_metrics.lab.evaluation.gates import ANY, Condition, Figures
+from stream_metrics.lab.evaluation.observed import UnknownFigure, uses_labels
+from stream_metrics.lab.evaluation.remarks import Run, no_labels
+from stream_metrics.lab.evaluation.versus import Method, compare_runs
+from stream_metrics.lab.reports.files import write_json, write_text
+from stream_metrics.lab.reports.html.comparison import comparison_page
+from stream_metrics.lab.reports.run_directory import read_observations, read_report
+from stream_metrics.lab.settings import UnpairedChoice
 
 COMPARISON: Final = "compare.json"
 PAGE: Final = "compare.html"

@@ -20,28 +20,28 @@ from prometheus_client import CollectorRegistry
 from rich.console import Console
 from rich.live import Live
 
-from stream_metrics.adapters.files import read_records
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.adapters.page import rules
-from stream_metrics.adapters.page.board import Board, Inputs
-from stream_metrics.adapters.page.group import OwnedPartitions, StateSource
-from stream_metrics.adapters.page.server import PageServer
-from stream_metrics.adapters.page.worst import WorstConversations
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import WindowCollector
-from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.view import LEGEND, DayView
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
-from stream_metrics.events.record import Record
-from stream_metrics.layout import Identity
-from stream_metrics.ports import Position
-from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.names import SharedNames
-from stream_metrics.worker.options import PartitionOptions
-from stream_metrics.worker.partition import StatePartition
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Windows
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.sources.files import read_records
+from stream_metrics.live.health import Health
+from stream_metrics.live.layout import Identity
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.page import rules
+from stream_metrics.live.page.board import Board, Inputs
+from stream_metrics.live.page.group import OwnedPartitions, StateSource
+from stream_metrics.live.page.server import PageServer
+from stream_metrics.live.page.worst import WorstConversations
+from stream_metrics.live.ports import Position
+from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.prometheus.windows import WindowCollector
+from stream_metrics.live.web import Pages, WebOptions, make_app, serve
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.options import PartitionOptions
+from stream_metrics.live.worker.partition import StatePartition
 
 TICK_SECONDS = 0.1
 PAGE_SECONDS = 1.0
@@ -148,7 +148,7 @@ def demo(
 
 
 async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) -> None:
-    recording = importlib.resources.files("stream_metrics") / "data" / "day.jsonl.gz"
+    recording = importlib.resources.files("stream_metrics.lab") / "data" / "day.jsonl.gz"
     with importlib.resources.as_file(recording) as path:
         records = list(read_records([str(path)]))
     registry = CollectorRegistry()

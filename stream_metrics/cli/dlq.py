@@ -19,8 +19,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stream_metrics.adapters.kafka.errors import KafkaRefused
-from stream_metrics.adapters.kafka.letters import (
+from stream_metrics.cli.common import (
+    ConfigOption,
+    FormatOption,
+    UsageError,
+    confirm,
+    kafka_reason,
+    load_settings,
+    printable,
+    time_text,
+)
+from stream_metrics.cli.settings import Settings
+from stream_metrics.clients.kafka.errors import KafkaRefused
+from stream_metrics.clients.kafka.produce import open_producer, send_all
+from stream_metrics.clients.kafka.topics import partition_counts
+from stream_metrics.core.events.decode import REASONS, Event, decode
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.live.kafka.letters import (
     DeadLetterTopicMissing,
     ForgetVersion,
     Forgotten,
@@ -32,21 +47,6 @@ from stream_metrics.adapters.kafka.letters import (
     resubmission,
     resubmitted_mark,
 )
-from stream_metrics.adapters.kafka.produce import open_producer, send_all
-from stream_metrics.adapters.kafka.topics import partition_counts
-from stream_metrics.cli.common import (
-    ConfigOption,
-    FormatOption,
-    UsageError,
-    confirm,
-    kafka_reason,
-    load_settings,
-    printable,
-    time_text,
-)
-from stream_metrics.events.decode import REASONS, Event, decode
-from stream_metrics.events.limits import Limits
-from stream_metrics.settings.whole import Settings
 
 BATCH_SIZE: Final = 100
 REFUSED_LISTED: Final = 20

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from stream_metrics.adapters.files import InputError
 from stream_metrics.cli.common import UsageError
-from stream_metrics.engine.codec import UnknownSchema
-from stream_metrics.engine.state import DamagedState
+from stream_metrics.core.engine.codec import UnknownSchema
+from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.lab.sources.files import InputError
 
 
 def error_lines(error: Exception) -> list[str]:

@@ -15,21 +15,6 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from stream_metrics import __version__
-from stream_metrics.adapters.collection.sources import Truth, read_run, read_truth
-from stream_metrics.adapters.hpo import HumanPhenotypeOntology
-from stream_metrics.adapters.html.report import write_report_page
-from stream_metrics.adapters.replay.parts import PARTS as OF_PARTS
-from stream_metrics.adapters.reports import (
-    BUCKETS,
-    QUERIES,
-    RELEVANT,
-    ROWS,
-    TURNS,
-    write_json,
-    write_rows,
-    write_text,
-)
-from stream_metrics.adapters.row_parquet import PARQUET
 from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
@@ -41,8 +26,10 @@ from stream_metrics.cli.common import (
 from stream_metrics.cli.figures import print_retrieval
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.cli.predicates import PredicateOption, load_named_predicate, predicate_settings
-from stream_metrics.engine.row import canonical
-from stream_metrics.evaluation.collection import (
+from stream_metrics.cli.settings import masked
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.metrics.ranking.names import MetricNameError, RankedMetric
+from stream_metrics.lab.evaluation.collection import (
     Collection,
     Joined,
     JudgingOptions,
@@ -51,13 +38,26 @@ from stream_metrics.evaluation.collection import (
     join,
     similarity_formulas,
 )
-from stream_metrics.evaluation.estimates import Block, UnknownDimension
-from stream_metrics.evaluation.headline import PARTS, SCHEMA_VERSION, figures_of_report
-from stream_metrics.evaluation.report import retrieval_block
-from stream_metrics.evaluation.scoring import ScoredRankings, metrics_of, score_rankings
-from stream_metrics.metrics.ranking.names import MetricNameError, RankedMetric
-from stream_metrics.settings.lab import EvaluationSettings
-from stream_metrics.settings.whole import masked
+from stream_metrics.lab.evaluation.estimates import Block, UnknownDimension
+from stream_metrics.lab.evaluation.headline import PARTS, SCHEMA_VERSION, figures_of_report
+from stream_metrics.lab.evaluation.hpo import HumanPhenotypeOntology
+from stream_metrics.lab.evaluation.report import retrieval_block
+from stream_metrics.lab.evaluation.scoring import ScoredRankings, metrics_of, score_rankings
+from stream_metrics.lab.replay.parts import PARTS as OF_PARTS
+from stream_metrics.lab.reports.files import (
+    BUCKETS,
+    QUERIES,
+    RELEVANT,
+    ROWS,
+    TURNS,
+    write_json,
+    write_rows,
+    write_text,
+)
+from stream_metrics.lab.reports.html.report import write_report_page
+from stream_metrics.lab.reports.row_parquet import PARQUET
+from stream_metrics.lab.settings import EvaluationSettings
+from stream_metrics.lab.sources.collection.sources import Truth, read_run, read_truth
 
 PLAIN_EVERY: Final = 1_000_000
 HIDDEN_SETTINGS: Final = ("batch_results", "hpo_folder", "token_overlap")

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stream_metrics.evaluation.estimates import LANGUAGE, Block
-from stream_metrics.evaluation.wording import number, variance
+from stream_metrics.lab.evaluation.estimates import LANGUAGE, Block
+from stream_metrics.lab.evaluation.wording import number, variance
 
 WIDTH: Final = 200
 """Columns if the output is not a terminal."""

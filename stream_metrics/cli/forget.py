@@ -16,15 +16,6 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from stream_metrics.adapters.kafka.letters import (
-    DeadLetterTopicMissing,
-    ForgetVersion,
-    forgotten_mark,
-)
-from stream_metrics.adapters.kafka.output import erasures
-from stream_metrics.adapters.kafka.produce import OutgoingRecord, open_producer, send_all
-from stream_metrics.adapters.kafka.topics import partition_counts
-from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
@@ -34,16 +25,25 @@ from stream_metrics.cli.common import (
     printable,
 )
 from stream_metrics.cli.dlq import WIDTH, LetterSummary, read_letter_index, run_kafka, table_of
-from stream_metrics.engine.codec import UnknownSchema, stored_header
-from stream_metrics.engine.state import DamagedState
-from stream_metrics.events.decode import EARLIEST_US, Event, decode
-from stream_metrics.events.limits import Limits
-from stream_metrics.events.times import DAY_US
-from stream_metrics.options import redis_options
-from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
-from stream_metrics.settings.whole import Settings, mask_url
-from stream_metrics.worker.generations import state_in_force
-from stream_metrics.worker.options import conversation_key
+from stream_metrics.cli.options import redis_options
+from stream_metrics.cli.settings import Settings, mask_url
+from stream_metrics.clients.kafka.produce import OutgoingRecord, open_producer, send_all
+from stream_metrics.clients.kafka.topics import partition_counts
+from stream_metrics.core.engine.codec import UnknownSchema, stored_header
+from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.core.events.decode import EARLIEST_US, Event, decode
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.times import DAY_US
+from stream_metrics.live.kafka.letters import (
+    DeadLetterTopicMissing,
+    ForgetVersion,
+    forgotten_mark,
+)
+from stream_metrics.live.kafka.output import erasures
+from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
+from stream_metrics.live.redis.connect import connect
+from stream_metrics.live.worker.generations import state_in_force
+from stream_metrics.live.worker.options import conversation_key
 
 BATCH_SIZE: Final = 1_000
 MAX_ID_LENGTH: Final = 128

@@ -8,12 +8,12 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from stream_metrics.adapters.kafka.errors import KafkaRefused
-from stream_metrics.adapters.kafka.key_samples import latest_keys
-from stream_metrics.adapters.kafka.rights import explain
 from stream_metrics.cli.common import Finding
-from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.worker.keying import FITTING_SHARE, Keying, KeySample, keyed_differently
+from stream_metrics.clients.kafka.errors import KafkaRefused
+from stream_metrics.clients.kafka.rights import explain
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.live.kafka.key_samples import latest_keys
+from stream_metrics.live.worker.keying import FITTING_SHARE, Keying, KeySample, keyed_differently
 
 WITHIN_SECONDS: Final = 60
 PARTITIONER_NAMES: Final = {

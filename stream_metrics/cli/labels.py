@@ -12,8 +12,6 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from stream_metrics.adapters.otlp.spans import OtlpNotInstalled
-from stream_metrics.adapters.scores import EvaluationReader
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
@@ -22,6 +20,7 @@ from stream_metrics.cli.common import (
     printable,
 )
 from stream_metrics.cli.send import CheckedEvent, check_event, report, send_events
+from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import (
     KAFKA,
     SinceOption,
@@ -31,9 +30,10 @@ from stream_metrics.cli.sources import (
     kafka_errors,
     parse_marks,
 )
-from stream_metrics.events.decode import BadRecord
-from stream_metrics.settings.whole import Settings
-from stream_metrics.telemetry import HELP, Event
+from stream_metrics.core.events.decode import BadRecord
+from stream_metrics.core.telemetry import HELP, Event
+from stream_metrics.core.telemetry.otlp.spans import OtlpNotInstalled
+from stream_metrics.lab.sources.scores import EvaluationReader
 
 LISTED: Final = 100
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from stream_metrics.adapters.kafka.letters import Letter, RecordId, format_record_id, read_letters
 from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
@@ -25,10 +24,11 @@ from stream_metrics.cli.dlq import (
     read_letter_index,
     run_kafka,
 )
-from stream_metrics.events.decode import levels
-from stream_metrics.events.limits import Limits
-from stream_metrics.events.turns import turn_text
-from stream_metrics.settings.whole import Settings
+from stream_metrics.cli.settings import Settings
+from stream_metrics.core.events.decode import levels
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.turns import turn_text
+from stream_metrics.live.kafka.letters import Letter, RecordId, format_record_id, read_letters
 
 SHOWN_CHARACTERS: Final = 100_000  # of a key or value, for people
 BYTES_A_LINE: Final = 16

@@ -17,20 +17,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stream_metrics.adapters.kafka.errors import KafkaRefused
-from stream_metrics.adapters.kafka.rights import (
-    Right,
-    explain,
-    missing_rights,
-    rights_error,
-    worker_rights,
-)
-from stream_metrics.adapters.kafka.suitable import topic_config_problems
-from stream_metrics.adapters.kafka.topics import partition_counts, topic_configs
-from stream_metrics.adapters.redis.check import check as check_redis
-from stream_metrics.adapters.redis.connect import connect
-from stream_metrics.adapters.reports import ROWS, write_json, write_lines
-from stream_metrics.adapters.spool import SortedRows
 from stream_metrics.cli.check_bridge import check_bridge
 from stream_metrics.cli.common import (
     ConfigOption,
@@ -46,17 +32,31 @@ from stream_metrics.cli.common import (
     printable,
 )
 from stream_metrics.cli.keys import check_keys
-from stream_metrics.engine.codec import UnknownSchema
-from stream_metrics.engine.state import DamagedState
-from stream_metrics.layout import Identity, UnknownFormat
-from stream_metrics.options import for_state, identity, redis_options, state_in, web_options
-from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
-from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.settings.whole import Settings, mask_url
-from stream_metrics.worker.export import NowTooEarly, Replaced, export_windows, rows_of
-from stream_metrics.worker.generations import fitting, joined
-from stream_metrics.worker.identity import OtherIdentity, other_counts
-from stream_metrics.worker.standing import building, damaged, standing, unfinished
+from stream_metrics.cli.options import for_state, identity, redis_options, state_in, web_options
+from stream_metrics.cli.settings import Settings, mask_url
+from stream_metrics.clients.kafka.errors import KafkaRefused
+from stream_metrics.clients.kafka.rights import (
+    Right,
+    explain,
+    missing_rights,
+    rights_error,
+    worker_rights,
+)
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.clients.kafka.topics import partition_counts, topic_configs
+from stream_metrics.core.engine.codec import UnknownSchema
+from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.lab.reports.files import ROWS, write_json, write_lines
+from stream_metrics.lab.reports.spool import SortedRows
+from stream_metrics.live.kafka.suitable import topic_config_problems
+from stream_metrics.live.layout import Identity, UnknownFormat
+from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
+from stream_metrics.live.redis.check import check as check_redis
+from stream_metrics.live.redis.connect import connect
+from stream_metrics.live.worker.export import NowTooEarly, Replaced, export_windows, rows_of
+from stream_metrics.live.worker.generations import fitting, joined
+from stream_metrics.live.worker.identity import OtherIdentity, other_counts
+from stream_metrics.live.worker.standing import building, damaged, standing, unfinished
 
 KAFKA_WITHIN_SECONDS = 15
 
@@ -82,7 +82,7 @@ def worker(
 ) -> None:
     """Run the live worker: Kafka in, state in Redis, figures on /metrics.
 
-    The same as [bold]faust -A stream_metrics.app worker[/bold]. SIGTERM finishes the batch in
+    The same as [bold]faust -A stream_metrics.cli.app worker[/bold]. SIGTERM finishes the batch in
     flight, commits and leaves the group.
     """
     if web_port is not None:
@@ -90,7 +90,7 @@ def worker(
     if force:
         os.environ["STREAM_METRICS_FORCE"] = "true"
     settings = load_settings(config)
-    from stream_metrics.app import run_worker  # builds the Faust application when imported
+    from stream_metrics.cli.app import run_worker  # builds the Faust application when imported
 
     sys.exit(run_worker(settings, build=build))
 
@@ -121,7 +121,9 @@ def bridge(
     if rekey:
         os.environ["STREAM_METRICS_BRIDGE__REKEY"] = "true"
     settings = load_settings(config)
-    from stream_metrics.bridge import run_bridge  # imports a lot that other commands do not need
+    from stream_metrics.cli.bridge import (
+        run_bridge,  # imports a lot that other commands do not need
+    )
 
     sys.exit(run_bridge(settings))
 

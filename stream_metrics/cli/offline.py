@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 from stream_metrics.cli.common import ConfigOption, load_settings
-from stream_metrics.contract import rendered
-from stream_metrics.settings.whole import masked
+from stream_metrics.cli.settings import masked
+from stream_metrics.core.contract import rendered
 
 
 def config(config: ConfigOption = None) -> None:

@@ -6,8 +6,8 @@ import sys
 
 import typer
 
-from stream_metrics.adapters.auth import hash_password
 from stream_metrics.cli.common import UsageError
+from stream_metrics.live.auth import hash_password
 
 
 def hash_password_command() -> None:

@@ -6,9 +6,9 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from stream_metrics.adapters.predicate import load_predicate, source_digest
 from stream_metrics.cli.common import UsageError
-from stream_metrics.metrics.ranking.relevance import PredicateError, Relevance
+from stream_metrics.core.metrics.ranking.relevance import PredicateError, Relevance
+from stream_metrics.lab.evaluation.predicate import load_predicate, source_digest
 
 PredicateOption = Annotated[
     str | None,

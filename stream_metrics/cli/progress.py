@@ -16,7 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from stream_metrics.adapters.replay import run
+from stream_metrics.lab.replay import run
 
 PLAIN_EVERY = 100_000
 PLAIN_STEPS = 10

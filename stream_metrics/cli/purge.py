@@ -11,15 +11,15 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.options import redis_options
+from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.cli.stopped import describe_group_members
-from stream_metrics.engine.state import DamagedState
-from stream_metrics.layout import Layout
-from stream_metrics.options import redis_options
-from stream_metrics.ports import StateStore, StoreRefused, StoreUnavailable
-from stream_metrics.settings.whole import Settings, mask_url
-from stream_metrics.worker.switch import delete_all
+from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.live.layout import Layout
+from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
+from stream_metrics.live.redis.connect import connect
+from stream_metrics.live.worker.switch import delete_all
 
 
 @dataclass(frozen=True, slots=True)

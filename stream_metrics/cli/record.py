@@ -14,11 +14,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from stream_metrics.adapters.parquet import ParquetError
-from stream_metrics.adapters.recording import recording
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, stderr_console
 from stream_metrics.cli.sources import SinceOption, TopicSource, UntilOption, parse_marks
-from stream_metrics.events.record import Record
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.sources.parquet import ParquetError
+from stream_metrics.lab.sources.recording import recording
 
 SHOW_EVERY: Final = 1_000
 SAY_EVERY_SECONDS: Final = 10.0

@@ -18,25 +18,6 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_metrics import __version__
-from stream_metrics.adapters.html.rankings import Link
-from stream_metrics.adapters.html.report import write_report_page
-from stream_metrics.adapters.links import CONVERSATION, fill_template
-from stream_metrics.adapters.parquet import ParquetError, load_pyarrow
-from stream_metrics.adapters.replay import parts
-from stream_metrics.adapters.replay.merge import BadRows
-from stream_metrics.adapters.replay.pool import WorkerDied
-from stream_metrics.adapters.replay.run import (
-    Execution,
-    OutputInUse,
-    ReplaySource,
-    ReplayTask,
-    StrictError,
-    run,
-)
-from stream_metrics.adapters.replay.spool import SpoolDamaged
-from stream_metrics.adapters.reports import write_text
-from stream_metrics.adapters.row_parquet import PARQUET, write_row_parquet
-from stream_metrics.adapters.semantic import BadModel, check_model
 from stream_metrics.cli.common import (
     ConfigOption,
     NowOption,
@@ -57,22 +38,41 @@ from stream_metrics.cli.predicates import (
 )
 from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.sending import IntoKafkaOption, ShiftOption, SpeedOption, send_recording
+from stream_metrics.cli.settings import Settings, masked
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
-from stream_metrics.evaluation.estimates import UnknownDimension
-from stream_metrics.evaluation.generation import BadSimilarity
-from stream_metrics.evaluation.headline import (
+from stream_metrics.core.collecting import collect_seldom
+from stream_metrics.core.metrics.ranking.names import MetricNameError
+from stream_metrics.core.metrics.ranking.relevance import PredicateError
+from stream_metrics.lab.evaluation.estimates import UnknownDimension
+from stream_metrics.lab.evaluation.generation import BadSimilarity
+from stream_metrics.lab.evaluation.headline import (
     PARTS,
     REPLAY_FIGURES,
     figures_of_report,
     without_labels,
 )
-from stream_metrics.evaluation.recorded import Scoring, UndefinedMetric
-from stream_metrics.metrics.ranking.names import MetricNameError
-from stream_metrics.metrics.ranking.relevance import PredicateError
-from stream_metrics.settings.lab import EvaluationSettings
-from stream_metrics.settings.whole import Settings, masked
-from stream_metrics.worker.collecting import collect_seldom
-from stream_metrics.worker.outcome import ReplayOptions
+from stream_metrics.lab.evaluation.recorded import Scoring, UndefinedMetric
+from stream_metrics.lab.evaluation.semantic import BadModel, check_model
+from stream_metrics.lab.replay import parts
+from stream_metrics.lab.replay.merge import BadRows
+from stream_metrics.lab.replay.outcome import ReplayOptions
+from stream_metrics.lab.replay.pool import WorkerDied
+from stream_metrics.lab.replay.run import (
+    Execution,
+    OutputInUse,
+    ReplaySource,
+    ReplayTask,
+    StrictError,
+    run,
+)
+from stream_metrics.lab.replay.spool import SpoolDamaged
+from stream_metrics.lab.reports.files import write_text
+from stream_metrics.lab.reports.html.rankings import Link
+from stream_metrics.lab.reports.html.report import write_report_page
+from stream_metrics.lab.reports.row_parquet import PARQUET, write_row_parquet
+from stream_metrics.lab.settings import EvaluationSettings
+from stream_metrics.lab.sources.parquet import ParquetError, load_pyarrow
+from stream_metrics.live.links import CONVERSATION, fill_template
 
 StratifyOption = Annotated[
     list[str] | None,

@@ -14,10 +14,6 @@ from typing import Annotated, Final, NamedTuple
 import typer
 from rich.console import Console
 
-from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.json_values import InvalidJson, json_values
-from stream_metrics.adapters.kafka.feed import open_feed
-from stream_metrics.adapters.kafka.topics import check_input_topics, partition_counts
 from stream_metrics.cli.common import (
     ConfigOption,
     Format,
@@ -25,14 +21,18 @@ from stream_metrics.cli.common import (
     UsageError,
     load_settings,
 )
+from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import kafka_errors
-from stream_metrics.events.decode import BadRecord, decode
-from stream_metrics.events.key import is_labels
-from stream_metrics.events.limits import Limits
-from stream_metrics.events.record import Record
-from stream_metrics.events.times import rfc3339
-from stream_metrics.settings.whole import Settings
-from stream_metrics.worker.pace import Pace, moment_of
+from stream_metrics.clients.kafka.topics import check_input_topics, partition_counts
+from stream_metrics.core.events.decode import BadRecord, decode
+from stream_metrics.core.events.key import is_labels
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.events.times import rfc3339
+from stream_metrics.lab.sources.files import InputError
+from stream_metrics.lab.sources.json_values import InvalidJson, json_values
+from stream_metrics.lab.sources.kafka.feed import open_feed
+from stream_metrics.lab.sources.pace import Pace, moment_of
 
 SHOWN_PROBLEMS: Final = 20
 

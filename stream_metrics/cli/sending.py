@@ -12,14 +12,14 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from stream_metrics.adapters.kafka.feed import Feed, open_feed
-from stream_metrics.adapters.kafka.topics import check_input_topics, partition_counts
 from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import Sources, kafka_errors
-from stream_metrics.events.key import is_labels
-from stream_metrics.events.record import Record
-from stream_metrics.settings.whole import Settings
-from stream_metrics.worker.pace import Pace, parse_speed
+from stream_metrics.clients.kafka.topics import check_input_topics, partition_counts
+from stream_metrics.core.events.key import is_labels
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.sources.kafka.feed import Feed, open_feed
+from stream_metrics.lab.sources.pace import Pace, parse_speed
 
 BATCH_SIZE: Final = 500
 SAY_EVERY_SECONDS: Final = 10.0

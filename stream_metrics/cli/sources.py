@@ -13,22 +13,26 @@ from typing import Annotated, Any, Final
 import typer
 from aiokafka.errors import KafkaError
 
-from stream_metrics.adapters.files import InputError, expand, numbered_records
-from stream_metrics.adapters.kafka.errors import KafkaRefused, UnreadableBatch
-from stream_metrics.adapters.kafka.reading import RecordsGone
-from stream_metrics.adapters.kafka.source import TopicReader
-from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark, parse_mark
-from stream_metrics.adapters.kafka.topics import TopicsMissing
-from stream_metrics.adapters.otlp.following import PartitionRange, TopicAssembler, UnreadableRecord
-from stream_metrics.adapters.otlp.payloads import is_payload, other_signal
-from stream_metrics.adapters.otlp.spans import OtlpError, OtlpNotInstalled
-from stream_metrics.adapters.otlp.traces import TraceCounts, TraceStore
-from stream_metrics.adapters.replay.manifest import file_identity
 from stream_metrics.cli.common import UsageError, kafka_reason, printable
-from stream_metrics.events.record import Record
-from stream_metrics.settings.whole import Settings
-from stream_metrics.telemetry import HELP, ConflictingScopes, Evaluation, Event, UnusedScore
-from stream_metrics.telemetry.assembly import ClosedTrace
+from stream_metrics.cli.settings import Settings
+from stream_metrics.clients.kafka.errors import KafkaRefused, UnreadableBatch
+from stream_metrics.clients.kafka.reading import RecordsGone
+from stream_metrics.clients.kafka.topics import TopicsMissing
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.telemetry import HELP, ConflictingScopes, Evaluation, Event, UnusedScore
+from stream_metrics.core.telemetry.assembly import ClosedTrace
+from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
+from stream_metrics.core.telemetry.otlp.spans import OtlpError, OtlpNotInstalled
+from stream_metrics.lab.replay.manifest import file_identity
+from stream_metrics.lab.sources.files import InputError, expand, numbered_records
+from stream_metrics.lab.sources.kafka.source import TopicReader
+from stream_metrics.lab.sources.kafka.span import EARLIEST, END, Mark, parse_mark
+from stream_metrics.lab.sources.otlp.following import (
+    PartitionRange,
+    TopicAssembler,
+    UnreadableRecord,
+)
+from stream_metrics.lab.sources.otlp.traces import TraceCounts, TraceStore
 
 KAFKA: Final = "kafka:"
 STDIN: Final = "-"

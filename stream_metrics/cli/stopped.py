@@ -8,8 +8,8 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from stream_metrics.adapters.kafka.groups import members
-from stream_metrics.settings.whole import Settings
+from stream_metrics.cli.settings import Settings
+from stream_metrics.clients.kafka.groups import members
 
 ANSWER_WITHIN_SECONDS: Final = 15
 LISTED: Final = 5

@@ -16,8 +16,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from stream_metrics.adapters.links import CONVERSATION, fill_template
-from stream_metrics.adapters.redis.connect import connect
 from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
@@ -26,13 +24,15 @@ from stream_metrics.cli.common import (
     parse_time,
     printable,
 )
-from stream_metrics.engine.config import OTHER
-from stream_metrics.engine.worst import RANKINGS
-from stream_metrics.options import redis_options, state_in
-from stream_metrics.ports import PartitionState, StoreRefused, StoreUnavailable
-from stream_metrics.settings.whole import Settings, mask_url
-from stream_metrics.worker.identity import OtherIdentity
-from stream_metrics.worker.worst import Request, whole
+from stream_metrics.cli.options import redis_options, state_in
+from stream_metrics.cli.settings import Settings, mask_url
+from stream_metrics.core.engine.config import OTHER
+from stream_metrics.live.links import CONVERSATION, fill_template
+from stream_metrics.live.ports import PartitionState, StoreRefused, StoreUnavailable
+from stream_metrics.live.redis.connect import connect
+from stream_metrics.live.worker.identity import OtherIdentity
+from stream_metrics.live.worker.worst import Request, whole
+from stream_metrics.live.worst import RANKINGS
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 WIDE: Final = 90  # columns of a terminal that shows every figure

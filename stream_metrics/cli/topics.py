@@ -11,10 +11,10 @@ import typer
 from aiokafka.errors import KafkaError
 from rich.console import Console
 
-from stream_metrics.adapters.kafka.errors import KafkaRefused
-from stream_metrics.adapters.kafka.topics import TRACE_TOPIC_CONFIG, create_topics, partition_counts
 from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings
-from stream_metrics.settings.kafka import KafkaSettings
+from stream_metrics.clients.kafka.errors import KafkaRefused
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.clients.kafka.topics import TRACE_TOPIC_CONFIG, create_topics, partition_counts
 
 ANSWER_WITHIN_SECONDS: Final = 30
 DAY_MS: Final = 86_400_000

@@ -13,12 +13,12 @@ import typer
 from aiokafka.errors import KafkaError
 from rich.console import Console
 
-from stream_metrics.adapters.kafka.feed import open_feed
 from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings
-from stream_metrics.settings.whole import Settings
-from stream_metrics.traffic import TrafficProfile, TrafficRecord, endless
-from stream_metrics.traffic import generate as make
-from stream_metrics.traffic.day import record_lines
+from stream_metrics.cli.settings import Settings
+from stream_metrics.lab.sources.kafka.feed import open_feed
+from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, endless
+from stream_metrics.lab.traffic import generate as make
+from stream_metrics.lab.traffic.day import record_lines
 
 SAY_EVERY_SECONDS = 10.0
 

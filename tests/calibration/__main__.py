@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.machine import commit
-from stream_metrics.choices import TEST_RESAMPLES
+from stream_metrics.lab.choices import TEST_RESAMPLES
 from tests.calibration.page import Run, page, table
 from tests.calibration.shapes import CLUSTERED, SHAPES, Shape
 from tests.calibration.study import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Final, NamedTuple
 
-from stream_metrics.choices import RESAMPLES
+from stream_metrics.lab.choices import RESAMPLES
 from tests.calibration.study import (
     COVERAGE,
     COVERED_FROM,

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from stream_metrics.choices import RESAMPLES, TEST_RESAMPLES, Method, Test
-from stream_metrics.statistics.comparison import TOLERANCE
-from stream_metrics.statistics.intervals import TIE
-from stream_metrics.statistics.resampling import resamples, swaps
-from stream_metrics.statistics.unpaired import UnpairedTest
+from stream_metrics.lab.choices import RESAMPLES, TEST_RESAMPLES, Method, Test
+from stream_metrics.lab.statistics.comparison import TOLERANCE
+from stream_metrics.lab.statistics.intervals import TIE
+from stream_metrics.lab.statistics.resampling import resamples, swaps
+from stream_metrics.lab.statistics.unpaired import UnpairedTest
 from tests.calibration.shapes import Floats, Generator, Shape
 
 Booleans = NDArray[np.bool_]

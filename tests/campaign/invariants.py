@@ -7,7 +7,7 @@ import json
 import re
 from typing import Final
 
-from stream_metrics.adapters.kafka.output import VERSION
+from stream_metrics.live.kafka.output import VERSION
 from tests.campaign.command import CommandFailed
 from tests.campaign.log import Log
 from tests.campaign.world import OUTPUT, World

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from stream_metrics.adapters.kafka.dead_letters import KafkaDeadLetters
-from stream_metrics.adapters.kafka.output import KafkaOutput
-from stream_metrics.adapters.redis.store import RedisStore
 from stream_metrics.cli import main
-from stream_metrics.engine.windows import Windows
-from stream_metrics.worker.conversations import Conversations
-from stream_metrics.worker.loop import Loop
+from stream_metrics.core.engine.windows import Windows
+from stream_metrics.live.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.live.kafka.output import KafkaOutput
+from stream_metrics.live.redis.store import RedisStore
+from stream_metrics.live.worker.conversations import Conversations
+from stream_metrics.live.worker.loop import Loop
 from tests.campaign.clock import Clock, obey_clock
 
 # The steps of worker/partition.py by their names there, and the claim before the first of them.

@@ -16,7 +16,7 @@ import msgspec
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
+from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
 
 TICK_SECONDS: Final = 0.02
 FEW: Final = 5

@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from stream_metrics.adapters.files import read_records, record_line
-from stream_metrics.events.record import Record
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.sources.files import read_records, record_line
 from tests.campaign.history import History, Span
 from tests.campaign.load import digest, read_traffic
 

@@ -21,7 +21,7 @@ from deploy.local.process import ChildProcess, free_port
 from deploy.local.redis_cluster import RedisCluster
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
-from stream_metrics.adapters.redis.connect import RedisOptions
+from stream_metrics.live.redis.connect import RedisOptions
 from tests.campaign.clock import Clock
 from tests.campaign.proxy import Proxy
 

@@ -13,12 +13,17 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.adapters.redis.store import RedisStore
-from stream_metrics.engine.codec import stored_header
-from stream_metrics.layout import Generation, Layout
-from stream_metrics.ports import ConversationKey, PartitionState, StoreRefused, StoreUnavailable
-from stream_metrics.worker.generations import state_in_force
+from stream_metrics.core.engine.codec import stored_header
+from stream_metrics.live.layout import Generation, Layout
+from stream_metrics.live.ports import (
+    ConversationKey,
+    PartitionState,
+    StoreRefused,
+    StoreUnavailable,
+)
+from stream_metrics.live.redis.connect import RedisOptions, connect
+from stream_metrics.live.redis.store import RedisStore
+from stream_metrics.live.worker.generations import state_in_force
 
 LOOK_SECONDS: Final = 0.05
 LOOK_AT_COMMITS_SECONDS: Final = 0.4

@@ -16,8 +16,8 @@ from typing import Final, Self
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import import_path
 from deploy.local.waiting import wait_until
-from stream_metrics.engine.codec import SCHEMAS
-from stream_metrics.traffic import TrafficRecord
+from stream_metrics.core.engine.codec import SCHEMAS
+from stream_metrics.lab.traffic import TrafficRecord
 from tests.campaign.clock import Clock
 from tests.campaign.command import OBEDIENT, REPOSITORY, run
 from tests.campaign.faults import Extra, Need

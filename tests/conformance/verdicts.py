@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from itertools import chain, permutations
 from typing import Any, Literal
 
-from stream_metrics.adapters.otlp.payloads import spans_of
-from stream_metrics.events.record import Record
-from stream_metrics.telemetry import (
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.telemetry import (
     HELP,
     Interpretation,
     Options,
@@ -22,8 +21,9 @@ from stream_metrics.telemetry import (
     interpret,
     mapping,
 )
-from stream_metrics.telemetry.told import Result
-from stream_metrics.worker.replay import Replay
+from stream_metrics.core.telemetry.otlp.payloads import spans_of
+from stream_metrics.core.telemetry.told import Result
+from stream_metrics.lab.replay.offline import Replay
 from tests.conformance.programs.corpus import CHUNKS, PAGES, SHELVES
 
 Kind = Literal["right", "inferred", "refused", "partly refused", "WRONG"]

@@ -14,11 +14,11 @@ from redis.asyncio import Redis, RedisCluster
 
 from deploy.local.process import blocking
 from deploy.local.waiting import wait_until
-from stream_metrics.adapters.memory import MemoryStore
-from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.layout import Generation, Identity
-from stream_metrics.ports import StateStore
-from stream_metrics.worker.generations import begin
+from stream_metrics.live.layout import Generation, Identity
+from stream_metrics.live.memory import MemoryStore
+from stream_metrics.live.ports import StateStore
+from stream_metrics.live.redis.connect import RedisOptions, connect
+from stream_metrics.live.worker.generations import begin
 from tests.contract.redis_process import RedisProcess, running
 
 SENTINEL = """port {port}

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from stream_metrics.layout import NOTHING, Generation, Layout
-from stream_metrics.ports import (
+from stream_metrics.live.layout import NOTHING, Generation, Layout
+from stream_metrics.live.ports import (
     BatchWrite,
     ConversationWrite,
     Fenced,
@@ -19,7 +19,7 @@ from stream_metrics.ports import (
     Wiping,
     Written,
 )
-from stream_metrics.worker.generations import admit, begin, change
+from stream_metrics.live.worker.generations import admit, begin, change
 from tests.contract.conftest import IDENTITY, Pair
 
 pytestmark = pytest.mark.asyncio

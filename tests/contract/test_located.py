@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from stream_metrics.adapters.memory import MemoryDeadLetters
 from stream_metrics.cli.forget import located
-from stream_metrics.events.record import Record
-from stream_metrics.ports import Position, StateStore
-from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.names import SharedNames
-from stream_metrics.worker.partition import StatePartition
-from stream_metrics.worker.telemetry import Silent
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.memory import MemoryDeadLetters
+from stream_metrics.live.ports import Position, StateStore
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.telemetry import Silent
 from tests.property.test_partition import TOPIC, once, options
 from tests.unit.test_forget import forget
 from tests.unit.test_state_partition import NOON_S, search

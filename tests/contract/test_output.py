@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from deploy.local.kafka.cluster import Kafka
-from stream_metrics.adapters.kafka.output import VERSION, KafkaOutputs
-from stream_metrics.adapters.memory import MemoryOutputs, MemoryTopic
-from stream_metrics.ports import OutputFenced, OutputMessage, Outputs, OutputUnavailable
-from stream_metrics.settings.kafka import KafkaSettings
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.live.kafka.output import VERSION, KafkaOutputs
+from stream_metrics.live.memory import MemoryOutputs, MemoryTopic
+from stream_metrics.live.ports import OutputFenced, OutputMessage, Outputs, OutputUnavailable
 from tests.services.live import stored
 
 Message = tuple[str, int, bytes | None]  # conversation, version, value

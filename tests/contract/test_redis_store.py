@@ -22,16 +22,9 @@ from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
 from deploy.local.process import free_port
-from stream_metrics.adapters.redis.check import check
-from stream_metrics.adapters.redis.codec import write_call
-from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.adapters.redis.keys import OFFSET, Keys, PartitionKeys, choose_tags
-from stream_metrics.adapters.redis.rights import WORKER_COMMANDS
-from stream_metrics.adapters.redis.script import Client, Script
-from stream_metrics.adapters.redis.store import RedisStore
-from stream_metrics.engine.state import DamagedState
-from stream_metrics.layout import Identity, Layout
-from stream_metrics.ports import (
+from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.live.layout import Identity, Layout
+from stream_metrics.live.ports import (
     BatchWrite,
     ConversationWrite,
     Position,
@@ -43,8 +36,15 @@ from stream_metrics.ports import (
     Wiping,
     Written,
 )
-from stream_metrics.worker.batches import estimate
-from stream_metrics.worker.generations import admit, begin, change
+from stream_metrics.live.redis.check import check
+from stream_metrics.live.redis.codec import write_call
+from stream_metrics.live.redis.connect import RedisOptions, connect
+from stream_metrics.live.redis.keys import OFFSET, Keys, PartitionKeys, choose_tags
+from stream_metrics.live.redis.rights import WORKER_COMMANDS
+from stream_metrics.live.redis.script import Client, Script
+from stream_metrics.live.redis.store import RedisStore
+from stream_metrics.live.worker.batches import estimate
+from stream_metrics.live.worker.generations import admit, begin, change
 from tests.contract.redis_process import RedisProcess, running
 
 IDENTITY = Identity("group", 1, "fingerprint", {"searches": 4})

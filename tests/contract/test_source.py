@@ -9,14 +9,14 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.cluster import Group
-from stream_metrics.adapters.kafka.member import KafkaSource
-from stream_metrics.adapters.kafka.records import record_of
-from stream_metrics.events.record import Extent
-from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.worker.inputs import CommittedSource
-from stream_metrics.worker.source import Commit, Fetched, Place
+from stream_metrics.clients.kafka.records import record_of
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.core.events.record import Extent
+from stream_metrics.live.health import Health
+from stream_metrics.live.kafka.cluster import Group
+from stream_metrics.live.kafka.member import KafkaSource
+from stream_metrics.live.worker.inputs import CommittedSource
+from stream_metrics.live.worker.source import Commit, Fetched, Place
 from tests.simulation.brokers import Brokers, Member, ScriptedCluster, ScriptedConsumer
 from tests.simulation.sources import ScriptedSource
 from tests.simulation.system import AtOnce

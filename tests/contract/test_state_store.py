@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.ports import (
+from stream_metrics.live.ports import (
     BatchWrite,
     ConversationWrite,
     Fenced,
@@ -24,8 +24,8 @@ from stream_metrics.ports import (
     Wiping,
     Written,
 )
-from stream_metrics.worker.batches import BatchTooLarge
-from stream_metrics.worker.clock import wall_ms
+from stream_metrics.live.worker.batches import BatchTooLarge
+from stream_metrics.live.worker.clock import wall_ms
 from tests.contract.conftest import Pair, memory_pair
 from tests.helpers import examples
 

@@ -13,15 +13,15 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_metrics.dedup.deduplicator import deduplicator
-from stream_metrics.engine.cells import CODES
-from stream_metrics.engine.changes import Observations
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.state import Conversation
-from stream_metrics.engine.step import Step
-from stream_metrics.engine.taken import Intake, Taken
-from stream_metrics.traffic import Incident, TrafficProfile, generate
-from stream_metrics.traffic.profile import IncidentKind
+from stream_metrics.core.dedup.deduplicator import deduplicator
+from stream_metrics.core.engine.cells import CODES
+from stream_metrics.core.engine.changes import Observations
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.state import Conversation
+from stream_metrics.core.engine.step import Step
+from stream_metrics.core.engine.taken import Intake, Taken
+from stream_metrics.lab.traffic import Incident, TrafficProfile, generate
+from stream_metrics.lab.traffic.profile import IncidentKind
 
 Numbers = NDArray[np.int64]
 HEALTHY: Final = "healthy"

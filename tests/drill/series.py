@@ -8,9 +8,9 @@ from itertools import product
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
-from stream_metrics.engine.cells import CODES, split_code
-from stream_metrics.engine.series import PREFIX
-from stream_metrics.engine.windows import parse_window
+from stream_metrics.core.engine.cells import CODES, split_code
+from stream_metrics.core.engine.series import PREFIX
+from stream_metrics.core.engine.windows import parse_window
 from tests.drill.library import LEFT_OUT, Numbers
 from tests.drill.sums import window_sums
 from tests.drill.world import MINUTE, SECOND, START_US, Placed

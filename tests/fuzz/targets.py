@@ -13,31 +13,31 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_metrics.adapters.files import parse_line, record_line
-from stream_metrics.adapters.otlp.framing import frames, is_whole
-from stream_metrics.adapters.otlp.payloads import is_payload, spans_of
-from stream_metrics.adapters.otlp.spans import OtlpError
-from stream_metrics.adapters.redis.codec import read_bucket, read_state
-from stream_metrics.dedup.deduplicator import Deduplicator, PlainDeduplicator, deduplicator
-from stream_metrics.dedup.normalise import Url, parse_url
-from stream_metrics.dedup.tables import DedupRules
-from stream_metrics.engine.codec import (
+from stream_metrics.core.dedup.deduplicator import Deduplicator, PlainDeduplicator, deduplicator
+from stream_metrics.core.dedup.normalise import Url, parse_url
+from stream_metrics.core.dedup.tables import DedupRules
+from stream_metrics.core.engine.codec import (
     UnknownSchema,
     add_fingerprints,
     decode_conversation,
     decode_sums,
 )
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.registers import SEARCH_ITERATION
-from stream_metrics.engine.state import DamagedState
-from stream_metrics.engine.step import Step
-from stream_metrics.engine.taken import Intake, Taken, take
-from stream_metrics.events.canonical import content_digest, decode_json
-from stream_metrics.events.decode import BadRecord, Event, decode_slow
-from stream_metrics.events.limits import Limits
-from stream_metrics.events.times import parse_rfc3339
-from stream_metrics.events.wire import Result
-from stream_metrics.telemetry import events, interpret, mapping
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.registers import SEARCH_ITERATION
+from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.core.engine.step import Step
+from stream_metrics.core.engine.taken import Intake, Taken, take
+from stream_metrics.core.events.canonical import content_digest, decode_json
+from stream_metrics.core.events.decode import BadRecord, Event, decode_slow
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.times import parse_rfc3339
+from stream_metrics.core.events.wire import Result
+from stream_metrics.core.telemetry import events, interpret, mapping
+from stream_metrics.core.telemetry.otlp.payloads import is_payload, spans_of
+from stream_metrics.core.telemetry.otlp.spans import OtlpError
+from stream_metrics.lab.sources.files import parse_line, record_line
+from stream_metrics.lab.sources.otlp.framing import frames, is_whole
+from stream_metrics.live.redis.codec import read_bucket, read_state
 from tests.twins import kernel
 
 LIMITS: Final = Limits()

@@ -11,18 +11,18 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.record import Record
-from stream_metrics.layout import Identity
-from stream_metrics.ports import BatchWrite, ConversationWrite, Position, Written
-from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.generations import admit, begin
-from stream_metrics.worker.names import SharedNames
-from stream_metrics.worker.options import PartitionOptions
-from stream_metrics.worker.partition import StatePartition
-from stream_metrics.worker.telemetry import Silent
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.layout import Identity
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.ports import BatchWrite, ConversationWrite, Position, Written
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.generations import admit, begin
+from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.options import PartitionOptions
+from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.telemetry import Silent
 from tests.property.test_partition import once
 
 FOLDER: Final = Path(__file__).parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from stream_metrics.dedup.tables import EntityType, Tables, newest, publish
+from stream_metrics.core.dedup.tables import EntityType, Tables, newest, publish
 
 NUMBER: Final = newest().number + 1
 WIKI: Final = EntityType(

@@ -10,19 +10,19 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.events.record import Record
-from stream_metrics.layout import Identity
-from stream_metrics.options import for_state, identity, partition_options
-from stream_metrics.ports import Position
-from stream_metrics.settings.whole import Settings
-from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.export import export_state
-from stream_metrics.worker.generations import begin, joined
-from stream_metrics.worker.identity import OtherIdentity
-from stream_metrics.worker.names import SharedNames
-from stream_metrics.worker.partition import StatePartition
-from stream_metrics.worker.telemetry import Silent
+from stream_metrics.cli.options import for_state, identity, partition_options
+from stream_metrics.cli.settings import Settings
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.layout import Identity
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.ports import Position
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.worker.generations import begin, joined
+from stream_metrics.live.worker.identity import OtherIdentity
+from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.telemetry import Silent
 from tests.golden import TOPIC, dump, restored
 from tests.property.test_partition import once
 

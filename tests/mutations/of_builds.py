@@ -6,13 +6,13 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
-ANNOUNCE: Final = "stream_metrics/worker/announce.py"
-BUILD: Final = "stream_metrics/worker/build.py"
-LAYOUT: Final = "stream_metrics/layout.py"
-PUBLICATION: Final = "stream_metrics/worker/publication.py"
-SWITCH: Final = "stream_metrics/worker/switch.py"
-TOMBSTONES: Final = "stream_metrics/worker/tombstones.py"
-WIPE: Final = "stream_metrics/adapters/memory.py"
+ANNOUNCE: Final = "stream_metrics/live/worker/announce.py"
+BUILD: Final = "stream_metrics/live/worker/build.py"
+LAYOUT: Final = "stream_metrics/live/layout.py"
+PUBLICATION: Final = "stream_metrics/live/worker/publication.py"
+SWITCH: Final = "stream_metrics/live/worker/switch.py"
+TOMBSTONES: Final = "stream_metrics/live/worker/tombstones.py"
+WIPE: Final = "stream_metrics/live/memory.py"
 
 SLEEPS: Final = "tests/unit/test_switch.py::test_an_old_worker_that_sleeps_through_it_does_no_harm"
 WHATEVER: Final = (

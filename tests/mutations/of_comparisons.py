@@ -6,11 +6,11 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
-VERSUS: Final = "stream_metrics/evaluation/versus.py"
-GATES: Final = "stream_metrics/evaluation/gates.py"
-PAIRED: Final = "stream_metrics/statistics/comparison.py"
-UNITS: Final = "stream_metrics/statistics/units.py"
-SEVERAL: Final = "stream_metrics/statistics/several.py"
+VERSUS: Final = "stream_metrics/lab/evaluation/versus.py"
+GATES: Final = "stream_metrics/lab/evaluation/gates.py"
+PAIRED: Final = "stream_metrics/lab/statistics/comparison.py"
+UNITS: Final = "stream_metrics/lab/statistics/units.py"
+SEVERAL: Final = "stream_metrics/lab/statistics/several.py"
 COMPARE: Final = "stream_metrics/cli/compare.py"
 ENDING: Final = "stream_metrics/cli/gates.py"
 

@@ -6,17 +6,17 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
-CLUSTER: Final = "stream_metrics/adapters/kafka/cluster.py"
-MEMBER: Final = "stream_metrics/adapters/kafka/member.py"
-MEMORY: Final = "stream_metrics/adapters/memory.py"
-WRITE: Final = "stream_metrics/adapters/redis/scripts/write.lua"
-ASSIGNED: Final = "stream_metrics/worker/assigned.py"
-CLOCK: Final = "stream_metrics/worker/clock.py"
-INPUTS: Final = "stream_metrics/worker/inputs.py"
-LAG: Final = "stream_metrics/worker/lag.py"
-LOOP: Final = "stream_metrics/worker/loop.py"
-PARTITION: Final = "stream_metrics/worker/partition.py"
-TAKEOVER: Final = "stream_metrics/worker/takeover.py"
+CLUSTER: Final = "stream_metrics/live/kafka/cluster.py"
+MEMBER: Final = "stream_metrics/live/kafka/member.py"
+MEMORY: Final = "stream_metrics/live/memory.py"
+WRITE: Final = "stream_metrics/live/redis/scripts/write.lua"
+ASSIGNED: Final = "stream_metrics/live/worker/assigned.py"
+CLOCK: Final = "stream_metrics/live/worker/clock.py"
+INPUTS: Final = "stream_metrics/live/worker/inputs.py"
+LAG: Final = "stream_metrics/live/worker/lag.py"
+LOOP: Final = "stream_metrics/live/worker/loop.py"
+PARTITION: Final = "stream_metrics/live/worker/partition.py"
+TAKEOVER: Final = "stream_metrics/live/worker/takeover.py"
 
 SIMULATION: Final = (
     "tests/property/test_delivery.py::test_whatever_happens_the_figures_are_those_of_one_pass"

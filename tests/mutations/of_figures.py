@@ -6,11 +6,11 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
-PLAN: Final = "stream_metrics/engine/plan.py"
-DERIVE: Final = "stream_metrics/engine/derive.py"
-CELLS: Final = "stream_metrics/engine/cells.py"
-WINDOWS: Final = "stream_metrics/engine/windows.py"
-DECODE: Final = "stream_metrics/events/decode.py"
+PLAN: Final = "stream_metrics/core/engine/plan.py"
+DERIVE: Final = "stream_metrics/core/engine/derive.py"
+CELLS: Final = "stream_metrics/core/engine/cells.py"
+WINDOWS: Final = "stream_metrics/core/engine/windows.py"
+DECODE: Final = "stream_metrics/core/events/decode.py"
 
 ENGINE: Final = (
     "tests/property/test_engine.py::test_any_arrival_gives_the_rows_and_windows_of_the_reference"

@@ -6,22 +6,22 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
-FILES: Final = "stream_metrics/adapters/files.py"
-WHOLE: Final = "stream_metrics/adapters/whole.py"
-MERGING: Final = "stream_metrics/adapters/kafka/merging.py"
-READING: Final = "stream_metrics/adapters/kafka/reading.py"
-SPANS: Final = "stream_metrics/adapters/otlp/spans.py"
-TREE: Final = "stream_metrics/telemetry/tree.py"
-RERANKING: Final = "stream_metrics/telemetry/reranking.py"
-SEARCHES: Final = "stream_metrics/telemetry/searches.py"
-TELL: Final = "stream_metrics/telemetry/tell.py"
-DOCUMENTS: Final = "stream_metrics/telemetry/documents.py"
-EVALUATIONS: Final = "stream_metrics/telemetry/evaluations.py"
-LABELS: Final = "stream_metrics/telemetry/labels.py"
-WIRE: Final = "stream_metrics/events/wire.py"
-IDENTITY: Final = "stream_metrics/worker/identity.py"
-HISTORY: Final = "stream_metrics/engine/history.py"
-PACE: Final = "stream_metrics/worker/pace.py"
+FILES: Final = "stream_metrics/lab/sources/files.py"
+WHOLE: Final = "stream_metrics/lab/whole.py"
+MERGING: Final = "stream_metrics/lab/sources/kafka/merging.py"
+READING: Final = "stream_metrics/clients/kafka/reading.py"
+SPANS: Final = "stream_metrics/core/telemetry/otlp/spans.py"
+TREE: Final = "stream_metrics/core/telemetry/tree.py"
+RERANKING: Final = "stream_metrics/core/telemetry/reranking.py"
+SEARCHES: Final = "stream_metrics/core/telemetry/searches.py"
+TELL: Final = "stream_metrics/core/telemetry/tell.py"
+DOCUMENTS: Final = "stream_metrics/core/telemetry/documents.py"
+EVALUATIONS: Final = "stream_metrics/core/telemetry/evaluations.py"
+LABELS: Final = "stream_metrics/core/telemetry/labels.py"
+WIRE: Final = "stream_metrics/core/events/wire.py"
+IDENTITY: Final = "stream_metrics/live/worker/identity.py"
+HISTORY: Final = "stream_metrics/lab/history.py"
+PACE: Final = "stream_metrics/lab/sources/pace.py"
 
 RECORDINGS: Final = (
     Mutation(

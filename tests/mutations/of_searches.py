@@ -6,12 +6,12 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
-RELEVANCE: Final = "stream_metrics/metrics/ranking/relevance.py"
-SCORING: Final = "stream_metrics/evaluation/recorded.py"
-SCORED: Final = "stream_metrics/adapters/replay/scored.py"
-MERGE: Final = "stream_metrics/adapters/replay/merge.py"
-SPOOL: Final = "stream_metrics/adapters/replay/spool.py"
-REPORT: Final = "stream_metrics/evaluation/report.py"
+RELEVANCE: Final = "stream_metrics/core/metrics/ranking/relevance.py"
+SCORING: Final = "stream_metrics/lab/evaluation/recorded.py"
+SCORED: Final = "stream_metrics/lab/replay/scored.py"
+MERGE: Final = "stream_metrics/lab/replay/merge.py"
+SPOOL: Final = "stream_metrics/lab/replay/spool.py"
+REPORT: Final = "stream_metrics/lab/evaluation/report.py"
 
 TESTS: Final = "tests/unit/test_replay_searches.py"
 BOUNDS: Final = "tests/unit/test_replay_bounds.py"

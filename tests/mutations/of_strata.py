@@ -6,11 +6,11 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
-ESTIMATES: Final = "stream_metrics/evaluation/estimates.py"
-REGISTRY: Final = "stream_metrics/metrics/registry.py"
-REPORT: Final = "stream_metrics/worker/report.py"
-SEVERAL: Final = "stream_metrics/statistics/several.py"
-MERGE: Final = "stream_metrics/adapters/replay/merge.py"
+ESTIMATES: Final = "stream_metrics/lab/evaluation/estimates.py"
+REGISTRY: Final = "stream_metrics/core/metrics/registry.py"
+REPORT: Final = "stream_metrics/lab/replay/report.py"
+SEVERAL: Final = "stream_metrics/lab/statistics/several.py"
+MERGE: Final = "stream_metrics/lab/replay/merge.py"
 
 TEST: Final = "tests/property/test_strata.py::test_figures_by_stratum_are_those_of_the_twin"
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
-ASSEMBLY: Final = "stream_metrics/telemetry/assembly.py"
-BRIDGE: Final = "stream_metrics/worker/bridge.py"
-TRACES: Final = "stream_metrics/worker/traces.py"
+ASSEMBLY: Final = "stream_metrics/core/telemetry/assembly.py"
+BRIDGE: Final = "stream_metrics/live/worker/bridge.py"
+TRACES: Final = "stream_metrics/live/worker/traces.py"
 
 DIES: Final = "tests/property/test_bridge.py::test_crashes_anywhere_give_the_same_events"
 TELLS: Final = "assert set(world.produced) == world.expected()"

@@ -10,9 +10,9 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.telemetry import Options, Span, events, interpret
-from stream_metrics.telemetry import assembly as module
-from stream_metrics.telemetry.assembly import Assembly, Bounds, ClosedTrace, ReadPosition
+from stream_metrics.core.telemetry import Options, Span, events, interpret
+from stream_metrics.core.telemetry import assembly as module
+from stream_metrics.core.telemetry.assembly import Assembly, Bounds, ClosedTrace, ReadPosition
 from tests.helpers import examples
 from tests.telemetry import MAPPING, agent, model, search
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.events.record import Record
-from stream_metrics.metrics.ranking.live import live_metrics
-from stream_metrics.worker.audit import Audit, AuditOptions, audit
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.metrics.ranking.live import live_metrics
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.worker.audit import Audit, AuditOptions, audit
 from tests.oracle.retrieval import METRICS
 from tests.property.test_partition import TOPIC, once, opened
 from tests.strategies import KeyedRecord, arrivals, streams

@@ -8,7 +8,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.telemetry.assembly import Bounds
+from stream_metrics.core.telemetry.assembly import Bounds
 from tests.fuse import Crash, Fuse
 from tests.helpers import examples
 from tests.sessions import Sent, records, traces

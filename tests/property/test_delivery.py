@@ -12,8 +12,8 @@ import pytest
 from aiokafka import TopicPartition
 from msgspec import structs
 
-from stream_metrics.worker import lag
-from stream_metrics.worker.source import Place
+from stream_metrics.live.worker import lag
+from stream_metrics.live.worker.source import Place
 from tests.helpers import examples, rest_long
 from tests.simulation.schedule import DAY_MS, play, system_of
 from tests.simulation.sources import ScriptedSource

@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import canonical
-from stream_metrics.events.record import Record
-from stream_metrics.metrics.ranking.live import live_metrics
-from stream_metrics.worker.replay import Replay
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.metrics.ranking.live import live_metrics
+from stream_metrics.lab.replay.offline import Replay
 from tests import oracle
 from tests.oracle.retrieval import METRICS
 from tests.strategies import ROUTES, Draw, KeyedRecord, arrivals, streams

@@ -12,19 +12,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemorySnapshot, MemoryStore
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import canonical
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.record import Record
-from stream_metrics.layout import Identity
-from stream_metrics.ports import Position
-from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.export import Export, export_state
-from stream_metrics.worker.names import SharedNames
-from stream_metrics.worker.partition import StatePartition
-from stream_metrics.worker.replay import Replay
-from stream_metrics.worker.telemetry import Silent
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.live.layout import Identity
+from stream_metrics.live.memory import MemoryDeadLetters, MemorySnapshot, MemoryStore
+from stream_metrics.live.ports import Position
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.export import Export, export_state
+from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.telemetry import Silent
 from tests import oracle
 from tests.property.test_partition import once, options
 from tests.strategies import OFFSETS_US, KeyedRecord, arrivals, moment, streams

@@ -9,12 +9,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.otlp.traces import TraceStore
-from stream_metrics.adapters.scores import EvaluationReader
-from stream_metrics.events import Limits
-from stream_metrics.events.record import Record
-from stream_metrics.telemetry import Grading, Options, mapping
-from stream_metrics.worker.replay import Replay
+from stream_metrics.core.events import Limits
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.telemetry import Grading, Options, mapping
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.sources.otlp.traces import TraceStore
+from stream_metrics.lab.sources.scores import EvaluationReader
 from tests.helpers import examples
 from tests.otlp import RETRIEVER, START_NS, SpanSpec, as_json, documents
 

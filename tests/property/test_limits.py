@@ -15,24 +15,24 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.engine.codec import (
+from stream_metrics.core.engine.codec import (
     add_fingerprints,
     decode_conversation,
     decode_sums,
 )
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.plan import waiting_labels
-from stream_metrics.engine.registers import BY_CODE
-from stream_metrics.engine.state import SEARCH, Conversation
-from stream_metrics.engine.step import Step
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.limits import Limits
-from stream_metrics.events.record import Record
-from stream_metrics.ports import StoredConversation
-from stream_metrics.worker.audit import AuditOptions, audit
-from stream_metrics.worker.options import conversation_key
-from stream_metrics.worker.partition import StatePartition
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.plan import waiting_labels
+from stream_metrics.core.engine.registers import BY_CODE
+from stream_metrics.core.engine.state import SEARCH, Conversation
+from stream_metrics.core.engine.step import Step
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.ports import StoredConversation
+from stream_metrics.live.worker.audit import AuditOptions, audit
+from stream_metrics.live.worker.options import conversation_key
+from stream_metrics.live.worker.partition import StatePartition
 from tests.property.test_partition import TOPIC, once, opened, options
 from tests.strategies import Draw, KeyedRecord
 from tests.unit.test_audit import never

@@ -11,14 +11,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.otlp.traces import TraceStore
 from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import Sources
-from stream_metrics.events import Limits
-from stream_metrics.events.record import Record
-from stream_metrics.settings.core import OtlpSettings
-from stream_metrics.settings.whole import Settings
-from stream_metrics.telemetry.evaluations import NO_GRADES
+from stream_metrics.core.events import Limits
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.settings import OtlpSettings
+from stream_metrics.core.telemetry.evaluations import NO_GRADES
+from stream_metrics.lab.sources.otlp.traces import TraceStore
 from tests.helpers import examples
 from tests.otlp import (
     RETRIEVAL,

@@ -14,7 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.memory import (
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.live.layout import Identity
+from stream_metrics.live.memory import (
     MemoryDeadLetters,
     MemoryMessage,
     MemoryOutputs,
@@ -22,18 +28,12 @@ from stream_metrics.adapters.memory import (
     MemoryStore,
     MemoryTopic,
 )
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import canonical
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.record import Record
-from stream_metrics.layout import Identity
-from stream_metrics.ports import OutputMessage, Position
-from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.export import export_state
-from stream_metrics.worker.names import SharedNames
-from stream_metrics.worker.partition import Lost, StatePartition
-from stream_metrics.worker.replay import Replay
-from stream_metrics.worker.telemetry import Silent
+from stream_metrics.live.ports import OutputMessage, Position
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.partition import Lost, StatePartition
+from stream_metrics.live.worker.telemetry import Silent
 from tests.helpers import examples
 from tests.property.test_forget import is_forget
 from tests.property.test_partition import once, options

@@ -12,22 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import canonical
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.record import Record
-from stream_metrics.layout import Identity
-from stream_metrics.metrics.ranking.live import live_metrics
-from stream_metrics.ports import Output, Position, StateStore
-from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.export import export_state
-from stream_metrics.worker.generations import begin
-from stream_metrics.worker.names import SharedNames
-from stream_metrics.worker.options import PartitionOptions
-from stream_metrics.worker.partition import StatePartition
-from stream_metrics.worker.telemetry import Silent, Telemetry
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.metrics.ranking.live import live_metrics
+from stream_metrics.live.layout import Identity
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.ports import Output, Position, StateStore
+from stream_metrics.live.redis.connect import RedisOptions, connect
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.worker.generations import begin
+from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.options import PartitionOptions
+from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.telemetry import Silent, Telemetry
 from tests import oracle
 from tests.helpers import examples
 from tests.oracle.retrieval import METRICS

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import canonical
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events import BadRecord, Limits, decode
-from stream_metrics.events.record import DeadLetter, Record
-from stream_metrics.worker.export import export_state
-from stream_metrics.worker.repartition import Repartitioner, route
-from stream_metrics.worker.replay import Replay
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events import BadRecord, Limits, decode
+from stream_metrics.core.events.record import DeadLetter, Record
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.worker.repartition import Repartitioner, route
 from tests.property.test_partition import TOPIC, once, opened
 from tests.strategies import streams
 

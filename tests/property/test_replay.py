@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.replay.parts import merge
-from stream_metrics.events.record import Record
-from stream_metrics.metrics.words import ARTICLES
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.metrics.words import ARTICLES
+from stream_metrics.lab.replay.parts import merge
 from tests import oracle
 from tests.helpers import examples
 from tests.oracle.retrieval import METRICS

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.replay.parts import merge
-from stream_metrics.adapters.replay.run import Execution, run
-from stream_metrics.events.record import Record
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.replay.parts import merge
+from stream_metrics.lab.replay.run import Execution, run
 from tests.helpers import examples
 from tests.killed import Work, killed_at, moments_of
 from tests.property.test_replay import inputs

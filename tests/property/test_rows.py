@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from stream_metrics.adapters.memory import MemoryStore, MemoryTopic
-from stream_metrics.contract import row_schema
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.published import Row
-from stream_metrics.engine.row import canonical, canonical_line
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.worker.export import export_state
+from stream_metrics.core.contract import row_schema
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.published import Row
+from stream_metrics.core.engine.row import canonical, canonical_line
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.live.memory import MemoryStore, MemoryTopic
+from stream_metrics.live.worker.export import export_state
 from tests.property.test_output import Worker, World, any_events, logs_of
 
 # A reader ignores fields that it does not know. Here nothing may stand that is not published.

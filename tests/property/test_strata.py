@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.replay.run import Execution
-from stream_metrics.events.record import Record
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.replay.run import Execution
 from tests.helpers import examples
 from tests.oracle import strata
 from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, replayed

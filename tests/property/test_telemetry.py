@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.otlp.payloads import spans_of
-from stream_metrics.telemetry import (
+from stream_metrics.core.telemetry import (
     PRESETS,
     Grading,
     Link,
@@ -19,7 +18,8 @@ from stream_metrics.telemetry import (
     events,
     interpret,
 )
-from stream_metrics.telemetry.evaluations import NO_GRADES, RESULT
+from stream_metrics.core.telemetry.evaluations import NO_GRADES, RESULT
+from stream_metrics.core.telemetry.otlp.payloads import spans_of
 from tests.helpers import examples
 from tests.otlp import SpanSpec, as_json, as_protobuf
 from tests.telemetry import MAPPING, START_NS

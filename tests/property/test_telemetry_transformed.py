@@ -18,10 +18,10 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from stream_metrics.events.record import Record
-from stream_metrics.telemetry import Options, Role, Span, events, interpret
-from stream_metrics.telemetry.notation import parse_value
-from stream_metrics.worker.replay import Replay
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.telemetry import Options, Role, Span, events, interpret
+from stream_metrics.core.telemetry.notation import parse_value
+from stream_metrics.lab.replay.offline import Replay
 from tests.helpers import rest_long
 from tests.telemetry import CONFORMANCE, EXPECTED, MAPPING, OTEL, capture, traces
 

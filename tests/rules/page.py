@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from stream_metrics.adapters.page.operating import History, OperationsSample
-from stream_metrics.adapters.page.rules import RULES, judge
-from stream_metrics.adapters.page.thresholds import (
+from stream_metrics.core.engine.cells import split_code
+from stream_metrics.live.page.operating import History, OperationsSample
+from stream_metrics.live.page.rules import RULES, judge
+from stream_metrics.live.page.thresholds import (
     DECISIONS,
     EVEN_RERANKED,
     ITERATIONS,
@@ -23,8 +24,7 @@ from stream_metrics.adapters.page.thresholds import (
     USUAL_ROUTES,
     USUAL_SEARCHES,
 )
-from stream_metrics.adapters.page.worker import Worker
-from stream_metrics.engine.cells import split_code
+from stream_metrics.live.page.worker import Worker
 from tests.rules.cases import QUIET_MINUTES, Series, gauge
 
 Sums = dict[str, int]

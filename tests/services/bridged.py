@@ -15,8 +15,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
-from stream_metrics.adapters.kafka.groups import TRANSIENT_ERRORS
-from stream_metrics.events.record import Record
+from stream_metrics.clients.kafka.groups import TRANSIENT_ERRORS
+from stream_metrics.core.events.record import Record
 from tests.services.live import COMMAND, LiveSystem, Produced, Worker, recorded, said
 from tests.sessions import Sent, records, traces
 

@@ -18,14 +18,14 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import ChildProcess, ServerFailed, free_port
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
-from stream_metrics.adapters.files import record_line
-from stream_metrics.adapters.kafka.topics import partition_counts
-from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.events.record import Record
-from stream_metrics.ports import StoreUnavailable
-from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.traffic import TrafficRecord
-from stream_metrics.worker.generations import state_in_force
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.clients.kafka.topics import partition_counts
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.sources.files import record_line
+from stream_metrics.lab.traffic import TrafficRecord
+from stream_metrics.live.ports import StoreUnavailable
+from stream_metrics.live.redis.connect import RedisOptions, connect
+from stream_metrics.live.worker.generations import state_in_force
 
 PARTITIONS = 4
 ESTABLISHED = "01"  # a connection's state in /proc/net/tcp

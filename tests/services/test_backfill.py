@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from deploy.local.servers import Prometheus
-from stream_metrics.traffic import TrafficProfile
+from stream_metrics.lab.traffic import TrafficProfile
 from tests.helpers import wait_until
 
 pytestmark = pytest.mark.service

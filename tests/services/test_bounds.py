@@ -17,10 +17,10 @@ from redis.asyncio import Redis
 from benchmarks.bounds import MB, Plan, growth_bytes, samples_of
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.engine.config import MAX_AGENTS, OTHER
-from stream_metrics.events.limits import Limits
-from stream_metrics.traffic import TrafficRecord
-from stream_metrics.traffic.profile import Stream
+from stream_metrics.core.engine.config import MAX_AGENTS, OTHER
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.lab.traffic import TrafficRecord
+from stream_metrics.lab.traffic.profile import Stream
 from tests.services.live import LiveSystem, produce
 from tests.services.test_live import new_topics
 

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaProducer
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.events.times import rfc3339
+from stream_metrics.core.events.times import rfc3339
 from tests.helpers import rest_long, wait_until
 from tests.otlp import SpanSpec, as_json, as_protobuf
 from tests.services.bridged import APPEND_TIME, NOW, BridgedSystem, bridged, campaign

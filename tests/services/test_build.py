@@ -13,10 +13,10 @@ import pytest
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
-from stream_metrics.adapters.kafka.output import VERSION
-from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.layout import Layout
-from stream_metrics.traffic import TrafficRecord, generate
+from stream_metrics.lab.traffic import TrafficRecord, generate
+from stream_metrics.live.kafka.output import VERSION
+from stream_metrics.live.layout import Layout
+from stream_metrics.live.redis.connect import RedisOptions, connect
 from tests.services.live import PARTITIONS, LiveSystem, Worker, produce, stored
 from tests.services.test_live import few, new_topics
 

@@ -16,12 +16,12 @@ from aiokafka.admin import RecordsToDelete
 
 from deploy.local.kafka.cluster import Kafka, admin
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.adapters.redis.store import RedisStore
-from stream_metrics.layout import Layout
-from stream_metrics.options import identity
-from stream_metrics.settings.whole import Settings
-from stream_metrics.worker.generations import begin
+from stream_metrics.cli.options import identity
+from stream_metrics.cli.settings import Settings
+from stream_metrics.live.layout import Layout
+from stream_metrics.live.redis.connect import RedisOptions, connect
+from stream_metrics.live.redis.store import RedisStore
+from stream_metrics.live.worker.generations import begin
 from tests.helpers import wait_until
 from tests.services.live import COMMAND
 

@@ -15,9 +15,9 @@ from redis.asyncio import Redis
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.dedup.tables import EntityType, newest
-from stream_metrics.events import BadRecord, Limits, decode
-from stream_metrics.traffic import TrafficRecord
+from stream_metrics.core.dedup.tables import EntityType, newest
+from stream_metrics.core.events import BadRecord, Limits, decode
+from stream_metrics.lab.traffic import TrafficRecord
 from tests.canaries import HANDLES, Canaries, unpacked
 from tests.corpus import FIELDS, FULL
 from tests.helpers import rest_long, wait_until

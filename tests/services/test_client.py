@@ -11,8 +11,8 @@ import pytest
 from stream_metrics_client import AsyncRecorder
 
 from deploy.local.kafka.cluster import Kafka
-from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.events import Event, Limits, decode
+from stream_metrics.core.events import Event, Limits, decode
+from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, recorded
 from tests.services.test_live import new_topics

@@ -19,8 +19,8 @@ import pytest_asyncio
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import Collector, RedisServer
 from deploy.local.traces import COLLECTOR_CONFIG, TRACES_TOPIC_CONFIG
-from stream_metrics.adapters.otlp.payloads import spans_of
-from stream_metrics.events.record import Record
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.telemetry.otlp.payloads import spans_of
 from tests.conftest import factory
 from tests.helpers import rest_long, wait_until
 from tests.otlp import SpanSpec, as_protobuf

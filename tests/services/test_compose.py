@@ -16,7 +16,7 @@ from deploy.local.install import GO, program
 from deploy.local.stack import PORTS
 from deploy.local.traces import AGENT, COLLECTOR_CONFIG, JUDGED, agent_environment
 from stream_metrics.cli import app
-from stream_metrics.settings.live import BridgeSettings
+from stream_metrics.live.settings import BridgeSettings
 from tests.services.image import REPOSITORY
 
 pytestmark = pytest.mark.service

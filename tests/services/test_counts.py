@@ -11,9 +11,9 @@ from redis.asyncio import Connection, Redis
 from benchmarks.inprocess import InProcess
 from benchmarks.memory import FURTHER, Shape
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.redis.connect import RedisOptions, make_client
-from stream_metrics.adapters.redis.packing import packing_class
-from stream_metrics.adapters.redis.store import RedisStore
+from stream_metrics.live.redis.connect import RedisOptions, make_client
+from stream_metrics.live.redis.packing import packing_class
+from stream_metrics.live.redis.store import RedisStore
 from tests.counts import hold, records
 
 NAMESPACE: Final = "counted"

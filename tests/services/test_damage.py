@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.redis.keys import OFFSET, Keys, PartitionKeys
-from stream_metrics.layout import decode
+from stream_metrics.live.layout import decode
+from stream_metrics.live.redis.keys import OFFSET, Keys, PartitionKeys
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, Worker
 from tests.services.test_build import BUILT_SECONDS, begun

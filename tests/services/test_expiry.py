@@ -14,12 +14,12 @@ import pytest
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.ports import BatchWrite, WriteResult
-from stream_metrics.runtime import Runtime
-from stream_metrics.settings.whole import Settings
-from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
-from stream_metrics.worker.clock import Clock, wall_ms
-from stream_metrics.worker.partition import EXPIRE_AT_ONCE
+from stream_metrics.cli.runtime import Runtime
+from stream_metrics.cli.settings import Settings
+from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
+from stream_metrics.live.ports import BatchWrite, WriteResult
+from stream_metrics.live.worker.clock import Clock, wall_ms
+from stream_metrics.live.worker.partition import EXPIRE_AT_ONCE
 from tests.helpers import wait_until
 from tests.services.live import LiveSystem, produce
 from tests.services.test_live import new_topics

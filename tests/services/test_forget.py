@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
+from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, LiveSystem, produce, recorded
 from tests.services.test_gaps import scene

@@ -138,7 +138,7 @@ def test_the_image_has_no_compiler_and_no_tests(built: Image) -> None:
 
     assert "stream_metrics" in names
     assert "stream_metrics_kernel" in names
-    assert list(packages.glob("python3*/site-packages/stream_metrics/engine/step.*.so"))
+    assert list(packages.glob("python3*/site-packages/stream_metrics/core/engine/step.*.so"))
     assert not names & {"pytest", "hypothesis", "maturin", "pip", "mypy", "tests", "deploy"}
 
 

@@ -18,9 +18,9 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.kafka.security import Grant, Security, grant, revoke, unsigned_token
 from deploy.local.process import blocking
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.kafka.rights import worker_rights
-from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.clients.kafka.rights import worker_rights
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.lab.traffic import TrafficProfile, generate
 from tests.conftest import need_servers
 from tests.helpers import rest_long, wait_until
 from tests.services.live import PARTITIONS, LiveSystem, Produced, produce, said, stored

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.servers import RedisServer
-from stream_metrics.traffic import generate
+from stream_metrics.lab.traffic import generate
 from tests.campaign.servers import Brokers
 from tests.services.live import PARTITIONS, LiveSystem, Worker, produce
 from tests.services.test_live import profile

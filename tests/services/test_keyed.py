@@ -8,8 +8,8 @@ import secrets
 import pytest
 
 from deploy.local.kafka.cluster import Kafka
-from stream_metrics.adapters.kafka.keyed import KeyedProducer, KeyedRecord
-from stream_metrics.settings.kafka import KafkaSettings
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.live.kafka.keyed import KeyedProducer, KeyedRecord
 from tests.services.live import recorded
 
 pytestmark = pytest.mark.service

@@ -11,8 +11,8 @@ from aiokafka import AIOKafkaProducer
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.traffic import generate
+from stream_metrics.lab.traffic import generate
+from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, LiveSystem, Produced, recorded, said
 from tests.services.test_live import few, new_topics

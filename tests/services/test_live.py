@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaProducer
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import Prometheus, RedisServer
 from deploy.local.stack import RETRIEVAL
-from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.lab.traffic import TrafficProfile, generate
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, LiveSystem, Worker, produce, waiting_bytes
 
@@ -216,13 +216,13 @@ class FaustWorker(Worker):
 
     def command(self) -> list[str]:
         """As in the README."""
-        return [sys.executable, "-m", "faust", "-A", "stream_metrics.app", "worker"]
+        return [sys.executable, "-m", "faust", "-A", "stream_metrics.cli.app", "worker"]
 
 
 async def test_fausts_own_command_starts_the_worker(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """`faust -A stream_metrics.app worker` becomes ready, and ends with 0 when it is told to."""
+    """`faust -A stream_metrics.cli.app worker` becomes ready, and ends with 0 when told to."""
     group = f"faust-{os.getpid()}"
     topics = await new_topics(kafka, group, dead_letters=False)
     system = await empty_system(kafka, redis, tmp_path, group, topics)

@@ -13,8 +13,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka.cluster import Kafka, admin
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.kafka.output import VERSION
-from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.lab.traffic import TrafficProfile, generate
+from stream_metrics.live.kafka.output import VERSION
 from tests.helpers import wait_until
 from tests.services.live import LiveSystem, Worker, produce, stored
 from tests.services.test_live import new_topics

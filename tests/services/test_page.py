@@ -13,8 +13,8 @@ import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from stream_metrics.adapters.page.conditions import OK, Finding
-from stream_metrics.adapters.page.rules import Rule
+from stream_metrics.live.page.conditions import OK, Finding
+from stream_metrics.live.page.rules import Rule
 from tests.helpers import rest_long
 from tests.page import NOON_US, Showcase
 from tests.property.test_partition import once

@@ -12,7 +12,7 @@ import pytest
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.lab.traffic import TrafficProfile, generate
 from tests.helpers import wait_until
 from tests.services.live import LiveSystem, Worker, produce
 from tests.services.test_live import new_topics

@@ -13,7 +13,7 @@ import pytest
 
 from deploy.local.certificates import Authority
 from deploy.local.process import ServerFailed
-from stream_metrics.adapters.auth import hash_password
+from stream_metrics.live.auth import hash_password
 from tests.helpers import wait_until
 from tests.services.live import Worker
 

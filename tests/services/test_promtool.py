@@ -7,13 +7,13 @@ import subprocess
 
 from prometheus_client import CollectorRegistry
 
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import WindowCollector
-from stream_metrics.adapters.web import Pages
-from stream_metrics.engine.cells import CODES
-from stream_metrics.engine.codec import encode_sums
-from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
+from stream_metrics.core.engine.cells import CODES
+from stream_metrics.core.engine.codec import encode_sums
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Windows
+from stream_metrics.live.health import Health
+from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.prometheus.windows import WindowCollector
+from stream_metrics.live.web import Pages
 
 NOW_US = 1_700_000_000_000_000
 

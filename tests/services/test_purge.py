@@ -14,12 +14,12 @@ from redis.asyncio import Redis
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.adapters.redis.keys import OFFSET
-from stream_metrics.adapters.redis.store import RedisStore
-from stream_metrics.layout import Identity
-from stream_metrics.ports import BatchWrite, ConversationWrite, Position, Wiping, Written
-from stream_metrics.worker.generations import admit, begin, state_in_force
+from stream_metrics.live.layout import Identity
+from stream_metrics.live.ports import BatchWrite, ConversationWrite, Position, Wiping, Written
+from stream_metrics.live.redis.connect import RedisOptions, connect
+from stream_metrics.live.redis.keys import OFFSET
+from stream_metrics.live.redis.store import RedisStore
+from stream_metrics.live.worker.generations import admit, begin, state_in_force
 from tests.helpers import rest_long, wait_until
 from tests.services.live import COMMAND
 

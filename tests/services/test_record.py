@@ -17,13 +17,13 @@ from aiokafka.errors import KafkaError
 
 from deploy.local.kafka.cluster import Kafka, admin
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.files import read_records
-from stream_metrics.adapters.kafka import merging
-from stream_metrics.adapters.kafka.source import TopicReader
-from stream_metrics.adapters.kafka.span import EARLIEST, END, Mark
-from stream_metrics.events.record import Record
-from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.traffic import generate
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.sources.files import read_records
+from stream_metrics.lab.sources.kafka import merging
+from stream_metrics.lab.sources.kafka.source import TopicReader
+from stream_metrics.lab.sources.kafka.span import EARLIEST, END, Mark
+from stream_metrics.lab.traffic import generate
 from tests.helpers import rest_long, wait_until
 from tests.services.live import LiveSystem, produce, said, stored
 from tests.services.test_live import few, new_topics

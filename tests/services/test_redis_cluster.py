@@ -12,10 +12,8 @@ import pytest_asyncio
 from redis.asyncio import Redis
 from redis.crc import key_slot
 
-from stream_metrics.adapters.redis.check import check
-from stream_metrics.adapters.redis.store import RedisStore
-from stream_metrics.layout import Identity
-from stream_metrics.ports import (
+from stream_metrics.live.layout import Identity
+from stream_metrics.live.ports import (
     BatchWrite,
     ConversationWrite,
     Position,
@@ -23,7 +21,9 @@ from stream_metrics.ports import (
     StoreUnavailable,
     Written,
 )
-from stream_metrics.worker.generations import admit
+from stream_metrics.live.redis.check import check
+from stream_metrics.live.redis.store import RedisStore
+from stream_metrics.live.worker.generations import admit
 from tests.contract.conftest import redis_pair
 from tests.contract.redis_process import RedisProcess
 

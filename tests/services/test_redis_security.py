@@ -16,8 +16,8 @@ from redis.asyncio import Redis
 from deploy.local.certificates import Authority
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.redis.rights import WORKER_COMMANDS
-from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.lab.traffic import TrafficProfile, generate
+from stream_metrics.live.redis.rights import WORKER_COMMANDS
 from tests.helpers import rest_long, wait_until
 from tests.services.live import PARTITIONS, LiveSystem, produce, said
 from tests.services.secured import command_acl, worker_acl

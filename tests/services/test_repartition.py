@@ -17,11 +17,11 @@ from msgspec import structs
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.kafka.groups import TRANSIENT_ERRORS
-from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.events import BadRecord, Limits, decode
-from stream_metrics.events.record import Record
-from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
+from stream_metrics.clients.kafka.groups import TRANSIENT_ERRORS
+from stream_metrics.core.events import BadRecord, Limits, decode
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
+from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from tests.helpers import rest_long, wait_until
 from tests.services.live import COMMAND, LiveSystem, Produced, recorded, stored
 

@@ -16,8 +16,8 @@ from deploy.local.certificates import Authority
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import free_port
 from deploy.local.servers import RedisServer
-from stream_metrics.settings.whole import Settings
-from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.cli.settings import Settings
+from stream_metrics.lab.traffic import TrafficProfile, generate
 from tests.helpers import rest_long, wait_until
 from tests.planted import USER, by_environment, by_file, leaked, planted, secret_settings
 from tests.services.live import LiveSystem, Worker, produce, said

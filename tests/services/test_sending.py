@@ -15,9 +15,9 @@ import pytest
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.files import record_line
-from stream_metrics.events.record import Record
-from stream_metrics.traffic import generate
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.sources.files import record_line
+from stream_metrics.lab.traffic import generate
 from tests.helpers import wait_until
 from tests.services.live import COMMAND, LiveSystem, recorded, said
 from tests.services.test_live import empty_system, few, new_topics

@@ -16,7 +16,7 @@ from aiohttp import web
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import Alertmanager, Prometheus, RedisServer
 from deploy.local.waiting import wait_until
-from stream_metrics.traffic import Incident, TrafficProfile, generate
+from stream_metrics.lab.traffic import Incident, TrafficProfile, generate
 from tests.services.live import PARTITIONS, LiveSystem, Produced, produce
 from tests.services.test_servers import webhook
 

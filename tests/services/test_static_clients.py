@@ -12,9 +12,9 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import CommitFailedError
 
 from deploy.local.kafka.cluster import Kafka
-from stream_metrics.adapters.kafka.cluster import Cluster, Group
-from stream_metrics.adapters.kafka.errors import KafkaRefused
-from stream_metrics.settings.kafka import KafkaSettings
+from stream_metrics.clients.kafka.errors import KafkaRefused
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.live.kafka.cluster import Cluster, Group
 from tests.helpers import rest_long, wait_until
 
 pytestmark = pytest.mark.service

@@ -10,7 +10,7 @@ import pytest
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.traffic import generate
+from stream_metrics.lab.traffic import generate
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, LiveSystem, Worker, produce
 from tests.services.test_live import (

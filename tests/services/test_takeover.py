@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import free_port
 from deploy.local.servers import RedisServer
-from stream_metrics.traffic import generate
+from stream_metrics.lab.traffic import generate
 from tests.campaign.proxy import Proxy
 from tests.helpers import wait_until
 from tests.services.live import LiveSystem, Worker, produce

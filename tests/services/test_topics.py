@@ -11,8 +11,8 @@ import pytest
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.traces import TRACES_TOPIC_CONFIG
-from stream_metrics.adapters.kafka.topics import partition_counts, topic_configs
-from stream_metrics.settings.kafka import KafkaSettings
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.clients.kafka.topics import partition_counts, topic_configs
 from tests.services.live import COMMAND
 
 pytestmark = pytest.mark.service

@@ -15,10 +15,10 @@ from aiokafka.errors import CorruptRecordException
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.health import WATCHDOG
-from stream_metrics.runtime import Runtime
-from stream_metrics.settings.whole import Settings
-from stream_metrics.worker.source import Commit, Place
+from stream_metrics.cli.runtime import Runtime
+from stream_metrics.cli.settings import Settings
+from stream_metrics.live.health import WATCHDOG
+from stream_metrics.live.worker.source import Commit, Place
 from tests.helpers import wait_until
 
 pytestmark = pytest.mark.service

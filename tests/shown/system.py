@@ -14,7 +14,7 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import Prometheus, RedisServer
 from deploy.local.stack import DEPLOY, RETRIEVAL, Command, generator_command
 from deploy.local.waiting import wait_until
-from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
+from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
 from tests.otlp import SpanSpec, as_protobuf
 from tests.services.bridged import BridgedSystem, bridged
 from tests.services.live import produce

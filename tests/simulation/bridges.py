@@ -9,19 +9,19 @@ from typing import Any
 
 from aiokafka import TopicPartition
 
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.memory import MemoryDeadLetters
-from stream_metrics.adapters.otlp.payloads import OtlpDecoder
-from stream_metrics.events import Limits
-from stream_metrics.events.record import DeadLetter
-from stream_metrics.ports import InputTopicsUnavailable
-from stream_metrics.telemetry import Event, Options, mapping
-from stream_metrics.telemetry.assembly import Assembly, Bounds
-from stream_metrics.telemetry.teller import InterpretedTrace, TraceInterpreter
-from stream_metrics.worker.bridge import Assemblies, Bridge
-from stream_metrics.worker.clock import Clock
-from stream_metrics.worker.inputs import NOTE_SECONDS, InputOptions
-from stream_metrics.worker.traces import TraceInputs
+from stream_metrics.core.events import Limits
+from stream_metrics.core.events.record import DeadLetter
+from stream_metrics.core.telemetry import Event, Options, mapping
+from stream_metrics.core.telemetry.assembly import Assembly, Bounds
+from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder
+from stream_metrics.core.telemetry.teller import InterpretedTrace, TraceInterpreter
+from stream_metrics.live.health import Health
+from stream_metrics.live.memory import MemoryDeadLetters
+from stream_metrics.live.ports import InputTopicsUnavailable
+from stream_metrics.live.worker.bridge import Assemblies, Bridge
+from stream_metrics.live.worker.clock import Clock
+from stream_metrics.live.worker.inputs import NOTE_SECONDS, InputOptions
+from stream_metrics.live.worker.traces import TraceInputs
 from tests.fuse import Fuse
 from tests.sessions import Sent
 from tests.simulation.brokers import Brokers

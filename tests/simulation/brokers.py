@@ -16,8 +16,8 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp
 
-from stream_metrics.adapters.kafka.cluster import Cluster, Group
-from stream_metrics.events.record import Extent, Record
+from stream_metrics.core.events.record import Extent, Record
+from stream_metrics.live.kafka.cluster import Cluster, Group
 
 Commits = dict[TopicPartition, OffsetAndMetadata]
 

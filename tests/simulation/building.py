@@ -19,9 +19,14 @@ from typing import Any, Final
 from aiokafka import TopicPartition
 from prometheus_client import CollectorRegistry
 
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.adapters.memory import (
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.lab.traffic import partition_for
+from stream_metrics.live.health import Health
+from stream_metrics.live.kafka.partitioners import PARTITIONERS
+from stream_metrics.live.layout import Generation, Identity, Impossible
+from stream_metrics.live.memory import (
     MemoryDeadLetters,
     MemoryOutput,
     MemoryOutputs,
@@ -29,26 +34,21 @@ from stream_metrics.adapters.memory import (
     MemoryStore,
     MemoryTopic,
 )
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import canonical
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.layout import Generation, Identity, Impossible
-from stream_metrics.ports import StoreUnavailable, Superseded
-from stream_metrics.traffic import partition_for
-from stream_metrics.worker.announce import Announcer, Scope
-from stream_metrics.worker.audit import AuditOptions, audit
-from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.clock import Clock
-from stream_metrics.worker.export import export_state
-from stream_metrics.worker.generations import begin, change
-from stream_metrics.worker.keying import KeyWatch
-from stream_metrics.worker.loop import Loop, LoopOptions
-from stream_metrics.worker.names import SharedNames
-from stream_metrics.worker.options import PartitionOptions
-from stream_metrics.worker.partition import StatePartition
-from stream_metrics.worker.publication import Publication, before
-from stream_metrics.worker.switch import (
+from stream_metrics.live.ports import StoreUnavailable, Superseded
+from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.worker.announce import Announcer, Scope
+from stream_metrics.live.worker.audit import AuditOptions, audit
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.clock import Clock
+from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.worker.generations import begin, change
+from stream_metrics.live.worker.keying import KeyWatch
+from stream_metrics.live.worker.loop import Loop, LoopOptions
+from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.options import PartitionOptions
+from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.publication import Publication, before
+from stream_metrics.live.worker.switch import (
     Watcher,
     announced,
     clear_away,

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from stream_metrics.events.record import Extent, Record
-from stream_metrics.worker.source import Assignment, Commit, Fetched, Place
+from stream_metrics.core.events.record import Extent, Record
+from stream_metrics.live.worker.source import Assignment, Commit, Fetched, Place
 from tests.simulation.brokers import Brokers
 
 

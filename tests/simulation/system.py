@@ -14,32 +14,32 @@ from aiokafka import TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from prometheus_client import CollectorRegistry
 
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.cluster import Group
-from stream_metrics.adapters.kafka.member import KafkaSource
-from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.adapters.kafka.records import record_of
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemorySnapshot, MemoryStore
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import canonical
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.layout import Identity
-from stream_metrics.ports import BatchWrite, Fenced, Moved, Written
-from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate, partition_for
-from stream_metrics.worker.audit import AuditOptions, audit
-from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.clock import Clock
-from stream_metrics.worker.export import export_state
-from stream_metrics.worker.keying import KeyWatch
-from stream_metrics.worker.loop import Loop, LoopOptions
-from stream_metrics.worker.names import SharedNames
-from stream_metrics.worker.options import PartitionOptions
-from stream_metrics.worker.partition import StatePartition
-from stream_metrics.worker.patience import Patience
-from stream_metrics.worker.source import Source
-from stream_metrics.worker.takeover import FRESH, offsets
+from stream_metrics.clients.kafka.records import record_of
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate, partition_for
+from stream_metrics.live.health import Health
+from stream_metrics.live.kafka.cluster import Group
+from stream_metrics.live.kafka.member import KafkaSource
+from stream_metrics.live.kafka.partitioners import PARTITIONERS
+from stream_metrics.live.layout import Identity
+from stream_metrics.live.memory import MemoryDeadLetters, MemorySnapshot, MemoryStore
+from stream_metrics.live.ports import BatchWrite, Fenced, Moved, Written
+from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.worker.audit import AuditOptions, audit
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.clock import Clock
+from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.worker.keying import KeyWatch
+from stream_metrics.live.worker.loop import Loop, LoopOptions
+from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.options import PartitionOptions
+from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.patience import Patience
+from stream_metrics.live.worker.source import Source
+from stream_metrics.live.worker.takeover import FRESH, offsets
 from tests import oracle
 from tests.simulation.brokers import Brokers, Commits, ScriptedCluster, ScriptedConsumer
 from tests.simulation.sources import ScriptedSource

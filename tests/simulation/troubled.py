@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.ports import DeadLettersUnavailable, StoreUnavailable
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.ports import DeadLettersUnavailable, StoreUnavailable
 
 Kind = Literal["refused", "answer lost", "dies before", "dies after", "rebalance"]
 KINDS: Final[tuple[Kind, ...]] = (

@@ -15,7 +15,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.compiled import KERNEL
+from stream_metrics.core.compiled import KERNEL
 
 kernel: Any = import_module("stream_metrics_kernel") if KERNEL == "compiled" else None
 """The kernel, without which nothing here can be said; ``test_twins.py`` fails if it is missing."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from hypothesis import strategies as st
 
-from stream_metrics.engine.windows import (
+from stream_metrics.core.engine.windows import (
     DEFAULT_WINDOWS,
     LEFT,
     NamedCell,

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from stream_metrics.dedup.deduplicator import Deduplicator, PlainDeduplicator
-from stream_metrics.dedup.digests import KNOWN_NAMES, Digester
-from stream_metrics.dedup.normalise import (
+from stream_metrics.core.dedup.deduplicator import Deduplicator, PlainDeduplicator
+from stream_metrics.core.dedup.digests import KNOWN_NAMES, Digester
+from stream_metrics.core.dedup.normalise import (
     DROPPED_PARAMETERS,
     DROPPED_UNLESS_ALONE,
     IDENTITY_PARAMETERS,
 )
-from stream_metrics.dedup.tables import DedupRules, EntityType, Need
-from stream_metrics.events.wire import Result
+from stream_metrics.core.dedup.tables import DedupRules, EntityType, Need
+from stream_metrics.core.events.wire import Result
 from tests import strategies as streams
 from tests.twins import Claim, Pair, Refusal, Twin, kernel
 

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from stream_metrics.dedup.deduplicator import Deduplicator, PlainDeduplicator
-from stream_metrics.dedup.fingerprint import DEFINITIVE
-from stream_metrics.dedup.index import DedupCounts
-from stream_metrics.dedup.pack import PackedSearches
-from stream_metrics.dedup.tables import DedupRules, EntityType, Need, newest
-from stream_metrics.events.wire import Result
+from stream_metrics.core.dedup.deduplicator import Deduplicator, PlainDeduplicator
+from stream_metrics.core.dedup.fingerprint import DEFINITIVE
+from stream_metrics.core.dedup.index import DedupCounts
+from stream_metrics.core.dedup.pack import PackedSearches
+from stream_metrics.core.dedup.tables import DedupRules, EntityType, Need, newest
+from stream_metrics.core.events.wire import Result
 from tests.strategies import (
     CONTENTS,
     DOC_IDS,

@@ -9,11 +9,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.replay.texts import reread_payload
-from stream_metrics.events import BadRecord, Event, Limits
-from stream_metrics.events.decode import decode, decode_fast, decode_slow
-from stream_metrics.events.wire import SearchIteration, TurnCompleted
-from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.core.events import BadRecord, Event, Limits
+from stream_metrics.core.events.decode import decode, decode_fast, decode_slow
+from stream_metrics.core.events.wire import SearchIteration, TurnCompleted
+from stream_metrics.lab.replay.texts import reread_payload
+from stream_metrics.lab.traffic import TrafficProfile, generate
 from tests.corpus import FIELDS, FULL, cases
 from tests.helpers import examples
 from tests.strategies import streams

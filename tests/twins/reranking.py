@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from stream_metrics.metrics.decisions import plain_rerank
+from stream_metrics.core.metrics.decisions import plain_rerank
 from tests.twins import Claim, Pair, Refusal, Twin, kernel
 
 Ranks = list[int | None]

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from stream_metrics.choices import SEED
-from stream_metrics.statistics.sums import plain_sums, resampled_sums
-from stream_metrics.statistics.units import Floats
+from stream_metrics.lab.choices import SEED
+from stream_metrics.lab.statistics.sums import plain_sums, resampled_sums
+from stream_metrics.lab.statistics.units import Floats
 from tests.twins import Claim, Pair, Refusal, Twin, kernel
 
 # What is added up in lanes, in blocks and in halves of blocks.

@@ -11,15 +11,15 @@ import msgspec
 from hypothesis import strategies as st
 
 from benchmarks.workload import traffic as workload
-from stream_metrics.dedup.deduplicator import Deduplicator, PlainDeduplicator
-from stream_metrics.dedup.digests import KNOWN_NAMES
-from stream_metrics.dedup.tables import newest
-from stream_metrics.engine.registers import LONGEST_ROUTE, RELEVANCE_LABELS, SEARCH_ITERATION
-from stream_metrics.engine.taken import Intake, Taken, take
-from stream_metrics.events import BadRecord, Limits
-from stream_metrics.events.decode import decode_slow
-from stream_metrics.events.wire import Result
-from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.core.dedup.deduplicator import Deduplicator, PlainDeduplicator
+from stream_metrics.core.dedup.digests import KNOWN_NAMES
+from stream_metrics.core.dedup.tables import newest
+from stream_metrics.core.engine.registers import LONGEST_ROUTE, RELEVANCE_LABELS, SEARCH_ITERATION
+from stream_metrics.core.engine.taken import Intake, Taken, take
+from stream_metrics.core.events import BadRecord, Limits
+from stream_metrics.core.events.decode import decode_slow
+from stream_metrics.core.events.wire import Result
+from stream_metrics.lab.traffic import TrafficProfile, generate
 from tests.corpus import FIELDS, FULL, cases
 from tests.strategies import streams
 from tests.twins import Claim, Pair, Refusal, Twin

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_metrics.engine.codec import decode_sums, encode_sums
-from stream_metrics.engine.state import Cell, DamagedState
-from stream_metrics.engine.windows import NamedCell, Names, Windows, added_bucket
+from stream_metrics.core.engine.codec import decode_sums, encode_sums
+from stream_metrics.core.engine.state import Cell, DamagedState
+from stream_metrics.core.engine.windows import NamedCell, Names, Windows, added_bucket
 from tests.twins.buckets import HOUR, by_kernel
 
 pytestmark = pytest.mark.kernel

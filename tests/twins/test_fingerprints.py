@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.dedup.tables import DedupRules
-from stream_metrics.events.wire import Result
+from stream_metrics.core.dedup.tables import DedupRules
+from stream_metrics.core.events.wire import Result
 from tests.twins.fingerprints import SEARCHES, compiled
 
 pytestmark = pytest.mark.kernel

@@ -9,10 +9,10 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from stream_metrics.dedup.index import DedupCounts
-from stream_metrics.dedup.tables import DedupRules
-from stream_metrics.dedup.verify import EVIDENCE, VERDICTS
-from stream_metrics.events.wire import Result
+from stream_metrics.core.dedup.index import DedupCounts
+from stream_metrics.core.dedup.tables import DedupRules
+from stream_metrics.core.dedup.verify import EVIDENCE, VERDICTS
+from stream_metrics.core.events.wire import Result
 from tests.twins.indexes import (
     RANDOMS,
     Decisions,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_metrics.statistics.resampling import BLOCK, draw_counts
-from stream_metrics.statistics.sums import resampled_sums
+from stream_metrics.lab.statistics.resampling import BLOCK, draw_counts
+from stream_metrics.lab.statistics.sums import resampled_sums
 from tests.twins import kernel
 from tests.twins.sums import bits
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stream_metrics.dedup.deduplicator import PlainDeduplicator
-from stream_metrics.dedup.tables import DedupRules, newest
-from stream_metrics.engine.taken import Intake, Taken
-from stream_metrics.events import Limits
+from stream_metrics.core.dedup.deduplicator import PlainDeduplicator
+from stream_metrics.core.dedup.tables import DedupRules, newest
+from stream_metrics.core.engine.taken import Intake, Taken
+from stream_metrics.core.events import Limits
 from tests.unit.test_bad_input import raw
 
 

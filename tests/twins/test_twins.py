@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_metrics.compiled import KERNEL
+from stream_metrics.core.compiled import KERNEL
 from tests.twins import (
     Claim,
     Refusal,

@@ -10,9 +10,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from stream_metrics.events import Limits
-from stream_metrics.events.canonical import content_digest, decode_json
-from stream_metrics.events.times import parse_rfc3339
+from stream_metrics.core.events import Limits
+from stream_metrics.core.events.canonical import content_digest, decode_json
+from stream_metrics.core.events.times import parse_rfc3339
 from tests.helpers import examples
 from tests.twins import Claim, Pair, Twin, kernel
 from tests.unit.test_canonical import DOCUMENT, NUMBER

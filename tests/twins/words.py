@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from stream_metrics.metrics.text import plain_tokens_among, tokens_among
-from stream_metrics.metrics.words import ARTICLES
+from stream_metrics.core.metrics.text import plain_tokens_among, tokens_among
+from stream_metrics.core.metrics.words import ARTICLES
 from tests.twins import Claim, Pair, Twin
 
 SPACES = "".join(filter(str.isspace, map(chr, range(0x3001))))

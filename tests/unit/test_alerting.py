@@ -12,12 +12,12 @@ from prometheus_client import CollectorRegistry
 
 from deploy.dashboards.boards import BOARDS
 from deploy.local.stack import TARGETS, prometheus_config, write_rules, write_targets
-from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import WindowCollector
-from stream_metrics.engine.cells import CODES
-from stream_metrics.engine.series import PREFIX
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.cells import CODES
+from stream_metrics.core.engine.series import PREFIX
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.live.prometheus.bridge import BridgeMetrics
+from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.prometheus.windows import WindowCollector
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "deploy" / "prometheus"

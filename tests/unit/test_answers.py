@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.dedup.deduplicator import deduplicator
-from stream_metrics.engine.answers import answered_turns
-from stream_metrics.engine.changes import Observations
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.recorded import MissingEvent
-from stream_metrics.engine.state import Conversation
-from stream_metrics.engine.step import Step
-from stream_metrics.engine.taken import take
-from stream_metrics.events.decode import Event, decode
-from stream_metrics.metrics.generation import AnsweredTurn
+from stream_metrics.core.dedup.deduplicator import deduplicator
+from stream_metrics.core.engine.changes import Observations
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.state import Conversation
+from stream_metrics.core.engine.step import Step
+from stream_metrics.core.engine.taken import take
+from stream_metrics.core.events.decode import Event, decode
+from stream_metrics.lab.metrics.generation import AnsweredTurn
+from stream_metrics.lab.replay.answers import answered_turns
+from stream_metrics.lab.replay.recorded import MissingEvent
 from tests import oracle
 from tests.helpers import examples
 from tests.oracle.searches import text_of

@@ -9,13 +9,13 @@ from uuid import uuid4
 import pytest
 
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.adapters.redis.connect import RedisOptions, connect
-from stream_metrics.engine.codec import decode_sums, encode_sums
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.record import Record
-from stream_metrics.ports import (
+from stream_metrics.core.engine.codec import decode_sums, encode_sums
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.traffic import TrafficProfile, generate
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.ports import (
     BatchWrite,
     ConversationKey,
     ConversationWrite,
@@ -23,11 +23,11 @@ from stream_metrics.ports import (
     StoredConversation,
     Written,
 )
-from stream_metrics.traffic import TrafficProfile, generate
-from stream_metrics.worker.audit import Audit, AuditOptions, audit
-from stream_metrics.worker.generations import begin
-from stream_metrics.worker.options import conversation_key
-from stream_metrics.worker.partition import StatePartition
+from stream_metrics.live.redis.connect import RedisOptions, connect
+from stream_metrics.live.worker.audit import Audit, AuditOptions, audit
+from stream_metrics.live.worker.generations import begin
+from stream_metrics.live.worker.options import conversation_key
+from stream_metrics.live.worker.partition import StatePartition
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened
 from tests.unit.test_state_partition import DAY_MS, NOON_S, search
 

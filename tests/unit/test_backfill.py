@@ -11,15 +11,15 @@ import pytest
 from prometheus_client.openmetrics.parser import text_fd_to_metric_families
 from typer.testing import CliRunner
 
-from stream_metrics.adapters.reports import BUCKETS, read_buckets, write_buckets
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.history import MOST_CODES, History, UnfitHistory, WindowSums
-from stream_metrics.engine.windows import Names, parse_window, window_rows
-from stream_metrics.events.record import Record
-from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
-from stream_metrics.worker.replay import Replay
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.windows import Names, parse_window, window_rows
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.history import MOST_CODES, History, UnfitHistory, WindowSums
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.reports.files import BUCKETS, read_buckets, write_buckets
+from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
 
 MINUTE_US = 60_000_000
 TRAFFIC = list(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.events import REASONS, BadRecord, Event, Limits, decode
+from stream_metrics.core.events import REASONS, BadRecord, Event, Limits, decode
 from tests.corpus import FULL
 from tests.helpers import examples
 

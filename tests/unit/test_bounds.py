@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.events.limits import Limits
-from stream_metrics.events.record import Record
-from stream_metrics.worker.options import conversation_key
-from stream_metrics.worker.replay import Replay
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.live.worker.options import conversation_key
 from tests.unit.test_state_partition import NOON_S, Fed
 
 Body = dict[str, Any]

@@ -12,12 +12,12 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.topics import TopicsMissing
-from stream_metrics.adapters.kafka.traces import traces_source
-from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.telemetry import ConflictingScopes
-from stream_metrics.telemetry.assembly import Assembly, Bounds
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.clients.kafka.topics import TopicsMissing
+from stream_metrics.core.telemetry import ConflictingScopes
+from stream_metrics.core.telemetry.assembly import Assembly, Bounds
+from stream_metrics.live.health import Health
+from stream_metrics.live.kafka.traces import traces_source
 from tests.otlp import RETRIEVER, SpanSpec, as_protobuf, documents
 from tests.sessions import Sent
 from tests.simulation.bridges import TOPIC, BridgeMember, World

@@ -11,13 +11,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
-from stream_metrics.bridge import LoggedBridgeMetrics
-from stream_metrics.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
-from stream_metrics.telemetry import Interpretation, Span
-from stream_metrics.telemetry.assembly import Assembly, Bounds
-from stream_metrics.telemetry.events import events
-from stream_metrics.telemetry.teller import InterpretedTrace
+from stream_metrics.cli.bridge import LoggedBridgeMetrics
+from stream_metrics.core.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
+from stream_metrics.core.telemetry import Interpretation, Span
+from stream_metrics.core.telemetry.assembly import Assembly, Bounds
+from stream_metrics.core.telemetry.events import events
+from stream_metrics.core.telemetry.teller import InterpretedTrace
+from stream_metrics.live.prometheus.bridge import BridgeMetrics
 from tests.telemetry import MAPPING, agent, interpreted, model, search, span
 
 SUPPORT = {"gen_ai.agent.name": "support"}
@@ -205,7 +205,7 @@ def test_very_many_agents_do_not_flood_the_log() -> None:
 
 def test_a_workers_page_says_where_to_look_for_a_missing_agent() -> None:
     """It names the metric of the bridge."""
-    html = (files("stream_metrics.adapters.page") / "static" / "page.html").read_text("utf-8")
+    html = (files("stream_metrics.live.page") / "static" / "page.html").read_text("utf-8")
     registry = CollectorRegistry()
     BridgeMetrics(registry)
     exported = {sample.name for family in registry.collect() for sample in family.samples}

@@ -8,9 +8,9 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from stream_metrics.telemetry import ConflictingScopes
-from stream_metrics.telemetry.assembly import Bounds
-from stream_metrics.worker.bridge import NO_KEY
+from stream_metrics.core.telemetry import ConflictingScopes
+from stream_metrics.core.telemetry.assembly import Bounds
+from stream_metrics.live.worker.bridge import NO_KEY
 from tests.otlp import SpanSpec, as_protobuf
 from tests.sessions import SCOPE, Sent, trace_of
 from tests.simulation.bridges import TOPIC, BridgeMember, World

@@ -8,14 +8,14 @@ from typing import cast
 
 import pytest
 
-from stream_metrics.adapters.memory import MemoryStore
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.record import Extent
-from stream_metrics.layout import NOTHING, Generation, Identity, Layout
-from stream_metrics.options import kafka_for
-from stream_metrics.ports import BatchWrite, ConversationWrite, Position, StateStore
-from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.worker.build import (
+from stream_metrics.cli.options import kafka_for
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.record import Extent
+from stream_metrics.live.layout import NOTHING, Generation, Identity, Layout
+from stream_metrics.live.memory import MemoryStore
+from stream_metrics.live.ports import BatchWrite, ConversationWrite, Position, StateStore
+from stream_metrics.live.worker.build import (
     BEHIND_MS,
     DAY_MS,
     HOUR_MS,
@@ -30,8 +30,8 @@ from stream_metrics.worker.build import (
     progress,
     short_logs,
 )
-from stream_metrics.worker.generations import begin, joined
-from stream_metrics.worker.identity import OtherIdentity
+from stream_metrics.live.worker.generations import begin, joined
+from stream_metrics.live.worker.identity import OtherIdentity
 from tests.unit.test_publication import OldDamaged
 
 NOW_MS = 1_800_000_000_000

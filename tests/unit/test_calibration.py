@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_metrics.statistics.comparison import significance
-from stream_metrics.statistics.intervals import estimate
-from stream_metrics.statistics.units import Units
-from stream_metrics.statistics.unpaired import significance_unpaired
+from stream_metrics.lab.statistics.comparison import significance
+from stream_metrics.lab.statistics.intervals import estimate
+from stream_metrics.lab.statistics.units import Units
+from stream_metrics.lab.statistics.unpaired import significance_unpaired
 from tests.calibration.shapes import CLUSTERED, SHAPES, Shape
 from tests.calibration.study import (
     Data,

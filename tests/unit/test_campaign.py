@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.process import free_port
-from stream_metrics.engine.codec import SCHEMAS
+from stream_metrics.core.engine.codec import SCHEMAS
 from tests.campaign.clock import Clock, obey_clock
 from tests.campaign.faults import ANY, FAULTS, Need
 from tests.campaign.faults.upgrade import other_schema

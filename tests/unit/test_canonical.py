@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.events.canonical import canonical_json, content_digest, decode_json
+from stream_metrics.core.events.canonical import canonical_json, content_digest, decode_json
 from tests.helpers import examples
 
 EXACT = settings(

@@ -72,7 +72,7 @@ def test_choices_are_shown_in_help_and_in_the_error(command: str, flag: str, cho
     assert choice in told.stdout
 
 
-HEAVY = ("aiokafka", "aiohttp", "numpy", "redis", "scipy", "stream_metrics.settings")
+HEAVY = ("aiokafka", "aiohttp", "numpy", "redis", "scipy", "stream_metrics.cli.settings")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["dlq", "--help"]])

@@ -29,10 +29,10 @@ from stream_metrics_client.murmur2 import murmur2, partition
 from stream_metrics_client.sending import Sender
 from stream_metrics_client.sinks import Record, WriteResult
 
-from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
-from stream_metrics.events import BadRecord, Event, Limits, decode
-from stream_metrics.events.record import Record as ReadRecord
-from stream_metrics.worker.replay import Replay
+from stream_metrics.core.events import BadRecord, Event, Limits, decode
+from stream_metrics.core.events.record import Record as ReadRecord
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from tests.helpers import examples
 
 ROOT = Path(__file__).resolve().parents[2]

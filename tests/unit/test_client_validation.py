@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from stream_metrics_client.contract import Limits
 from stream_metrics_client.validation import refusal
 
-from stream_metrics.events import BadRecord, decode
-from stream_metrics.events import Limits as WorkerLimits
+from stream_metrics.core.events import BadRecord, decode
+from stream_metrics.core.events import Limits as WorkerLimits
 from tests.corpus import FIELDS, FULL, TOKENS, Field, cases
 from tests.helpers import examples
 from tests.unit.test_bad_input import TABLE, Row

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.ports import Position
-from stream_metrics.worker.assigned import AssignedPartition
-from stream_metrics.worker.clock import Clock
-from stream_metrics.worker.lag import ENOUGH_STAMPS
-from stream_metrics.worker.source import Place
+from stream_metrics.live.ports import Position
+from stream_metrics.live.worker.assigned import AssignedPartition
+from stream_metrics.live.worker.clock import Clock
+from stream_metrics.live.worker.lag import ENOUGH_STAMPS
+from stream_metrics.live.worker.source import Place
 
 TRUE_MS = 1_718_020_800_000
 DAY_MS = 86_400_000

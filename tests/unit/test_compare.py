@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from stream_metrics.choices import CORRECTIONS, METHODS
 from stream_metrics.cli import app
-from stream_metrics.evaluation.estimates import Intervals
-from stream_metrics.evaluation.observed import (
+from stream_metrics.core.metrics.ranking.registry import DEFINITIONS
+from stream_metrics.core.metrics.registry import METRICS
+from stream_metrics.lab.choices import CORRECTIONS, METHODS
+from stream_metrics.lab.evaluation.estimates import Intervals
+from stream_metrics.lab.evaluation.observed import (
     MACRO,
     Kind,
     Observation,
@@ -24,15 +26,13 @@ from stream_metrics.evaluation.observed import (
     better_of,
     canonical_name,
 )
-from stream_metrics.evaluation.remarks import Run
-from stream_metrics.evaluation.versus import NOT_TESTED, Method, compare_runs
-from stream_metrics.metrics.ranking.registry import DEFINITIONS
-from stream_metrics.metrics.registry import METRICS
-from stream_metrics.statistics.comparison import compare
-from stream_metrics.statistics.intervals import estimate
-from stream_metrics.statistics.several import holm
-from stream_metrics.statistics.units import Units
-from stream_metrics.statistics.unpaired import compare_unpaired
+from stream_metrics.lab.evaluation.remarks import Run
+from stream_metrics.lab.evaluation.versus import NOT_TESTED, Method, compare_runs
+from stream_metrics.lab.statistics.comparison import compare
+from stream_metrics.lab.statistics.intervals import estimate
+from stream_metrics.lab.statistics.several import holm
+from stream_metrics.lab.statistics.units import Units
+from stream_metrics.lab.statistics.unpaired import compare_unpaired
 from tests.helpers import refused
 
 FAST = Method(resample_count=500)

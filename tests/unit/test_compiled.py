@@ -16,11 +16,11 @@ import pytest
 import stream_metrics
 from benchmarks.size.tree import installed
 from benchmarks.workload import as_records, traffic
-from stream_metrics.compiled import INTERFACE
+from stream_metrics.core.compiled import INTERFACE
 
 ROOT = Path(__file__).parents[2]
-WHICH = "import stream_metrics.engine.step as step; print(step.__file__)"
-CHOSEN = "from stream_metrics.compiled import ENGINE, KERNEL; print(KERNEL, ENGINE)"
+WHICH = "import stream_metrics.core.engine.step as step; print(step.__file__)"
+CHOSEN = "from stream_metrics.core.compiled import ENGINE, KERNEL; print(KERNEL, ENGINE)"
 VARIABLE = "STREAM_METRICS_KERNEL"
 
 
@@ -61,7 +61,7 @@ def copy(tmp_path: Path) -> Path:
 
 def test_sources_run_as_python() -> None:
     """Whoever changes a module in the tree runs what is written there."""
-    assert Path(run("-c", WHICH).strip()) == ROOT / "stream_metrics" / "engine" / "step.py"
+    assert Path(run("-c", WHICH).strip()) == ROOT / "stream_metrics" / "core" / "engine" / "step.py"
     assert run("-c", CHOSEN).split()[1] == "python"
 
 

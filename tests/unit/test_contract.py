@@ -13,21 +13,27 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel
 
-from stream_metrics.contract import (
+from stream_metrics.core.contract import (
     DEAD_LETTER_HEADERS,
     asyncapi,
     json_schema,
     rendered,
     row_schema,
 )
-from stream_metrics.engine.published import EXAMPLE as ROW_EXAMPLE
-from stream_metrics.engine.published import Row, RowGate, RowIteration, RowReranking, RowRouting
-from stream_metrics.events import REASONS, BadRecord, Limits, decode
-from stream_metrics.events.models import EVENT, MODELS, read
-from stream_metrics.events.record import Record
-from stream_metrics.events.rejections import REJECTIONS, rejections
-from stream_metrics.traffic import TrafficProfile, generate
-from stream_metrics.worker.replay import Replay
+from stream_metrics.core.engine.published import EXAMPLE as ROW_EXAMPLE
+from stream_metrics.core.engine.published import (
+    Row,
+    RowGate,
+    RowIteration,
+    RowReranking,
+    RowRouting,
+)
+from stream_metrics.core.events import REASONS, BadRecord, Limits, decode
+from stream_metrics.core.events.models import EVENT, MODELS, read
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.events.rejections import REJECTIONS, rejections
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.traffic import TrafficProfile, generate
 from tests.corpus import FIELDS, FULL, TOKENS, Field, cases
 
 ROOT = Path(__file__).parents[2]
@@ -190,7 +196,7 @@ DOCUMENTS = ["events.schema.json", "row.schema.json", "asyncapi.json"]
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_committed_documents_are_current(name: str) -> None:
-    """`python -m stream_metrics.contract docs/reference` would change nothing."""
+    """`python -m stream_metrics.core.contract docs/reference` would change nothing."""
     assert list(rendered()) == DOCUMENTS
     assert (ROOT / "docs" / "reference" / "contract" / name).read_text(
         encoding="utf-8"

@@ -13,9 +13,9 @@ import pytest
 
 from deploy.dashboards.__main__ import FOLDER, files
 from deploy.dashboards.promql import families, select
-from stream_metrics.adapters.page import thresholds
-from stream_metrics.engine.cells import CODES
-from stream_metrics.engine.series import PREFIX
+from stream_metrics.core.engine.cells import CODES
+from stream_metrics.core.engine.series import PREFIX
+from stream_metrics.live.page import thresholds
 from tests.shown.linter import RULES, SELECTOR, Rule, panels
 from tests.shown.page import PAGE, cells, rules
 from tests.shown.panels import queries

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import canonical
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.record import Record
-from stream_metrics.traffic import TrafficProfile, generate
-from stream_metrics.worker.export import export_state
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.traffic import TrafficProfile, generate
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.worker.export import export_state
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_bad_input import OK, TABLE
 

@@ -7,19 +7,19 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from stream_metrics.adapters.kafka.letters import Letter, RecordId, resubmission, resubmitted_mark
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.dlq import LetterIndex, LetterSummary, choose, parse_place
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import canonical
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events import Limits
-from stream_metrics.events.record import Record
-from stream_metrics.settings.whole import Settings
-from stream_metrics.traffic import TrafficProfile, generate
-from stream_metrics.worker.export import export_state
-from stream_metrics.worker.replay import Replay
+from stream_metrics.cli.settings import Settings
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events import Limits
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.traffic import TrafficProfile, generate
+from stream_metrics.live.kafka.letters import Letter, RecordId, resubmission, resubmitted_mark
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.worker.export import export_state
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S, search
 

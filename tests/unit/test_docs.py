@@ -21,18 +21,18 @@ from docs.pages.__main__ import pages
 from docs.pages.prometheus import QUERIES
 from docs.pages.settings import part_of_state, settings, settings_page
 from docs.pages.turns import EXAMPLE, turns_page
-from stream_metrics.adapters.environment import variable
-from stream_metrics.adapters.prometheus.bridge import BridgeMetrics
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import WindowCollector
 from stream_metrics.cli import app
-from stream_metrics.engine.cells import CODES
-from stream_metrics.events import BadRecord, Limits, decode
-from stream_metrics.events.record import Record
-from stream_metrics.metrics.registry import METRICS
-from stream_metrics.settings.whole import Settings
-from stream_metrics.worker import bridge, partition
-from stream_metrics.worker.replay import Replay
+from stream_metrics.cli.environment import variable
+from stream_metrics.cli.settings import Settings
+from stream_metrics.core.engine.cells import CODES
+from stream_metrics.core.events import BadRecord, Limits, decode
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.metrics.registry import METRICS
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.live.prometheus.bridge import BridgeMetrics
+from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.prometheus.windows import WindowCollector
+from stream_metrics.live.worker import bridge, partition
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

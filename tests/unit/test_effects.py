@@ -6,29 +6,29 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from stream_metrics.adapters.memory import (
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.record import DeadLetter, Record
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.traffic import TrafficProfile, generate
+from stream_metrics.live.layout import Layout
+from stream_metrics.live.memory import (
     MemoryDeadLetters,
     MemoryMessage,
     MemoryOutput,
     MemoryStore,
     MemoryTopic,
 )
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import canonical
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.record import DeadLetter, Record
-from stream_metrics.layout import Layout
-from stream_metrics.ports import (
+from stream_metrics.live.ports import (
     BatchWrite,
     ConversationKey,
     OutputMessage,
     StoredConversation,
     WriteResult,
 )
-from stream_metrics.traffic import TrafficProfile, generate
-from stream_metrics.worker.export import export_state
-from stream_metrics.worker.partition import StatePartition
-from stream_metrics.worker.replay import Replay
+from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.worker.partition import StatePartition
 from tests.property.test_partition import TOPIC, once, opened
 
 BATCH = 40

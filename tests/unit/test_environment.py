@@ -11,8 +11,8 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from docs.pages.settings import settings
-from stream_metrics.adapters.environment import example, variable
-from stream_metrics.settings.whole import Settings
+from stream_metrics.cli.environment import example, variable
+from stream_metrics.cli.settings import Settings
 from tests.helpers import refused
 
 SEVERAL = [

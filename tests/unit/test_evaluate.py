@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from stream_metrics.choices import SEED
 from stream_metrics.cli import app
-from stream_metrics.metrics.ranking.registry import SUITES, parse_all
+from stream_metrics.core.metrics.ranking.registry import SUITES, parse_all
+from stream_metrics.lab.choices import SEED
 from tests.helpers import refused
 from tests.unit.test_ontology import write_ontology
 

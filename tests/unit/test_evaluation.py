@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.engine.ranked import queries_of
-from stream_metrics.evaluation.collection import (
+from stream_metrics.core.engine.ranked import queries_of
+from stream_metrics.core.metrics.ranking.batch import Judged
+from stream_metrics.core.metrics.ranking.live import live_metrics
+from stream_metrics.core.metrics.ranking.relevance import Query, Relevance, Retrieved, judge_ids
+from stream_metrics.lab.evaluation.collection import (
     Collection,
     JudgingOptions,
     Run,
@@ -21,14 +24,16 @@ from stream_metrics.evaluation.collection import (
     join,
     similarity_formulas,
 )
-from stream_metrics.evaluation.estimates import Block, Intervals, UnknownDimension
-from stream_metrics.evaluation.report import retrieval_block
-from stream_metrics.evaluation.scoring import Ranking, ScoredRankings, metrics_of, score_rankings
-from stream_metrics.metrics.ranking.batch import Judged
-from stream_metrics.metrics.ranking.live import live_metrics
-from stream_metrics.metrics.ranking.relevance import Query, Relevance, Retrieved, judge_ids
-from stream_metrics.statistics.intervals import estimate
-from stream_metrics.statistics.units import Units
+from stream_metrics.lab.evaluation.estimates import Block, Intervals, UnknownDimension
+from stream_metrics.lab.evaluation.report import retrieval_block
+from stream_metrics.lab.evaluation.scoring import (
+    Ranking,
+    ScoredRankings,
+    metrics_of,
+    score_rankings,
+)
+from stream_metrics.lab.statistics.intervals import estimate
+from stream_metrics.lab.statistics.units import Units
 from tests.unit.test_fast_paths import Fed
 from tests.unit.test_ontology import Letters
 

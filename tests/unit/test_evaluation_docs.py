@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from docs.pages.ranked import SHARED, ranked_page
 from stream_metrics.cli import app
-from stream_metrics.metrics.ranking.registry import DEFINITIONS, parse
+from stream_metrics.core.metrics.ranking.registry import DEFINITIONS, parse
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guides" / "evaluation.md").read_text(encoding="utf-8")

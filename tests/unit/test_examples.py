@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stream_metrics.engine.row import canonical
-from stream_metrics.events.record import Record
-from stream_metrics.worker.replay import Replay
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.replay.offline import Replay
 from tests import oracle
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

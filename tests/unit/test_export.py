@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.record import Record
-from stream_metrics.ports import Wiped
-from stream_metrics.worker.export import Replaced, export_windows, rows_of
-from stream_metrics.worker.partition import StatePartition
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.ports import Wiped
+from stream_metrics.live.worker.export import Replaced, export_windows, rows_of
+from stream_metrics.live.worker.partition import StatePartition
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S, search
 

@@ -18,7 +18,24 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.registry import Collector
 
 import stream_metrics
-from stream_metrics.adapters.prometheus.catalogue import (
+from stream_metrics.core.compiled import ENGINE, KERNEL
+from stream_metrics.core.engine.cells import CODES, escape, split_code
+from stream_metrics.core.engine.changes import OUTCOMES, Observations
+from stream_metrics.core.engine.codec import encode_sums
+from stream_metrics.core.engine.config import MAX_RETRIEVAL, OTHER
+from stream_metrics.core.engine.series import PREFIX
+from stream_metrics.core.engine.state import Cell
+from stream_metrics.core.engine.windows import (
+    DEFAULT_WINDOWS,
+    Names,
+    Window,
+    Windows,
+    window_rows,
+    window_specs,
+)
+from stream_metrics.core.events.decode import REASONS
+from stream_metrics.core.metrics.ranking.live import live_metrics
+from stream_metrics.live.prometheus.catalogue import (
     CONVERSATION_SOURCES,
     COUNTS,
     ENTITY_TYPES,
@@ -27,25 +44,8 @@ from stream_metrics.adapters.prometheus.catalogue import (
     OBSTACLES,
     STAGES,
 )
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import WindowCollector, select
-from stream_metrics.compiled import ENGINE, KERNEL
-from stream_metrics.engine.cells import CODES, escape, split_code
-from stream_metrics.engine.changes import OUTCOMES, Observations
-from stream_metrics.engine.codec import encode_sums
-from stream_metrics.engine.config import MAX_RETRIEVAL, OTHER
-from stream_metrics.engine.series import PREFIX
-from stream_metrics.engine.state import Cell
-from stream_metrics.engine.windows import (
-    DEFAULT_WINDOWS,
-    Names,
-    Window,
-    Windows,
-    window_rows,
-    window_specs,
-)
-from stream_metrics.events.decode import REASONS
-from stream_metrics.metrics.ranking.live import live_metrics
+from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.prometheus.windows import WindowCollector, select
 
 NOW_US = 1_700_000_000_000_000
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_metrics.dedup.tables import newest
-from stream_metrics.engine.registers import EVENT_TYPES
+from stream_metrics.core.dedup.tables import newest
+from stream_metrics.core.engine.registers import EVENT_TYPES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")

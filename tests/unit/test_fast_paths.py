@@ -14,15 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.dedup.deduplicator import deduplicator
-from stream_metrics.engine.cells import scaled
-from stream_metrics.engine.changes import Changes, Observations
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.state import Cell, Conversation
-from stream_metrics.engine.step import Step
-from stream_metrics.engine.taken import Intake, Taken, take
-from stream_metrics.engine.windows import (
+from stream_metrics.core.dedup.deduplicator import deduplicator
+from stream_metrics.core.engine.cells import scaled
+from stream_metrics.core.engine.changes import Changes, Observations
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.state import Cell, Conversation
+from stream_metrics.core.engine.step import Step
+from stream_metrics.core.engine.taken import Intake, Taken, take
+from stream_metrics.core.engine.windows import (
     DEFAULT_WINDOWS,
     DROPPED_AT_ONCE,
     Names,
@@ -31,9 +30,10 @@ from stream_metrics.engine.windows import (
     parse_window,
     windows_at,
 )
-from stream_metrics.events.decode import BadRecord, Event, decode
-from stream_metrics.events.record import Record
-from stream_metrics.worker.export import export_state
+from stream_metrics.core.events.decode import BadRecord, Event, decode
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.worker.export import export_state
 from tests.property.test_partition import TOPIC, once, opened, options
 
 NOON_S = 1_718_020_800

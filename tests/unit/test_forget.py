@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.engine.codec import decode_conversation
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.state import RESULT_LABEL
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events import Limits
-from stream_metrics.worker.audit import AuditOptions, audit
-from stream_metrics.worker.options import conversation_key
-from stream_metrics.worker.telemetry import Silent
+from stream_metrics.core.engine.codec import decode_conversation
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.state import RESULT_LABEL
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events import Limits
+from stream_metrics.live.worker.audit import AuditOptions, audit
+from stream_metrics.live.worker.options import conversation_key
+from stream_metrics.live.worker.telemetry import Silent
 from tests.property.test_forget import PARTITIONS, TOPICS, Topics
 from tests.unit.test_audit import never
 from tests.unit.test_state_partition import DAY_MS, NOON_S, Fed, search

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.evaluation.estimates import Intervals, UnknownDimension
-from stream_metrics.evaluation.generation import BadSimilarity, Generation, Row, score_turns
-from stream_metrics.evaluation.headline import figures_of_report
-from stream_metrics.evaluation.observed import better_of, of_scores, title_of
-from stream_metrics.metrics.generation import (
+from stream_metrics.core.metrics.text import tokens, tokens_among, tokens_of_each
+from stream_metrics.core.metrics.words import ARTICLES, STOPWORDS
+from stream_metrics.lab.evaluation.estimates import Intervals, UnknownDimension
+from stream_metrics.lab.evaluation.generation import BadSimilarity, Generation, Row, score_turns
+from stream_metrics.lab.evaluation.headline import figures_of_report
+from stream_metrics.lab.evaluation.observed import better_of, of_scores, title_of
+from stream_metrics.lab.metrics.generation import (
     DEFINITIONS,
     LEXICAL,
     SEMANTIC,
@@ -23,8 +25,6 @@ from stream_metrics.metrics.generation import (
     parse,
     words_of,
 )
-from stream_metrics.metrics.text import tokens, tokens_among, tokens_of_each
-from stream_metrics.metrics.words import ARTICLES, STOPWORDS
 from tests.oracle import generation as oracle
 
 NO_LISTS = {"language": "none"}

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from stream_metrics.adapters.health import WATCHDOG, Health, ProgressMonitor, run_together
-from stream_metrics.worker.watchdog import Standing
+from stream_metrics.live.health import WATCHDOG, Health, ProgressMonitor, run_together
+from stream_metrics.live.worker.watchdog import Standing
 
 SECONDS = 60.0
 
@@ -19,7 +19,7 @@ class Part:
         self.moves, self.offset = moves, 0
 
     def standing(self, waiting: frozenset[str]) -> Standing:
-        """See ``adapters.health.MonitoredPart``."""
+        """See ``health.MonitoredPart``."""
         self.offset += self.moves
         at = (0, "events")
         return Standing({at: self.offset}, {at: 5}, waiting=waiting)

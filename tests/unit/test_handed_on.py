@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.telemetry import Span
+from stream_metrics.core.telemetry import Span
 from tests.telemetry import (
     agent,
     interpreted,

@@ -17,26 +17,26 @@ from hypothesis import strategies as st
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
-from stream_metrics.adapters.otlp.payloads import spans_of
-from stream_metrics.adapters.otlp.spans import OtlpError
-from stream_metrics.adapters.otlp.traces import MAX_KINDS, TraceCounts, TraceStore
 from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import Sources
-from stream_metrics.events import Limits, decode
-from stream_metrics.events.decode import Event
-from stream_metrics.events.record import Record
-from stream_metrics.settings.core import OtlpSettings
-from stream_metrics.settings.whole import Settings
-from stream_metrics.telemetry import HELP, Span, interpret
-from stream_metrics.telemetry.documents import (
+from stream_metrics.core.events import Limits, decode
+from stream_metrics.core.events.decode import Event
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.settings import OtlpSettings
+from stream_metrics.core.telemetry import HELP, Span, interpret
+from stream_metrics.core.telemetry.documents import (
     Document,
     DocumentIndex,
     documents_in_value,
     same_document,
 )
-from stream_metrics.telemetry.evaluations import NO_GRADES
-from stream_metrics.telemetry.notation import parse_value
-from stream_metrics.telemetry.told import MAX_MESSAGE_LENGTH
+from stream_metrics.core.telemetry.evaluations import NO_GRADES
+from stream_metrics.core.telemetry.notation import parse_value
+from stream_metrics.core.telemetry.otlp.payloads import spans_of
+from stream_metrics.core.telemetry.otlp.spans import OtlpError
+from stream_metrics.core.telemetry.told import MAX_MESSAGE_LENGTH
+from stream_metrics.lab.sources.otlp.traces import MAX_KINDS, TraceCounts, TraceStore
 from tests.helpers import examples
 from tests.otlp import RETRIEVER, SpanSpec, as_json, as_protobuf, document, documents
 from tests.telemetry import (

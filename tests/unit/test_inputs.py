@@ -17,20 +17,20 @@ from aiokafka.errors import (
 )
 from prometheus_client import CollectorRegistry
 
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.errors import UnreadableBatch
-from stream_metrics.adapters.kafka.repartition import input_source
-from stream_metrics.adapters.memory import MemoryDeadLetters
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.events import Limits
-from stream_metrics.events.record import Record
-from stream_metrics.runtime import REPARTITION, REPARTITION_WAITING
-from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.worker.clock import Clock
-from stream_metrics.worker.inputs import ASK_SECONDS, CommittedInputs, InputOptions
-from stream_metrics.worker.patience import Part
-from stream_metrics.worker.repartition import Repartitioner, route
-from stream_metrics.worker.watchdog import ROUNDS, Watchdog
+from stream_metrics.cli.runtime import REPARTITION, REPARTITION_WAITING
+from stream_metrics.clients.kafka.errors import UnreadableBatch
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.core.events import Limits
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.health import Health
+from stream_metrics.live.kafka.repartition import input_source
+from stream_metrics.live.memory import MemoryDeadLetters
+from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.worker.clock import Clock
+from stream_metrics.live.worker.inputs import ASK_SECONDS, CommittedInputs, InputOptions
+from stream_metrics.live.worker.patience import Part
+from stream_metrics.live.worker.repartition import Repartitioner, route
+from stream_metrics.live.worker.watchdog import ROUNDS, Watchdog
 from tests.simulation.brokers import Brokers, ScriptedCluster, ScriptedConsumer
 from tests.simulation.system import AtOnce
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stream_metrics.layout import Identity
-from stream_metrics.options import for_state, identity
-from stream_metrics.settings.whole import Settings
-from stream_metrics.worker.identity import KEPT, OtherIdentity, check_identity
+from stream_metrics.cli.options import for_state, identity
+from stream_metrics.cli.settings import Settings
+from stream_metrics.live.layout import Identity
+from stream_metrics.live.worker.identity import KEPT, OtherIdentity, check_identity
 
 TOPIC = "events"
 NEW = Settings.model_validate({})

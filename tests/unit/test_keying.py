@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from stream_metrics.adapters.kafka.partitioners import PARTITIONERS
 from stream_metrics.cli.keys import key_findings
-from stream_metrics.events.record import Record
-from stream_metrics.worker.keying import (
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.kafka.partitioners import PARTITIONERS
+from stream_metrics.live.worker.keying import (
     CHANCE,
     LEAST_KEYS,
     SAMPLE_KEYS,

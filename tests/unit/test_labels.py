@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_metrics.events import Limits, decode
-from stream_metrics.events.decode import Event as Taken
-from stream_metrics.events.record import Record
-from stream_metrics.events.wire import RelevanceLabels
-from stream_metrics.telemetry import (
+from stream_metrics.core.events import Limits, decode
+from stream_metrics.core.events.decode import Event as Taken
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.events.wire import RelevanceLabels
+from stream_metrics.core.telemetry import (
     HELP,
     Evaluation,
     Grading,
@@ -27,8 +27,8 @@ from stream_metrics.telemetry import (
     interpret,
     label_events,
 )
-from stream_metrics.telemetry.evaluations import evaluation_of_row, instant
-from stream_metrics.worker.replay import Replay
+from stream_metrics.core.telemetry.evaluations import evaluation_of_row, instant
+from stream_metrics.lab.replay.offline import Replay
 from tests.telemetry import (
     MAPPING,
     OTEL,

@@ -17,18 +17,18 @@ import pytest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from typer.testing import CliRunner
 
-from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.otlp.logs import log_records_of
-from stream_metrics.adapters.otlp.payloads import spans_of
-from stream_metrics.adapters.otlp.spans import OtlpError
-from stream_metrics.adapters.otlp.traces import TraceStore
-from stream_metrics.adapters.scores import EvaluationReader
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
-from stream_metrics.events import Limits
-from stream_metrics.telemetry import Grading, Options, mapping
-from stream_metrics.telemetry.assembly import ClosedTrace
-from stream_metrics.telemetry.evaluations import instant
+from stream_metrics.core.events import Limits
+from stream_metrics.core.telemetry import Grading, Options, mapping
+from stream_metrics.core.telemetry.assembly import ClosedTrace
+from stream_metrics.core.telemetry.evaluations import instant
+from stream_metrics.core.telemetry.otlp.payloads import spans_of
+from stream_metrics.core.telemetry.otlp.spans import OtlpError
+from stream_metrics.lab.sources.files import InputError
+from stream_metrics.lab.sources.otlp.logs import log_records_of
+from stream_metrics.lab.sources.otlp.traces import TraceStore
+from stream_metrics.lab.sources.scores import EvaluationReader
 from tests.otlp import RETRIEVER, SpanSpec, as_json, as_protobuf, documents, framed
 from tests.telemetry import CAPTURES, capture
 

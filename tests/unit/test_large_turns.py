@@ -9,18 +9,18 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from stream_metrics.adapters.html.report import PAGE, write_report_page
-from stream_metrics.adapters.memory import MemoryStore
-from stream_metrics.adapters.row_parquet import PARQUET, write_row_parquet
-from stream_metrics.dedup.deduplicator import deduplicator
-from stream_metrics.dedup.tables import DedupRules
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.taken import Intake, Taken
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events import BadRecord, Limits
-from stream_metrics.events.record import Record
-from stream_metrics.events.turns import turn_text
-from stream_metrics.worker.export import export_state
+from stream_metrics.core.dedup.deduplicator import deduplicator
+from stream_metrics.core.dedup.tables import DedupRules
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.taken import Intake, Taken
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events import BadRecord, Limits
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.events.turns import turn_text
+from stream_metrics.lab.reports.html.report import PAGE, write_report_page
+from stream_metrics.lab.reports.row_parquet import PARQUET, write_row_parquet
+from stream_metrics.live.memory import MemoryStore
+from stream_metrics.live.worker.export import export_state
 from tests.page import Showcase
 from tests.replays import AT_ONCE, IN_PARTS, replayed
 from tests.unit.test_page_server import asking

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.layout import (
+from stream_metrics.live.layout import (
     FORMAT,
     NOTHING,
     Generation,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from stream_metrics.adapters.links import CONVERSATION, check_template, fill_template
-from stream_metrics.settings.live import WebSettings
+from stream_metrics.live.links import CONVERSATION, check_template, fill_template
+from stream_metrics.live.settings import WebSettings
 
 TEMPLATE = "https://traces.example.org/project/{conversation_id}/view?tab=1"
 

@@ -6,7 +6,7 @@ import pytest
 from aiokafka import TopicPartition
 from msgspec import structs
 
-from stream_metrics.adapters.kafka.errors import UnreadableBatch
+from stream_metrics.clients.kafka.errors import UnreadableBatch
 from tests.simulation.system import PARTITIONS, TOPICS, Process, System
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stream_metrics.telemetry import HELP, Row, Span, interpret, mapping
-from stream_metrics.telemetry.mapping import Role
+from stream_metrics.core.telemetry import HELP, Row, Span, interpret, mapping
+from stream_metrics.core.telemetry.mapping import Role
 from tests.telemetry import MAPPING, agent, interpreted, model, search, searched, span, tool
 
 CONVERSATION = {"session.id": "conversation-17"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.machine import MEASURED, ROOT, commit, describe
-from stream_metrics.compiled import ENGINE
+from stream_metrics.core.compiled import ENGINE
 
 
 def git(root: Path, *arguments: str) -> str:

@@ -23,15 +23,15 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.commit import OffsetFetchResponse_v3
 
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.cluster import Cluster, Group
-from stream_metrics.adapters.kafka.errors import FencedInstance
-from stream_metrics.adapters.kafka.member import KafkaSource
-from stream_metrics.adapters.kafka.records import record_with_headers
-from stream_metrics.adapters.kafka.topics import TopicsMissing
-from stream_metrics.ports import Unavailable
-from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.worker.source import (
+from stream_metrics.clients.kafka.errors import FencedInstance
+from stream_metrics.clients.kafka.records import record_with_headers
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.clients.kafka.topics import TopicsMissing
+from stream_metrics.live.health import Health
+from stream_metrics.live.kafka.cluster import Cluster, Group
+from stream_metrics.live.kafka.member import KafkaSource
+from stream_metrics.live.ports import Unavailable
+from stream_metrics.live.worker.source import (
     Commit,
     Fetched,
     Place,

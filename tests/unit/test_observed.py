@@ -12,19 +12,19 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import WindowCollector
-from stream_metrics.engine.config import MAX_AGENTS, MAX_ROUTES, EngineConfig
-from stream_metrics.engine.series import MAX_SERIES, PREFIX
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.record import Record
-from stream_metrics.layout import Identity
-from stream_metrics.ports import Position
-from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.names import SharedNames
-from stream_metrics.worker.options import PartitionOptions
-from stream_metrics.worker.partition import StatePartition
+from stream_metrics.core.engine.config import MAX_AGENTS, MAX_ROUTES, EngineConfig
+from stream_metrics.core.engine.series import MAX_SERIES, PREFIX
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.layout import Identity
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.ports import Position
+from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.prometheus.windows import WindowCollector
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.options import PartitionOptions
+from stream_metrics.live.worker.partition import StatePartition
 
 TOPIC = "events"
 IDENTITY = Identity("group", 1, "settings", {TOPIC: 1})

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from stream_metrics.adapters.hpo import HumanPhenotypeOntology
-from stream_metrics.metrics.ranking.batch import Judged
-from stream_metrics.metrics.ranking.ontology import nearest, with_similarities
-from stream_metrics.metrics.ranking.registry import parse
-from stream_metrics.metrics.ranking.relevance import judge_ids
-from stream_metrics.metrics.ranking.scoring import score
+from stream_metrics.core.metrics.ranking.batch import Judged
+from stream_metrics.core.metrics.ranking.registry import parse
+from stream_metrics.core.metrics.ranking.relevance import judge_ids
+from stream_metrics.core.metrics.ranking.scoring import score
+from stream_metrics.lab.evaluation.hpo import HumanPhenotypeOntology
+from stream_metrics.lab.metrics.ontology import nearest, with_similarities
 
 
 class Letters:

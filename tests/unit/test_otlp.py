@@ -14,20 +14,20 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from stream_metrics.adapters.files import InputError, read_records
-from stream_metrics.adapters.otlp.payloads import is_payload, spans_of
-from stream_metrics.adapters.otlp.spans import OtlpError
-from stream_metrics.adapters.otlp.traces import TraceCounts, TraceStore
-from stream_metrics.adapters.packing import open_packed
 from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import Sources
-from stream_metrics.events import Limits, decode
-from stream_metrics.events.decode import Event
-from stream_metrics.events.record import Record
-from stream_metrics.settings.core import OtlpRow, OtlpSettings
-from stream_metrics.settings.whole import Settings
-from stream_metrics.telemetry import ConflictingScopes, Link, Role
-from stream_metrics.telemetry.evaluations import NO_GRADES
+from stream_metrics.core.events import Limits, decode
+from stream_metrics.core.events.decode import Event
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.settings import OtlpRow, OtlpSettings
+from stream_metrics.core.telemetry import ConflictingScopes, Link, Role
+from stream_metrics.core.telemetry.evaluations import NO_GRADES
+from stream_metrics.core.telemetry.otlp.payloads import is_payload, spans_of
+from stream_metrics.core.telemetry.otlp.spans import OtlpError
+from stream_metrics.lab.sources.files import InputError, read_records
+from stream_metrics.lab.sources.otlp.traces import TraceCounts, TraceStore
+from stream_metrics.lab.sources.packing import open_packed
 from tests.otlp import (
     RETRIEVAL,
     RETRIEVER,

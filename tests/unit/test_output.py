@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.memory import (
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import Row, canonical, conversation_rows
+from stream_metrics.core.engine.state import Conversation
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.health import Health
+from stream_metrics.live.memory import (
     MemoryDeadLetters,
     MemoryOutput,
     MemoryOutputs,
     MemoryStore,
     MemoryTopic,
 )
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import Row, canonical, conversation_rows
-from stream_metrics.engine.state import Conversation
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.record import Record
-from stream_metrics.ports import BatchWrite, Position, WriteResult
-from stream_metrics.worker.export import export_state
-from stream_metrics.worker.partition import Lost, StatePartition
-from stream_metrics.worker.patience import Patience
+from stream_metrics.live.ports import BatchWrite, Position, WriteResult
+from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.worker.partition import Lost, StatePartition
+from stream_metrics.live.worker.patience import Patience
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import DAY_MS, NOON_S, search
 
@@ -296,7 +296,7 @@ async def test_a_bug_in_a_row_sets_its_event_aside(
         return rows
 
     await scene.read(search("c", 1, NOON_S, "a"))
-    monkeypatch.setattr("stream_metrics.worker.output.conversation_rows", failing)
+    monkeypatch.setattr("stream_metrics.live.worker.output.conversation_rows", failing)
     await scene.read(search("c", 2, NOON_S + 1, "b"), search("d", 1, NOON_S, "a"))
     monkeypatch.undo()
 
@@ -311,7 +311,7 @@ async def test_without_an_output_topic_no_row_is_made(monkeypatch: pytest.Monkey
     def expensive(*_: object) -> list[Row]:
         raise AssertionError("a row was made")
 
-    monkeypatch.setattr("stream_metrics.worker.output.conversation_rows", expensive)
+    monkeypatch.setattr("stream_metrics.live.worker.output.conversation_rows", expensive)
     owner = await opened(MemoryStore(), MemoryDeadLetters(), 1_000)
     key, value, stamp = search("c", 1, NOON_S, "a")
 

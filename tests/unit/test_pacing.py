@@ -9,7 +9,7 @@ import pytest
 from benchmarks.freshness import latencies
 from benchmarks.pacing import Sent, send_evenly
 from benchmarks.workload import traffic
-from stream_metrics.traffic import TrafficRecord
+from stream_metrics.lab.traffic import TrafficRecord
 
 pytestmark = pytest.mark.slow
 

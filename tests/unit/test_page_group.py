@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from deploy.local.waiting import wait_until
-from stream_metrics.adapters.memory import MemoryStore
-from stream_metrics.adapters.page.group import KEEP_SECONDS, STALE_SECONDS
-from stream_metrics.ports import BatchWrite, PartitionState, Position
+from stream_metrics.live.memory import MemoryStore
+from stream_metrics.live.page.group import KEEP_SECONDS, STALE_SECONDS
+from stream_metrics.live.ports import BatchWrite, PartitionState, Position
 from tests.page import NOON_US, Showcase
 from tests.property.test_partition import TOPIC, once
 from tests.unit.test_state_partition import NOON_S

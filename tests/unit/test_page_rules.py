@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.adapters.page.conditions import (
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.live.page.conditions import (
     CRITICAL,
     NONE,
     OK,
@@ -16,11 +17,10 @@ from stream_metrics.adapters.page.conditions import (
     WARNING,
     Finding,
 )
-from stream_metrics.adapters.page.group import Coverage
-from stream_metrics.adapters.page.operating import History, OperationsSample
-from stream_metrics.adapters.page.rules import RULES, Rule, judge, verdict
-from stream_metrics.adapters.page.worker import Worker
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.live.page.group import Coverage
+from stream_metrics.live.page.operating import History, OperationsSample
+from stream_metrics.live.page.rules import RULES, Rule, judge, verdict
+from stream_metrics.live.page.worker import Worker
 from tests.rules.page import with_day
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.rules.yml"

@@ -17,11 +17,11 @@ import aiohttp
 import pytest
 
 from deploy.local.waiting import wait_until
-from stream_metrics.adapters.auth import hash_password
-from stream_metrics.adapters.page import server, worst
-from stream_metrics.adapters.page.worst import MAX_WAITING, TooManyRequests
-from stream_metrics.ports import BatchWrite, ConversationWrite
-from stream_metrics.settings.live import WebSettings
+from stream_metrics.live.auth import hash_password
+from stream_metrics.live.page import server, worst
+from stream_metrics.live.page.worst import MAX_WAITING, TooManyRequests
+from stream_metrics.live.ports import BatchWrite, ConversationWrite
+from stream_metrics.live.settings import WebSettings
 from tests.page import Showcase
 from tests.unit.test_worst import searched
 
@@ -78,7 +78,7 @@ async def test_the_page_and_all_that_it_names_is_served() -> None:
 
 async def test_the_page_has_nothing_inline_and_nothing_from_elsewhere() -> None:
     """No script, style or handler stands in the page, and no address of another host."""
-    folder = importlib.resources.files("stream_metrics.adapters.page") / "static"
+    folder = importlib.resources.files("stream_metrics.live.page") / "static"
     for file in folder.iterdir():
         text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert "//cdn" not in text

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from stream_metrics.adapters.health import Health
-from stream_metrics.ports import DeadLettersUnavailable, StoreUnavailable
-from stream_metrics.worker.patience import Patience, Stopped
+from stream_metrics.live.health import Health
+from stream_metrics.live.ports import DeadLettersUnavailable, StoreUnavailable
+from stream_metrics.live.worker.patience import Patience, Stopped
 
 
 def patience(health: Health) -> Patience:

@@ -15,8 +15,8 @@ from benchmarks.peer import OtherFigures, hold
 from benchmarks.peers.reading import read
 from benchmarks.peers.turns import Figures, Turn, add_up, new_turn, take
 from benchmarks.workload import as_records, traffic
-from stream_metrics.settings.whole import Settings
-from stream_metrics.traffic import TrafficRecord
+from stream_metrics.cli.settings import Settings
+from stream_metrics.lab.traffic import TrafficRecord
 
 RECORDS = 1_500
 

@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from stream_metrics.adapters.predicate import load_predicate
-from stream_metrics.adapters.replay import parts
-from stream_metrics.adapters.replay.run import Execution, run
-from stream_metrics.adapters.reports import QUERIES
 from stream_metrics.cli import app
-from stream_metrics.evaluation.collection import Collection, JudgingOptions, join
-from stream_metrics.evaluation.scoring import Ranking, metrics_of, score_rankings
-from stream_metrics.events.record import Record
-from stream_metrics.metrics.ranking.relevance import (
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.metrics.ranking.relevance import (
     PredicateError,
     Query,
     Relevance,
     Retrieved,
 )
+from stream_metrics.lab.evaluation.collection import Collection, JudgingOptions, join
+from stream_metrics.lab.evaluation.predicate import load_predicate
+from stream_metrics.lab.evaluation.scoring import Ranking, metrics_of, score_rankings
+from stream_metrics.lab.replay import parts
+from stream_metrics.lab.replay.run import Execution, run
+from stream_metrics.lab.reports.files import QUERIES
 from tests.helpers import refused
 from tests.replays import (
     AT_ONCE,

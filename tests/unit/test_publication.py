@@ -10,18 +10,18 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
-from stream_metrics.adapters.memory import (
+from stream_metrics.core.engine.codec import stored_header
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.core.events.record import DeadLetter, Origin, Record
+from stream_metrics.live.layout import Generation
+from stream_metrics.live.memory import (
     MemoryDeadLetters,
     MemoryOutputs,
     MemoryStore,
     MemoryTopic,
 )
-from stream_metrics.engine.codec import stored_header
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.state import DamagedState
-from stream_metrics.events.record import DeadLetter, Origin, Record
-from stream_metrics.layout import Generation
-from stream_metrics.ports import (
+from stream_metrics.live.ports import (
     BatchWrite,
     ConversationKey,
     ConversationWrite,
@@ -31,12 +31,12 @@ from stream_metrics.ports import (
     StateStore,
     StoredConversation,
 )
-from stream_metrics.worker.announce import Announcement, Announcer, Scope
-from stream_metrics.worker.generations import begin, change
-from stream_metrics.worker.partition import StatePartition
-from stream_metrics.worker.publication import Publication
-from stream_metrics.worker.takeover import Unprepared
-from stream_metrics.worker.tombstones import CARRIED, carry
+from stream_metrics.live.worker.announce import Announcement, Announcer, Scope
+from stream_metrics.live.worker.generations import begin, change
+from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.publication import Publication
+from stream_metrics.live.worker.takeover import Unprepared
+from stream_metrics.live.worker.tombstones import CARRIED, carry
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S, search
 

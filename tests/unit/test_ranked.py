@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.engine.codec import decode_conversation, encode_changes
-from stream_metrics.engine.config import MAX_RETRIEVAL, EngineConfig
-from stream_metrics.engine.state import DamagedState, Turn
-from stream_metrics.events.record import Record
-from stream_metrics.metrics.ranking.by_ids import ndcg_at_k, recall_at_k
-from stream_metrics.metrics.ranking.live import live_metrics
-from stream_metrics.metrics.ranking.names import MetricNameError
-from stream_metrics.ports import ConversationKey, StoredConversation
-from stream_metrics.settings.whole import Settings
-from stream_metrics.worker.options import conversation_key
+from stream_metrics.cli.settings import Settings
+from stream_metrics.core.engine.codec import decode_conversation, encode_changes
+from stream_metrics.core.engine.config import MAX_RETRIEVAL, EngineConfig
+from stream_metrics.core.engine.state import DamagedState, Turn
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.metrics.ranking.live import live_metrics
+from stream_metrics.core.metrics.ranking.names import MetricNameError
+from stream_metrics.lab.metrics.by_ids import ndcg_at_k, recall_at_k
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.ports import ConversationKey, StoredConversation
+from stream_metrics.live.worker.options import conversation_key
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_fast_paths import Fed
 

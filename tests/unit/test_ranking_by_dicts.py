@@ -10,12 +10,12 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.evaluation.collection import Collection, join
-from stream_metrics.evaluation.scoring import score_rankings
-from stream_metrics.metrics.ranking.by_dicts import judged_batches, score_run
-from stream_metrics.metrics.ranking.registry import SUITES, parse_all
-from stream_metrics.metrics.ranking.relevance import order_by_score
-from stream_metrics.metrics.ranking.scoring import score_batches
+from stream_metrics.core.metrics.ranking.registry import SUITES, parse_all
+from stream_metrics.core.metrics.ranking.relevance import order_by_score
+from stream_metrics.core.metrics.ranking.scoring import score_batches
+from stream_metrics.lab.evaluation.collection import Collection, join
+from stream_metrics.lab.evaluation.scoring import score_rankings
+from stream_metrics.lab.metrics.by_dicts import judged_batches, score_run
 from tests.twins.rankings import IDS, TIED
 
 NAMES = [*SUITES["default"], "map", "ndcg", "q_measure", "rbp", "map(judged_only=true)@3"]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.metrics.ranking.by_ids import (
+from stream_metrics.core.metrics.ranking.names import MetricNameError
+from stream_metrics.lab.metrics.by_ids import (
     average_precision_at_k,
     evaluate_retrieval_batch,
     hit_at_k,
@@ -16,7 +17,6 @@ from stream_metrics.metrics.ranking.by_ids import (
     precision_at_k,
     recall_at_k,
 )
-from stream_metrics.metrics.ranking.names import MetricNameError
 
 
 def test_one_id_is_a_list_of_one() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.metrics.ranking.names import MetricNameError, Option, RankedMetric
-from stream_metrics.metrics.ranking.registry import (
+from stream_metrics.core.metrics.ranking.names import MetricNameError, Option, RankedMetric
+from stream_metrics.core.metrics.ranking.registry import (
     BY_NAME,
     DEFINITIONS,
     companions,

@@ -17,9 +17,9 @@ import pytrec_eval
 from ir_measures import providers
 from sklearn.metrics import ndcg_score
 
-from stream_metrics.metrics.ranking.registry import parse
-from stream_metrics.metrics.ranking.relevance import judge_ids, judge_subtopics, order_by_score
-from stream_metrics.metrics.ranking.scoring import score
+from stream_metrics.core.metrics.ranking.registry import parse
+from stream_metrics.core.metrics.ranking.relevance import judge_ids, judge_subtopics, order_by_score
+from stream_metrics.core.metrics.ranking.scoring import score
 
 Qrels = dict[str, dict[str, int]]
 Run = dict[str, dict[str, float]]

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.metrics.ranking.batch import Judged, batches, rankings
-from stream_metrics.metrics.ranking.registry import DEFINITIONS, SUITES, parse, parse_all
-from stream_metrics.metrics.ranking.relevance import judge_ids
-from stream_metrics.metrics.ranking.scoring import score
+from stream_metrics.core.metrics.ranking.batch import Judged, batches, rankings
+from stream_metrics.core.metrics.ranking.registry import DEFINITIONS, SUITES, parse, parse_all
+from stream_metrics.core.metrics.ranking.relevance import judge_ids
+from stream_metrics.core.metrics.ranking.scoring import score
 from tests.oracle import ranking as slow
 
 IDS = tuple("abcdefghijkl")

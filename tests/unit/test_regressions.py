@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.dedup.tables import DedupRules, EntityType, Need
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import Row
-from stream_metrics.engine.windows import Windows
-from stream_metrics.events.limits import Limits
-from stream_metrics.events.record import Record
-from stream_metrics.settings.core import DedupSettings, EntityTypeSettings
-from stream_metrics.worker.export import Export, NowTooEarly
-from stream_metrics.worker.replay import Replay
+from stream_metrics.core.dedup.tables import DedupRules, EntityType, Need
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import Row
+from stream_metrics.core.engine.windows import Windows
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.settings import DedupSettings, EntityTypeSettings
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.live.worker.export import Export, NowTooEarly
 from tests import oracle
 
 Event = dict[str, Any]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from stream_metrics.metrics.ranking.batch import UNJUDGED, Judged
-from stream_metrics.metrics.ranking.registry import parse
-from stream_metrics.metrics.ranking.relevance import (
+from stream_metrics.core.metrics.ranking.batch import UNJUDGED, Judged
+from stream_metrics.core.metrics.ranking.registry import parse
+from stream_metrics.core.metrics.ranking.relevance import (
     Query,
     Relevance,
     Retrieved,
@@ -16,7 +16,7 @@ from stream_metrics.metrics.ranking.relevance import (
     order_by_score,
     repeats,
 )
-from stream_metrics.metrics.ranking.scoring import score
+from stream_metrics.core.metrics.ranking.scoring import score
 
 
 class Prefix:

@@ -12,19 +12,19 @@ from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 from pydantic import ValidationError
 
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.kafka.internal import filled_up_to_ms
-from stream_metrics.adapters.kafka.records import copy_headers, origin_of
-from stream_metrics.adapters.kafka.suitable import topic_config_problems
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.events import BadRecord, Limits, decode
-from stream_metrics.events.record import Headers, Origin, Record
-from stream_metrics.ports import RepartitionUnavailable
-from stream_metrics.settings.kafka import KafkaSettings
-from stream_metrics.worker.inputs import note
-from stream_metrics.worker.lag import ENOUGH_STAMPS, LogLag
-from stream_metrics.worker.patience import Part, Patience
-from stream_metrics.worker.repartition import Repartitioner, route
+from stream_metrics.clients.kafka.records import copy_headers, origin_of
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.core.events import BadRecord, Limits, decode
+from stream_metrics.core.events.record import Headers, Origin, Record
+from stream_metrics.live.health import Health
+from stream_metrics.live.kafka.internal import filled_up_to_ms
+from stream_metrics.live.kafka.suitable import topic_config_problems
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.ports import RepartitionUnavailable
+from stream_metrics.live.worker.inputs import note
+from stream_metrics.live.worker.lag import ENOUGH_STAMPS, LogLag
+from stream_metrics.live.worker.patience import Part, Patience
+from stream_metrics.live.worker.repartition import Repartitioner, route
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_bad_input import OK, TABLE, Row
 

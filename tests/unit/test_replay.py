@@ -15,27 +15,27 @@ from typing import Any
 import pytest
 
 from deploy.local.process import import_path
-from stream_metrics.adapters.replay.manifest import MANIFEST
-from stream_metrics.adapters.replay.merge import BadRows
-from stream_metrics.adapters.replay.parts import (
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.replay.manifest import MANIFEST
+from stream_metrics.lab.replay.merge import BadRows
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.replay.parts import (
     COUNTED,
     PARTS,
     IncompatibleReplays,
     merge,
     missing_members,
 )
-from stream_metrics.adapters.replay.pieces import pieces_of
-from stream_metrics.adapters.replay.run import FOLDER, Execution, OutputInUse, StrictError, run
-from stream_metrics.adapters.replay.spool import SpoolDamaged, SpoolWriter, spool_key, spool_path
-from stream_metrics.adapters.replay.texts import (
+from stream_metrics.lab.replay.pieces import pieces_of
+from stream_metrics.lab.replay.run import FOLDER, Execution, OutputInUse, StrictError, run
+from stream_metrics.lab.replay.spool import SpoolDamaged, SpoolWriter, spool_key, spool_path
+from stream_metrics.lab.replay.texts import (
     InMemoryRecords,
     RereadableRecords,
     SpooledRecords,
     conversations_with_events,
 )
-from stream_metrics.events.limits import Limits
-from stream_metrics.events.record import Record
-from stream_metrics.worker.replay import Replay
 from tests.helpers import wait_until
 from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, Told, files_of, replayed, task, traffic
 
@@ -47,7 +47,7 @@ SECONDS = 60.0
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from stream_metrics.adapters.replay.run import Execution, run
+from stream_metrics.lab.replay.run import Execution, run
 from tests.replays import Told, task, traffic
 
 where, out, processes = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])

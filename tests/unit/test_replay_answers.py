@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.adapters.replay import parts
-from stream_metrics.adapters.replay.merge import BadRows
-from stream_metrics.adapters.reports import TURNS
-from stream_metrics.adapters.run_directory import read_observations
-from stream_metrics.evaluation.generation import Generation
-from stream_metrics.events.record import Record
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.evaluation.generation import Generation
+from stream_metrics.lab.replay import parts
+from stream_metrics.lab.replay.merge import BadRows
+from stream_metrics.lab.reports.files import TURNS
+from stream_metrics.lab.reports.run_directory import read_observations
 from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, replayed
 
 NOON_S = 1_718_020_800

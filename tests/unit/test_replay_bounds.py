@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from stream_metrics.adapters.replay.run import Execution, run
-from stream_metrics.adapters.replay.spool import SHARDS, spool_key
-from stream_metrics.evaluation.estimates import Intervals
-from stream_metrics.evaluation.generation import Generation
-from stream_metrics.evaluation.report import Retrieval
-from stream_metrics.events.limits import Limits
-from stream_metrics.events.record import Record
-from stream_metrics.metrics.registry import ITERATIONS, metrics_at
-from stream_metrics.statistics import resampling
-from stream_metrics.worker.outcome import Outcome
-from stream_metrics.worker.report import ROW_FIGURES, GateBlock, Report, RoutingBlock, RowCounts
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.metrics.registry import ITERATIONS, metrics_at
+from stream_metrics.lab.evaluation.estimates import Intervals
+from stream_metrics.lab.evaluation.generation import Generation
+from stream_metrics.lab.evaluation.report import Retrieval
+from stream_metrics.lab.replay.outcome import Outcome
+from stream_metrics.lab.replay.report import ROW_FIGURES, GateBlock, Report, RoutingBlock, RowCounts
+from stream_metrics.lab.replay.run import Execution, run
+from stream_metrics.lab.replay.spool import SHARDS, spool_key
+from stream_metrics.lab.statistics import resampling
 from tests.replays import METRICS, Told, task
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "guides" / "replay.md"

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.adapters.files import read_records
-from stream_metrics.adapters.recording import recording
-from stream_metrics.adapters.replay.merge import MERGING
-from stream_metrics.adapters.replay.parts import PARTS, merge
-from stream_metrics.adapters.replay.run import FOLDER, Execution, StrictError, run
-from stream_metrics.events.record import Record
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.replay.merge import MERGING
+from stream_metrics.lab.replay.parts import PARTS, merge
+from stream_metrics.lab.replay.run import FOLDER, Execution, StrictError, run
+from stream_metrics.lab.sources.files import read_records
+from stream_metrics.lab.sources.recording import recording
 from tests.helpers import rest_long
 from tests.killed import Work, killed_at, moments_of
 from tests.replays import (

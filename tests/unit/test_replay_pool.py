@@ -15,8 +15,8 @@ from typing import IO
 
 import pytest
 
-from stream_metrics.adapters.replay.pool import WorkerDied, process_pool
-from stream_metrics.adapters.replay.run import Execution, run
+from stream_metrics.lab.replay.pool import WorkerDied, process_pool
+from stream_metrics.lab.replay.run import Execution, run
 from tests.replays import AT_ONCE, Told, files_of, replayed, task, traffic
 
 WAITING = 100

@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.adapters.replay import parts
-from stream_metrics.adapters.replay.merge import BadRows
-from stream_metrics.adapters.reports import QUERIES, RELEVANT
-from stream_metrics.adapters.run_directory import read_observations
-from stream_metrics.evaluation.recorded import Scoring, UndefinedMetric, score_searches
-from stream_metrics.evaluation.report import retrieval_block
-from stream_metrics.evaluation.scoring import Ranking, score_rankings
-from stream_metrics.events.record import Record
-from stream_metrics.metrics.ranking.names import MetricNameError
-from stream_metrics.metrics.ranking.registry import parse
-from stream_metrics.metrics.ranking.relevance import (
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.metrics.ranking.names import MetricNameError
+from stream_metrics.core.metrics.ranking.registry import parse
+from stream_metrics.core.metrics.ranking.relevance import (
     Query,
     RecordedSearch,
     Relevance,
     Retrieved,
     judge_ids,
 )
+from stream_metrics.lab.evaluation.recorded import Scoring, UndefinedMetric, score_searches
+from stream_metrics.lab.evaluation.report import retrieval_block
+from stream_metrics.lab.evaluation.scoring import Ranking, score_rankings
+from stream_metrics.lab.replay import parts
+from stream_metrics.lab.replay.merge import BadRows
+from stream_metrics.lab.reports.files import QUERIES, RELEVANT
+from stream_metrics.lab.reports.run_directory import read_observations
 from tests.replays import AT_ONCE, CONFIG, IN_PARTS, SPOOLED, replayed, traffic
 from tests.unit.test_replay_answers import NOON_S, record
 

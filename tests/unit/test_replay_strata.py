@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.adapters.html.report import write_report_page
-from stream_metrics.adapters.replay import parts
-from stream_metrics.adapters.replay.run import run
-from stream_metrics.adapters.run_directory import read_observations
-from stream_metrics.evaluation.estimates import UnknownDimension
-from stream_metrics.events.record import Record
-from stream_metrics.worker.report import MACRO
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.evaluation.estimates import UnknownDimension
+from stream_metrics.lab.replay import parts
+from stream_metrics.lab.replay.report import MACRO
+from stream_metrics.lab.replay.run import run
+from stream_metrics.lab.reports.html.report import write_report_page
+from stream_metrics.lab.reports.run_directory import read_observations
 from tests.replays import AT_ONCE, IN_PARTS, Told, replayed, task
 from tests.unit.test_replay_answers import record
 from tests.unit.test_replay_searches import search

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.replay.parts import merge
-from stream_metrics.adapters.replay.run import Execution, run
-from stream_metrics.adapters.run_directory import read_observations
-from stream_metrics.evaluation.headline import figures_of_report
-from stream_metrics.metrics.exact import scaled_sum, unscaled
-from stream_metrics.statistics.intervals import estimate
-from stream_metrics.statistics.units import Units
-from stream_metrics.worker.report import MACRO
+from stream_metrics.core.metrics.exact import scaled_sum, unscaled
+from stream_metrics.lab.evaluation.headline import figures_of_report
+from stream_metrics.lab.replay.parts import merge
+from stream_metrics.lab.replay.report import MACRO
+from stream_metrics.lab.replay.run import Execution, run
+from stream_metrics.lab.reports.run_directory import read_observations
+from stream_metrics.lab.statistics.intervals import estimate
+from stream_metrics.lab.statistics.units import Units
 from tests.replays import AT_ONCE, IN_PARTS, Told, task, traffic
 
 FINITE = st.floats(

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.html.figures import stratified
-from stream_metrics.adapters.html.markup import ENVIRONMENT, table
-from stream_metrics.adapters.html.report import write_report_page
-from stream_metrics.adapters.replay.run import run
-from stream_metrics.evaluation.gathered import WORST, Conversations, Histogram, Queries
+from stream_metrics.lab.evaluation.gathered import WORST, Conversations, Histogram, Queries
+from stream_metrics.lab.replay.run import run
+from stream_metrics.lab.reports.html.figures import stratified
+from stream_metrics.lab.reports.html.markup import ENVIRONMENT, table
+from stream_metrics.lab.reports.html.report import write_report_page
+from stream_metrics.lab.sources.files import InputError
 from tests.replays import SPOOLED, Told, task, traffic
 from tests.unit.test_compare import folder, invoke
 

@@ -9,16 +9,16 @@ import pytest
 from msgspec import structs
 from pydantic import ValidationError
 
-from stream_metrics.adapters.memory import MemoryStore
-from stream_metrics.engine.codec import SCHEMAS, UnknownSchema, stored_header
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import canonical
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.layout import Identity
-from stream_metrics.settings.whole import Settings
-from stream_metrics.worker.audit import AuditOptions, audit
-from stream_metrics.worker.export import export_state
-from stream_metrics.worker.identity import OtherIdentity, check_identity
+from stream_metrics.cli.settings import Settings
+from stream_metrics.core.engine.codec import SCHEMAS, UnknownSchema, stored_header
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.live.layout import Identity
+from stream_metrics.live.memory import MemoryStore
+from stream_metrics.live.worker.audit import AuditOptions, audit
+from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.worker.identity import OtherIdentity, check_identity
 from tests.golden import TOPIC, dump, identity, owner, path, records, stored, written
 from tests.property.test_partition import once
 from tests.unit.test_audit import never

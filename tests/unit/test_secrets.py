@@ -16,9 +16,9 @@ import pytest
 from pydantic.fields import FieldInfo
 from typer.main import get_command
 
-from stream_metrics.adapters.auth import password_matches
 from stream_metrics.cli import app
-from stream_metrics.settings.whole import Settings, mask_url
+from stream_metrics.cli.settings import Settings, mask_url
+from stream_metrics.live.auth import password_matches
 
 SECRET = "hush-hush-0123456789"
 COMMANDS = {
@@ -26,7 +26,7 @@ COMMANDS = {
     "config": [sys.executable, "-m", "stream_metrics", "config"],
     "hash-password": [sys.executable, "-m", "stream_metrics", "hash-password"],
     "worker": [sys.executable, "-m", "stream_metrics", "worker"],
-    "faust": [sys.executable, "-m", "faust", "-A", "stream_metrics.app", "worker"],
+    "faust": [sys.executable, "-m", "faust", "-A", "stream_metrics.cli.app", "worker"],
 }
 
 

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from stream_metrics.adapters.semantic import (
+from stream_metrics.cli import app
+from stream_metrics.cli.common import UsageError
+from stream_metrics.lab.evaluation.generation import score_turns
+from stream_metrics.lab.evaluation.semantic import (
     CrossEncoderSimilarity,
     HashedWords,
     SbertSimilarity,
@@ -18,10 +21,7 @@ from stream_metrics.adapters.semantic import (
     cross_encoder,
     sbert,
 )
-from stream_metrics.cli import app
-from stream_metrics.cli.common import UsageError
-from stream_metrics.evaluation.generation import score_turns
-from stream_metrics.metrics.generation import AnsweredTurn
+from stream_metrics.lab.metrics.generation import AnsweredTurn
 
 PAIRS = [("the Nile", "Nile"), ("Nile", "Po"), ("Nile is long", "Nile"), ("Po", "Nile"), ("", "Po")]
 

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from stream_metrics.adapters.files import InputError
-from stream_metrics.adapters.json_values import InvalidJson, json_values
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.send import CheckedEvent, check_event, shift_to_now
-from stream_metrics.events.decode import instant
-from stream_metrics.events.limits import Limits
-from stream_metrics.events.record import Record
+from stream_metrics.core.events.decode import instant
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.sources.files import InputError
+from stream_metrics.lab.sources.json_values import InvalidJson, json_values
 
 NOW_US = 1_742_000_000_000_000
 JSON = st.recursive(

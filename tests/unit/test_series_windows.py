@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from stream_metrics.adapters.prometheus.windows import WindowCollector
-from stream_metrics.engine.cells import CODES, GROUPS
-from stream_metrics.engine.codec import encode_sums
-from stream_metrics.engine.history import History
-from stream_metrics.engine.series import ABOUT, MAX_SERIES
-from stream_metrics.engine.windows import Windows, parse_window, series_of_agent, window_specs
-from stream_metrics.events.record import Record
-from stream_metrics.settings.whole import Settings
-from stream_metrics.traffic import TrafficProfile, generate
-from stream_metrics.worker.replay import Replay
+from stream_metrics.cli.settings import Settings
+from stream_metrics.core.engine.cells import CODES, GROUPS
+from stream_metrics.core.engine.codec import encode_sums
+from stream_metrics.core.engine.series import ABOUT, MAX_SERIES
+from stream_metrics.core.engine.windows import Windows, parse_window, series_of_agent, window_specs
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.history import History
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.traffic import TrafficProfile, generate
+from stream_metrics.live.prometheus.windows import WindowCollector
 
 NOW_US = 1_700_000_000_000_000
 TRAFFIC = [

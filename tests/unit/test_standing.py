@@ -11,15 +11,15 @@ from redis.asyncio import Redis
 from typer.testing import CliRunner
 
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.memory import MemoryStore
-from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.cli import app
-from stream_metrics.layout import Generation
-from stream_metrics.options import identity
-from stream_metrics.ports import Position
-from stream_metrics.settings.whole import Settings
-from stream_metrics.worker.generations import begin, change
-from stream_metrics.worker.standing import Standing, standing
+from stream_metrics.cli.options import identity
+from stream_metrics.cli.settings import Settings
+from stream_metrics.live.layout import Generation
+from stream_metrics.live.memory import MemoryStore
+from stream_metrics.live.ports import Position
+from stream_metrics.live.redis.connect import RedisOptions, connect
+from stream_metrics.live.worker.generations import begin, change
+from stream_metrics.live.worker.standing import Standing, standing
 
 COUNTS = {"events": 2}
 OURS = identity(Settings(), COUNTS)

@@ -13,23 +13,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.engine.changes import Changes, Observations
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.state import Conversation
-from stream_metrics.engine.step import Step
-from stream_metrics.engine.taken import Intake, Taken
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.record import MAX_TIMESTAMP_MS, Record
-from stream_metrics.ports import BatchWrite, ConversationKey, StoredConversation, WriteResult
-from stream_metrics.worker.batches import CALL_ARGUMENTS, CALL_BYTES, Room, estimate
-from stream_metrics.worker.cache import CONVERSATION_WEIGHT, ConversationCache
-from stream_metrics.worker.conversations import FAR_AHEAD_MS
-from stream_metrics.worker.export import Export, NowTooEarly, export_state
-from stream_metrics.worker.options import conversation_key
-from stream_metrics.worker.partition import EXPIRE_AT_ONCE, EXPIRE_LOADED, Lost, StatePartition
-from stream_metrics.worker.replay import Replay
-from stream_metrics.worker.telemetry import Silent
+from stream_metrics.core.engine.changes import Changes, Observations
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.state import Conversation
+from stream_metrics.core.engine.step import Step
+from stream_metrics.core.engine.taken import Intake, Taken
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.record import MAX_TIMESTAMP_MS, Record
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.ports import BatchWrite, ConversationKey, StoredConversation, WriteResult
+from stream_metrics.live.worker.batches import CALL_ARGUMENTS, CALL_BYTES, Room, estimate
+from stream_metrics.live.worker.cache import CONVERSATION_WEIGHT, ConversationCache
+from stream_metrics.live.worker.conversations import FAR_AHEAD_MS
+from stream_metrics.live.worker.export import Export, NowTooEarly, export_state
+from stream_metrics.live.worker.options import conversation_key
+from stream_metrics.live.worker.partition import EXPIRE_AT_ONCE, EXPIRE_LOADED, Lost, StatePartition
+from stream_metrics.live.worker.telemetry import Silent
 from tests.property.test_partition import TOPIC, once, opened, options
 
 NOON_S = 1_718_020_800
@@ -204,8 +204,8 @@ async def test_what_is_worked_on_twice_has_begun_once() -> None:
 
 async def test_one_record_of_too_much_state_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """What no call takes at all becomes a dead letter; larger ones than calls are to be do not."""
-    monkeypatch.setattr("stream_metrics.worker.partition.CALL_BYTES", 8_000)
-    monkeypatch.setattr("stream_metrics.worker.partition.HARD_CAP_BYTES", 48_000)
+    monkeypatch.setattr("stream_metrics.live.worker.partition.CALL_BYTES", 8_000)
+    monkeypatch.setattr("stream_metrics.live.worker.partition.HARD_CAP_BYTES", 48_000)
     store, letters = Watching(), MemoryDeadLetters()
     fed = Fed(store, letters, await opened(store, letters, 1_000))
     docs = [f"{n:040}" for n in range(2_000)]

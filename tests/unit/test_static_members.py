@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 import pytest
 from pydantic import ValidationError
 
-from stream_metrics.adapters.kafka.errors import FencedInstance
-from stream_metrics.settings.kafka import KafkaSettings
+from stream_metrics.clients.kafka.errors import FencedInstance
+from stream_metrics.clients.kafka.settings import KafkaSettings
 from tests.simulation.brokers import Brokers
 from tests.unit.test_inputs import Copying
 

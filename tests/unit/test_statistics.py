@@ -14,19 +14,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from stream_metrics.choices import METHODS, SEED, TESTS, Method, Test
-from stream_metrics.statistics.by_values import (
+from stream_metrics.lab.choices import METHODS, SEED, TESTS, Method, Test
+from stream_metrics.lab.statistics.by_values import (
     bootstrap_confidence_interval,
     calculate_confidence_interval,
     paired_bootstrap_test,
     statistical_significance_test,
 )
-from stream_metrics.statistics.comparison import compare
-from stream_metrics.statistics.intervals import estimate, resampled
-from stream_metrics.statistics.resampling import generator, resamples
-from stream_metrics.statistics.several import holm, stratify
-from stream_metrics.statistics.units import Units, sums_from
-from stream_metrics.statistics.unpaired import UNPAIRED_TESTS, compare_unpaired
+from stream_metrics.lab.statistics.comparison import compare
+from stream_metrics.lab.statistics.intervals import estimate, resampled
+from stream_metrics.lab.statistics.resampling import generator, resamples
+from stream_metrics.lab.statistics.several import holm, stratify
+from stream_metrics.lab.statistics.units import Units, sums_from
+from stream_metrics.lab.statistics.unpaired import UNPAIRED_TESTS, compare_unpaired
 
 VALUES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 1.0]), min_size=2, max_size=40)
 
@@ -218,7 +218,7 @@ def test_blocks_do_not_change_the_stream(units: int, monkeypatch: pytest.MonkeyP
     expected = generator(SEED).integers(0, units, size=(60, units))
 
     for block in (1, 3 * units, 10**9):
-        monkeypatch.setattr("stream_metrics.statistics.resampling.BLOCK", block)
+        monkeypatch.setattr("stream_metrics.lab.statistics.resampling.BLOCK", block)
         found = np.concatenate(list(resamples(units, 60)))
         assert np.array_equal(found, expected)
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import pytest
 
-from stream_metrics.adapters.memory import MemoryOutput, MemoryOutputs, MemoryStore, MemoryTopic
-from stream_metrics.layout import Generation, Identity, Impossible, Layout
-from stream_metrics.ports import (
+from stream_metrics.live.layout import Generation, Identity, Impossible, Layout
+from stream_metrics.live.memory import MemoryOutput, MemoryOutputs, MemoryStore, MemoryTopic
+from stream_metrics.live.ports import (
     BatchWrite,
     ConversationWrite,
     Fenced,
@@ -27,9 +27,9 @@ from stream_metrics.ports import (
     Superseded,
     Written,
 )
-from stream_metrics.worker.generations import begin, change
-from stream_metrics.worker.publication import Publication
-from stream_metrics.worker.switch import (
+from stream_metrics.live.worker.generations import begin, change
+from stream_metrics.live.worker.publication import Publication
+from stream_metrics.live.worker.switch import (
     Watcher,
     announced,
     clear_away,

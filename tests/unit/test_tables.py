@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from stream_metrics.adapters.memory import MemoryStore
-from stream_metrics.compiled import INTERFACE
-from stream_metrics.dedup import tables
-from stream_metrics.dedup.digests import KNOWN_NAMES
-from stream_metrics.dedup.tables import EntityType, Tables, newest, publish, published
-from stream_metrics.engine.codec import decode_conversation
-from stream_metrics.engine.state import DamagedState
-from stream_metrics.layout import Identity
-from stream_metrics.options import for_state, identity
-from stream_metrics.settings.whole import Settings
-from stream_metrics.worker.identity import OtherIdentity, check_identity
+from stream_metrics.cli.options import for_state, identity
+from stream_metrics.cli.settings import Settings
+from stream_metrics.core.compiled import INTERFACE
+from stream_metrics.core.dedup import tables
+from stream_metrics.core.dedup.digests import KNOWN_NAMES
+from stream_metrics.core.dedup.tables import EntityType, Tables, newest, publish, published
+from stream_metrics.core.engine.codec import decode_conversation
+from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.live.layout import Identity
+from stream_metrics.live.memory import MemoryStore
+from stream_metrics.live.worker.identity import OtherIdentity, check_identity
 from tests.golden import TOPIC
 from tests.later_release import work
 

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemorySnapshot, MemoryStore
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.row import canonical
-from stream_metrics.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.events.record import Extent, Record
-from stream_metrics.ports import (
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.events.record import Extent, Record
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
+from stream_metrics.live.memory import MemoryDeadLetters, MemorySnapshot, MemoryStore
+from stream_metrics.live.ports import (
     BatchWrite,
     Fenced,
     PartitionState,
@@ -26,15 +28,13 @@ from stream_metrics.ports import (
     WipeResult,
     WriteResult,
 )
-from stream_metrics.traffic import TrafficProfile, TrafficRecord, generate
-from stream_metrics.worker.cache import ConversationCache
-from stream_metrics.worker.export import export_state
-from stream_metrics.worker.names import SharedNames
-from stream_metrics.worker.partition import StatePartition
-from stream_metrics.worker.patience import Retry
-from stream_metrics.worker.replay import Replay
-from stream_metrics.worker.source import Commit, Place
-from stream_metrics.worker.takeover import (
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.patience import Retry
+from stream_metrics.live.worker.source import Commit, Place
+from stream_metrics.live.worker.takeover import (
     Held,
     OffsetGap,
     Policy,
@@ -43,7 +43,7 @@ from stream_metrics.worker.takeover import (
     offsets,
     other_record,
 )
-from stream_metrics.worker.telemetry import Silent
+from stream_metrics.live.worker.telemetry import Silent
 from tests.property.test_partition import IDENTITY as ONE_TOPIC
 from tests.property.test_partition import once, options
 

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_metrics.events import Limits, decode
-from stream_metrics.events.decode import Event
-from stream_metrics.events.record import Record
-from stream_metrics.telemetry import (
+from stream_metrics.core.events import Limits, decode
+from stream_metrics.core.events.decode import Event
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.telemetry import (
     HELP,
     Options,
     Role,
@@ -23,9 +23,9 @@ from stream_metrics.telemetry import (
     interpret,
     mapping,
 )
-from stream_metrics.telemetry.documents import documents_in_value
-from stream_metrics.telemetry.spans import NO_ID, Span
-from stream_metrics.worker.replay import Replay
+from stream_metrics.core.telemetry.documents import documents_in_value
+from stream_metrics.core.telemetry.spans import NO_ID, Span
+from stream_metrics.lab.replay.offline import Replay
 from tests.telemetry import (
     EXPECTED,
     MAPPING,

@@ -12,7 +12,7 @@ from deploy.local.traces import (
     TRACES_TOPIC_CONFIG,
     agent_environment,
 )
-from stream_metrics.telemetry import HELP
+from stream_metrics.core.telemetry import HELP
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 GUIDE = (GUIDES / "telemetry.md").read_text("utf-8")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from stream_metrics.events.times import micros_of_seconds, parse_rfc3339, round_scaled
+from stream_metrics.core.events.times import micros_of_seconds, parse_rfc3339, round_scaled
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)

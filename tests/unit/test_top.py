@@ -11,14 +11,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from deploy.local.servers import RedisServer
-from stream_metrics.adapters.memory import MemoryDeadLetters
-from stream_metrics.adapters.redis.connect import RedisOptions, connect
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
-from stream_metrics.events.record import Record
-from stream_metrics.options import identity
-from stream_metrics.settings.whole import Settings
-from stream_metrics.worker.generations import begin
+from stream_metrics.cli.options import identity
+from stream_metrics.cli.settings import Settings
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.memory import MemoryDeadLetters
+from stream_metrics.live.redis.connect import RedisOptions, connect
+from stream_metrics.live.worker.generations import begin
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S
 from tests.unit.test_worst import labelled, searched

@@ -26,10 +26,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from stream_metrics.cli import app
-from stream_metrics.evaluation.generation import score_turns
-from stream_metrics.events import BadRecord, Limits, decode
-from stream_metrics.metrics.generation import AnsweredTurn
-from stream_metrics.traffic import (
+from stream_metrics.core.events import BadRecord, Limits, decode
+from stream_metrics.lab.evaluation.generation import score_turns
+from stream_metrics.lab.metrics.generation import AnsweredTurn
+from stream_metrics.lab.traffic import (
     Incident,
     Ledger,
     TrafficProfile,
@@ -39,16 +39,16 @@ from stream_metrics.traffic import (
     murmur2,
     partition_for,
 )
-from stream_metrics.traffic.corpus import url_variants
-from stream_metrics.traffic.day import DAY, INDEX_CHANGE, RECORDING, record_lines
-from stream_metrics.traffic.faults import INVALID_KINDS
+from stream_metrics.lab.traffic.corpus import url_variants
+from stream_metrics.lab.traffic.day import DAY, INDEX_CHANGE, RECORDING, record_lines
+from stream_metrics.lab.traffic.faults import INVALID_KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE = TrafficProfile(seed=11, conversations=600)
 SMALL = TrafficProfile(seed=5, conversations=40, results_per_search=4)
 DIGEST = """
 import hashlib
-from stream_metrics.traffic import TrafficProfile, generate
+from stream_metrics.lab.traffic import TrafficProfile, generate
 digest = hashlib.sha256()
 for record in generate(TrafficProfile(seed=5, conversations=40, results_per_search=4)):
     digest.update(repr(tuple(record)).encode())

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.dedup.deduplicator import deduplicator
-from stream_metrics.dedup.tables import DedupRules
-from stream_metrics.engine.row import canonical
-from stream_metrics.engine.taken import Intake, Taken
-from stream_metrics.events import Event, Limits, decode
-from stream_metrics.events.fields import FIELDS, MOST_NAMED, KnownFields
-from stream_metrics.events.judge import find_problems
-from stream_metrics.events.record import Record
-from stream_metrics.worker.replay import Replay
+from stream_metrics.core.dedup.deduplicator import deduplicator
+from stream_metrics.core.dedup.tables import DedupRules
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.engine.taken import Intake, Taken
+from stream_metrics.core.events import Event, Limits, decode
+from stream_metrics.core.events.fields import FIELDS, MOST_NAMED, KnownFields
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.sources.judge import find_problems
 from tests.corpus import FULL
 from tests.strategies import KeyedRecord, streams
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 
 from stream_metrics.cli.view import DayView
-from stream_metrics.engine.codec import encode_sums
-from stream_metrics.engine.config import WINDOW_BUCKETS
-from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
+from stream_metrics.core.engine.codec import encode_sums
+from stream_metrics.core.engine.config import WINDOW_BUCKETS
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Windows
 
 DAY_US = 86_400_000_000
 HOUR_US = DAY_US // 24

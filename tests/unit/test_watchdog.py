@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stream_metrics.worker.watchdog import ROUNDS, Standing, Watchdog
+from stream_metrics.live.worker.watchdog import ROUNDS, Standing, Watchdog
 
 A, B = (0, "events"), (1, "events")
 SECONDS = 60

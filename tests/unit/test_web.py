@@ -18,14 +18,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from deploy.local.certificates import Authority
-from stream_metrics.adapters.auth import MAX_PENDING, hash_password, read_users
-from stream_metrics.adapters.health import Health
-from stream_metrics.adapters.prometheus.operations import Operations
-from stream_metrics.adapters.prometheus.windows import WindowCollector
-from stream_metrics.adapters.web import Pages, WebOptions, make_app, serve, ssl_context
-from stream_metrics.engine.codec import encode_sums
-from stream_metrics.engine.windows import DEFAULT_WINDOWS, Windows
-from stream_metrics.settings.live import WebSettings
+from stream_metrics.core.engine.codec import encode_sums
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Windows
+from stream_metrics.live.auth import MAX_PENDING, hash_password, read_users
+from stream_metrics.live.health import Health
+from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.prometheus.windows import WindowCollector
+from stream_metrics.live.settings import WebSettings
+from stream_metrics.live.web import Pages, WebOptions, make_app, serve, ssl_context
 
 NOW_US = 1_700_000_000_000_000
 # What Prometheus 2.4x and 3.x send.

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from deploy.local.process import free_port
-from stream_metrics.adapters.web import WebOptions
+from stream_metrics.live.web import WebOptions
 
 
 @pytest.mark.slow

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.adapters.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.engine.config import EngineConfig
-from stream_metrics.engine.windows import DEFAULT_WINDOWS, Window, parse_window
-from stream_metrics.events.record import Record
-from stream_metrics.traffic import TrafficProfile, generate
-from stream_metrics.worker.export import export_state
-from stream_metrics.worker.worst import Found, Request, latest, whole
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Window, parse_window
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.traffic import TrafficProfile, generate
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.worker.worst import Found, Request, latest, whole
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import rate, ratio, select, total
-from stream_metrics.adapters.page.thresholds import LAG_SECONDS
+from stream_metrics.live.page.thresholds import LAG_SECONDS
 
 _NAME: Final = "streammetrics_bridge_"
 _TRACES: Final = f"{_NAME}traces_total"

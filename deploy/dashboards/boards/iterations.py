@@ -7,8 +7,8 @@ from typing import Final
 from deploy.dashboards.boards.common import AGENT, turn_mean
 from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import ratio, window
-from stream_metrics.metrics.registry import BY_NAME
-from stream_metrics.metrics.registry import ITERATIONS as ALL_GOOD
+from stream_metrics.core.metrics.registry import BY_NAME
+from stream_metrics.core.metrics.registry import ITERATIONS as ALL_GOOD
 
 CURVE_WINDOWS: Final = ("1h", "24h")
 

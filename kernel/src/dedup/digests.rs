@@ -1,4 +1,4 @@
-//! Keyed digests; the twin of `stream_metrics.dedup.digests`.
+//! Keyed digests; the twin of `stream_metrics.core.dedup.digests`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

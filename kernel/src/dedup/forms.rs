@@ -118,7 +118,7 @@ impl Forms {
         }
         static SCALAR_FORM: GILOnceCell<Py<PyAny>> = GILOnceCell::new();
         let scalar_form =
-            SCALAR_FORM.import(py, "stream_metrics.dedup.normalise", "scalar_form")?;
+            SCALAR_FORM.import(py, "stream_metrics.core.dedup.normalise", "scalar_form")?;
         let form = scalar_form.call1((number,))?;
         let form = form.downcast::<PyString>()?.to_str()?;
         self.form.extend_from_slice(form.as_bytes());

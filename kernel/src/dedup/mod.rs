@@ -1,4 +1,4 @@
-//! Deduplication: the twin of `stream_metrics.dedup`.
+//! Deduplication: the twin of `stream_metrics.core.dedup`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -62,7 +62,7 @@ type Taken<'py> = (
     Bound<'py, PyTuple>,          // paths of unknown fields
 );
 
-/// See `stream_metrics.dedup.deduplicator.Deduplicator`.
+/// See `stream_metrics.core.dedup.deduplicator.Deduplicator`.
 #[pyclass(frozen, module = "stream_metrics_kernel")]
 struct Deduplicator {
     digester: Digester,
@@ -117,7 +117,7 @@ impl Deduplicator {
         Ok(prints.made)
     }
 
-    /// What `stream_metrics.engine.taken.take` holds of a search iteration.
+    /// What `stream_metrics.core.engine.taken.take` holds of a search iteration.
     ///
     /// None if the slow way has to decide.
     #[pyo3(signature = (value, key, bounds))]
@@ -295,7 +295,7 @@ impl Deduplicator {
         static TWIN: GILOnceCell<Py<PyType>> = GILOnceCell::new();
         let py = result.py();
         let twin = self.twin.get_or_try_init(py, || {
-            TWIN.import(py, "stream_metrics.dedup.deduplicator", "PlainDeduplicator")?
+            TWIN.import(py, "stream_metrics.core.dedup.deduplicator", "PlainDeduplicator")?
                 .call1((&self.rules, &self.key))
                 .map(Bound::unbind)
         })?;

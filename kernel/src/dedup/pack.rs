@@ -1,4 +1,4 @@
-//! Fingerprints as bytes; the twin of `stream_metrics.dedup.pack`, which describes the format.
+//! Fingerprints as bytes; the twin of `stream_metrics.core.dedup.pack`, which describes the format.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

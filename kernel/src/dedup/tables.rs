@@ -19,7 +19,7 @@ const SERIES_COMPONENT: &str = "original_id";
 const DEFAULT_TYPE: &str = "document"; // casefolded
 const MAX_OTHERS: usize = 1_000;
 
-/// What a rejection or a need speaks of; see `stream_metrics.dedup.tables`.
+/// What a rejection or a need speaks of; see `stream_metrics.core.dedup.tables`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     Text,

@@ -104,7 +104,7 @@ pub fn parse(url: &str) -> Parsed<'_> {
 /// What Python makes of a URL; None for one that counts as absent.
 pub fn ask(py: Python<'_>, url: &str) -> PyResult<Option<Url<'static>>> {
     static PARSE_URL: GILOnceCell<Py<PyAny>> = GILOnceCell::new();
-    let parse_url = PARSE_URL.import(py, "stream_metrics.dedup.normalise", "parse_url")?;
+    let parse_url = PARSE_URL.import(py, "stream_metrics.core.dedup.normalise", "parse_url")?;
     let parsed = parse_url.call1((url,))?;
     if parsed.is_none() {
         return Ok(None);

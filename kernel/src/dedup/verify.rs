@@ -1,4 +1,4 @@
-//! Are two results of one entity type the same document? The twin of `stream_metrics.dedup.verify`.
+//! Are two results of one entity type the same document? The twin of `stream_metrics.core.dedup.verify`.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};

@@ -7,8 +7,8 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from stream_metrics.layout import Layout
-from stream_metrics.ports import StoreRefused, StoreUnavailable
+from stream_metrics.live.layout import Layout
+from stream_metrics.live.ports import StoreRefused, StoreUnavailable
 from tests.campaign.command import CommandFailed
 from tests.campaign.faults import replicated
 from tests.campaign.faults.fault import Extra, Fault

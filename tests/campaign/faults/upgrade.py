@@ -7,8 +7,8 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from stream_metrics.engine.codec import SCHEMAS
-from stream_metrics.ports import ConversationKey, StoreRefused, StoreUnavailable
+from stream_metrics.core.engine.codec import SCHEMAS
+from stream_metrics.live.ports import ConversationKey, StoreRefused, StoreUnavailable
 from tests.campaign.faults.fault import Fault
 from tests.campaign.faults.workers import JOIN_SECONDS, START_SECONDS
 

@@ -1,0 +1,229 @@
+"""Wires a bridge from the settings, and runs it as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+import uvloop
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from stream_metrics import __version__
+from stream_metrics.cli.logs import configure_logs
+from stream_metrics.cli.options import web_options
+from stream_metrics.cli.settings import Settings
+from stream_metrics.clients.kafka.errors import KafkaRefused
+from stream_metrics.clients.kafka.rights import bridge_rights
+from stream_metrics.clients.kafka.topics import TopicsInvalid
+from stream_metrics.core.events.key import is_labels
+from stream_metrics.core.telemetry import HELP, ConflictingScopes
+from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder, route_by_trace
+from stream_metrics.core.telemetry.otlp.protobuf import load_opentelemetry
+from stream_metrics.core.telemetry.otlp.spans import OtlpNotInstalled
+from stream_metrics.core.telemetry.teller import InterpretedTrace, TraceInterpreter
+from stream_metrics.live.health import Health, ProgressMonitor, run_together
+from stream_metrics.live.kafka.cluster import Cluster
+from stream_metrics.live.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.live.kafka.repartition import KafkaRepartition
+from stream_metrics.live.kafka.traces import KafkaEventWriter, traces_source
+from stream_metrics.live.prometheus.bridge import BridgeMetrics
+from stream_metrics.live.web import Pages, make_app, serve
+from stream_metrics.live.worker.bridge import Assemblies, Bridge
+from stream_metrics.live.worker.clock import Clock
+from stream_metrics.live.worker.inputs import InputOptions
+from stream_metrics.live.worker.patience import Part, Patience
+from stream_metrics.live.worker.traces import TraceInputs
+
+REKEY: Final = "rekey"  # name of the part that fills the internal topic
+REFUSAL_LOG_INTERVAL_SECONDS: Final = 60.0  # per agent and reason
+WAITING_REASONS: Final = frozenset({"kafka", "rights", "dead_letters", "topic", "topics"})
+INITIAL_REASONS: Final = {"assignment": "the bridge has not joined the group yet"}
+FATAL_ERRORS: Final = (TopicsInvalid, KafkaRefused, OtlpNotInstalled, ConflictingScopes)
+
+log = structlog.get_logger(__name__)
+
+
+class LoggedBridgeMetrics(BridgeMetrics):
+    """The metrics, and rate-limited log lines about refusals by agent and reason."""
+
+    def __init__(
+        self, registry: CollectorRegistry, topics: Iterable[str], agents: Iterable[str] = ()
+    ) -> None:
+        super().__init__(registry, topics, agents)
+        self._logged: dict[tuple[str, str], float] = {}
+
+    def trace_closed(self, interpreted: InterpretedTrace) -> None:
+        """Count a closed trace, and log its refusals."""
+        super().trace_closed(interpreted)
+        now = time.monotonic()
+        for one in interpreted.interpretation.refusals:
+            key = (self.agent_label(one.agent), one.reason)
+            if now - self._logged.get(key, -math.inf) >= REFUSAL_LOG_INTERVAL_SECONDS:
+                self._logged[key] = now
+                log.warning(
+                    "refused",
+                    agent=one.agent,
+                    service=one.service,
+                    reason=one.reason,
+                    trace_id=one.trace_id,
+                    span_id=one.span_id,
+                    why=one.message,
+                    help=HELP[one.reason],
+                )
+
+
+class BridgeRuntime:
+    """One bridge and its parts."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        traces = settings.of_traces
+        topics = dict.fromkeys(traces.topics + traces.state_topics)
+        by_agent = settings.metrics.dimension == "agent"
+        agents = settings.metrics.agents if by_agent else ()
+        self._metrics = LoggedBridgeMetrics(self.registry, topics, agents)
+        self.health = Health(settings.web.watchdog_seconds or math.inf, reasons=INITIAL_REASONS)
+        self.pages = Pages(self.registry, self.health)
+        self._patience = Patience(self.health, lambda: None)
+        self._rekey: KafkaRepartition | None = None
+
+    async def run(self) -> None:
+        """Run until ``stop``; raises if the bridge must not start or continue."""
+        settings, traces, clock = self.settings, self.settings.of_traces, Clock()
+        options = settings.otlp.options(settings.labels.grading)
+        interpreter = TraceInterpreter(
+            settings.otlp.mapping(), options, settings.engine_config().limits
+        )
+        assemblies = Assemblies(settings.bridge.bounds(settings.otlp))
+        cluster = Cluster(traces, bridge_rights(traces, settings.kafka.topics))
+        inputs = TraceInputs(
+            traces_source(traces, cluster, settings.kafka.topics, self._patience, self.health),
+            InputOptions(traces.group_id, traces.on_offset_gap, traces.start, in_order=False),
+            self._patience,
+            self.health,
+            self._metrics,
+            clock,
+            assemblies,
+            interpreter,
+        )
+        first, last = settings.kafka.topics[0], settings.kafka.topics[-1]
+        events = KafkaEventWriter(settings.kafka, lambda value: last if is_labels(value) else first)
+        letters = KafkaDeadLetters(traces, clock.now_ms)
+        bridge = Bridge(
+            inputs,
+            assemblies,
+            OtlpDecoder(),
+            interpreter,
+            events,
+            letters,
+            self._patience,
+            self._metrics,
+            settings.bridge.topic,
+        )
+        if settings.bridge.rekey:
+            part = Part(REKEY, self.health)
+            self._rekey = KafkaRepartition(
+                traces, cluster, route_by_trace, part, self._metrics, clock
+            )
+        log.info(
+            "stream-metrics bridge starts",
+            version=__version__,
+            topic=settings.bridge.topic,
+            group=settings.bridge.group_id,
+            events=list(settings.kafka.topics),
+            kafka=settings.kafka.bootstrap_servers,
+            settle=settings.bridge.settle,
+            trace_max=settings.bridge.trace_max,
+            rekey=settings.bridge.rekey,
+        )
+        running = [self._patience.rounds(bridge.turn)]
+        parts: list[tuple[TraceInputs | KafkaRepartition, frozenset[str]]] = [
+            (inputs, WAITING_REASONS)
+        ]
+        if self._rekey is not None:
+            running.append(self._rekey.run())
+            parts.append(
+                (self._rekey, frozenset(f"{REKEY}_{reason}" for reason in WAITING_REASONS))
+            )
+        guard = ProgressMonitor(
+            self.health, settings.web.watchdog_seconds, parts, self._report_obstacles
+        )
+        watcher = asyncio.create_task(guard.run())
+        try:
+            await run_together(running, self.stop)
+        finally:
+            watcher.cancel()
+            await asyncio.gather(watcher, return_exceptions=True)
+            await inputs.stop()
+            await events.stop()
+            await letters.stop()
+
+    def _report_obstacles(self, stuck: bool) -> None:
+        self._metrics.obstructed(self.health.obstacles())
+
+    def stop(self) -> None:
+        """Finish the current round and leave the group."""
+        self._patience.stop()
+        if self._rekey is not None:
+            self._rekey.stop()
+
+
+async def _serve(settings: Settings) -> None:
+    """Run a bridge and its pages until a signal; a second signal ends the process immediately."""
+    running = BridgeRuntime(settings)
+    loop = asyncio.get_running_loop()
+    stopping = False
+
+    def on_signal(number: signal.Signals) -> None:
+        nonlocal stopping
+        if stopping:
+            os._exit(128 + number)
+        stopping = True
+        log.info("stream-metrics bridge stops", signal=number.name)
+        running.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    options = web_options(settings, settings.bridge.port)
+    for warning in options.warnings():
+        log.warning("web", problem=warning)
+    try:
+        pages = await serve(options, make_app(running.pages))
+    except OSError as error:
+        raise ValueError(
+            f"cannot listen on web.host {options.host}, bridge.port {options.port}: "
+            f"{error.strerror}. Several bridges on one machine need a port each (--web-port)"
+        ) from error
+    try:
+        await running.run()
+    finally:
+        await pages.cleanup()
+
+
+def run_bridge(settings: Settings) -> int:
+    """Run a bridge until it is stopped, and return its exit code.
+
+    0 after a graceful stop, 2 if settings, topics or traces prevent it from working, 1 after a
+    crash.
+    """
+    configure_logs(settings.log)
+    try:
+        load_opentelemetry()
+        uvloop.run(_serve(settings))
+    except (*FATAL_ERRORS, ValueError) as error:
+        log.error("the bridge cannot work", reason=str(error))
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except Exception:
+        log.exception("the bridge crashed")
+        return 1
+    return 0

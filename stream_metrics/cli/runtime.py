@@ -1,0 +1,445 @@
+"""The live worker without a framework: every part made from the settings, started and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+import structlog
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import KafkaError
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from stream_metrics import __version__
+from stream_metrics.cli.options import (
+    for_state,
+    identity,
+    kafka_for,
+    partition_options,
+    partitioner,
+    redis_options,
+    web_options,
+)
+from stream_metrics.cli.settings import Settings, mask_url
+from stream_metrics.clients.kafka.records import record_of
+from stream_metrics.clients.kafka.topics import check_state_topics, state_topic_counts
+from stream_metrics.core.collecting import collect_seldom
+from stream_metrics.core.compiled import ENGINE, KERNEL
+from stream_metrics.core.engine.windows import Windows
+from stream_metrics.live.health import Health, ProgressMonitor, run_together
+from stream_metrics.live.kafka.cluster import Cluster
+from stream_metrics.live.kafka.cluster import Group as Membership
+from stream_metrics.live.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.live.kafka.internal import KafkaUpstream
+from stream_metrics.live.kafka.member import KafkaSource
+from stream_metrics.live.kafka.output import KafkaFence, KafkaOutputs
+from stream_metrics.live.kafka.partitioners import PARTITIONERS
+from stream_metrics.live.kafka.repartition import KafkaRepartition
+from stream_metrics.live.layout import Generation, Identity, Impossible
+from stream_metrics.live.page.board import Board, Inputs
+from stream_metrics.live.page.group import Group, OwnedPartitions, StateSource
+from stream_metrics.live.page.server import PageServer
+from stream_metrics.live.page.worst import WorstConversations
+from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable, Superseded
+from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.prometheus.windows import WindowCollector
+from stream_metrics.live.redis.check import check, max_memory_ratio, memory_bytes
+from stream_metrics.live.redis.connect import connect
+from stream_metrics.live.redis.store import RedisStore
+from stream_metrics.live.web import Pages
+from stream_metrics.live.worker.announce import Announcer, Scope
+from stream_metrics.live.worker.build import full
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.clock import Clock
+from stream_metrics.live.worker.generations import begin, change, joined
+from stream_metrics.live.worker.identity import check_identity
+from stream_metrics.live.worker.keying import KeyWatch
+from stream_metrics.live.worker.loop import NOT_READING, OTHER_COUNTS, Loop, LoopOptions
+from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.patience import Part, Patience, Stopped
+from stream_metrics.live.worker.publication import Publication, before, before_of
+from stream_metrics.live.worker.repartition import route
+from stream_metrics.live.worker.switch import LOOK_SECONDS as LAYOUT_SECONDS
+from stream_metrics.live.worker.switch import (
+    REST_SECONDS,
+    NoFence,
+    Watcher,
+    announced,
+    roll_forward,
+)
+from stream_metrics.live.worker.tombstones import CARRIED, carry
+
+WATCH_SECONDS = 2.0
+WAITING = frozenset(
+    {"redis", "kafka", "rights", "dead_letters", "output", "topics", NOT_READING, OTHER_COUNTS}
+)  # reasons that end by themselves
+REPARTITION = "repartition"  # the part that fills the internal topic
+REPARTITION_WAITING = frozenset(
+    f"{REPARTITION}_{reason}" for reason in ("kafka", "rights", "dead_letters", "topic")
+)
+
+log = structlog.get_logger(__name__)
+
+
+class UnsafeStore(Exception):
+    """Redis is set up so that it may lose state; says what to change."""
+
+
+class Runtime:
+    """One live worker; with ``build`` of the generation that is being built, if there is one.
+
+    ``source``, ``loop`` and ``store``, that of its generation, are there while it works.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock | None = None,
+        watchdog_seconds: float | None = None,  # instead of those of the settings
+        *,
+        build: bool = False,
+    ) -> None:
+        self.settings = settings
+        self._build = build
+        self._publication: Publication | None = None
+        self.name = f"{socket.gethostname()}:{settings.web.port}"  # by which others call it
+        self.registry = CollectorRegistry()
+        if watchdog_seconds is None:
+            watchdog_seconds = settings.web.watchdog_seconds
+        self._watchdog_seconds = watchdog_seconds
+        self.health = Health(watchdog_seconds or math.inf)
+        ProcessCollector(registry=self.registry)
+        self.operations = Operations(
+            self.registry,
+            dict.fromkeys(settings.kafka.topics + settings.kafka.state_topics),
+            settings.metrics.windows,
+        )
+        self.patience = Patience(self.health, self.operations.redis_error)
+        self.cache = ConversationCache(settings.state.cache_results)
+        self.source: KafkaSource | None = None
+        self.store: StateStore | None = None
+        self.loop: Loop | None = None
+        self._repartition: KafkaRepartition | None = None
+        self._source: StateSource | None = None
+        self._full = ""  # why nothing is built now
+        self._clock = clock or Clock()
+        self._windows = WindowCollector(
+            self._open_windows,
+            self._now_us,
+            configured=settings.metrics.agents,
+            dimension=settings.metrics.dimension,
+            retrieval=settings.engine_config().retrieval,
+        )
+        self.pages = Pages(self.registry, self.health, self._windows)
+        specs = settings.metrics.window_specs()
+        inputs = Inputs(
+            self.registry,
+            self.health,
+            self._open_windows,
+            self._owned,
+            self._now_us,
+            specs,
+            settings.metrics.agents,
+            settings.metrics.dimension,
+            runbook_url=settings.web.runbook_url,
+            group=Group(self.name, lambda: self._source, self._owned, self._now_us, specs),
+        )
+        worst = WorstConversations(
+            lambda: None if self.health.building else self._source,
+            self._owned,
+            self._now_us,
+            conversation_url=settings.web.conversation_url,
+        )
+        self.page = PageServer(Board(inputs), worst)
+
+    def _now_us(self) -> int:
+        return 1000 * self._clock.now_ms()
+
+    def _open_windows(self) -> list[Windows]:
+        loop, publication = self.loop, self._publication
+        if loop is None or publication is None:
+            return []
+        return publication.windows(p.windows for p in loop.partitions)
+
+    def _owned(self) -> OwnedPartitions:
+        loop = self.loop
+        if loop is None:
+            return OwnedPartitions()
+        numbers = sorted(partition.number for partition in loop.partitions)
+        return OwnedPartitions(numbers, loop.partition_total)
+
+    async def run(self) -> None:
+        """Work until ``stop``; raises where the worker must not start or go on."""
+        # Open conversations are many long-lived objects that each full collection would walk
+        # again. What is dropped from the cache is freed without it: nothing of ours is cyclic.
+        collect_seldom()
+        settings = self.settings
+        log.info(
+            "stream-metrics worker starts",
+            version=__version__,
+            page=web_options(settings).url,
+            topics=list(settings.kafka.topics),
+            group=settings.kafka.group_id,
+            kafka=settings.kafka.bootstrap_servers,
+            redis=mask_url(settings.redis.url),
+            kernel=KERNEL,
+            engine=ENGINE,
+        )
+        if not settings.state.key():
+            log.warning(
+                "the digest key is empty: anyone who can read Redis can check whether a guessed "
+                "text is in the state"
+            )
+        store = connect(redis_options(settings))
+        try:
+            await self._check_store(store)
+            generation = await self._join(settings, store)
+            settings = for_state(settings, generation.identity)
+            await self._work(settings, generation, store)
+        except Stopped:
+            pass
+        except Superseded as superseded:
+            with suppress(StoreUnavailable, Impossible):  # whoever comes next tries again
+                await roll_forward(store, superseded, self._clock.now_ms())
+            raise
+        finally:
+            await store.close()
+
+    async def _join(self, settings: Settings, store: RedisStore) -> Generation:
+        """The generation of state to work on; the first worker of all begins one."""
+        topics = dict.fromkeys(settings.kafka.state_topics, 0)
+
+        def ours(built: Identity) -> Identity:
+            return identity(for_state(settings, built), topics)
+
+        found = joined(await self.patience(store.layout), ours, build=self._build)
+        if found is None:
+            counts = await self._counts(Cluster(settings.kafka), settings)
+            new = identity(settings, counts)
+            begun = await self.patience(lambda: begin(store, new, self._clock.now_ms()))
+            check_identity(begun.identity, ours(begun.identity))  # another worker was quicker
+            found = begun
+        number, schema = found.number, settings.state.write_schema
+        await self.patience(lambda: change(store, lambda now: now.with_schema(number, schema)))
+        return found
+
+    async def _counts(self, cluster: Cluster, settings: Settings) -> dict[str, int]:
+        """Partition counts of the topics that are read, however long the brokers are away."""
+        while True:
+            try:
+                await cluster.check_rights()
+                counts = await cluster.partition_counts(settings.kafka.state_topics)
+            except (KafkaError, OSError, TimeoutError) as error:
+                why = await cluster.explain(error)
+                self.health.set("kafka", f"cannot connect: {why}")
+                await self.patience.pause(1.0)
+                continue
+            self.health.clear("kafka")
+            check_state_topics(settings.kafka, counts)
+            return counts
+
+    async def _work(self, settings: Settings, generation: Generation, space: RedisStore) -> None:
+        """Read until ``stop``, by the settings for the generation."""
+        store, base = space.generation(generation), settings.kafka
+        kafka = kafka_for(settings.kafka, generation)
+        settings = settings.model_copy(update={"kafka": kafka})
+        log.info("deduplication tables", number=settings.dedup.in_force().number)
+        letters = KafkaDeadLetters(settings.kafka, self._clock.now_ms)
+        outputs = KafkaOutputs(settings.kafka) if settings.kafka.output_topic else None
+        published = Publication(space, generation, letters, outputs)
+        self._publication = published
+        shown = published.outputs
+        cluster = Cluster(settings.kafka)
+        upstream = None
+        if settings.kafka.repartition_topic is not None:
+            upstream = KafkaUpstream(settings.kafka)
+            self._repartition = KafkaRepartition(
+                settings.kafka,
+                cluster,
+                partial(route, limits=settings.engine_config().limits),
+                Part(REPARTITION, self.health),
+                self.operations,
+                self._clock,
+                published.letters,
+            )
+        clock = self._clock
+        ours = generation.identity
+        options = replace(
+            partition_options(settings),
+            identity=replace(ours, schema_version=settings.state.write_schema),
+            partitioner=partitioner(ours),
+            now_ms=clock.now_ms,
+            latest_ms=clock.latest_ms,
+            worker=self.name,
+        )
+        names = SharedNames(store, options)
+        self._source = StateSource(store, options.engine, options.agents, ours.count)
+
+        def make_partition(number: int, token: bytes) -> StatePartition:
+            return StatePartition(
+                number,
+                options,
+                store,
+                published.letters,
+                self.cache,
+                names,
+                self.operations,
+                token,
+                shown.of(number) if shown is not None else None,
+            )
+
+        layout = await self.patience(space.layout)
+
+        async def prepare(partition: StatePartition) -> None:
+            """Take over what is forgotten, where the log does not reach back to it."""
+            if generation.retained and CARRIED not in partition.marks:
+                other = before(layout, generation)
+                held = before_of(space, layout, generation, partition.number)
+                schema, number = settings.state.write_schema, other.number if other else 0
+                await self.patience(
+                    lambda: carry(partition, held, number, options.key_id, schema, self.patience)
+                )
+
+        async def grown(topics: Sequence[str]) -> None:
+            """Note when topics got other partitions: builds read around what came before."""
+            now_ms = self._clock.now_ms()
+            await self.patience(lambda: change(space, lambda now: now.has_grown(topics, now_ms)))
+
+        def scope_of(number: int) -> Scope | None:
+            """What there is to announce, once the generation has taken another's place."""
+            found = watcher.newest.of(generation.number)
+            if published.muted or found is None or before(watcher.newest, generation) is None:
+                return None
+            return Scope(
+                store,
+                options.engine,
+                options.turn_scope,
+                options.ttl_ms,
+                announced(found),
+                before_of(space, watcher.newest, generation, number),
+                is_mine=lambda name: (
+                    kafka.repartition_topic is None or partitioner(ours)(name.encode()) == number
+                ),
+            )
+
+        def muted(is_muted: bool) -> None:
+            """Speak, or do not; while it is built, a partition with a gap is built anew."""
+            published.muted = self.health.building = is_muted
+            self.operations.generation(generation.number, building=is_muted)
+            loop.follow("rebuild" if is_muted else base.on_offset_gap)
+
+        fence = KafkaFence(base) if base.output_topic is not None else NoFence()
+        rest = partial(self.patience.pause, 2 * REST_SECONDS)  # half of it at least
+        watcher = Watcher(space, layout, generation, fence, rest, muted)
+        announcer = Announcer(scope_of, self.patience)
+
+        self.store = store
+        source = self.source = KafkaSource(
+            kafka,
+            cluster,
+            Membership(kafka.group_id, kafka.state_topics, RangePartitionAssignor),
+            partial(state_topic_counts, kafka),
+            partial(record_of, internal_topic=kafka.repartition_topic),
+            self.patience,
+            self.health,
+            on_assigned=self.operations.rebalanced,
+            on_committed=partial(self.operations.stage, "commit"),
+        )
+        loop = self.loop = Loop(
+            source,
+            store,
+            LoopOptions(
+                kafka.state_topics,
+                kafka.on_offset_gap,
+                kafka.start,
+                kafka.commit_interval_seconds,
+                in_order=upstream is None,
+            ),
+            ours,
+            make_partition,
+            self.patience,
+            self.health,
+            self.operations,
+            self._clock,
+            KeyWatch(self.operations.keyed_differently, PARTITIONERS),
+            outputs=shown,
+            upstream=upstream,
+            may_read=lambda: (self._full or None) if published.muted else None,
+            prepare=prepare,
+            beside=announcer.step,
+            grown=grown,
+        )
+        self.health.generation = generation.number
+        muted(published.muted)
+        parts: list[tuple[Loop | KafkaRepartition, frozenset[str]]] = [(loop, WAITING)]
+        if self._repartition is not None:
+            parts.append((self._repartition, REPARTITION_WAITING))
+        guard = ProgressMonitor(self.health, self._watchdog_seconds, parts, self.operations.stuck)
+        watchers: list[asyncio.Task[None]] = []
+        try:
+            watchers.append(asyncio.create_task(self._watch(space)))
+            watchers.append(asyncio.create_task(guard.run()))
+            running = [part.run() for part, _ in parts]
+            await run_together([*running, self._follow(watcher)], self.stop)
+        finally:
+            for task in watchers:
+                task.cancel()
+            await asyncio.gather(*watchers, return_exceptions=True)
+            await letters.stop()
+            self._source = None
+            if outputs is not None:
+                await outputs.stop()
+            if upstream is not None:
+                await upstream.stop()
+
+    async def _follow(self, watcher: Watcher) -> None:
+        """Look at the layout now and then; raises ``Superseded`` where the worker is to end."""
+        try:
+            while not self.patience.stopping:
+                await self.patience(watcher.look)
+                await self.patience.pause(LAYOUT_SECONDS)
+        except Stopped:
+            pass
+
+    async def _watch(self, store: RedisStore) -> None:
+        """Notice a Redis that is away also while there is nothing to write."""
+        while not self.patience.stopping:
+            try:
+                used, limit = await memory_bytes(store)
+                self._full = full(await max_memory_ratio(store), was_full=bool(self._full))
+            except (StoreUnavailable, StoreRefused) as error:
+                self.health.set("redis", str(error))
+            else:
+                if "redis" not in self.patience.waiting:
+                    self.health.clear("redis")
+                self.operations.memory(used, limit)
+            self.operations.cache(len(self.cache), self.cache.results)
+            self.operations.obstructed(self.health.obstacles())
+            try:
+                await self.patience.pause(WATCH_SECONDS)
+            except Stopped:
+                return
+
+    async def _check_store(self, store: RedisStore) -> None:
+        async def reachable() -> None:
+            with suppress(StoreRefused):  # of which the check says more
+                await store.layout()
+
+        await self.patience(reachable)
+        for problem in await check(store):
+            if not problem.fatal or self.settings.force:
+                log.warning("redis", problem=problem.message)
+            else:
+                raise UnsafeStore(f"{problem.message} (--force starts the worker anyway)")
+
+    def stop(self) -> None:
+        """Finish the batch in flight and leave the group."""
+        self.patience.stop()
+        if self._repartition is not None:
+            self._repartition.stop()

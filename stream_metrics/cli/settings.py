@@ -1,0 +1,246 @@
+"""Settings: environment, a TOML file and flags, in that order of weight from the last to the first.
+
+``STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS`` sets ``kafka.bootstrap_servers``; the file is named by
+``--config`` or ``STREAM_METRICS_CONFIG``. A secret comes from the environment, or from a file that
+the setting with ``_file`` behind its name points to; never from a flag.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from stream_metrics.cli.environment import check_environment
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.core.dedup.tables import published
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.metrics.ranking.live import live_metrics
+from stream_metrics.core.settings import (
+    DedupSettings,
+    LabelSettings,
+    LimitSettings,
+    MetricSettings,
+    OtlpSettings,
+    Part,
+)
+from stream_metrics.lab.settings import ComparisonSettings, EvaluationSettings
+from stream_metrics.live.settings import BridgeSettings, RedisSettings, StateSettings, WebSettings
+
+
+class LogSettings(Part):
+    """Logs, on standard error."""
+
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """The lowest severity that is logged."""
+    format: Literal["json", "console"] = "json"
+    """One JSON object per line, or readable text."""
+
+
+class Settings(BaseSettings):
+    """All settings; the defaults suit a single machine."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="STREAM_METRICS_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    kafka: KafkaSettings = KafkaSettings()
+    redis: RedisSettings = RedisSettings()
+    state: StateSettings = StateSettings()
+    dedup: DedupSettings = DedupSettings()
+    limits: LimitSettings = LimitSettings()
+    otlp: OtlpSettings = OtlpSettings()
+    labels: LabelSettings = LabelSettings()
+    bridge: BridgeSettings = BridgeSettings()
+    metrics: MetricSettings = MetricSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    comparison: ComparisonSettings = ComparisonSettings()
+    web: WebSettings = WebSettings()
+    log: LogSettings = LogSettings()
+    force: bool = Field(False, description="start even if Redis may evict state")
+
+    @model_validator(mode="after")
+    def _batches_hold_records(self) -> Settings:
+        if self.kafka.max_batch_bytes < self.limits.record_bytes:
+            raise ValueError("`kafka.max_batch_bytes` must be at least `limits.record_bytes`")
+        return self
+
+    @model_validator(mode="after")
+    def _ttl_covers_windows(self) -> Settings:
+        longest = max(w.length_us for w in self.metrics.window_specs()) // 1000
+        if self.state.ttl_ms < longest:
+            raise ValueError("`state.ttl` must be at least as long as the longest window")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags before environment before file."""
+        sources = [init_settings, env_settings, file_secret_settings]
+        check_environment(settings_cls)
+        path = os.environ.get("STREAM_METRICS_CONFIG")
+        if path:
+            if not Path(path).is_file():
+                raise ValueError(f"STREAM_METRICS_CONFIG={path}: no such file")
+            try:
+                sources.append(TomlConfigSettingsSource(settings_cls, Path(path)))
+            except ValueError as error:
+                raise ValueError(f"{path}: this is not valid TOML: {error}") from None
+        return tuple(sources)
+
+    @model_validator(mode="after")
+    def _traces_are_no_events(self) -> Settings:
+        kafka, bridge = self.kafka, self.bridge
+        events = {*kafka.topics, kafka.output_topic, kafka.repartition_topic}
+        if events & {bridge.topic, bridge.internal_topic}:
+            raise ValueError("`bridge.topic` and `bridge.rekey_topic` must not hold events")
+        if bridge.group_id == kafka.group_id:
+            raise ValueError("`bridge.group_id` must not be `kafka.group_id`")
+        return self
+
+    @property
+    def of_traces(self) -> KafkaSettings:
+        """How the bridge reads traces: ``kafka`` with its topics and groups."""
+        bridge = self.bridge
+        return self.kafka.model_copy(
+            update={
+                "topics": (bridge.topic,),
+                "group_id": bridge.group_id,
+                "group_instance_id": None,
+                "output_topic": None,
+                "repartition_topic": bridge.internal_topic if bridge.rekey else None,
+            }
+        )
+
+    @property
+    def namespace(self) -> str:
+        """The prefix of everything in Redis."""
+        return self.redis.namespace or self.kafka.group_id
+
+    def engine_config(self) -> EngineConfig:
+        """What of the settings the engine works by."""
+        return EngineConfig(
+            dimension=self.metrics.dimension,
+            good_gain=self.metrics.good_gain,
+            gain_of_document=self.metrics.gain_of_document,
+            retrieval=live_metrics(self.metrics.retrieval),
+            rules=self.dedup.rules(),
+            limits=self.limits.in_force(),
+        )
+
+    def key_id(self) -> str:
+        """A name for the digest key that does not tell it; empty without a key."""
+        key = self.state.key()
+        return hashlib.blake2b(b"key id", key=key, digest_size=4).hexdigest() if key else ""
+
+    def of_state(self) -> dict[str, Any]:
+        """The settings that change what the state holds, by name; the digest key by its id."""
+        parts = {
+            "dedup": self.dedup.of_state(),
+            "limits": asdict(self.limits.in_force()),
+            "metrics": self._metrics_of_state(),
+            "state": {"ttl": self.state.ttl, "digest_key": self.key_id()},
+        }
+        return {f"{part}.{name}": v for part, held in parts.items() for name, v in held.items()}
+
+    def _metrics_of_state(self) -> dict[str, Any]:
+        """Those settings; what a later release has added only if it changes anything."""
+        held = self.metrics.model_dump(mode="json", exclude={"turn_scope"})
+        added = ("retrieval", "series_windows")
+        return {name: value for name, value in held.items() if name not in added or value}
+
+    def for_built(self, built: Mapping[str, int]) -> Settings:
+        """These settings for state that was built with the values in ``built``, by name.
+
+        What is set stays. So do the deduplication tables if this release does not have those of the
+        state, which is then refused for being built with other settings.
+        """
+        found = self
+        for name, value in built.items():
+            part, _, key = name.partition(".")
+            held = getattr(found, part)
+            if getattr(held, key) is None and (name != "dedup.tables" or value in published()):
+                found = found.model_copy(update={part: held.model_copy(update={key: value})})
+        return found
+
+    def fingerprint(self) -> str:
+        """A digest of every setting that changes what the state holds.
+
+        A setting that a later release adds is left out while it has the value that means "as
+        before": workers of both releases share the state during a rolling upgrade.
+        """
+        parts: dict[str, Any] = {
+            "dedup": self.dedup.of_state(),
+            "limits": asdict(self.limits.in_force()),
+            "metrics": self._metrics_of_state(),
+            "ttl": self.state.ttl,
+            "key": self.key_id(),
+        }
+        text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def masked(settings: Settings) -> dict[str, Any]:
+    """The settings as plain data, secrets and passwords in URLs masked."""
+    data: dict[str, Any] = json.loads(settings.model_dump_json())
+    data["redis"]["url"] = mask_url(settings.redis.url)
+    return data
+
+
+_MASK = "**********"
+_URL = re.compile(
+    r"(?P<scheme>rediss?://|unix://)(?:(?P<user>[^:@]*):.*@|(?P<lone>.*@))?"
+    r"(?P<place>(?:[\w.-]+|\[[\w:.]+\])?(?::\d+)?(?:/\d*)?|/[^?#]*)(?:\?(?P<query>[^#]*))?"
+)
+_SHOWN_PARAMETERS = frozenset({"db", "protocol", "ssl_check_hostname", "ssl_cert_reqs"})
+
+
+def mask_url(url: str) -> str:
+    """A URL without its password, and without all else that is not surely harmless.
+
+    >>> mask_url("redis://user:secret@host:6379/0")
+    'redis://user:**********@host:6379/0'
+    >>> mask_url("unix:///redis.sock?db=1&password=secret")
+    'unix:///redis.sock?db=1&password=**********'
+    >>> mask_url("redis://:secret")
+    'redis://**********'
+    """
+    found = _URL.fullmatch(url)
+    if found is None:
+        scheme, separator, _ = url.partition("://")
+        return f"{scheme}://{_MASK}" if separator and scheme.isalpha() else _MASK
+    who = f"{found['user']}:{_MASK}@" if found["user"] is not None else ""
+    who = f"{_MASK}@" if found["lone"] is not None else who
+    query = "" if found["query"] is None else "?" + _masked_query(found["query"])
+    return f"{found['scheme']}{who}{found['place']}{query}"
+
+
+def _masked_query(query: str) -> str:
+    pairs = (part.partition("=") for part in query.split("&"))
+    return "&".join(
+        f"{name}{equals}{value if name in _SHOWN_PARAMETERS else _MASK}" if equals else _MASK
+        for name, equals, value in pairs
+    )

@@ -1,0 +1,1 @@
+"""Clients that services and recordings share."""

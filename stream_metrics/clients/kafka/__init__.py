@@ -1,0 +1,1 @@
+"""How anything here talks to Kafka: connections, rights, topics, records and offsets."""

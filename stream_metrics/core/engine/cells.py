@@ -1,0 +1,408 @@
+"""What a turn adds to the windows: integer sums, each at a time and under an agent.
+
+The ``sums`` of a cell map a series code to an integer, and hold no zeros.
+A series code is short because it is stored: ``CODES`` says what it stands for.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from stream_metrics.core.dedup.tables import type_names
+from stream_metrics.core.dedup.verify import EVIDENCE
+from stream_metrics.core.engine.config import OTHER, EngineConfig
+from stream_metrics.core.engine.ranked import scores_of
+from stream_metrics.core.engine.state import (
+    NO_ROUTES,
+    Cell,
+    Conversation,
+    Iteration,
+    Search,
+    Turn,
+)
+from stream_metrics.core.events.times import round_scaled
+from stream_metrics.core.metrics.decisions import NO_RELEASE, Rerank, rerank
+from stream_metrics.core.metrics.gain import TurnTotals, settled
+from stream_metrics.core.metrics.ranking.names import RankedMetric
+from stream_metrics.core.metrics.registry import BASES, TURN_LABELS, WINDOWED
+
+NANO: Final = 10**9
+
+
+class Series(NamedTuple):
+    """A family of series: its name, the labels behind ``agent`` and ``window``, its windows.
+
+    ``help`` is what its readers are told. ``values`` are those that each label can have; None where
+    input or settings decide. All windows have a family without a ``group``; ``windows`` are those
+    of the default windows that have one with a group, as long as settings do not say otherwise
+    (``metrics.series_windows``, by group).
+    """
+
+    name: str
+    labels: tuple[str, ...] = ()
+    group: str = ""
+    windows: tuple[str, ...] | None = None
+    help: str = ""
+    values: tuple[tuple[str, ...] | None, ...] = ()
+
+
+# What the labels of series can be. Routes are not here: input names them; nor are ranked metrics,
+# which settings name.
+ITERATIONS: Final = ("1", "2", "3", "4", "5", "6", "7", "8", "9+")
+DUPLICATE_TYPES: Final = (*type_names(), OTHER)
+SPANS: Final = ("same_iteration", "earlier_iteration")
+GATES: Final = ("search", "skip")
+ANSWERS: Final = ("yes", "no", "unknown")
+ORDERS: Final = ("shown", "baseline")
+
+_MACRO: Final = ("5m", "1h", "24h")
+_CURVE: Final = ("1h", "24h")
+_ORIGIN: Final = ("5m", "1h")
+
+# Series codes are ``CODE`` or ``CODE|label|label``. They are part of the stored format.
+CODES: Final[dict[str, Series]] = {
+    "r": Series("results", help="Results returned by searches"),
+    "u": Series("unique_results", help="Results that were the first of their document in the turn"),
+    "d": Series("duplicate_results", help="Results whose document the turn had already returned"),
+    "g": Series("good_results", help="Unique documents labelled good"),
+    "l": Series("labelled_results", help="Unique documents that have a label"),
+    "i": Series("iterations", help="Iterations with a search"),
+    "s": Series("searches", help="Searches"),
+    "t": Series("turns", help="Turns with a search, each at its last iteration"),
+    "G": Series("gain", help="Gain of good documents, each counted once"),
+    "si": Series("settled_iterations", help="Iterations with labels for at least 90% of documents"),
+    "sr": Series("settled_results", help="Results of settled iterations"),
+    "sg": Series("settled_good_results", help="Good unique documents of settled iterations"),
+    "sG": Series("settled_gain", help="Gain of settled iterations"),
+    "ts": Series(
+        "turn_metric_sum", ("metric",), "turns", _MACRO,
+        "Sum of a metric over turns, at their last iteration, in billionths", (TURN_LABELS,),
+    ),
+    "tc": Series(
+        "turn_metric_count", ("metric",), "turns", _MACRO, "Turns for which the metric is defined",
+        (TURN_LABELS,),
+    ),
+    "ir": Series(
+        "iteration_results", ("iteration",), "iterations", _CURVE,
+        "Results by the iteration that returned them", (ITERATIONS,),
+    ),
+    "id": Series(
+        "iteration_duplicate_results", ("iteration",), "iterations", _CURVE,
+        "Duplicate results by the iteration that returned them", (ITERATIONS,),
+    ),
+    "iG": Series(
+        "iteration_gain", ("iteration",), "iterations", _CURVE,
+        "Gain by the iteration that first returned the document", (ITERATIONS,),
+    ),
+    "D": Series(
+        "duplicates", ("entity_type", "evidence", "span"), "duplicates", _ORIGIN,
+        "Duplicate results by evidence and by where the document was first returned",
+        (DUPLICATE_TYPES, EVIDENCE, SPANS),
+    ),
+    "q": Series(
+        "gate_decisions", ("decision", "needed"), "gates", _MACRO,
+        "Decisions to search or skip, by whether a search was needed", (GATES, ANSWERS),
+    ),
+    "R": Series(
+        "routed_searches", ("route", "correct"), "routes", _MACRO,
+        "Searches by route and by whether it was the best one", (None, ANSWERS),
+    ),
+    "ks": Series(
+        "rerank_ndcg_sum", ("order",), "reranking", _MACRO,
+        "Sum of NDCG over searches, after or before reranking, in billionths",
+        (ORDERS,),
+    ),
+    "kc": Series(
+        "rerank_ndcg_count", (), "reranking", _MACRO,
+        "Searches whose orders before and after reranking could be compared",
+    ),
+    "rs": Series(
+        "retrieval_sum", ("metric",), "retrieval", _MACRO,
+        "Sum over searches of a metric in `metrics.retrieval`, in billionths", (None,),
+    ),
+    "rc": Series(
+        "retrieval_count", ("metric",), "retrieval", _MACRO,
+        "Searches for which the metric is defined", (None,),
+    ),
+}  # fmt: skip
+
+GROUPS: Final = tuple(dict.fromkeys(series.group for series in CODES.values() if series.group))
+"""The groups of families whose windows are a setting."""
+BY_SERIES: Final = {series.name: code for code, series in CODES.items()}
+"""Series codes by the names of their families."""
+
+_CURVE_CODES: Final = tuple((f"ir|{n}", f"id|{n}", f"iG|{n}") for n in ("", *ITERATIONS))
+_NEEDED: Final = {None: "unknown", True: "yes", False: "no"}
+_GATE_CODES: Final = {
+    (decision, needed): f"q|{decision}|{answer}"
+    for decision in GATES
+    for needed, answer in _NEEDED.items()
+}
+_DUPLICATE_CODES: Final = {
+    (kind, evidence, same): f"D|{kind}|{evidence}|{SPANS[0] if same else SPANS[1]}"
+    for kind in DUPLICATE_TYPES
+    for evidence in EVIDENCE
+    for same in (True, False)
+}
+# Of each metric over turns: how it is computed, and by basis the codes of its sum and its count.
+_TURN_SUMS: Final = tuple(
+    (
+        metric.compute,
+        {basis: (f"ts|{metric.label(basis)}", f"tc|{metric.label(basis)}") for basis in BASES},
+    )
+    for metric in WINDOWED
+    if metric.compute is not None
+)
+
+
+def escape(label: str) -> str:
+    """A label inside a series code, percent-encoded where a bar would end it."""
+    return label.replace("%", "%25").replace("|", "%7C")
+
+
+def unescape(label: str) -> str:
+    """The inverse of ``escape``."""
+    return label.replace("%7C", "|").replace("%25", "%")
+
+
+@lru_cache(maxsize=64)
+def retrieval_codes(metrics: tuple[RankedMetric, ...]) -> tuple[tuple[str, str], ...]:
+    """The codes of the sum and the count of each ranked metric."""
+    names = [escape(str(metric)) for metric in metrics]
+    return tuple((f"rs|{name}", f"rc|{name}") for name in names)
+
+
+@lru_cache(maxsize=8_192)
+def split_code(code: str) -> tuple[Series, tuple[str, ...]]:
+    """The family of a series code and the values of its labels.
+
+    >>> split_code("D|File|url|same_iteration")[1]
+    ('File', 'url', 'same_iteration')
+    """
+    head, *labels = code.split("|")
+    return CODES[head], tuple(unescape(label) for label in labels)
+
+
+def scaled(value: float) -> int:
+    """``value`` times 10⁹ as an integer, rounded half to even on the double's exact value."""
+    if value == 0.0:
+        return 0
+    if value == 1.0:
+        return NANO
+    guess = value * 1e9
+    if 0.0 < guess < 1e11:
+        nearest = int(guess + 0.5)
+        if -0.499 < guess - nearest < 0.499:  # further from a half than the guess can be wrong
+            return nearest
+    return round_scaled(value, NANO)
+
+
+def source(iteration: Iteration) -> tuple[int, str, str | None]:
+    """An iteration's time in microseconds, and its agent and release."""
+    if not iteration.searches:
+        gate = iteration.gate
+        assert gate is not None  # or there would be no iteration
+        return gate.occurred_us, gate.agent, gate.release
+    latest = iteration.searches[0]
+    time_us = latest.occurred_us
+    for search in iteration.searches:
+        if search.digest is not latest.digest:
+            time_us = min(time_us, search.occurred_us)
+            if search.version > latest.version:
+                latest = search
+    return time_us, latest.agent, latest.release
+
+
+def iteration_cell(turn: Turn, iteration: Iteration, config: EngineConfig) -> Cell:
+    """What one iteration adds."""
+    time_us, agent, release = source(iteration)
+    sums: dict[str, int] = {_GATE_CODES[iteration.decision, iteration.needed]: 1}
+    routes: list[str] = []
+    if iteration.searches:
+        _add_counts(sums, iteration, config)
+        if config.retrieval:
+            _add_scores(sums, turn, iteration, config)
+        for search in iteration.searches:
+            if search.route is not None:
+                routes.append(search.route)
+                code = _route_code(search.route, search.optimal)
+                sums[code] = sums.get(code, 0) + 1
+            if search.baseline is None:
+                continue
+            compared = rerank(search.documents, search.baseline, turn.credited)
+            if compared is not None:
+                shown, baseline = compared
+                sums["kc"] = sums.get("kc", 0) + 1
+                if shown:
+                    sums["ks|shown"] = sums.get("ks|shown", 0) + scaled(shown)
+                if baseline:
+                    sums["ks|baseline"] = sums.get("ks|baseline", 0) + scaled(baseline)
+    known = frozenset(routes) if routes else NO_ROUTES
+    return Cell(time_us, dimension_of(agent, release, config), sums, known)
+
+
+def dimension_of(agent: str, release: str | None, config: EngineConfig) -> str:
+    """What the windows keep an iteration by: its agent, or its release."""
+    return agent if config.dimension == "agent" else release or NO_RELEASE
+
+
+@lru_cache(maxsize=1_024)
+def _route_codes(route: str) -> tuple[str, str, str]:
+    """The codes of searches down a route that was the best one, was not, or is not judged."""
+    name = escape(route)
+    return f"R|{name}|yes", f"R|{name}|no", f"R|{name}|unknown"
+
+
+def _route_code(route: str, optimal: str | None) -> str:
+    yes, no, unknown = _route_codes(route)
+    if optimal is None:
+        return unknown
+    return yes if optimal == route else no
+
+
+def rerank_of(turn: Turn, search: Search) -> Rerank | None:
+    """The reranking comparison of one search, None if it does not take part."""
+    if search.baseline is None:
+        return None
+    compared = rerank(search.documents, search.baseline, turn.credited)
+    return None if compared is None else Rerank(*compared)
+
+
+def _add_counts(sums: dict[str, int], iteration: Iteration, config: EngineConfig) -> None:
+    results, unique, gain = iteration.results, iteration.unique, iteration.gain
+    duplicates = results - unique
+    sums["i"] = 1
+    sums["s"] = len(iteration.searches)
+    curve = _CURVE_CODES[min(iteration.compact, 9)]
+    if results:
+        sums["r"] = sums[curve[0]] = results
+        if unique:
+            sums["u"] = unique
+        if duplicates:
+            sums["d"] = sums[curve[1]] = duplicates
+            for origin, count in iteration.duplicates.items():
+                sums[_DUPLICATE_CODES[origin]] = count
+        if iteration.labelled:
+            sums["l"] = iteration.labelled
+        if iteration.good:
+            sums["g"] = iteration.good
+        if gain:
+            sums["G"] = sums[curve[2]] = gain
+    if settled(unique, iteration.labelled, config.settled_percent):
+        sums["si"] = 1
+        if results:
+            sums["sr"] = results
+        if iteration.good:
+            sums["sg"] = iteration.good
+        if gain:
+            sums["sG"] = gain
+
+
+def _add_scores(
+    sums: dict[str, int], turn: Turn, iteration: Iteration, config: EngineConfig
+) -> None:
+    codes = retrieval_codes(config.retrieval)
+    for search in iteration.searches:
+        scores = scores_of(turn, search, config)
+        for (sum_code, count_code), value in zip(codes, scores, strict=False):  # none: not judged
+            if value is not None:
+                sums[count_code] = sums.get(count_code, 0) + 1
+                total = sums.get(sum_code, 0) + scaled(value)
+                if total:
+                    sums[sum_code] = total
+                else:
+                    sums.pop(sum_code, None)
+
+
+def through_turn(turn: Turn) -> TurnTotals:
+    """What the metrics of a turn are computed from, at its last counted iteration."""
+    through = begun(turn)
+    for iteration in turn.counted:
+        extend(through, iteration)
+    return through
+
+
+def begun(turn: Turn) -> TurnTotals:
+    """The same, with no iteration yet."""
+    return TurnTotals(ground_truth=turn.relevant is not None, qrels=turn.qrels)
+
+
+def extend(through: TurnTotals, iteration: Iteration) -> None:
+    """Take the next counted iteration in."""
+    through.add(
+        iteration.results, iteration.unique, iteration.good, iteration.labelled, iteration.gain
+    )
+
+
+def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
+    """What a turn adds at its last counted iteration; None without one."""
+    if not turn.counted:
+        return None
+    time_us, agent, release = source(turn.counted[-1])
+    through = through_turn(turn)
+    sums = {"t": 1}
+    for compute, codes in _TURN_SUMS:
+        value: Any = compute(through)
+        if value is not None:
+            sum_code, count_code = codes[through.basis]
+            number = scaled(value)
+            if number:
+                sums[sum_code] = number
+            sums[count_code] = 1
+    return Cell(time_us, dimension_of(agent, release, config), sums)
+
+
+def conversation_cells(conversation: Conversation, config: EngineConfig) -> list[Cell]:
+    """Everything that a conversation adds to the windows, from its state as it stands."""
+    cells: list[Cell] = []
+    for turn in conversation.turns.values():
+        cells += [iteration_cell(turn, one, config) for one in turn.iterations.values()]
+        whole = turn_cell(turn, config)
+        if whole is not None:
+            cells.append(whole)
+    return cells
+
+
+def exchanged(
+    turn: Turn, before: dict[int, Cell | None], before_turn: Cell | None, config: EngineConfig
+) -> list[tuple[int, Cell]]:
+    """Pass 3: what windows lose (-1) and gain (+1) by what has changed in a turn.
+
+    ``before`` has the cells that the iterations concerned had, None for one that was not there.
+    """
+    cells: list[tuple[int, Cell]] = []
+    for number, old in before.items():
+        iteration = turn.iterations.get(number)
+        new = None
+        if iteration is not None:
+            new = iteration.cell = iteration_cell(turn, iteration, config)
+        _exchange(old, new, cells)
+    turn.cell = turn_cell(turn, config)
+    _exchange(before_turn, turn.cell, cells)
+    return cells
+
+
+def _exchange(old: Cell | None, new: Cell | None, cells: list[tuple[int, Cell]]) -> None:
+    """Windows are to have ``new`` in place of ``old``: only what differs is passed on."""
+    if old is None or new is None or old.time_us != new.time_us or old.agent != new.agent:
+        if old is not None:
+            cells.append((-1, old))
+        if new is not None:
+            cells.append((1, new))
+    elif old.sums != new.sums:
+        sums = _difference(old.sums, new.sums)
+        cells.append((1, Cell(new.time_us, new.agent, sums, old.routes | new.routes)))
+
+
+def _difference(old: dict[str, int], new: dict[str, int]) -> dict[str, int]:
+    """What is to be added to ``old`` to give ``new``."""
+    found: dict[str, int] = {}
+    for code, value in new.items():
+        more = value - old.get(code, 0)
+        if more:
+            found[code] = more
+    for code, value in old.items():
+        if code not in new:
+            found[code] = -value
+    return found

@@ -1,0 +1,329 @@
+"""Conversations as bytes and back: the stored format.
+
+A conversation is two maps of small parts, so that an event writes what it changed and no more.
+
+hot parts
+    ``c``            header: schema, conversation id, digest key id, forgotten version;
+                     the id is empty in a tombstone (a conversation that was forgotten, all of it)
+                     and in a stub (one that has expired)
+    ``t`` + number   header of a turn, where it says more than nothing
+    ``e`` + digest   one event and the items of it that won: code of its type, turn, time, id; of a
+                     search iteration its number, agent and release; then a part for each register
+    ``d`` + digest   where ranked metrics are configured: the digests under which ground truth names
+                     the results of that event's searches
+fingerprint parts
+    digest           the packed fingerprints of that event's searches
+
+The bytes depend on the content and the schema alone, not on the order in which events came.
+
+schema 1
+    ids of events, searches and results are text
+schema 2
+    those that are a UUID in its usual form (36 characters, small letters) are its 16 bytes
+
+All schemas are read, and parts of several may be mixed in one conversation: they are told by the
+parts themselves. The header names the latest schema that any part may have, so that a release that
+does not know it refuses the conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from stream_metrics.core.dedup.deduplicator import Deduplicator, Fingerprints
+from stream_metrics.core.engine.changes import Changes
+from stream_metrics.core.engine.registers import (
+    BY_CODE,
+    EVENT_TYPES,
+    Id,
+    Items,
+    Number,
+    short_id,
+    unpack_id,
+)
+from stream_metrics.core.engine.state import (
+    Conversation,
+    DamagedState,
+    Turn,
+    Version,
+    WinningEvent,
+)
+
+SCHEMAS: Final = (1, 2)
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+_Head = tuple[int, str, str, Version | None]
+_TurnPart = tuple[Number, bool, int, int | None]
+_DocIds = list[list[bytes | None]]
+
+_HEAD: Final = msgspec.msgpack.Decoder(_Head)
+_TURN: Final = msgspec.msgpack.Decoder(_TurnPart)
+_EVENTS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
+    kind.code: msgspec.msgpack.Decoder(
+        tuple.__class_getitem__(
+            (
+                int, Number, int, Id,
+                *((Number, str, str | None) if kind.in_iteration else ()),
+                *(register.stored for register in kind.registers),
+            )
+        )
+    )
+    for kind in EVENT_TYPES
+}  # fmt: skip
+_DOC_IDS: Final = msgspec.msgpack.Decoder(_DocIds)
+_SUMS: Final = msgspec.msgpack.Decoder(dict[str, int])
+_ANY: Final = msgspec.msgpack.Decoder()
+
+_HEADER: Final = b"c"
+
+Parts = dict[bytes, bytes | None]
+
+
+class UnknownSchema(Exception):
+    """The stored conversation was written by a release with another schema."""
+
+
+def turn_field(number: int) -> bytes:
+    """The name of a turn's header."""
+    return b"t%d" % number
+
+
+def encode_changes(
+    conversation: Conversation, changes: Changes, dedup: Deduplicator, schema: int
+) -> tuple[Parts, Parts]:
+    """The hot and fingerprint parts that ``changes`` rewrites, by a schema; None deletes one."""
+    hot: Parts = {}
+    fingerprints: Parts = {}
+    forgotten = conversation.forgotten
+    if changes.header or schema > conversation.schema or forgotten is not None:
+        tombstone = forgotten is not None and not conversation.turns
+        name = "" if tombstone else conversation.conversation_id
+        latest = max(schema, conversation.schema)
+        hot[_HEADER] = _ENCODER.encode((latest, name, conversation.key_id, forgotten))
+    for number in changes.turns:
+        hot[turn_field(number)] = _encode_turn(conversation.turns.get(number))
+    for digest in changes.dropped:
+        hot[b"e" + digest] = None
+        fingerprints[digest] = None
+    for digest in changes.written:
+        hot[b"e" + digest] = _encode_event(conversation.events[digest], schema)
+    for digest in changes.identified:
+        hot[b"d" + digest] = _encode_doc_ids(conversation.events.get(digest))
+    for digest in changes.fingerprinted:
+        fingerprints[digest] = _encode_fingerprints(conversation.events[digest], dedup)
+    return hot, fingerprints
+
+
+def encode_stub(schema: int) -> Parts:
+    """What is left of a conversation that has expired, besides its key."""
+    return {_HEADER: _ENCODER.encode((schema, "", "", None))}
+
+
+def encode_tombstone(schema: int, key_id: str, forgotten: Version) -> Parts:
+    """What is left of a conversation that was forgotten, all of it, besides its key."""
+    return {_HEADER: _ENCODER.encode((schema, "", key_id, forgotten))}
+
+
+def _encode_turn(turn: Turn | None) -> bytes | None:
+    if turn is None or not (turn.over_limit or turn.refused or turn.qrels):
+        return None
+    return _ENCODER.encode((turn.number, turn.over_limit, turn.refused, turn.qrels))
+
+
+def _encode_event(event: WinningEvent, schema: int) -> bytes:
+    """One event's bytes; its digest is the name of the part."""
+    kind, short = BY_CODE[event.kind], schema >= 2
+    event_id = short_id(event.event_id) if short else event.event_id
+    parts: list[Any] = [event.kind, event.turn, event.occurred_us, event_id]
+    if kind.in_iteration:
+        parts += (event.iteration, event.agent, event.release)
+    parts += [
+        register.pack(event, event.items[register.part], short) for register in kind.registers
+    ]
+    return _ENCODER.encode(parts)
+
+
+def _encode_fingerprints(event: WinningEvent, dedup: Deduplicator) -> bytes | None:
+    searches: list[Fingerprints] = []
+    for search in event.searches:
+        assert search.fingerprints is not None  # whoever replaces a search has loaded them
+        searches.append(search.fingerprints)
+    return dedup.pack(searches) if searches else None
+
+
+def _encode_doc_ids(event: WinningEvent | None) -> bytes | None:
+    searches = [] if event is None else event.searches
+    return _ENCODER.encode([search.doc_ids for search in searches]) if searches else None
+
+
+def decode_conversation(
+    conversation_id: str, hot: Mapping[bytes, bytes], key_id: str
+) -> Conversation:
+    """The conversation that ``hot`` holds, items only; a new one with ``key_id`` if it is empty.
+
+    ``conversation_id`` is for those without their own: new ones, tombstones and stubs. Raises
+    ``UnknownSchema`` for parts that another release wrote, and ``DamagedState`` for bytes that no
+    release writes.
+    """
+    if not hot:
+        return Conversation(conversation_id, key_id)
+    header = stored_header(hot)
+    if header.is_stub:
+        return Conversation(conversation_id, key_id, expired=True)
+    conversation = Conversation(header.conversation_id or conversation_id, header.key_id)
+    conversation.schema = header.schema
+    conversation.has_fingerprints = False
+    conversation.forgotten = header.forgotten
+    doc_ids: dict[bytes, bytes] = {}
+    for name, value in hot.items():
+        if name[:1] == b"e":
+            _decode_event(conversation, name[1:], value)
+        elif name[:1] == b"t":
+            number, *rest = _read(_TURN, value, "a turn's header")
+            if name != turn_field(number):
+                raise DamagedState(f"the header of turn {number} is stored under another name")
+            turn = _turn(conversation, number)
+            turn.over_limit, turn.refused, turn.qrels = rest
+        elif name[:1] == b"d":
+            doc_ids[name[1:]] = value
+    for digest, value in doc_ids.items():
+        _add_doc_ids(conversation, digest, value)
+    return conversation
+
+
+T = TypeVar("T")
+
+
+def _read(decoder: msgspec.msgpack.Decoder[T], value: bytes, what: str) -> T:
+    """What ``value`` holds; raises ``DamagedState`` where it is not ``what`` should be."""
+    try:
+        return decoder.decode(value)
+    except (ValueError, RecursionError) as error:  # the first: all of msgspec's decoding errors
+        raise DamagedState(f"{what} cannot be read ({type(error).__name__})") from error
+
+
+class Header(NamedTuple):
+    """What a stored conversation says of itself; the id is empty in a tombstone and in a stub."""
+
+    schema: int
+    conversation_id: str
+    key_id: str
+    forgotten: Version | None
+
+    @property
+    def is_stub(self) -> bool:
+        """Whether this is what is left of a conversation that has expired."""
+        return not self.conversation_id and self.forgotten is None
+
+
+def stored_header(hot: Mapping[bytes, bytes]) -> Header:
+    """The header of a stored conversation; raises ``UnknownSchema`` and ``DamagedState``."""
+    if _HEADER not in hot:
+        raise DamagedState("a conversation has no header")
+    try:
+        return Header(*_known_schema(_HEAD.decode(hot[_HEADER])))
+    except (ValueError, RecursionError):
+        found = _read(_ANY, hot[_HEADER], "a conversation's header")
+        if type(found) is list and found and type(found[0]) is int:
+            _known_schema(found)  # another release's header may look otherwise
+        raise DamagedState("a conversation's header cannot be read") from None
+
+
+_Header = TypeVar("_Header", _Head, list[Any])
+
+
+def _known_schema(header: _Header) -> _Header:
+    if header[0] not in SCHEMAS:
+        raise UnknownSchema(
+            f"a conversation is stored by schema {header[0]}; this release reads {schemas_text()}. "
+            "Take the release that wrote it, or a later one"
+        )
+    return header
+
+
+def schemas_text() -> str:
+    """The schemas that this release reads, for messages."""
+    return " and ".join(map(str, SCHEMAS))
+
+
+def _turn(conversation: Conversation, number: int) -> Turn:
+    turn = conversation.turns.get(number)
+    if turn is None:
+        turn = conversation.turns[number] = Turn(number)
+    return turn
+
+
+def _decode_event(conversation: Conversation, digest: bytes, value: bytes) -> None:
+    mark = value[1:2]  # an event is a short array that begins with its type, a small number
+    decoder = _EVENTS.get(mark[0]) if mark else None
+    if decoder is None:
+        raise DamagedState("an event has an unknown type")
+    stored = _read(decoder, value, "an event")
+    kind, number, first = BY_CODE[stored[0]], stored[1], 4
+    event = WinningEvent(kind.code, number, (stored[2], unpack_id(stored[3]), digest), ())
+    if kind.in_iteration:
+        event.iteration, event.agent, event.release, first = stored[4], stored[5], stored[6], 7
+    conversation.events[digest] = event
+    turn = _turn(conversation, number)
+    items: list[Items] = []
+    for register in kind.registers:
+        found = register.unpack(event, stored[first + register.part])
+        winners = turn.winners[register.at]
+        for key in found:
+            winners[key] = event
+        items.append(found)
+    event.items = tuple(items)
+    if kind.in_iteration:
+        for search in event.searches:
+            turn.results += len(search.result_ids)
+        if turn.newest is None or event.version > turn.newest.version:
+            turn.newest = event
+
+
+def _add_doc_ids(conversation: Conversation, digest: bytes, value: bytes) -> None:
+    event = conversation.events.get(digest)
+    searches = [] if event is None else event.searches
+    found = _read(_DOC_IDS, value, "the document ids of an event")
+    if [len(its) for its in found] != [len(search.result_ids) for search in searches]:
+        raise DamagedState("an event's document ids are not those of its results")
+    for search, its in zip(searches, found, strict=True):
+        search.doc_ids = its
+
+
+def add_fingerprints(
+    conversation: Conversation, fingerprints: Mapping[bytes, bytes], dedup: Deduplicator
+) -> None:
+    """Attach stored fingerprints to a decoded conversation's searches; raises ``DamagedState``."""
+    for digest, event in conversation.events.items():
+        searches = event.searches
+        if searches:
+            found = _unpacked(fingerprints.get(digest), dedup)
+            if [len(its.types) for its in found] != [len(s.result_ids) for s in searches]:
+                raise DamagedState("an event's fingerprints are not those of its results")
+            for search, its in zip(searches, found, strict=True):
+                search.fingerprints = its
+                conversation.turns[event.turn].extra_values += its.extra_values
+    conversation.has_fingerprints = True
+
+
+def _unpacked(data: bytes | None, dedup: Deduplicator) -> Sequence[Fingerprints]:
+    if data is None:
+        raise DamagedState("an event has no fingerprints")
+    try:
+        return dedup.unpack(data)
+    except ValueError as error:
+        raise DamagedState("an event's fingerprints cannot be read") from error
+
+
+def encode_sums(sums: Mapping[str, int]) -> bytes:
+    """A window bucket's sums; a bucket without any is not stored."""
+    return _ENCODER.encode(sums)
+
+
+def decode_sums(data: bytes) -> dict[str, int]:
+    """The inverse of ``encode_sums``; raises ``DamagedState``."""
+    return _read(_SUMS, data, "a window bucket")

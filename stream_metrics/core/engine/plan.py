@@ -1,0 +1,456 @@
+"""Pass 1: what events say, entered into the registers of their conversation.
+
+Each event is decided by itself, in the order of the log, and by the registers alone: which items it
+wins, whom it replaces, what a limit turns away, what a ``forget`` erases. So nothing depends on
+where a batch is cut. What follows for documents, iterations and windows is for the passes after
+this one, which begin from the events that have won something (``TurnPlan``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from stream_metrics.core.engine.changes import Changes, Observations, Outcome
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.registers import (
+    BY_CODE,
+    FORGET,
+    RELEVANCE_LABELS,
+    EventType,
+    Items,
+    Register,
+    TakenSearch,
+)
+from stream_metrics.core.engine.state import (
+    GATE,
+    GATE_LABEL,
+    RESULT_LABEL,
+    ROUTE_LABEL,
+    SEARCH,
+    Conversation,
+    Search,
+    Turn,
+    Version,
+    WinningEvent,
+)
+from stream_metrics.core.engine.taken import Taken
+
+Waiting = tuple[WinningEvent, Register, Any]
+"""A label that names nothing its turn has: its event, its register and its key."""
+
+
+class TurnPlan:
+    """What a batch has changed in the registers of one turn.
+
+    ``events`` are those that won items; what others have won back since is no longer among their
+    items. ``rebuild``: a search that is placed was replaced, or items were erased, so that what
+    follows from the registers is to be derived again. ``replaced`` are the searches that took the
+    place of another one.
+    """
+
+    __slots__ = ("events", "iterations", "rebuild", "replaced", "turn")
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.events: list[WinningEvent] = []
+        self.rebuild = False
+        self.replaced: set[str] = set()
+        self.iterations: set[int] | None = None  # once needed: numbers with a search or a gate
+
+
+class Plan:
+    """Enters the events of a batch into the registers of one conversation.
+
+    ``turns`` are the plans of the turns that have changed; one that a ``forget`` has emptied is
+    among them, and no longer in the conversation.
+    """
+
+    def __init__(
+        self, conversation: Conversation, config: EngineConfig, seen: Observations, changes: Changes
+    ) -> None:
+        self.turns: list[TurnPlan] = []
+        self._by_number: dict[int, TurnPlan] = {}
+        self._conversation = conversation
+        self._limits = config.limits
+        self._retrieval = bool(config.retrieval)
+        self._seen = seen
+        self._changes = changes
+        self._waiting: dict[int, int] = {}  # waiting labels by turn, as far as they are counted
+        self._unplaced = False  # whether the event has taken something away that labels may name
+
+    def add(self, events: Iterable[Taken]) -> None:
+        """Enter ``events``, which are in the order of the log."""
+        for event in events:
+            kind: EventType = event.kind
+            if event.unknown:
+                self._seen.unknown_fields.update(event.unknown)
+            if event.says_nothing:
+                self._seen.counts["empty"] += 1
+            outcome = self._forget(event.version) if kind is FORGET else self._enter(event, kind)
+            self._seen.events[kind.name, outcome] += 1
+
+    def _enter(self, event: Taken, kind: EventType) -> Outcome:
+        """Enter the items of an event; returns what became of it."""
+        conversation, digest, number = self._conversation, event.digest, event.turn
+        version = (event.occurred_us, event.event_id, digest)
+        if conversation.forgotten is not None and version[:2] <= conversation.forgotten[:2]:
+            return "forgotten"
+        if digest in conversation.events:
+            return "redelivered"
+        turn = conversation.turns.get(number)
+        if len(conversation.turns) > (turn is not None) and number < conversation.last_turn:
+            self._seen.counts["stale"] += 1
+        begins = turn is None or (kind.in_iteration and turn.newest is None)
+        if begins and self._full(existing=kind.in_iteration):
+            return "over_limit"
+        new = turn is None
+        if turn is None:
+            turn = conversation.turns[number] = Turn(number)
+        if begins and kind.in_iteration:
+            self._take_blame(turn)
+        won = WinningEvent(
+            kind.code, number, version, (), event.iteration, event.agent, event.release
+        )
+        self._win(self._plan_of(turn), won, kind, event.items)
+        if won.empty and turn.newest is not won:
+            if new and turn.empty and not turn.over_limit:
+                self._leave_out(turn)
+            return "superseded"
+        conversation.events[digest] = won
+        self._changes.dropped.discard(digest)
+        self._changes.written.add(digest)
+        return "superseded" if won.empty else "applied"
+
+    def _win(
+        self, plan: TurnPlan, event: WinningEvent, kind: EventType, sent: tuple[Items, ...]
+    ) -> None:
+        """Give ``event`` those of the items sent that it wins."""
+        turn = plan.turn
+        self._unplaced = False
+        self._waiting.pop(turn.number, None)
+        event.items = tuple(
+            [
+                {}
+                if not sent[register.part]
+                else self._offer_within_limits(plan, event, register, sent[register.part])
+                if kind.in_iteration
+                else self._offer(plan, event, register, sent[register.part])
+                for register in kind.registers
+            ]
+        )
+        if kind.in_iteration:
+            if event.items[0]:
+                self._note_searches(event)
+            self._note_newest(turn, event)
+            if self._unplaced:
+                self._bound_waiting([turn])
+        elif kind is RELEVANCE_LABELS:
+            self._bound_waiting([turn], event)
+        if not event.empty:
+            plan.events.append(event)
+
+    def _offer(self, plan: TurnPlan, event: WinningEvent, register: Register, sent: Items) -> Items:
+        """Enter items of one kind; returns those that win."""
+        winners, won = plan.turn.winners[register.at], dict(sent)
+        lost = revised = 0
+        for key in sent:
+            incumbent = winners.setdefault(key, event)
+            if incumbent is event:
+                continue
+            if self._beats(incumbent, event):
+                self._take_from(plan, incumbent, register, key)
+                winners[key] = event
+                revised += 1
+            else:
+                del won[key]
+                lost += 1
+        if lost and register.superseded:
+            self._seen.counts[register.superseded] += lost
+        if revised and register.revised:
+            self._seen.counts[register.revised] += revised
+        return won
+
+    def _offer_within_limits(
+        self, plan: TurnPlan, event: WinningEvent, register: Register, sent: Items
+    ) -> Items:
+        """The same for searches and gate decisions, of which a turn may hold so many."""
+        turn, searching = plan.turn, register.at == SEARCH
+        winners: dict[Any, WinningEvent] = turn.winners[register.at]
+        won: Items = {}
+        for key, value in sent.items():
+            incumbent = winners.get(key)
+            if incumbent is not None and not self._beats(incumbent, event):
+                continue
+            if searching and not self._room(turn, value, incumbent):
+                self._refuse(turn)
+                continue
+            if not self._room_for_iteration(plan, event.iteration):
+                self._refuse(turn)
+                continue
+            if incumbent is not None:
+                self._take_from(plan, incumbent, register, key)
+            winners[key] = event
+            won[key] = self._hold(turn, event, value) if searching else value
+        return won
+
+    def _beats(self, incumbent: WinningEvent, event: WinningEvent) -> bool:
+        if incumbent.occurred_us == event.occurred_us and incumbent.event_id == event.event_id:
+            self._seen.counts["version_conflicts"] += 1
+        return _later(event, incumbent)
+
+    # -- what is taken away ---------------------------------------------------------------------
+
+    def _take_from(self, plan: TurnPlan, event: WinningEvent, register: Register, key: Any) -> None:
+        """Another event has won an item of ``event``."""
+        value = event.items[register.part].pop(key)
+        if register.at == SEARCH:
+            self._let_go(plan, event, value)
+            plan.replaced.add(key)
+        self._release(plan.turn, event)
+
+    def _hold(self, turn: Turn, event: WinningEvent, sent: TakenSearch) -> Search:
+        """The search that ``event`` has won, which counts for what the turn holds from now on."""
+        if sent.fingerprints.urls_unparsed:
+            self._seen.counts["urls_unparsed"] += sent.fingerprints.urls_unparsed
+        turn.results += len(sent.result_ids)
+        turn.extra_values += sent.fingerprints.extra_values
+        return Search(
+            event, sent.search_id, sent.ordinal, sent.position, sent.route, sent.result_ids,
+            sent.gains, sent.baseline, sent.types, sent.fingerprints,
+        )  # fmt: skip
+
+    def _let_go(self, plan: TurnPlan, event: WinningEvent, search: Search) -> None:
+        """A search was replaced or erased."""
+        turn = plan.turn
+        turn.results -= len(search.result_ids)
+        turn.extra_values -= _extra_values(search)
+        plan.rebuild = plan.rebuild or search.first >= 0
+        plan.iterations = None
+        self._unplaced = True
+        self._note_searches(event)
+
+    def _release(self, turn: Turn, event: WinningEvent) -> None:
+        """An item of ``event`` was taken away: write it again, or drop it with its last item."""
+        if turn.newest is event or not event.empty:
+            self._changes.written.add(event.digest)
+        else:
+            self._drop(event)
+
+    def _drop(self, event: WinningEvent) -> None:
+        """Nothing is left of ``event``."""
+        changes, digest = self._changes, event.digest
+        del self._conversation.events[digest]
+        changes.written.discard(digest)
+        changes.fingerprinted.discard(digest)
+        changes.dropped.add(digest)
+        if self._retrieval and BY_CODE[event.kind].in_iteration:
+            changes.identified.add(digest)
+
+    def _note_searches(self, event: WinningEvent) -> None:
+        """``event`` has other searches than before."""
+        self._changes.fingerprinted.add(event.digest)
+        if self._retrieval:
+            self._changes.identified.add(event.digest)
+
+    def _note_newest(self, turn: Turn, event: WinningEvent) -> None:
+        """Let the turn exist because of ``event``, unless it does because of a newer one."""
+        before = turn.newest
+        if before is not None:
+            if _later(before, event):
+                return
+            if before.empty:
+                self._drop(before)
+        turn.newest = event
+
+    # -- turns ----------------------------------------------------------------------------------
+
+    def _plan_of(self, turn: Turn) -> TurnPlan:
+        plan = self._by_number.get(turn.number)
+        if plan is None:
+            plan = self._by_number[turn.number] = TurnPlan(turn)
+            self.turns.append(plan)
+        return plan
+
+    def _leave_out(self, turn: Turn) -> None:
+        """Drop a turn of which nothing is left; its plan stays, to take it out of the windows."""
+        del self._conversation.turns[turn.number]
+        self._by_number.pop(turn.number, None)
+        self._changes.turns.add(turn.number)
+
+    def _full(self, *, existing: bool) -> bool:
+        """Whether there are as many turns as may be, of those that exist or of those that wait."""
+        conversation = self._conversation
+        if conversation.count_turns(existing=existing) < self._limits.turns_per_conversation:
+            return False
+        self._refuse(conversation.latest_turn)
+        return True
+
+    def _take_blame(self, turn: Turn) -> None:
+        """Flag a turn that begins to exist if something was refused while it had no row."""
+        others = self._conversation.turns.values()
+        if any(other.over_limit for other in others if not other.exists):
+            turn.over_limit = True
+            self._changes.turns.add(turn.number)
+
+    # -- limits ---------------------------------------------------------------------------------
+
+    def _refuse(self, turn: Turn) -> None:
+        turn.over_limit = True
+        turn.refused += 1
+        self._changes.turns.add(turn.number)
+        self._seen.counts["over_limit"] += 1
+
+    def _room(self, turn: Turn, sent: TakenSearch, incumbent: WinningEvent | None) -> bool:
+        """Whether the turn may hold a search, in the place of the one that the incumbent has."""
+        limits = self._limits
+        searches = len(turn.winners[SEARCH]) + 1
+        results = turn.results + len(sent.result_ids)
+        values = turn.extra_values + sent.fingerprints.extra_values
+        if incumbent is not None:
+            replaced: Search = incumbent.items[0][sent.search_id]
+            searches -= 1
+            results -= len(replaced.result_ids)
+            values -= _extra_values(replaced)
+        return (
+            results <= limits.results_per_turn
+            and searches <= limits.searches_per_turn
+            and values <= limits.values_per_turn
+        )
+
+    def _room_for_iteration(self, plan: TurnPlan, number: int) -> bool:
+        """Whether the turn may have an iteration of that number; if so, it counts from now on."""
+        turn, limit = plan.turn, self._limits.iterations_per_turn
+        searches, gates = turn.winners[SEARCH], turn.winners[GATE]
+        if len(searches) + len(gates) < limit:
+            return True
+        if plan.iterations is None:
+            plan.iterations = {event.iteration for event in searches.values()}
+            plan.iterations.update(gates)
+        if number not in plan.iterations and len(plan.iterations) >= limit:
+            return False
+        plan.iterations.add(number)
+        return True
+
+    def _bound_waiting(self, turns: list[Turn], labels: WinningEvent | None = None) -> None:
+        """Refuse labels while more wait in the conversation than may.
+
+        Those of the event ``labels``, the last first. Without one, something that labels name has
+        gone from ``turns``: then their labels of the highest version first.
+        """
+        most, all_turns = self._limits.waiting_labels, self._conversation.turns.values()
+        labelled = 0
+        for turn in all_turns:
+            labelled += turn.labels
+        if labelled <= most:
+            return  # even if all of them wait
+        if labels is not None and _all_placed(self._plan_of(turns[0]), labels):
+            return
+        for turn in all_turns:
+            if turn.number not in self._waiting:
+                self._waiting[turn.number] = waiting_labels(turn)
+        excess = sum([self._waiting[turn.number] for turn in all_turns]) - most
+        if excess <= 0:
+            return
+        found = [label for turn in turns for label in waiting(turn)]
+        if labels is None:
+            found.sort(key=lambda label: label[0].version)
+        else:
+            places = {
+                (register.at, key): place
+                for register in RELEVANCE_LABELS.registers
+                for place, key in enumerate(labels.items[register.part])
+            }
+            found = [label for label in found if label[0] is labels]
+            found.sort(key=lambda label: (label[1].at, places[label[1].at, label[2]]))
+        for event, register, key in found[-excess:]:
+            turn = self._conversation.turns[event.turn]
+            del turn.winners[register.at][key], event.items[register.part][key]
+            self._waiting[turn.number] -= 1
+            self._refuse(turn)
+            if event is not labels:
+                self._release(turn, event)
+
+    # -- forgetting -----------------------------------------------------------------------------
+
+    def _forget(self, version: Version) -> Outcome:
+        """Erase every item of a version at or below this one; returns what became of the event."""
+        conversation = self._conversation
+        if conversation.forgotten is not None and version <= conversation.forgotten:
+            return "redelivered" if version == conversation.forgotten else "superseded"
+        conversation.forgotten = version
+        self._changes.header = True
+        self._waiting.clear()
+        erased = [e for e in conversation.events.values() if e.version[:2] <= version[:2]]
+        for event in erased:
+            self._erase(event)
+        for turn in list(conversation.turns.values()):
+            if turn.empty:  # also one that has only ever refused
+                self._leave_out(turn)
+        left = conversation.turns.keys() & {event.turn for event in erased}
+        self._bound_waiting([conversation.turns[number] for number in sorted(left)])
+        return "applied"
+
+    def _erase(self, event: WinningEvent) -> None:
+        turn = self._conversation.turns[event.turn]
+        plan = self._plan_of(turn)
+        plan.rebuild = plan.rebuild or not event.empty
+        plan.iterations = None
+        for register in BY_CODE[event.kind].registers:
+            held, winners = event.items[register.part], turn.winners[register.at]
+            for key in held:
+                del winners[key]
+            if register.at == SEARCH:
+                for search in held.values():
+                    self._let_go(plan, event, search)
+            held.clear()
+        if turn.newest is event:
+            turn.newest = None
+        self._drop(event)
+
+
+def _later(one: WinningEvent, other: WinningEvent) -> bool:
+    """Whether the version of ``one`` is the higher one."""
+    if one.occurred_us != other.occurred_us:
+        return one.occurred_us > other.occurred_us
+    return one.version > other.version
+
+
+def _all_placed(plan: TurnPlan, labels: WinningEvent) -> bool:
+    """Whether all that ``labels`` name was there before the batch, and still is."""
+    turn, (results, routes, gates) = plan.turn, labels.items
+    return (
+        not plan.rebuild
+        and results.keys() <= turn.handles.keys()
+        and routes.keys() <= turn.winners[SEARCH].keys()
+        and gates.keys() <= turn.iterations.keys()
+    )
+
+
+def _extra_values(search: Search) -> int:
+    assert search.fingerprints is not None  # whoever touches a search has loaded them
+    return search.fingerprints.extra_values
+
+
+def waiting_labels(turn: Turn) -> int:
+    """Labels of a turn that name nothing it has."""
+    return sum(1 for _ in waiting(turn))
+
+
+def waiting(turn: Turn) -> Iterator[Waiting]:
+    """Those labels."""
+    searches, gates = turn.winners[SEARCH], turn.winners[GATE]
+    for register in RELEVANCE_LABELS.registers:
+        winners = turn.winners[register.at]
+        if not winners:
+            continue
+        known: set[Any] = set()
+        if register.at == RESULT_LABEL:
+            known = known.union(*[search.result_ids for search in turn.searches()])
+        elif register.at == ROUTE_LABEL:
+            known = set(searches)
+        elif register.at == GATE_LABEL:
+            known = {event.iteration for event in searches.values()}.union(gates)
+        for key, event in winners.items():
+            if key not in known:
+                yield event, register, key

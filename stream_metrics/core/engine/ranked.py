@@ -1,0 +1,109 @@
+"""Searches against what is relevant: scores by the ranked metrics that are configured, and in
+which iteration all of the ground truth had been retrieved.
+
+A search is a ranking. What is relevant is the same for all searches of a turn: the ground truth
+that came with its end, else its labels; without either nothing is judged, and no search of the turn
+has a score. So a new search is scored by itself, and a label may change the scores of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from math import isnan
+
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.state import Search, Turn
+from stream_metrics.core.metrics.gain import ITERATIONS_CAP
+from stream_metrics.core.metrics.ranking.relevance import Query, Relevance, Retrieved
+from stream_metrics.core.metrics.ranking.scoring import score
+
+
+def scores_of(turn: Turn, search: Search, config: EngineConfig) -> Sequence[float | None]:
+    """The scores of a search, one for each of ``config.retrieval``; none at all if not judged.
+
+    None is undefined. All searches of the turn that have no scores yet are scored in one go.
+    """
+    found = turn.scores.get(search.search_id)
+    if found is None:
+        _score(turn, config)
+        found = turn.scores[search.search_id]
+    return found
+
+
+def _score(turn: Turn, config: EngineConfig) -> None:
+    searches = [search for search in turn.order if search.search_id not in turn.scores]
+    judge = Relevance(good_gain=config.good_gain).judge
+    judged = [row for query in queries_of(turn, searches) if (row := judge(query)) is not None]
+    values = score(judged, config.retrieval).values.tolist() if judged else [[]] * len(searches)
+    for search, scores in zip(searches, values, strict=True):
+        turn.scores[search.search_id] = [None if isnan(value) else value for value in scores]
+
+
+def queries_of(turn: Turn, searches: Iterable[Search]) -> Iterator[Query]:
+    """Searches of a turn as rankings, each with all that could judge it.
+
+    Only for a turn of an engine with ranked metrics, or one whose fingerprints are loaded; others
+    do not have what this needs. Document ids are the texts of their digests.
+    """
+    relevant, labels = _relevant(turn), _labels(turn)
+    for search in searches:
+        yield Query(_results(turn, search), relevant, labels)
+
+
+def _relevant(turn: Turn) -> dict[str, float] | None:
+    """The ground truth; document ids are the texts of their digests."""
+    relevant = turn.relevant
+    return None if relevant is None else {doc.hex(): grade for doc, grade in relevant.items()}
+
+
+def _labels(turn: Turn) -> dict[Hashable, float]:
+    """The labels of the turn's documents."""
+    return {
+        document: float(gain) for document, gain in enumerate(turn.credited) if gain is not None
+    }
+
+
+def _results(turn: Turn, search: Search) -> list[Retrieved]:
+    doc_ids = search.doc_ids
+    if doc_ids is None:
+        assert search.fingerprints is not None  # whoever restores a search sees to one of both
+        doc_ids = search.fingerprints.documents
+    first, firsts = search.first, turn.firsts
+    return [
+        Retrieved(document, None if doc is None else doc.hex(), None, firsts[document] < first)
+        for document, doc in zip(search.documents, doc_ids, strict=True)
+    ]
+
+
+def until_all_relevant(turn: Turn, good_gain: int) -> int | None:
+    """Iterations until every relevant document was retrieved; None where that is not defined.
+
+    Fingerprints must be loaded.
+    """
+    relevant = turn.relevant
+    if relevant is None or not turn.holders:
+        return None
+    good = [document for document, grade in relevant.items() if grade >= good_gain]
+    if not good:
+        return None
+    if turn.first_by_doc is None:
+        turn.first_by_doc = {}
+        for search in turn.order:
+            note_documents(turn.first_by_doc, search)
+    if not turn.first_by_doc:
+        return None
+    needed = 1
+    for document in good:
+        number = turn.first_by_doc.get(document)
+        if number is None:
+            return ITERATIONS_CAP
+        needed = max(needed, turn.iterations[number].compact)
+    return min(needed, ITERATIONS_CAP)
+
+
+def note_documents(first_by_doc: dict[bytes, int], search: Search) -> None:
+    """Note in which iteration documents were retrieved first; searches come in canonical order."""
+    assert search.fingerprints is not None
+    for document in search.fingerprints.documents:
+        if document is not None:
+            first_by_doc.setdefault(document, search.iteration)

@@ -1,0 +1,370 @@
+"""What events say: the kinds of items, each a register, and the types of events that bring them.
+
+A register keeps one item for each key: the one of the event with the highest version. What takes
+items in (``plan``), erases and stores them (``codec``) goes by the rows here and knows no kind by
+name; only limits and what is derived from an item differ.
+
+An item is an entry of a dictionary, from its key to its value, in the event that brought it
+(``WinningEvent.items``, by ``Register.part``). The turn knows which event won each key
+(``Turn.winners``, by ``Register.at``). So a version is kept once an event, and of several entries
+of one event for one key the first counts, because no later one is taken into the dictionary. A
+label that was withdrawn is an item like any other, with the value None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+
+from stream_metrics.core.dedup.deduplicator import Deduplicator, Fingerprints
+from stream_metrics.core.dedup.tables import OTHER_CODE, Tables, tables_text, type_codes
+from stream_metrics.core.engine.config import OTHER
+from stream_metrics.core.engine.state import (
+    END,
+    GATE,
+    GATE_LABEL,
+    RESULT_LABEL,
+    ROUTE_LABEL,
+    SEARCH,
+    WHOLE_TURN,
+    DamagedState,
+    Search,
+    WinningEvent,
+)
+from stream_metrics.core.events.wire import (
+    PAYLOADS,
+    RelevanceLabels,
+    SearchIteration,
+    TurnCompleted,
+)
+from stream_metrics.core.events.wire import Search as SentSearch
+
+Items = dict[Any, Any]
+"""Values by key."""
+
+
+class Register:
+    """One kind of item.
+
+    ``at`` is its place in ``Turn.winners``, ``part`` its place in ``WinningEvent.items``. ``take``
+    gives the items of an event that was just decoded: of texts only digests. ``stored`` is the
+    msgspec type of what ``pack`` makes of an event's items and ``unpack`` reads (``pack`` is told
+    whether ids that are UUIDs are shortened). ``revised`` and
+    ``superseded`` name the counters of items that replaced another one, or lost against one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        at: int,
+        part: int,
+        take: Callable[[Any, Deduplicator, Tables], Items],
+        stored: Any,
+        pack: Callable[[WinningEvent, Items, bool], Any],
+        unpack: Callable[[WinningEvent, Any], Items],
+        revised: str = "",
+        superseded: str = "",
+    ) -> None:
+        self.name, self.at, self.part = name, at, part
+        self.take = take
+        self.stored, self.pack, self.unpack = stored, pack, unpack
+        self.revised, self.superseded = revised, superseded
+
+
+class EventType:
+    """A type of events: its name as sent, its code as stored, and the registers of its items.
+
+    ``in_iteration``: it has an iteration, an agent and a release, and makes its turn exist.
+    ``needs_fingerprints``: it can only be applied with the conversation's fingerprints at hand.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        code: int,
+        registers: tuple[Register, ...],
+        *,
+        in_iteration: bool = False,
+        needs_fingerprints: bool = True,
+    ) -> None:
+        self.name, self.code, self.registers = name, code, registers
+        self.in_iteration, self.needs_fingerprints = in_iteration, needs_fingerprints
+
+
+# -- items of events as they come ---------------------------------------------------------------
+
+LONGEST_ROUTE: Final = 65
+"""Of the best route, in characters: a longer one can match no route, which has 64 at most."""
+LISTED_GRADE: Final = 2
+"""The grade of documents that ``relevant`` only lists."""
+
+
+class TakenSearch(NamedTuple):
+    """A search, ``position`` among those of its event; its results as parallel lists, by rank."""
+
+    search_id: str
+    ordinal: int
+    position: int
+    route: str | None
+    result_ids: list[str]
+    gains: list[int | None] | None
+    baseline: list[int | None] | None
+    fingerprints: Fingerprints
+    types: list[str]
+
+
+def _take_searches(sent: SearchIteration, dedup: Deduplicator, tables: Tables) -> Items:
+    searches: Items = {}
+    for index, search in enumerate(sent.searches or ()):
+        if search.search_id not in searches:
+            searches[search.search_id] = _take_search(search, index, dedup, tables)
+    return searches
+
+
+def _take_search(sent: SentSearch, index: int, dedup: Deduplicator, tables: Tables) -> TakenSearch:
+    results = sent.results or []
+    gains = [result.gain for result in results]
+    baseline = [result.baseline_rank for result in results]
+    fingerprints = dedup.fingerprints(results)
+    return TakenSearch(
+        sent.search_id,
+        sent.ordinal or 0,
+        index,
+        None if sent.routing is None else sent.routing.selected,
+        [result.result_id for result in results],
+        gains if gains.count(None) < len(gains) else None,
+        baseline if baseline.count(None) < len(baseline) else None,
+        fingerprints,
+        [tables.labels.get(name, OTHER) for name in fingerprints.types],
+    )
+
+
+def _take_gate(sent: SearchIteration, _: Deduplicator, __: Tables) -> Items:
+    return {} if sent.gate is None else {sent.iteration: sent.gate.decision}
+
+
+def _take_result_labels(sent: RelevanceLabels, _: Deduplicator, __: Tables) -> Items:
+    items: Items = {}
+    for label in sent.labels or ():
+        items.setdefault(label.result_id, label.gain)
+    return items
+
+
+def _take_route_labels(sent: RelevanceLabels, _: Deduplicator, __: Tables) -> Items:
+    items: Items = {}
+    for label in sent.routing or ():
+        items.setdefault(label.search_id, label.optimal)
+    return cut_routes(items)
+
+
+def cut_routes(items: Items) -> Items:
+    """Best routes by search, none of them longer than it needs to be to match no route."""
+    return {name: route and route[:LONGEST_ROUTE] for name, route in items.items()}
+
+
+def _take_gate_labels(sent: RelevanceLabels, _: Deduplicator, __: Tables) -> Items:
+    items: Items = {}
+    for label in sent.gate or ():
+        items.setdefault(label.iteration, label.search_needed)
+    return items
+
+
+def _take_end(sent: TurnCompleted, dedup: Deduplicator, _: Tables) -> Items:
+    relevant = sent.relevant
+    if relevant is None:
+        return {WHOLE_TURN: None}
+    graded: Any = dict.fromkeys(relevant, LISTED_GRADE) if type(relevant) is list else relevant
+    return {
+        WHOLE_TURN: {
+            dedup.document(doc): grade for doc, grade in graded.items() if grade is not None
+        }
+    }
+
+
+# -- ids --------------------------------------------------------------------------------------
+
+Id = Any
+"""An id as it is stored: a text, or the 16 bytes of a UUID in its usual form."""
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID_LENGTH: Final = 36
+_UUID_BYTES: Final = 16
+
+
+def short_id(name: str) -> Id:
+    """An id as schema 2 stores it; schema 1 stores it as it is."""
+    if len(name) == _UUID_LENGTH and _UUID.fullmatch(name):
+        return bytes.fromhex(name.replace("-", ""))
+    return name
+
+
+def unpack_id(stored: object) -> str:
+    """An id as any schema stored it; raises ``DamagedState``."""
+    if type(stored) is str:
+        return stored
+    if type(stored) is not bytes or len(stored) != _UUID_BYTES:
+        raise DamagedState("an id is neither text nor a UUID")
+    digits = stored.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+# -- parts of stored events -------------------------------------------------------------------
+
+Number = Annotated[int, msgspec.Meta(ge=1)]
+_Gain = Annotated[int, msgspec.Meta(ge=0, le=4)]
+_SearchPart = tuple[
+    Id, int, int, str | None, list[Id], list[int], str, str,
+    list[_Gain | None] | None, list[Number | None] | None,
+]  # fmt: skip
+
+_EVIDENCE: Final = {"": "-", "id": "i", "url": "u", "text": "t", "fields": "f"}
+_EVIDENCE_BACK: Final = {code: name for name, code in _EVIDENCE.items()}
+_TYPES: Final = {OTHER: OTHER_CODE, **type_codes()}
+_TYPES_BACK: Final = {code: name for name, code in _TYPES.items()}
+
+
+def _pack_searches(_: WinningEvent, items: Items, short: bool) -> Any:
+    return [_pack_search(search, short) for search in items.values()]
+
+
+def _pack_search(search: Search, short: bool) -> tuple[Any, ...]:
+    return (
+        short_id(search.search_id) if short else search.search_id,
+        search.ordinal,
+        search.index,
+        search.route,
+        [short_id(name) for name in search.result_ids] if short else search.result_ids,
+        search.documents,
+        "".join([_EVIDENCE[evidence] for evidence in search.evidence]),
+        "".join([_TYPES[kind] for kind in search.types]),
+        search.gains,
+        search.baseline,
+    )
+
+
+def _unpack_searches(event: WinningEvent, stored: Any) -> Items:
+    found: Items = {}
+    for part in stored:
+        search = _unpack_search(event, part)
+        found[search.search_id] = search
+    return found
+
+
+def _unpack_search(event: WinningEvent, part: _SearchPart) -> Search:
+    search = Search(
+        event, unpack_id(part[0]), part[1], part[2], part[3], [unpack_id(name) for name in part[4]],
+        part[8], part[9], [],
+    )  # fmt: skip
+    search.documents = part[5]
+    try:
+        search.evidence = [_EVIDENCE_BACK[code] for code in part[6]]
+    except KeyError:
+        raise DamagedState("a search has results with unknown evidence") from None
+    try:
+        search.types = [_TYPES_BACK[code] for code in part[7]]
+    except KeyError as error:
+        raise DamagedState(
+            f"a search has results of an entity type that is stored as {error.args[0]!r}, and this "
+            f"release has none with that code (it has dedup.tables {tables_text()}). A newer "
+            "release wrote it: take that release, or a later one"
+        ) from None
+    results = len(search.result_ids)
+    if any(len(one) != results for one in part[5:] if one is not None):
+        raise DamagedState("a search's results are incomplete")
+    return search
+
+
+def _pack_gate(event: WinningEvent, items: Items, _short: bool) -> Any:
+    return items.get(event.iteration)
+
+
+def _unpack_gate(event: WinningEvent, stored: Any) -> Items:
+    return {} if stored is None else {event.iteration: stored}
+
+
+def _pack_named(_: WinningEvent, items: Items, short: bool) -> Any:
+    return {short_id(name): value for name, value in items.items()} if short else items
+
+
+def _unpack_named(_: WinningEvent, stored: Any) -> Items:
+    return {unpack_id(name): value for name, value in stored.items()}
+
+
+def _pack_plain(_: WinningEvent, items: Items, _short: bool) -> Any:
+    return items
+
+
+def _unpack_plain(_: WinningEvent, stored: Any) -> Items:
+    return dict(stored)
+
+
+def _pack_whole(_: WinningEvent, items: Items, _short: bool) -> Any:
+    return items[WHOLE_TURN]
+
+
+def _unpack_whole(_: WinningEvent, stored: Any) -> Items:
+    return {WHOLE_TURN: stored}
+
+
+# -- the rows ---------------------------------------------------------------------------------
+
+FORGET: Final = EventType("forget", 0, ())
+"""Brings no item: its version is a floor under all items of the conversation."""
+
+SEARCH_ITERATION: Final = EventType(
+    "search_iteration",
+    1,
+    (
+        Register(
+            "search", SEARCH, 0, _take_searches, list[_SearchPart], _pack_searches, _unpack_searches
+        ),
+        Register("gate", GATE, 1, _take_gate, str | None, _pack_gate, _unpack_gate),
+    ),
+    in_iteration=True,
+)
+
+RELEVANCE_LABELS: Final = EventType(
+    "relevance_labels",
+    2,
+    (
+        Register(
+            "label of a result", RESULT_LABEL, 0, _take_result_labels, dict[Id, _Gain | None],
+            _pack_named, _unpack_named, "labels_revised", "labels_superseded",
+        ),
+        Register(
+            "label of a route", ROUTE_LABEL, 1, _take_route_labels, dict[Id, str | None],
+            _pack_named, _unpack_named,
+        ),
+        Register(
+            "label of a gate", GATE_LABEL, 2, _take_gate_labels, dict[int, bool | None],
+            _pack_plain, _unpack_plain,
+        ),
+    ),
+    needs_fingerprints=False,
+)  # fmt: skip
+
+TURN_COMPLETED: Final = EventType(
+    "turn_completed",
+    3,
+    (
+        Register(
+            "end of a turn",
+            END,
+            0,
+            _take_end,
+            dict[bytes, _Gain] | None,
+            _pack_whole,
+            _unpack_whole,
+        ),
+    ),
+)
+
+EVENT_TYPES: Final = (SEARCH_ITERATION, RELEVANCE_LABELS, TURN_COMPLETED)
+
+OF_PAYLOAD: Final[dict[type, EventType]] = {
+    PAYLOADS[kind.name]: kind for kind in (*EVENT_TYPES, FORGET)
+}
+BY_CODE: Final = {kind.code: kind for kind in EVENT_TYPES}

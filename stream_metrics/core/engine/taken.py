@@ -1,0 +1,192 @@
+"""What the engine takes of an event: of a result its digests, and no text.
+
+The texts of results are digested as soon as an event is decoded, so that a batch holds them decoded
+one event at a time. (Its records are held to its end; so is ``turn_completed`` as it was sent.) The
+kernel goes from the record's bytes to the digests at once, if the event is a search iteration or
+labels and surely valid; ``decode`` and ``take`` do the same for all events, and alone know how to
+refuse one.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from stream_metrics.core import compiled
+from stream_metrics.core.dedup.deduplicator import Deduplicator
+from stream_metrics.core.dedup.tables import Tables
+from stream_metrics.core.engine.config import DEFAULT_AGENT, OTHER
+from stream_metrics.core.engine.registers import (
+    OF_PAYLOAD,
+    RELEVANCE_LABELS,
+    SEARCH_ITERATION,
+    EventType,
+    Items,
+    TakenSearch,
+    cut_routes,
+)
+from stream_metrics.core.engine.state import Version
+from stream_metrics.core.events.decode import (
+    EARLIEST_US,
+    SCHEMA_VERSION,
+    BadRecord,
+    Event,
+    decode,
+    latest_us,
+)
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.wire import SearchIteration, TurnCompleted
+
+
+class Taken(msgspec.Struct, gc=False, frozen=True):
+    """A valid event as ``Step`` applies it.
+
+    ``items`` has what it says, by the registers of its type: for each key the first entry.
+    ``iteration``, ``agent`` and ``release`` are those of a search iteration. ``key_id`` names the
+    key of its digests; ``unknown`` is that of ``Event``. ``end`` is the end of a turn as it was
+    sent, with its texts.
+    """
+
+    occurred_us: int
+    event_id: str
+    digest: bytes
+    conversation_id: str
+    turn: int
+    key_id: str
+    kind: EventType
+    items: tuple[Items, ...] = ()
+    iteration: int = 0
+    agent: str = DEFAULT_AGENT
+    release: str | None = None
+    unknown: tuple[str, ...] = ()
+    end: TurnCompleted | None = None
+
+    @property
+    def version(self) -> Version:
+        """What the events of one item are ordered by."""
+        return (self.occurred_us, self.event_id, self.digest)
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether it has neither searches nor a gate decision, or no label at all."""
+        return bool(self.items) and not any(self.items)
+
+
+def take(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> Taken:
+    """Digest the texts of ``event`` with ``dedup``, whose key is called ``key_id``.
+
+    ``tables`` are those of its rules.
+    """
+    sent = event.payload
+    kind = OF_PAYLOAD[type(sent)]
+    iteration, agent, release = 0, DEFAULT_AGENT, None
+    if isinstance(sent, SearchIteration):
+        iteration, agent, release = sent.iteration, sent.agent or DEFAULT_AGENT, sent.release
+    return Taken(
+        event.occurred_us,
+        event.event_id,
+        event.digest,
+        event.conversation_id,
+        event.turn,
+        key_id,
+        kind,
+        tuple([register.take(sent, dedup, tables) for register in kind.registers]),
+        iteration,
+        agent,
+        release,
+        event.unknown,
+        sent if isinstance(sent, TurnCompleted) else None,
+    )
+
+
+class Intake:
+    """Takes records with ``dedup``, whose key is called ``key_id`` and whose rules have ``tables``.
+
+    ``require_key``: without a key of their own, records are not accepted.
+    """
+
+    def __init__(
+        self,
+        dedup: Deduplicator,
+        key_id: str,
+        tables: Tables,
+        limits: Limits,
+        *,
+        require_key: bool = False,
+    ) -> None:
+        self._dedup, self._key_id, self._tables = dedup, key_id, tables
+        self._limits, self._require_key = limits, require_key
+        self._bounds = compiled.Bounds(limits, SCHEMA_VERSION, dict(tables.labels), OTHER)
+
+    def take(
+        self, value: bytes | None, *, key: bytes | None = None, timestamp_ms: int | None = None
+    ) -> Taken | BadRecord:
+        """What ``take`` makes of the record's event, or why there is none."""
+        if value is not None:
+            taken = self.take_fast(value, key, timestamp_ms)
+            if taken is not None:
+                return taken
+        event = decode(
+            value,
+            key=key,
+            timestamp_ms=timestamp_ms,
+            limits=self._limits,
+            require_key=self._require_key,
+        )
+        if isinstance(event, BadRecord):
+            return event
+        return take(event, self._dedup, self._key_id, self._tables)
+
+    def take_fast(self, value: bytes, key: bytes | None, timestamp_ms: int | None) -> Taken | None:
+        """What ``take`` makes of searches or labels, or None if that is not certain."""
+        if key is None and self._require_key:
+            return None
+        found = self._dedup.take(value, key, self._bounds)
+        if found is None:
+            return self._take_labels(value, key, timestamp_ms)
+        (
+            occurred_us, event_id, digest, conversation_id, turn,
+            iteration, agent, release, gate, searches, unknown,
+        ) = found  # fmt: skip
+        if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
+            return None
+        taken = {search[0]: TakenSearch._make(search) for search in searches}
+        return Taken(
+            occurred_us,
+            event_id,
+            digest,
+            conversation_id,
+            turn,
+            self._key_id,
+            SEARCH_ITERATION,
+            (taken, {} if gate is None else {iteration: gate}),
+            iteration,
+            agent or DEFAULT_AGENT,
+            release,
+            unknown,
+        )
+
+    def _take_labels(
+        self, value: bytes, key: bytes | None, timestamp_ms: int | None
+    ) -> Taken | None:
+        found = compiled.taken_labels(value, key, self._bounds)
+        if found is None:
+            return None
+        occurred_us, event_id, digest, conversation_id, turn, results, routes, gates, unknown = (
+            found
+        )
+        if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
+            return None
+        return Taken(
+            occurred_us,
+            event_id,
+            digest,
+            conversation_id,
+            turn,
+            self._key_id,
+            RELEVANCE_LABELS,
+            (results, cut_routes(routes) if routes else routes, gates),
+            0,
+            DEFAULT_AGENT,
+            None,
+            unknown,
+        )

@@ -1,0 +1,506 @@
+"""Sliding windows of event time as 60 buckets each, in whole numbers.
+
+A bucket holds absolute sums by agent. A correction finds its bucket by the time of the iteration
+that it corrects, however late it comes, and is dropped only when the bucket has left its window.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
+from math import gcd, prod
+from typing import Any, Final, NamedTuple
+
+from stream_metrics.core import compiled
+from stream_metrics.core.engine.cells import CODES, Series, split_code
+from stream_metrics.core.engine.codec import decode_sums, encode_sums
+from stream_metrics.core.engine.config import MAX_ROUTES, OTHER, WINDOW_BUCKETS
+from stream_metrics.core.engine.state import Cell
+from stream_metrics.core.events.times import MICROS
+
+Sums = dict[str, int]
+Touched = dict[tuple[str, int, str], bytes | None]  # None: the bucket goes
+NamedCell = tuple[int, int, str, Sums]  # sign, time in microseconds, agent, sums
+KernelWindow = tuple[str, int, int, int, frozenset[str], dict[tuple[int, str], bytes]]
+_Level = dict[tuple[int, str], Sums]  # by bucket and agent
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_WINDOW_UNITS: Final = (("h", 3_600), ("m", 60), ("s", 1))
+
+
+EVERY_FAMILY: Final = frozenset(CODES)
+
+
+class Window(NamedTuple):
+    """A window's name, its length in microseconds, a multiple of 60, and the families it has.
+
+    ``heads`` are what the codes of these families begin with.
+    """
+
+    name: str
+    length_us: int
+    heads: frozenset[str] = EVERY_FAMILY
+
+    @property
+    def bucket_us(self) -> int:
+        """The width of a bucket."""
+        return self.length_us // WINDOW_BUCKETS
+
+    def span_us(self, now_us: int) -> tuple[int, int]:
+        """From when to (and without) when the 60 buckets reach that end with the one of ``now_us``.
+
+        >>> Window("1m", 60_000_000).span_us(90_500_000)
+        (31000000, 91000000)
+        """
+        end = now_us // self.bucket_us + 1
+        return (end - WINDOW_BUCKETS) * self.bucket_us, end * self.bucket_us
+
+
+def parse_duration(text: str) -> int:
+    """A duration such as 90s, 5m, 24h or 7d in microseconds.
+
+    >>> parse_duration("5m")
+    300000000
+    """
+    number, unit = text[:-1], text[-1:]
+    if not (number.isascii() and number.isdigit() and int(number) > 0 and unit in _UNITS):
+        raise ValueError(f"{text!r} is not a duration. Write a number and s, m, h or d, such as 5m")
+    return int(number) * _UNITS[unit] * MICROS
+
+
+def parse_window(name: str) -> Window:
+    """A window by its name, with all families.
+
+    >>> parse_window("5m").bucket_us
+    5000000
+    """
+    length_us = parse_duration(name)
+    if length_us % (WINDOW_BUCKETS * 1_000):
+        raise ValueError(f"window {name!r} cannot be cut into {WINDOW_BUCKETS} buckets")
+    seconds = length_us // MICROS
+    usual = next(f"{seconds // size}{unit}" for unit, size in _WINDOW_UNITS if not seconds % size)
+    if name != usual:
+        raise ValueError(f"window {name!r}: write it as {usual!r}")
+    return Window(name, length_us)
+
+
+_DEFAULT_NAMES: Final = ("1m", "5m", "30m", "1h", "6h", "24h")
+
+
+def window_specs(
+    names: Iterable[str], series_windows: Mapping[str, Collection[str]] | None = None
+) -> tuple[Window, ...]:
+    """Windows by their names, with the families that they have.
+
+    A family whose group is in ``series_windows`` has the windows that stand there. Of the others,
+    the default windows have those that are in ``CODES`` for them, and all further windows have all.
+
+    >>> ["ts" in window.heads for window in window_specs(["30m", "1h", "2h"])]
+    [False, True, True]
+    >>> ["ts" in window.heads for window in window_specs(["30m", "1h"], {"turns": ["30m"]})]
+    [True, False]
+    """
+    chosen = series_windows or {}
+
+    def has(name: str, series: Series) -> bool:
+        if series.windows is None or series.group in chosen:
+            return series.windows is None or name in chosen[series.group]
+        return name not in _DEFAULT_NAMES or name in series.windows
+
+    return tuple(
+        parse_window(name)._replace(
+            heads=frozenset(head for head, series in CODES.items() if has(name, series))
+        )
+        for name in names
+    )
+
+
+DEFAULT_WINDOWS: Final = window_specs(_DEFAULT_NAMES)
+
+
+def windows_by_group(windows: Collection[Window]) -> dict[str, list[str]]:
+    """The windows that have each group of series, by name; with them ``window_specs`` gives these.
+
+    >>> windows_by_group(window_specs(["30m", "1h"]))["turns"]
+    ['1h']
+    """
+    return {
+        series.group: [window.name for window in windows if head in window.heads]
+        for head, series in CODES.items()
+        if series.group
+    }
+
+
+def series_of_agent(windows: Iterable[Window], retrieval: int) -> int:
+    """How many series an agent can have in these windows, with so many ranked metrics."""
+    sizes: Counter[str] = Counter()
+    for head, series in CODES.items():
+        open_labels = retrieval if series.group == "retrieval" else MAX_ROUTES + 1
+        sizes[head] = prod(
+            open_labels if values is None else len(values) for values in series.values
+        )
+    return sum(sizes[head] for window in windows for head in window.heads)
+
+
+# Of buckets that left their windows, a batch drops so many, or twice as many as it changes, so that
+# it stays small, and they never pile up. Those that wait count nowhere.
+DROPPED_AT_ONCE: Final = 500
+
+# Before a window's name: the part of its buckets that is of conversations that have expired.
+LEFT: Final = "left:"
+
+
+def left_windows(windows: Iterable[Window]) -> tuple[Window, ...]:
+    """The windows under whose names is kept what expired conversations left in ``windows``."""
+    return tuple(window._replace(name=LEFT + window.name) for window in windows)
+
+
+class Names(NamedTuple):
+    """Which agents and routes have series of their own; all others are ``other``."""
+
+    agents: frozenset[str]
+    routes: frozenset[str]
+
+    def agent(self, agent: str) -> str:
+        """The agent as series name it."""
+        return agent if agent in self.agents else OTHER
+
+    def sums(self, cell: Cell) -> Sums:
+        """A cell's sums with routes as series name them."""
+        return cell.sums if cell.routes <= self.routes else self.named(cell.sums)
+
+    def named(self, sums: Mapping[str, int]) -> Sums:
+        """Sums with routes as series name them."""
+        named: Sums = {}
+        for code, value in sums.items():
+            if code.startswith("R|"):
+                route, correct = split_code(code)[1]
+                if route not in self.routes:
+                    code = f"R|{OTHER}|{correct}"
+            named[code] = named.get(code, 0) + value
+        return named
+
+
+def routes_of(cells: Iterable[Cell]) -> set[str]:
+    """The routes that cells speak of."""
+    return set().union(*(cell.routes for cell in cells))
+
+
+def routes_in(sums: Iterable[str]) -> frozenset[str]:
+    """The routes that series codes are by."""
+    return frozenset(split_code(code)[1][0] for code in sums if code.startswith("R|"))
+
+
+def first_names(found: Iterable[str], configured: Iterable[str], limit: int) -> frozenset[str]:
+    """Who gets series where nobody came first: the configured, then by code point."""
+    chosen = dict.fromkeys(configured)
+    for name in sorted(found):
+        if len(chosen) >= limit:
+            break
+        chosen.setdefault(name)
+    return frozenset(chosen)
+
+
+def add(into: Sums, sums: Mapping[str, int], sign: int) -> None:
+    """Add or take away; a sum that becomes 0 is dropped."""
+    if not into and sign == 1:
+        into.update(sums)
+        return
+    for code, value in sums.items():
+        total = into.get(code, 0) + sign * value
+        if total:
+            into[code] = total
+        else:
+            into.pop(code, None)
+
+
+def added_bucket(stored: bytes | None, sums: Sums, kept: set[str]) -> bytes | None:
+    """A bucket as it is stored, with those of ``sums`` added whose codes are ``kept``.
+
+    None if nothing is left; raises ``DamagedState``.
+    """
+    into = {} if stored is None else decode_sums(stored)
+    for code, value in sums.items():
+        if code in kept:
+            total = into.get(code, 0) + value
+            if total:
+                into[code] = total
+            else:
+                into.pop(code, None)
+    return encode_sums(into) if into else None
+
+
+class Windows:
+    """The buckets of one state partition.
+
+    They are kept as the store holds them, by bucket and agent: fifty agents that are busy all day
+    take some 25 MB, a quarter of what they would take as dictionaries.
+    """
+
+    def __init__(self, windows: Iterable[Window] = DEFAULT_WINDOWS) -> None:
+        self.windows = tuple(windows)
+        self.buckets: dict[str, dict[tuple[int, str], bytes]] = {w.name: {} for w in self.windows}
+        self._first: dict[str, int] = {}  # by window: no bucket held is older
+        self.base_us = gcd(*(w.bucket_us for w in self.windows))
+        self._plan = self._coarsening()
+
+    def _coarsening(self) -> list[tuple[Window, int]]:
+        """Each window with the widest buckets narrower than its own that fit into them."""
+        plan: list[tuple[Window, int]] = []
+        widths = [self.base_us]
+        for window in sorted(self.windows, key=lambda w: w.bucket_us):
+            plan.append((window, max(w for w in widths if window.bucket_us % w == 0)))
+            widths.append(window.bucket_us)
+        return plan
+
+    def load(self, window: str, bucket: int, agent: str, sums: bytes) -> None:
+        """Set one bucket as it was stored; raises ``DamagedState``."""
+        if window in self.buckets:
+            self._hold(window, bucket, agent, encode_sums(decode_sums(sums)))
+
+    def install(self, touched: Touched) -> None:
+        """Take over changed buckets."""
+        for (window, bucket, agent), sums in touched.items():
+            if sums is not None:
+                self._hold(window, bucket, agent, sums)
+            else:
+                self.buckets[window].pop((bucket, agent), None)
+
+    def _hold(self, window: str, bucket: int, agent: str, sums: bytes) -> None:
+        self.buckets[window][bucket, agent] = sums
+        if bucket < self._first.get(window, bucket + 1):
+            self._first[window] = bucket
+
+    def changes(
+        self, cells: Iterable[tuple[int, Cell]], names: Names, record_time_us: int
+    ) -> Touched:
+        """The new absolute sums of each bucket that signed cells change; nothing is changed yet.
+
+        Buckets that left their window before ``record_time_us`` go, some of them at a time. Raises
+        ``DamagedState``.
+        """
+        named = [
+            (sign, cell.time_us, names.agent(cell.agent), names.sums(cell)) for sign, cell in cells
+        ]
+        plan = self.kernel_plan(record_time_us)
+        touched = compiled.changed_buckets(named, self.base_us, plan)
+        if touched is None:
+            touched = self.plain_changes(named, record_time_us)
+        most = max(DROPPED_AT_ONCE, 2 * len(touched))
+        touched.update(islice(self._old(record_time_us), most))
+        return touched
+
+    def kernel_plan(self, record_time_us: int) -> list[KernelWindow]:
+        """What the kernel must know of the windows to change their buckets."""
+        return [
+            (
+                window.name,
+                window.bucket_us,
+                source_us,
+                oldest_bucket(window, record_time_us),
+                window.heads,
+                self.buckets[window.name],
+            )
+            for window, source_us in self._plan
+        ]
+
+    def plain_changes(self, cells: Iterable[NamedCell], record_time_us: int) -> Touched:
+        """What the kernel does of ``changes``, in Python."""
+        base: _Level = {}
+        for sign, time_us, agent, sums in cells:
+            key = (time_us // self.base_us, agent)
+            into = base.get(key)
+            if into is None:
+                into = base[key] = {}
+            add(into, sums, sign)
+        levels = {self.base_us: base}
+        touched: Touched = {}
+        for window, source_us in self._plan:
+            level = levels.get(window.bucket_us)
+            if level is None:
+                level = levels[window.bucket_us] = _coarser(
+                    levels[source_us], window.bucket_us // source_us
+                )
+            self._change_window(window, level, record_time_us, touched)
+        return touched
+
+    def _change_window(
+        self, window: Window, level: _Level, record_time_us: int, touched: Touched
+    ) -> None:
+        oldest = oldest_bucket(window, record_time_us)
+        buckets, codes = self.buckets[window.name], _codes_of(window.heads)
+        for (bucket, agent), sums in level.items():
+            if bucket < oldest or not sums:
+                continue
+            stored = buckets.get((bucket, agent))
+            kept = codes.knowing(sums)
+            touched[window.name, bucket, agent] = added_bucket(stored, sums, kept)
+
+    def _old(self, record_time_us: int) -> Iterator[tuple[tuple[str, int, str], None]]:
+        """The buckets that have left their windows.
+
+        A window's buckets are looked at only if some may have left it: not with every batch.
+        """
+        for window in self.windows:
+            oldest = oldest_bucket(window, record_time_us)
+            if self._first.get(window.name, oldest) >= oldest:
+                continue
+            found = False
+            for bucket, agent in self.buckets[window.name]:
+                if bucket < oldest:
+                    found = True
+                    yield (window.name, bucket, agent), None
+            if not found:
+                self._first[window.name] = oldest
+
+    def late(self, cells: Iterable[tuple[int, Cell]], record_time_us: int) -> Counter[str]:
+        """How many of the signed cells that come each window has passed already."""
+        times = sorted(cell.time_us for sign, cell in cells if sign > 0)
+        return Counter(
+            {
+                window.name: bisect_left(
+                    times, window.bucket_us * oldest_bucket(window, record_time_us)
+                )
+                for window in self.windows
+            }
+        )
+
+    @property
+    def empty(self) -> bool:
+        """Whether no window has a bucket."""
+        return not any(self.buckets.values())
+
+    def sums_at(self, now_us: int) -> Iterator[tuple[str, str, Sums]]:
+        """(window, agent, sums) over the 60 buckets that end with the one of ``now_us``."""
+        for window in self.windows:
+            last = now_us // window.bucket_us
+            first = last - WINDOW_BUCKETS + 1
+            totals: dict[str, Sums] = {}
+            for (bucket, agent), sums in self.buckets[window.name].items():
+                if first <= bucket <= last:
+                    add(totals.setdefault(agent, {}), decode_sums(sums), 1)
+            for agent, total in totals.items():
+                yield window.name, agent, total
+
+    def snapshot(self) -> Windows:
+        """A copy that later changes do not reach."""
+        copy = Windows(self.windows)
+        copy.buckets = {name: dict(buckets) for name, buckets in self.buckets.items()}
+        copy._first = dict(self._first)
+        return copy
+
+
+def oldest_bucket(window: Window, record_time_us: int) -> int:
+    """The oldest bucket that is kept when the input has been read up to ``record_time_us``."""
+    return (record_time_us - window.length_us) // window.bucket_us
+
+
+def _coarser(level: _Level, factor: int) -> _Level:
+    """The same sums in buckets ``factor`` times as wide."""
+    wider: _Level = {}
+    for (bucket, agent), sums in level.items():
+        key = (bucket // factor, agent)
+        into = wider.get(key)
+        if into is None:
+            wider[key] = dict(sums)
+        else:
+            add(into, sums, 1)
+    return wider
+
+
+def in_window(sums: Sums, window: Window) -> Sums:
+    """Those of ``sums`` whose series the window has."""
+    kept = _codes_of(window.heads).knowing(sums)
+    return {code: value for code, value in sums.items() if code in kept}
+
+
+class _Codes:
+    """The codes whose series a window has, kept for those that come again and again."""
+
+    __slots__ = ("_kept", "_known", "heads")
+
+    def __init__(self, heads: frozenset[str]) -> None:
+        self.heads = heads
+        self._known: set[str] = set()
+        self._kept: set[str] = set()
+
+    def knowing(self, codes: Sums) -> set[str]:
+        """Those that the window has, with all of ``codes`` looked at: by what they begin with."""
+        if not self._known.issuperset(codes):
+            if len(self._known) >= _CODES_KEPT:
+                self._known.clear()
+                self._kept.clear()
+            self._known.update(codes)
+            self._kept.update(c for c in codes if c.partition("|")[0] in self.heads)
+        return self._kept
+
+
+_CODES_KEPT: Final = 8_192
+
+
+@lru_cache(maxsize=64)
+def _codes_of(heads: frozenset[str]) -> _Codes:
+    return _Codes(heads)
+
+
+def windows_at(
+    cells: Iterable[Cell], names: Names, now_us: int, windows: Iterable[Window] = DEFAULT_WINDOWS
+) -> list[tuple[str, str, Sums]]:
+    """The sums at ``now_us`` straight from all cells, without buckets: what ``sums_at`` equals."""
+    specs = tuple(windows)
+    totals: dict[tuple[str, str], Sums] = {}
+    for cell in cells:
+        agent = names.agent(cell.agent)
+        sums = names.sums(cell)
+        for window in specs:
+            last = now_us // window.bucket_us
+            if last - WINDOW_BUCKETS < cell.time_us // window.bucket_us <= last:
+                add(totals.setdefault((window.name, agent), {}), in_window(sums, window), 1)
+    return [(window, agent, sums) for (window, agent), sums in totals.items()]
+
+
+def add_to_buckets(
+    found: dict[tuple[str, int, str], Sums],
+    cells: Iterable[Cell],
+    names: Names,
+    windows: Iterable[Window],
+    record_time_us: int,
+) -> None:
+    """Add cells to ``found`` one by one, but for what has left its window.
+
+    The plain way to what ``Windows.changes`` keeps up to date.
+    """
+    specs = [(window, oldest_bucket(window, record_time_us)) for window in windows]
+    for cell in cells:
+        agent, sums = names.agent(cell.agent), names.sums(cell)
+        for window, oldest in specs:
+            bucket = cell.time_us // window.bucket_us
+            if bucket >= oldest:
+                into = found.setdefault((window.name, bucket, agent), {})
+                add(into, in_window(sums, window), 1)
+
+
+def window_rows(
+    sums: Iterable[tuple[str, str, Sums]], dimension: str = "agent"
+) -> list[dict[str, Any]]:
+    """The entries of ``windows.json``: sums that are not 0, sorted by all but the value."""
+    totals: dict[tuple[str, ...], tuple[dict[str, Any], int]] = {}
+    for window, agent, values in sums:
+        for code, value in values.items():
+            series, labels = split_code(code)
+            entry = {"name": series.name, dimension: agent, "window": window}
+            entry |= zip(series.labels, labels, strict=True)
+            key = tuple(entry.values())
+            held = totals.get(key)
+            totals[key] = (entry, value + (held[1] if held else 0))
+    return [{**entry, "value": value} for _, (entry, value) in sorted(totals.items()) if value]
+
+
+def windows_document(
+    sums: Iterable[tuple[str, str, Sums]], now_us: int, dimension: str = "agent"
+) -> dict[str, Any]:
+    """The content of ``windows.json``; ``dimension`` is what the sums are kept by."""
+    return {"schema_version": 1, "now": now_us, "sums": window_rows(sums, dimension)}

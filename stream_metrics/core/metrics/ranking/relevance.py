@@ -1,0 +1,380 @@
+"""Judge results by qrels, a custom predicate, labels, or overlap with a reference answer.
+
+The first strategy that is available for a query, in this order, judges its ranking.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import gt
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from stream_metrics.core.events.turns import turn_text
+from stream_metrics.core.events.wire import Result
+from stream_metrics.core.metrics.ranking.batch import UNJUDGED, Judged
+from stream_metrics.core.metrics.ranking.subtopics import Subtopics
+from stream_metrics.core.metrics.text import overlap_f1, tokens_of_each
+
+_NO_DIMENSIONS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Retrieved(NamedTuple):
+    """One result of a ranking, in the order shown.
+
+    ``document`` is equal for results that are the same document of the turn. ``before``: an earlier
+    search of the turn returned the document. ``recorded``: the result from the event, if its texts
+    were read.
+    """
+
+    document: Hashable
+    doc_id: str | None = None
+    text: str | None = None
+    before: bool = False
+    recorded: Result | None = None
+
+
+class Query(NamedTuple):
+    """A ranking, and everything that may judge it.
+
+    Attributes:
+        results: The results by rank.
+        relevant: The complete ground truth (qrels): grade by ``doc_id``. None: there are no qrels.
+            Empty: nothing is relevant.
+        labels: Grade by document, over all searches of the turn. None or empty: nothing is
+            labelled.
+        references: The reference answers.
+        language: The language of texts and answers.
+        query_id: The id of the query in a test collection, or the ``search_id`` of a recorded
+            search.
+        conversation_id, turn: The position of a recorded search.
+        text: The search query, if recorded.
+        question: The question of the turn, if recorded.
+        dimensions: The values by which figures can be split.
+    """
+
+    results: Sequence[Retrieved]
+    relevant: Mapping[str, float] | None = None
+    labels: Mapping[Hashable, float] | None = None
+    references: Sequence[str] = ()
+    language: str | None = None
+    query_id: str = ""
+    conversation_id: str | None = None
+    turn: int | None = None
+    text: str | None = None
+    question: str | None = None
+    dimensions: Mapping[str, str] = _NO_DIMENSIONS
+
+    @property
+    def place(self) -> str:
+        """A description of the query for messages.
+
+        >>> Query([], query_id="s1", conversation_id="c", turn=2).place
+        "conversation 'c', turn 2, search 's1'"
+        """
+        if self.conversation_id is None:
+            return f"query {self.query_id!r}"
+        turn = None if self.turn is None else turn_text(self.turn)
+        return f"conversation {self.conversation_id!r}, turn {turn}, search {self.query_id!r}"
+
+
+class RecordedSearch(NamedTuple):
+    """A search of a conversation, as a ranking to judge.
+
+    Attributes:
+        conversation_id, turn, search_id, agent: The identity of the search.
+        dimensions: The values by which figures can be split.
+        query: The results, and everything that may judge them.
+    """
+
+    conversation_id: str
+    turn: int
+    search_id: str
+    agent: str
+    dimensions: Mapping[str, str]
+    query: Query
+
+
+class PredicateError(ValueError):
+    """A predicate cannot be used, raised an error, or returned an invalid value."""
+
+
+class Predicate(Protocol):
+    """A custom rule of relevance."""
+
+    def total(self, query: Query) -> int | None:
+        """The number of relevant documents for a query; None if the rule does not apply."""
+
+    def relevant(self, query: Query, result: Retrieved) -> bool:
+        """Whether a result is relevant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """How queries are judged.
+
+    Attributes:
+        rel: The lowest relevant grade of qrels, for metrics that do not set their own.
+        good_gain: The lowest relevant grade of labels.
+        graded: Whether NDCG uses grades as gains by default.
+        overlap: The lowest token F1 with a reference answer for which a text is relevant.
+        predicate: A custom rule, which is tried after qrels and before labels.
+        predicate_name: The predicate's name in messages.
+    """
+
+    rel: float = 1.0
+    good_gain: float = 2.0
+    graded: bool = True
+    overlap: float = 0.3
+    predicate: Predicate | None = field(default=None)
+    predicate_name: str = "the predicate"
+
+    def __post_init__(self) -> None:
+        if not (self.rel > 0 and self.good_gain > 0):
+            raise ValueError(
+                f"rel={self.rel:g}, good_gain={self.good_gain:g}: grades of relevant documents "
+                "are above 0"
+            )
+
+    def judge(self, query: Query) -> Judged | None:
+        """Judge a ranking by the first strategy that is available; None if there is none.
+
+        Raises:
+            PredicateError: The predicate raised an error, returned an invalid value, or found more
+                relevant documents than its total.
+
+        >>> Relevance().judge(Query([Retrieved(1, "a")], {"a": 2, "b": 0})).grades
+        [2]
+        """
+        if query.relevant is not None:
+            return self._by_qrels(query, query.relevant)
+        if self.predicate is not None:
+            total = self._total(query, self.predicate)
+            if total is not None:
+                return self._by_predicate(query, self.predicate, total)
+        if query.labels:
+            return self._by_labels(query, query.labels)
+        if query.references and any(result.text for result in query.results):
+            return self._by_overlap(query)
+        return None
+
+    def _by_qrels(self, query: Query, relevant: Mapping[str, float]) -> Judged:
+        return Judged(
+            grades=[
+                UNJUDGED if one.doc_id is None else relevant.get(one.doc_id, UNJUDGED)
+                for one in query.results
+            ],
+            truth=list(relevant.values()),
+            strategy="qrels",
+            rel=self.rel,
+            graded=self.graded,
+            earlier=repeats(query.results),
+            before=_before(query.results),
+        )
+
+    def _total(self, query: Query, predicate: Predicate) -> int | None:
+        """The predicate's total; None if it does not apply."""
+        found: Any = self._call("total(query)", query, lambda: predicate.total(query))
+        if found is None:
+            return None
+        if isinstance(found, bool) or not isinstance(found, int | np.integer) or found < 0:
+            raise self._bad_value(
+                f"total(query) gave {found!r}", query, "an integer from 0 on, or None"
+            )
+        return int(found)
+
+    def _relevant(self, query: Query, result: Retrieved, predicate: Predicate) -> float:
+        what = f"relevant(query, result) of the result {result.doc_id!r}"
+        found: Any = self._call(what, query, lambda: predicate.relevant(query, result))
+        if not isinstance(found, bool | np.bool_):
+            raise self._bad_value(f"{what} gave {found!r}", query, "True or False")
+        return float(found)
+
+    def _call(self, what: str, query: Query, ask: Callable[[], object]) -> object:
+        try:
+            return ask()
+        except Exception as error:  # user code may raise anything
+            raise PredicateError(
+                f"{self.predicate_name}: {what} raised {_raised(error)} for {query.place}"
+            ) from error
+
+    def _bad_value(self, what: str, query: Query, needed: str) -> PredicateError:
+        return PredicateError(f"{self.predicate_name}: {what} for {query.place}; expected {needed}")
+
+    def _by_predicate(self, query: Query, predicate: Predicate, total: int) -> Judged:
+        grades = [self._relevant(query, one, predicate) for one in query.results]
+        earlier = repeats(query.results)
+        found = sum(grade for at, grade in enumerate(grades) if earlier is None or not earlier[at])
+        if found > total:
+            raise PredicateError(
+                f"{self.predicate_name} found {found:g} relevant documents for {query.place}, but "
+                f"its total is {total}; total must count every relevant document"
+            )
+        return Judged(
+            grades=grades,
+            truth=[1.0] * total,
+            strategy="custom",
+            graded=False,
+            boolean=True,
+            earlier=earlier,
+            before=_before(query.results),
+        )
+
+    def _by_labels(self, query: Query, labels: Mapping[Hashable, float]) -> Judged:
+        return Judged(
+            grades=[labels.get(one.document, UNJUDGED) for one in query.results],
+            truth=list(labels.values()),
+            strategy="judged",
+            rel=self.good_gain,
+            graded=self.graded,
+            earlier=repeats(query.results),
+            before=_before(query.results),
+        )
+
+    def _by_overlap(self, query: Query) -> Judged:
+        answers = tokens_of_each(query.references, query.language)
+        texts = tokens_of_each([one.text or "" for one in query.results], query.language)
+        grades = []
+        for text in texts:
+            best = max(overlap_f1(text, answer) for answer in answers)
+            grades.append(float(bool(text) and best >= self.overlap))
+        return Judged(
+            grades=grades,
+            truth=None,
+            strategy="token_overlap",
+            graded=False,
+            boolean=True,
+            earlier=repeats(query.results),
+            before=_before(query.results),
+        )
+
+
+def repeats(results: Sequence[Retrieved]) -> list[int] | None:
+    """By rank, how many results above have the same document or ``doc_id``; None if there are none.
+
+    >>> repeats([Retrieved(1, "a"), Retrieved(2, "a"), Retrieved(1)])
+    [0, 1, 1]
+    """
+    named = [one.doc_id for one in results if one.doc_id is not None]
+    if len({one.document for one in results}) == len(results) and len({*named}) == len(named):
+        return None
+    documents: dict[Hashable, int] = {}
+    ids: dict[str, int] = {}
+    found = []
+    for one in results:
+        above = documents.get(one.document, 0)
+        documents[one.document] = above + 1
+        if one.doc_id is not None:
+            above_id = ids.get(one.doc_id, 0)
+            ids[one.doc_id] = above_id + 1
+            above = max(above, above_id)
+        found.append(above)
+    return found if any(found) else None
+
+
+def _before(results: Sequence[Retrieved]) -> list[bool] | None:
+    found = [one.before for one in results]
+    return found if any(found) else None
+
+
+def _raised(error: Exception) -> str:
+    """An error of user code on one line, with the file and line that raised it."""
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{said} ({Path(last.filename).name}, line {last.lineno})"
+
+
+# -- rankings of ids --------------------------------------------------------------------------
+
+
+def judge_ids(
+    ranking: Sequence[str],
+    relevant: Mapping[str, float],
+    *,
+    rel: float = 1.0,
+    graded: bool = True,
+) -> Judged:
+    """Judge a ranking of document ids by qrels.
+
+    Args:
+        ranking: The ids, the best first. A repeated id keeps its rank and has no gain.
+        relevant: The query's complete ground truth: grade by id.
+        rel: The lowest relevant grade, for metrics that do not set their own.
+        graded: Whether NDCG uses the grades as gains by default.
+
+    >>> judge_ids(["b", "x", "b"], {"b": 1}).earlier
+    [0, 0, 1]
+    """
+    earlier = None
+    if len(set(ranking)) < len(ranking):
+        seen: dict[str, int] = {}
+        earlier = []
+        for one in ranking:
+            earlier.append(seen.get(one, 0))
+            seen[one] = earlier[-1] + 1
+    get = relevant.get
+    return Judged(
+        grades=[get(one, UNJUDGED) for one in ranking],
+        truth=list(relevant.values()),
+        rel=rel,
+        graded=graded,
+        earlier=earlier,
+    )
+
+
+def judge_subtopics(
+    ranking: Sequence[str], qrels: Mapping[str, Mapping[str, float]], *, rel: float = 1.0
+) -> Judged:
+    """Judge a ranking by qrels that grade a document for each subtopic of the query.
+
+    Args:
+        ranking: The ids, the best first.
+        qrels: Grade by subtopic and id. A document's grade is the largest over the subtopics.
+        rel: The lowest grade for which a document covers a subtopic.
+
+    If several documents are equally good for the ideal ranking, it takes the one with the last id,
+    as ndeval does.
+    """
+    covered: dict[str, set[str]] = {}
+    grades: dict[str, float] = {}
+    for subtopic, judged in qrels.items():
+        for document, grade in judged.items():
+            grades[document] = max(grades.get(document, 0.0), grade)
+            if grade >= rel:
+                covered.setdefault(document, set()).add(subtopic)
+    sets = {document: frozenset(found) for document, found in sorted(covered.items(), reverse=True)}
+    judged_row = judge_ids(ranking, grades, rel=rel)
+    subtopics = Subtopics(
+        tuple(sets.get(one, frozenset()) for one in ranking), tuple(sets.values())
+    )
+    return judged_row._replace(subtopics=subtopics)
+
+
+def order_by_score(scores: Mapping[str, float], *, float32: bool = False) -> list[str]:
+    """Sort a run's documents by score, descending; ties by document id, descending.
+
+    Args:
+        scores: Score by document id.
+        float32: Round scores to single precision first, for the same ties as trec_eval.
+
+    Raises:
+        ValueError: A score is not a number.
+
+    >>> order_by_score({"a": 0.5, "b": 0.5, "c": 1.0})
+    ['c', 'b', 'a']
+    """
+    values = list(scores.values())
+    if not float32 and len(values) > 1 and all(map(gt, values, values[1:])):
+        return list(scores)  # already sorted, as in most files; comparisons with NaN are False
+    for document, score in scores.items():
+        if score != score:
+            raise ValueError(f"the score of document {document!r} is not a number")
+    if float32:
+        with np.errstate(over="ignore"):  # values that are too large become infinite, as in C
+            scores = {document: float(np.float32(score)) for document, score in scores.items()}
+    return sorted(scores, key=lambda document: (scores[document], document), reverse=True)

@@ -1,0 +1,85 @@
+"""Score many judged rankings by many metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stream_metrics.core.metrics.ranking.batch import (
+    CELLS,
+    Bools,
+    Floats,
+    Ints,
+    Judged,
+    Rankings,
+    batches,
+)
+from stream_metrics.core.metrics.ranking.names import RankedMetric
+from stream_metrics.core.metrics.ranking.scores import has_relevant
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores, one row per ranking and one column per metric.
+
+    Attributes:
+        metrics: The metrics of the columns.
+        values: The scores; NaN where undefined.
+        with_relevant: Whether the query has something relevant by the metric's definition: a grade
+            at its threshold, or any above 0 for graded gains. Always True for a metric that ignores
+            relevance.
+        retrieved, judged: The number of results of each ranking, and of those with a judgement.
+        relevant: The number of relevant documents in each ground truth, by the ranking's own
+            threshold; -1 if it is unknown.
+    """
+
+    metrics: tuple[RankedMetric, ...]
+    values: Floats
+    with_relevant: Bools
+    retrieved: Ints
+    judged: Ints
+    relevant: Ints
+
+
+def score(rows: Sequence[Judged], metrics: Sequence[RankedMetric], *, cells: int = CELLS) -> Scores:
+    """Score each ranking by each metric.
+
+    Args:
+        rows: The rankings. A score does not depend on the other rankings.
+        metrics: The metrics to compute.
+        cells: The most ranks held in arrays at a time.
+
+    Raises:
+        ValueError: A metric is not defined for a grade.
+
+    >>> from stream_metrics.core.metrics.ranking.registry import parse
+    >>> from stream_metrics.core.metrics.ranking.relevance import judge_ids
+    >>> ranking = judge_ids(["x", "b"], {"a": 1, "b": 2})
+    >>> score([ranking], [parse("mrr"), parse("recall@1"), parse("recall@2")]).values.tolist()
+    [[0.5, 0.0, 0.5]]
+    """
+    return score_batches(batches(rows, cells), len(rows), metrics)
+
+
+def score_batches(parts: Iterable[Rankings], count: int, metrics: Sequence[RankedMetric]) -> Scores:
+    """Score the rankings of several batches, ``count`` in all, by each metric.
+
+    Raises:
+        ValueError: A metric is not defined for a grade.
+    """
+    values = np.empty((count, len(metrics)))
+    with_relevant = np.empty((count, len(metrics)), np.bool_)
+    retrieved, judged, relevant = (np.empty(count, np.int64) for _ in range(3))
+    start = 0
+    for batch in parts:
+        part = slice(start, start + len(batch.lengths))
+        retrieved[part] = batch.lengths
+        judged[part] = batch.judged.sum(axis=1)
+        relevant[part] = np.where(batch.truth_known, batch.relevant_documents(None), -1)
+        for column, metric in enumerate(metrics):
+            values[part, column] = metric.scores(batch)
+            with_relevant[part, column] = has_relevant(batch, metric)
+        start = part.stop
+    return Scores(tuple(metrics), values, with_relevant, retrieved, judged, relevant)

@@ -1,0 +1,388 @@
+"""Settings of what is computed, and of how it is read from events and traces."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from stream_metrics.core.dedup.tables import (
+    IGNORED_FIELDS,
+    DedupRules,
+    EntityType,
+    Need,
+    Tables,
+    newest,
+    published,
+    tables_text,
+)
+from stream_metrics.core.engine.cells import GROUPS
+from stream_metrics.core.engine.config import MAX_AGENTS, MAX_RELEASES, MAX_RETRIEVAL, MAX_ROUTES
+from stream_metrics.core.engine.series import ABOUT, MAX_SERIES
+from stream_metrics.core.engine.windows import (
+    DEFAULT_WINDOWS,
+    Window,
+    parse_window,
+    series_of_agent,
+    window_specs,
+)
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.metrics.ranking.live import live_metrics
+from stream_metrics.core.telemetry import Options, Row, SpanMapping, mapping
+from stream_metrics.core.telemetry.evaluations import NO_GRADES, Grading
+from stream_metrics.core.telemetry.mapping import Role
+
+
+class Part(BaseModel):
+    """A table of settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class NeedSettings(Part):
+    """At least ``count`` of ``names`` match."""
+
+    count: int = Field(1, ge=1)
+    names: tuple[str, ...]
+
+
+class EntityTypeSettings(Part):
+    """A row of the deduplication tables; replaces a named type of the same name."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    definitive: tuple[str, ...] | None = Field(
+        (), description="components that identify a document; null: all but `not_definitive`"
+    )
+    not_definitive: tuple[str, ...] = ()
+    rejects: tuple[str, ...] = ()
+    confirms: tuple[tuple[NeedSettings, ...], ...] = ()
+    parts_differ: tuple[str, ...] = ()
+    title_fallback: str | None = None
+
+    def row(self) -> EntityType:
+        """The row as the engine reads it."""
+        return EntityType(
+            name=self.name,
+            aliases=self.aliases,
+            definitive=None if self.definitive is None else frozenset(self.definitive),
+            not_definitive=frozenset(self.not_definitive),
+            rejects=self.rejects,
+            confirms=tuple(
+                tuple(Need(need.count, need.names) for need in rule) for rule in self.confirms
+            ),
+            parts_differ=self.parts_differ,
+            title_fallback=self.title_fallback,
+        )
+
+
+class DedupSettings(Part):
+    """What counts as the same document."""
+
+    tables: int | None = Field(None, ge=1)
+    """The number of the built-in tables. By default, those under which the state was built, and
+    the newest of the release for new state and for replays."""
+    identical_content: Literal["duplicate", "different"] = "duplicate"
+    """What equal long content means if document ids differ."""
+    snippet_rejects: bool = True
+    """Whether different snippets make two results different documents."""
+    ignore_fields: tuple[str, ...] = IGNORED_FIELDS
+    """Fields that neither reject nor confirm, for types without a table row."""
+    max_candidates: int = Field(64, ge=1)
+    """How many earlier results a new one is compared with at most."""
+    entity_types: tuple[EntityTypeSettings, ...] = Field(
+        (), examples=[[{"name": "Ticket", "definitive": ["ticket_id"]}]]
+    )
+    """Rows for your own entity types; a row replaces the built-in one of the same name."""
+
+    @field_validator("tables")
+    @classmethod
+    def _published(cls, number: int | None) -> int | None:
+        if number is not None and number not in published():
+            raise ValueError(
+                f"this release has tables {tables_text()}; tables {number} need a newer release"
+            )
+        return number
+
+    def in_force(self) -> Tables:
+        """The built-in tables: the chosen ones, else the newest."""
+        return newest() if self.tables is None else published()[self.tables]
+
+    def of_state(self) -> dict[str, Any]:
+        """The settings that change what the state holds, by name.
+
+        State whose settings name no tables was built under number 1, also by releases that had no
+        others.
+        """
+        held = self.model_dump(mode="json", exclude={"tables"})
+        number = self.in_force().number
+        return held if number == 1 else {**held, "tables": number}
+
+    def rules(self) -> DedupRules:
+        """The tables with the configured rows in them."""
+        tables = self.in_force()
+        rows = {kind.name.casefold(): kind for kind in tables.types}
+        rows |= {row.name.casefold(): row.row() for row in self.entity_types}
+        return DedupRules(
+            types=tuple(rows.values()),
+            ignore_fields=frozenset(self.ignore_fields),
+            identical_content=self.identical_content,
+            snippet_rejects=self.snippet_rejects,
+            max_candidates=self.max_candidates,
+            tables=tables,
+        )
+
+
+class OtlpRow(Part):
+    """Spans of one kind, and what they are."""
+
+    role: Role
+    """What they are: a search, a tool, a reranker, a turn and so on."""
+    when: dict[str, str] = {}
+    """Attributes with their values, of which a span must have all; an empty value is any."""
+    scope: str = ""
+    """How the name of the instrumentation scope begins."""
+    span: str = "*"
+    """A pattern for the name of the span."""
+    documents: tuple[str, ...] = ()
+    """Attributes with the documents that were found: a list, JSON, or flattened attributes."""
+    inputs: tuple[str, ...] = ()
+    """The same of what a reranker was given."""
+    query: tuple[str, ...] = ()
+    """Attributes with the query, or with the question of a turn."""
+    answer: tuple[str, ...] = ()
+    """Attributes with the answer of a turn or model call."""
+
+    def row(self) -> Row:
+        """The row as traces are read by it."""
+        return Row(
+            self.role,
+            tuple(self.when.items()),
+            scope=self.scope,
+            span=self.span,
+            documents=self.documents,
+            inputs=self.inputs,
+            query=self.query,
+            answer=self.answer,
+        )
+
+
+class OtlpSettings(Part):
+    """How OTLP traces are read, beyond the conventions that are known."""
+
+    rows: tuple[OtlpRow, ...] = Field(
+        (), examples=[[{"role": "search", "span": "lookup*", "documents": ["app.hits"]}]]
+    )
+    """What spans are that the known conventions do not name, or name otherwise."""
+    scopes: tuple[str, ...] = Field((), examples=[["openinference.instrumentation.langchain"]])
+    """The instrumentation scopes whose spans count; all, if there are none."""
+    turn: Literal["span", "trace"] = "span"
+    """Whether an agent's spans are turns, or each trace is one."""
+    content: Literal["on", "off"] = "on"
+    """Whether texts become part of events; without them only their digests tell documents apart."""
+    missing_parents: Literal["refuse", "root"] = "refuse"
+    """What becomes of a trace with spans whose parents are not there."""
+    require_conversation: bool = False
+    """Whether a trace without a conversation is refused; it is one by itself otherwise."""
+    max_spans: int = Field(100_000, ge=1)
+    """Spans in a trace; a trace with more is refused."""
+    max_trace_bytes: int = Field(128 << 20, ge=1)
+    """Bytes of a trace's spans; a trace with more is refused."""
+    conversation: tuple[str, ...] = Field((), examples=[["app.thread.id"]])
+    """Further attributes with the conversation, which are read first."""
+    agent: tuple[str, ...] = Field((), examples=[["app.agent"]])
+    """Further attributes with the agent, which are read first."""
+    release: tuple[str, ...] = Field((), examples=[["app.release"]])
+    """Further attributes with the release, which are read first."""
+    ids: tuple[str, ...] = Field((), examples=[["article_id"]])
+    """Names in a document or its metadata to use as ID components."""
+    fields: tuple[str, ...] = Field((), examples=[["author", "pages"]])
+    """Names in a document or its metadata to use as fields."""
+
+    def mapping(self) -> SpanMapping:
+        """Which spans are what: the rows here come before those that are known."""
+        rows = [row.row() for row in self.rows]
+        return mapping(rows, self.conversation, self.agent, self.release)
+
+    def options(self, grading: Grading) -> Options:
+        """How traces are told, and the scores in them become labels."""
+        return Options(
+            turn=self.turn,
+            content=self.content == "on",
+            scopes=frozenset(self.scopes),
+            missing_parents=self.missing_parents,
+            require_conversation=self.require_conversation,
+            max_spans=self.max_spans,
+            max_bytes=self.max_trace_bytes,
+            ids=self.ids,
+            fields=self.fields,
+            grading=grading,
+        )
+
+
+class LabelSettings(Part):
+    """How scores of evaluators become relevance labels."""
+
+    cutoffs: dict[int, float] = Field({}, examples=[{2: 0.5, 4: 0.9}])
+    """Gains from 1 to 4, each with the smallest score that has it, such as `{2 = 0.5, 4 = 0.9}`; a
+    lower score has gain 0."""
+    grades: dict[str, Annotated[int, Field(ge=0, le=4)]] = Field(
+        {}, examples=[{"relevant": 3, "irrelevant": 0}]
+    )
+    """The gain of each label or score that evaluators give, such as `{relevant = 3, irrelevant =
+    0}`; they go before `labels.cutoffs`."""
+    names: tuple[str, ...] = NO_GRADES.names
+    """Patterns for the names of the evaluations that judge the relevance of documents, in upper or
+    lower case; other evaluations give no labels."""
+    document: tuple[str, ...] = Field((), examples=[["metadata:document_id"]])
+    """Attributes of an evaluation with the id or the text of the document; `metadata:key` is a key
+    of JSON in an attribute."""
+    position: tuple[str, ...] = Field((), examples=[["document.position"]])
+    """Attributes of an evaluation with the place of the document in its span, from 0."""
+
+    @field_validator("cutoffs")
+    @classmethod
+    def _rising(cls, cutoffs: dict[int, float]) -> dict[int, float]:
+        rising = [cutoffs[gain] for gain in sorted(cutoffs)]
+        if not set(cutoffs) <= {1, 2, 3, 4}:
+            raise ValueError("gains are 1, 2, 3 and 4; every lower score has gain 0")
+        if not all(map(math.isfinite, rising)) or rising != sorted(set(rising)):
+            raise ValueError("a higher gain needs a higher score")
+        return cutoffs
+
+    @property
+    def grading(self) -> Grading:
+        """The same as the traces' part of the program has it."""
+        return Grading(
+            self.names,
+            tuple(self.grades.items()),
+            tuple((score, gain) for gain, score in sorted(self.cutoffs.items())),
+            self.document,
+            self.position,
+        )
+
+
+class LimitSettings(Part):
+    """Limits on input, and on the size of turns and conversations."""
+
+    record_bytes: int = Field(Limits().record_bytes, ge=1)
+    """Bytes in a record."""
+    json_levels: int = Field(Limits().json_levels, ge=4, le=200)
+    """Levels of nested JSON."""
+    searches_per_event: int = Field(Limits().searches_per_event, ge=1)
+    """Searches in an event."""
+    results_per_event: int = Field(Limits().results_per_event, ge=1)
+    """Results in an event."""
+    labels_per_event: int = Field(Limits().labels_per_event, ge=1)
+    """Labels in an event."""
+    relevant_per_event: int = Field(Limits().relevant_per_event, ge=1)
+    """Entries of `relevant` in an event."""
+    ids_per_result: int = Field(Limits().ids_per_result, ge=1)
+    """Entries of `ids` in a result."""
+    fields_per_result: int = Field(Limits().fields_per_result, ge=1)
+    """Entries of `fields` in a result."""
+    values_per_list: int = Field(Limits().values_per_list, ge=1)
+    """Values in a list inside `ids` or `fields`."""
+    url_bytes: int = Field(Limits().url_bytes, ge=1)
+    """Bytes in a URL."""
+    results_per_turn: int = Field(Limits().results_per_turn, ge=1)
+    """Results in a turn."""
+    searches_per_turn: int = Field(Limits().searches_per_turn, ge=1)
+    """Searches in a turn, including those without results."""
+    values_per_turn: int = Field(Limits().values_per_turn, ge=1)
+    """Values in `ids` and `fields` in a turn, not counting eight for each result."""
+    iterations_per_turn: int = Field(Limits().iterations_per_turn, ge=1)
+    """Iterations in a turn."""
+    waiting_labels: int = Field(Limits().waiting_labels, ge=1)
+    """Labels in a conversation that wait for the result, search or iteration that they name."""
+    turns_per_conversation: int | None = Field(None, ge=1)
+    """Turns in a conversation. By default 1,000; state that was built with another number, as by
+    earlier releases, keeps that."""
+
+    def in_force(self) -> Limits:
+        """The limits, with the defaults of those that are not set."""
+        return Limits(**self.model_dump(exclude_none=True))
+
+
+class MetricSettings(Part):
+    """What is computed and under which names it is exported."""
+
+    good_gain: int = Field(2, ge=1, le=4)
+    """The smallest gain that makes a result good."""
+    gain_of_document: Literal["first", "max"] = "first"
+    """Which label counts for a document that was found several times: the first, or the highest."""
+    turn_scope: Literal["last", "all"] = "last"
+    """Whether there is one row for each conversation (its last turn) or one for each turn."""
+    windows: tuple[str, ...] = Field(tuple(window.name for window in DEFAULT_WINDOWS), min_length=1)
+    """Lengths of the sliding windows: a number and `s`, `m` or `h`."""
+    series_windows: dict[str, tuple[str, ...]] = Field({}, examples=[{"turns": ["30m", "24h"]}])
+    """Which windows have the series with many labels, by group: `turns`, `iterations`,
+    `duplicates`, `gates`, `routes`, `reranking` or `retrieval`. By default each window has all,
+    but for the default windows; metrics-prometheus.md lists which series those have."""
+    dimension: Literal["agent", "release"] = "agent"
+    """Whether window metrics are split by agent or by release (to compare a canary)."""
+    agents: tuple[str, ...] = Field((), max_length=MAX_AGENTS, examples=[["support", "research"]])
+    """Agents (or releases) that always have their own series."""
+    routes: tuple[str, ...] = Field((), max_length=MAX_ROUTES, examples=[["handbook", "web"]])
+    """Routes that always have their own series."""
+    retrieval: tuple[str, ...] = Field((), examples=[["ndcg@10", "recall@10"]])
+    """Ranked retrieval metrics to compute live, at most 24, such as `ndcg@10`; see
+    metrics-retrieval.md, "Ranked metrics, live"."""
+
+    @field_validator("windows")
+    @classmethod
+    def _windows(cls, windows: tuple[str, ...]) -> tuple[str, ...]:
+        for name in windows:
+            parse_window(name)
+        return windows
+
+    @field_validator("series_windows")
+    @classmethod
+    def _series_windows(cls, groups: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for group in groups:
+            if group not in GROUPS:
+                raise ValueError(
+                    f"{group!r} is no group of series. Name one of {', '.join(GROUPS)}"
+                )
+        return groups
+
+    @field_validator("retrieval")
+    @classmethod
+    def _retrieval(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        metrics = live_metrics(names)
+        if len(metrics) > MAX_RETRIEVAL:
+            raise ValueError(
+                f"{len(metrics)} metrics; name at most {MAX_RETRIEVAL}, because each metric adds "
+                "two series for each agent to each window"
+            )
+        return tuple(map(str, metrics))
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> MetricSettings:
+        if self.dimension == "release" and len(self.agents) > MAX_RELEASES:
+            raise ValueError(
+                f"with `dimension` release, `agents` may have at most {MAX_RELEASES} names"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _series_fit(self) -> MetricSettings:
+        for group, names in self.series_windows.items():
+            if unknown := [name for name in names if name not in self.windows]:
+                raise ValueError(
+                    f"`series_windows` gives {group} the window {unknown[0]}, which `windows` does "
+                    "not have. Add it there, or leave it out"
+                )
+        found = series_of_agent(self.window_specs(), len(self.retrieval))
+        if found + ABOUT > MAX_SERIES:
+            raise ValueError(
+                f"{len(self.windows)} windows have {found:,} series for each agent, and a worker "
+                f"exports at most {MAX_SERIES:,}. Configure fewer `windows`, or give fewer of them "
+                "to groups in `series_windows`"
+            )
+        return self
+
+    def window_specs(self) -> tuple[Window, ...]:
+        """The windows in force."""
+        return window_specs(self.windows, self.series_windows)

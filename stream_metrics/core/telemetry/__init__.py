@@ -1,0 +1,54 @@
+"""Interprets traces of instrumented agents: their turns, iterations and searches.
+
+``mapping`` says as data which role each span has, ``documents`` reads the documents that spans
+record, ``tell`` interprets one trace, and ``events`` writes the result as search-iteration events.
+A trace that cannot be interpreted reliably is refused with a reason. Nothing here reads a clock,
+does I/O, or depends on the order in which spans arrived.
+"""
+
+from stream_metrics.core.telemetry.evaluations import Evaluation, Grading
+from stream_metrics.core.telemetry.events import Event, events, label_events
+from stream_metrics.core.telemetry.labels import UnusedScore
+from stream_metrics.core.telemetry.mapping import Role, Row, SpanMapping
+from stream_metrics.core.telemetry.options import Options
+from stream_metrics.core.telemetry.presets import PRESETS, mapping
+from stream_metrics.core.telemetry.spans import Link, Span, SpanEvent
+from stream_metrics.core.telemetry.tell import apply_evaluations, interpret
+from stream_metrics.core.telemetry.told import (
+    HELP,
+    ConflictingScopes,
+    Interpretation,
+    Reason,
+    Refusal,
+    Turn,
+    check_scopes,
+    conflicting_scopes,
+)
+
+__all__ = [
+    "HELP",
+    "PRESETS",
+    "ConflictingScopes",
+    "Evaluation",
+    "Event",
+    "Grading",
+    "Interpretation",
+    "Link",
+    "Options",
+    "Reason",
+    "Refusal",
+    "Role",
+    "Row",
+    "Span",
+    "SpanEvent",
+    "SpanMapping",
+    "Turn",
+    "UnusedScore",
+    "apply_evaluations",
+    "check_scopes",
+    "conflicting_scopes",
+    "events",
+    "interpret",
+    "label_events",
+    "mapping",
+]

@@ -1,0 +1,1 @@
+"""Payloads of OTLP traces, in JSON and protobuf, as spans."""

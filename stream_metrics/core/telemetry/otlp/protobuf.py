@@ -1,0 +1,167 @@
+"""Decodes OTLP in protobuf with opentelemetry-proto, which the extra ``otlp`` installs."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from stream_metrics.core.telemetry.otlp.spans import (
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    OtlpError,
+    OtlpNotInstalled,
+    bounded_ns,
+    id_of_bytes,
+    parent_of,
+)
+from stream_metrics.core.telemetry.spans import Link, Span, SpanEvent
+
+NOT_INSTALLED: Final = (
+    "OTLP in protobuf needs opentelemetry-proto, which is not installed: "
+    "pip install 'stream-metrics[otlp]'"
+)
+
+
+def load_opentelemetry() -> tuple[Any, type[Exception]]:
+    """``TracesData`` and the error for messages that cannot be parsed; raises
+    ``OtlpNotInstalled``."""
+    try:
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+    except ModuleNotFoundError as error:
+        raise OtlpNotInstalled(NOT_INSTALLED) from error
+    return TracesData, DecodeError
+
+
+def load_opentelemetry_logs() -> tuple[Any, type[Exception]]:
+    """``LogsData`` and the same error; raises ``OtlpNotInstalled``."""
+    try:
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+    except ModuleNotFoundError as error:
+        raise OtlpNotInstalled(NOT_INSTALLED) from error
+    return LogsData, DecodeError
+
+
+def spans_of_protobuf(value: bytes) -> list[Span]:
+    """The spans of a payload in order; raises ``OtlpError`` and ``OtlpNotInstalled``.
+
+    Some metrics and logs can be parsed as spans, since their messages are similar. They then have
+    no times, and are rejected.
+    """
+    return list(_spans(_parsed(value)))
+
+
+def trace_ids_of_protobuf(value: bytes) -> list[str]:
+    """The trace ids of the same spans; raises the same errors."""
+    return [
+        id_of_bytes(span.trace_id, TRACE_ID_BYTES)
+        for resource_spans in _parsed(value).resource_spans
+        for scope_spans in resource_spans.scope_spans
+        for span in scope_spans.spans
+    ]
+
+
+def protobuf_by_trace(value: bytes) -> dict[str, bytes]:
+    """A payload for each trace in the payload, by trace id; raises the same errors."""
+    parsed, (message, _) = _parsed(value), load_opentelemetry()
+    found: dict[str, Any] = {}
+    for resource_spans in parsed.resource_spans:
+        for scope_spans in resource_spans.scope_spans:
+            within: dict[str, Any] = {}
+            for span in scope_spans.spans:
+                trace_id = id_of_bytes(span.trace_id, TRACE_ID_BYTES)
+                if trace_id not in within:
+                    of_resource = found.setdefault(trace_id, message()).resource_spans.add()
+                    of_resource.resource.CopyFrom(resource_spans.resource)
+                    of_resource.schema_url = resource_spans.schema_url
+                    within[trace_id] = of_resource.scope_spans.add()
+                    within[trace_id].scope.CopyFrom(scope_spans.scope)
+                    within[trace_id].schema_url = scope_spans.schema_url
+                within[trace_id].spans.append(span)
+    return {trace_id: one.SerializeToString() for trace_id, one in found.items()}
+
+
+def _parsed(value: bytes) -> Any:
+    message, decode_error = load_opentelemetry()
+    try:
+        traces = message.FromString(value)
+    except decode_error as error:
+        raise OtlpError(
+            "incomplete, or not OTLP traces in protobuf; write it with the Collector's file or "
+            "Kafka exporter, or copy it again"
+        ) from error
+    times = (
+        span.start_time_unix_nano or span.end_time_unix_nano
+        for resource_spans in traces.resource_spans
+        for scope_spans in resource_spans.scope_spans
+        for span in scope_spans.spans
+    )
+    first = next(times, None)
+    if first == 0 and not any(times):
+        raise OtlpError(
+            "no span in it has a time, so these are OTLP metrics, logs or profiles; searches are "
+            "in traces"
+        )
+    return traces
+
+
+def _spans(traces: Any) -> Iterator[Span]:
+    for resource_spans in traces.resource_spans:
+        resource = plain_attributes(resource_spans.resource.attributes)
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                yield _span(span, resource, scope_spans.scope)
+
+
+def _span(span: Any, resource: dict[str, Any], scope: Any) -> Span:
+    parent_id = id_of_bytes(span.parent_span_id, SPAN_ID_BYTES)
+    return Span(
+        id_of_bytes(span.trace_id, TRACE_ID_BYTES),
+        id_of_bytes(span.span_id, SPAN_ID_BYTES),
+        parent_of(parent_id, any(span.parent_span_id)),
+        bounded_ns(span.start_time_unix_nano),
+        bounded_ns(span.end_time_unix_nano),
+        span.status.code == span.status.STATUS_CODE_ERROR,
+        plain_attributes(span.attributes),
+        resource,
+        span.name,
+        span.kind,
+        scope.name,
+        scope.version,
+        tuple(
+            SpanEvent(
+                event.name, bounded_ns(event.time_unix_nano), plain_attributes(event.attributes)
+            )
+            for event in span.events
+        ),
+        span.dropped_attributes_count,
+        tuple(
+            Link(
+                id_of_bytes(link.trace_id, TRACE_ID_BYTES), id_of_bytes(link.span_id, SPAN_ID_BYTES)
+            )
+            for link in span.links
+        ),
+    )
+
+
+def plain_attributes(attributes: Iterable[Any]) -> dict[str, Any]:
+    """Attributes as a dictionary."""
+    return {one.key: _plain_value(one.value) for one in attributes}
+
+
+def _plain_value(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return None
+    held = getattr(value, kind)
+    match kind:
+        case "array_value":
+            return [_plain_value(one) for one in held.values]
+        case "kvlist_value":
+            return plain_attributes(held.values)
+        case "bytes_value":
+            return base64.b64encode(held).decode()
+        case _:
+            return held

@@ -1,0 +1,236 @@
+"""The interpretation of a trace, as plain data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from stream_metrics.core.telemetry.documents import Document
+
+MAX_LISTED_REFUSALS: Final = 100
+MAX_MESSAGE_LENGTH: Final = 1_000
+
+Reason = Literal[
+    "no_identity",
+    "truncated",
+    "content_off",
+    "no_conversation",
+    "incomplete",
+    "unrecognised",
+    "two_scopes",
+    "cycle",
+    "bad_id",
+    "time_out_of_range",
+    "outside_turn",
+    "turn_conflict",
+    "too_large",
+    "no_room",
+    "no_key",
+    "unreadable",
+    "label_malformed",
+    "label_other_name",
+    "label_no_grade",
+    "label_no_span",
+    "label_no_search",
+    "label_no_document",
+    "label_ambiguous",
+    "label_not_told",
+    "label_conflict",
+]
+
+HELP: Final[dict[Reason, str]] = {
+    "no_identity": "let the instrumentation record ids or texts of documents; "
+    "OPENINFERENCE_HIDE_OUTPUTS hides both",
+    "truncated": "raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT and OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+    "content_off": "let the instrumentation record the documents of searches",
+    "no_conversation": "set `otlp.conversation` to the attribute that names the conversation",
+    "incomplete": "export all spans of a trace, raise `bridge.trace_max` if they take longer to "
+    "arrive, or set `otlp.missing_parents` to root if the spans above are not exported",
+    "unrecognised": "add a row to `otlp.rows` that gives these spans a role",
+    "two_scopes": "name the instrumentation scope to use in `otlp.scopes`",
+    "cycle": "correct the sender: spans are their own ancestors",
+    "bad_id": "correct the sender: trace ids have 16 bytes and span ids 8",
+    "time_out_of_range": "correct the sender's clock; times are nanoseconds since 1970",
+    "outside_turn": "set `otlp.turn` to trace, or add a row to `otlp.rows` for the turn's span",
+    "turn_conflict": "correct the sender: two turns of a conversation begin in one microsecond",
+    "too_large": "end traces and turns earlier, or raise `otlp.max_spans` or "
+    "`otlp.max_trace_bytes`",
+    "no_room": "raise `bridge.open_traces` or `bridge.open_bytes`, or end traces earlier",
+    "no_key": "set `partition_traces_by_id: true` in the Collector's Kafka exporter, or start "
+    "the bridge with --rekey",
+    "unreadable": "correct whatever writes to the topic of traces",
+    "label_malformed": "correct what writes the scores",
+    "label_other_name": "add the evaluation to `labels.names` if it judges the relevance of "
+    "documents",
+    "label_no_grade": "say in `labels.grades` or `labels.cutoffs` which gain the score stands for",
+    "label_no_span": "give the traces that the scores are about, and link an evaluator's span to "
+    "the span that it evaluated",
+    "label_no_search": "give scores to the spans of searches",
+    "label_no_document": "name a document that the agent got; `labels.document` and "
+    "`labels.position` say in which attribute",
+    "label_ambiguous": "name the document; `labels.document` and `labels.position` say in which "
+    "attribute",
+    "label_not_told": "a replay of the traces says why the turn was refused",
+    "label_conflict": "give revised scores a later time, or choose an evaluation in `labels.names`",
+}
+"""The remedy for each reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A span or turn that was refused, with its agent and service; None if unknown."""
+
+    reason: Reason
+    trace_id: str
+    span_id: str
+    message: str
+    agent: str | None = None
+    service: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A document as the agent received it; ``baseline_rank`` is its rank before reranking, from
+    1."""
+
+    document: Document
+    doc_id: str | None
+    baseline_rank: int | None = None
+    ids: dict[str, str] = field(default_factory=dict)
+    fields: dict[str, str | bool | int | float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search of a turn. Iterations count from 1, ordinals in an iteration from 0."""
+
+    span_id: str
+    start_ns: int
+    iteration: int
+    ordinal: int
+    query: str | None
+    route: str | None
+    agent: str | None
+    release: str | None
+    results: tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One answer of the agent.
+
+    Attributes:
+        number: The start of its span, or of the trace, in Unix microseconds.
+        span_id: Its span; without one the first span of the trace.
+        searches: Its searches, by iteration and ordinal.
+        iterations_inferred: Whether only times separate its iterations.
+        skipped: Whether a model answered without a search.
+        answer, question: The texts, if they were recorded and ``Options.content`` is set.
+    """
+
+    conversation: str
+    number: int
+    span_id: str
+    searches: tuple[Search, ...]
+    iterations_inferred: bool
+    skipped: bool
+    agent: str | None
+    release: str | None
+    answer: str | None = None
+    question: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The gain of a result, its time, and who gave it."""
+
+    turn: Turn
+    result_id: str
+    gain: int
+    time_us: int
+    labeller: str | None
+
+
+@dataclass(slots=True)
+class Interpretation:
+    """The interpretation of a trace.
+
+    Attributes:
+        turns: By number, then conversation.
+        labels: Gains of results from evaluations in the trace.
+        service: The ``service.name`` of the sender.
+        agent: The agent of refusals that name none; the service if no agent is known.
+        refusals: The first refusals; ``by_agent`` counts all by agent and reason.
+        scopes: The pairs of service and instrumentation scope that have searches.
+        kinds: The number of spans of each kind, as displayed to people.
+        spans, repeated: The number of distinct spans, and of repeated ones.
+        nested, duplicate, reranked: The number of searches that are part of others, that another
+            instrumentation recorded too, and that a reranker or joiner replaced.
+    """
+
+    trace_id: str
+    turns: tuple[Turn, ...] = ()
+    labels: tuple[Label, ...] = ()
+    service: str | None = None
+    agent: str | None = None
+    refusals: list[Refusal] = field(default_factory=list)
+    by_agent: Counter[tuple[str | None, Reason]] = field(default_factory=Counter)
+    scopes: frozenset[tuple[str, str]] = frozenset()
+    kinds: Counter[str] = field(default_factory=Counter)
+    spans: int = 0
+    repeated: int = 0
+    nested: int = 0
+    duplicate: int = 0
+    reranked: int = 0
+
+    @property
+    def refused(self) -> Counter[Reason]:
+        """The number of refusals by reason."""
+        found: Counter[Reason] = Counter()
+        for (_, reason), number in self.by_agent.items():
+            found[reason] += number
+        return found
+
+    def refuse(self, reason: Reason, span_id: str, message: str, agent: str | None = None) -> None:
+        """Record a refusal, of the trace's agent unless another is given."""
+        agent = agent or self.agent
+        self.by_agent[agent, reason] += 1
+        if len(self.refusals) < MAX_LISTED_REFUSALS:
+            shown = (
+                message
+                if len(message) <= MAX_MESSAGE_LENGTH
+                else f"{message[:MAX_MESSAGE_LENGTH]}…"
+            )
+            self.refusals.append(
+                Refusal(reason, self.trace_id, span_id, shown, agent, self.service)
+            )
+
+
+class ConflictingScopes(Exception):
+    """Several instrumentations of a service recorded searches; the message says what to do."""
+
+
+def check_scopes(scopes: frozenset[tuple[str, str]]) -> None:
+    """Raises ``ConflictingScopes`` if several instrumentations of a service recorded searches."""
+    for service, names in conflicting_scopes(scopes).items():
+        raise ConflictingScopes(
+            f"{len(names)} instrumentations recorded searches of service {service!r}: "
+            f"{', '.join(names)}. They may have recorded the same calls; set `otlp.scopes` to the "
+            "one that counts"
+        )
+
+
+def conflicting_scopes(scopes: frozenset[tuple[str, str]]) -> dict[str, list[str]]:
+    """The services of which several instrumentations recorded searches, with their scopes.
+
+    In separate traces their searches cannot be told apart from repeated ones, so a setting must say
+    which scope to use.
+
+    >>> conflicting_scopes(frozenset({("a", "x"), ("a", "y"), ("b", "x")}))
+    {'a': ['x', 'y']}
+    """
+    found: dict[str, list[str]] = {}
+    for service, scope in sorted(scopes):
+        found.setdefault(service, []).append(scope)
+    return {service: each for service, each in found.items() if len(each) > 1}

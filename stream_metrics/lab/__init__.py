@@ -1,0 +1,1 @@
+"""What looks at recordings: sources, replay, evaluation, statistics and reports."""

@@ -1,0 +1,110 @@
+"""Load a custom predicate of relevance from an importable module."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import os
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, cast
+
+from stream_metrics.core.metrics.ranking.relevance import Predicate, PredicateError
+
+METHODS: Final = {"total": ("query",), "relevant": ("query", "result")}
+"""The methods of a predicate with their arguments."""
+
+
+@lru_cache(maxsize=1)
+def load_predicate(name: str) -> Predicate:
+    """Import the object ``name`` (``package.module:object``), once per process.
+
+    Modules in the current directory can be imported, as with ``python -m``.
+
+    Raises:
+        PredicateError: There is no such object, importing it fails, or it is not a predicate.
+    """
+    module_name, colon, path = name.partition(":")
+    if not (
+        colon and all(part.isidentifier() for part in [*module_name.split("."), *path.split(".")])
+    ):
+        raise PredicateError(f"predicate {name!r}: write package.module:object")
+    found = _imported(name, module_name)
+    for part in path.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise PredicateError(f"predicate {name!r}: no {part!r} in {_shown(found)}") from None
+    _check(name, found)
+    return cast(Predicate, found)
+
+
+def source_digest(name: str) -> str | None:
+    """The hexadecimal SHA-256 of the file of a predicate's module; None if it has no file.
+
+    Raises:
+        PredicateError: As for ``load_predicate``.
+    """
+    load_predicate(name)
+    file = getattr(sys.modules[name.partition(":")[0]], "__file__", None)
+    try:
+        return None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _imported(name: str, module_name: str) -> object:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
+            raise PredicateError(
+                f"predicate {name!r}: there is no module {error.name!r} in the current directory "
+                "or installed"
+            ) from None
+        raise _failed(name, module_name, error) from error
+    except (Exception, SystemExit) as error:  # user code may raise anything
+        raise _failed(name, module_name, error) from error
+
+
+def _failed(name: str, module_name: str, error: BaseException) -> PredicateError:
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return PredicateError(f"predicate {name!r}: importing {module_name} raised {said}")
+
+
+def _check(name: str, found: object) -> None:
+    """Raise ``PredicateError`` if the object is not a predicate."""
+    if inspect.isclass(found):
+        raise PredicateError(
+            f"predicate {name!r}: this is the class {found.__qualname__}; create an instance of it "
+            "in the module, and name that"
+        )
+    for method, arguments in METHODS.items():
+        called = f"{method}({', '.join(arguments)})"
+        there = getattr(found, method, None)
+        if not callable(there):
+            raise PredicateError(
+                f"predicate {name!r}: {_shown(found)} has no {called}; it needs "
+                "total(query) and relevant(query, result)"
+            )
+        try:
+            signature = inspect.signature(there)
+        except (TypeError, ValueError):  # compiled functions may have no signature
+            continue
+        try:
+            signature.bind(*arguments)
+        except TypeError as error:
+            raise PredicateError(
+                f"predicate {name!r}: it cannot be called as {called}: {error}"
+            ) from None
+
+
+def _shown(found: object) -> str:
+    if inspect.ismodule(found):
+        return f"the module {found.__name__}"
+    return f"this object of the type {type(found).__qualname__}"

@@ -1,0 +1,290 @@
+"""The block ``retrieval`` of a report: means with intervals, also by strategy and by stratum."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Mapping, Sequence
+from math import nan
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_metrics.core.metrics.ranking.batch import STRATEGIES, Bools, Floats, Strategy
+from stream_metrics.lab.evaluation.beside import Submit, deferred
+from stream_metrics.lab.evaluation.estimates import (
+    Block,
+    Dimensions,
+    Estimates,
+    Intervals,
+    SampledRow,
+    dimensions_of,
+)
+from stream_metrics.lab.evaluation.scoring import ScoredRankings
+
+
+class RowKey(NamedTuple):
+    unit: str
+    dimensions: Mapping[str, str]
+
+
+class _Table(NamedTuple):
+    """All rankings in columns, one row per ranking.
+
+    ``turns`` is None for rankings from files; ``retrieved`` and ``judged`` are totals.
+    """
+
+    unit: str
+    metrics: Sequence[str]
+    places: Sequence[SampledRow]
+    strategies: Sequence[Strategy | None]
+    turns: Sequence[int] | None
+    values: Floats
+    with_relevant: Bools
+    retrieved: int
+    judged: int
+
+
+def retrieval_block(
+    parts: Sequence[ScoredRankings],
+    *,
+    intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
+    dimensions: Sequence[str] | None = None,
+    missing: int = 0,
+    dropped: int = 0,
+) -> Block:
+    """Summarise scored rankings. The order of parts and rankings has no effect.
+
+    Args:
+        parts: One or more parts with the same unit and metrics.
+        intervals: How to compute intervals. None: no bounds.
+        dimensions: The dimensions to split by. None: each with 2 to ``MOST_STRATA`` values.
+        missing: Queries of the qrels that the run lacks.
+        dropped: Queries of the run that the qrels lack.
+
+    Raises:
+        UnknownDimension: No ranking has that dimension.
+        ValueError: There is no part, the parts differ in unit or metrics, or the interval method
+            does not exist.
+    """
+    whole = _together(parts)
+    split = dimensions_of(whole.places, dimensions, "query")
+    return _submit_block(whole, intervals, split, missing, dropped)()
+
+
+class Retrieval:
+    """Summarises rows of ``queries.jsonl`` from events into the block ``retrieval``.
+
+    The block is identical whatever the order of the rows and however they were divided among files.
+    The scores of each row are kept, and a number for each metric, conversation and turn.
+
+    Args:
+        metrics: The names of a row's scores, in order.
+    """
+
+    def __init__(self, metrics: Sequence[str]) -> None:
+        self._metrics = tuple(metrics)
+        self._places: list[RowKey] = []
+        self._strategies: list[Strategy | None] = []
+        self._turns = array("q")
+        self._values = array("d")
+        self._with_relevant = bytearray()
+        self._all_relevant = b"\1" * len(self._metrics)
+        self._retrieved = self._judged = 0
+        self._dimensions = Dimensions()
+
+    @property
+    def dimensions(self) -> set[str]:
+        """The names of all dimensions that some row has."""
+        return self._dimensions.names
+
+    def add(self, row: Mapping[str, Any], without: Sequence[int]) -> None:
+        """Add a row.
+
+        Args:
+            row: A row from ``score_searches``.
+            without: The indexes of the metrics for which nothing is relevant.
+
+        Raises:
+            KeyError, TypeError, IndexError, ValueError: The row is malformed, or has other metrics.
+        """
+        scores: Mapping[str, Any] = row["scores"]
+        if tuple(scores) != self._metrics:
+            raise ValueError(f"it has other metrics: {', '.join(scores) or 'none'}")
+        strategy: Strategy | None = row["strategy"]
+        if strategy is not None and strategy not in STRATEGIES:
+            raise ValueError(f"there is no strategy {strategy!r}")
+        relevant: bytes | bytearray = self._all_relevant
+        if without:
+            relevant = bytearray(relevant)
+            for at in without:
+                relevant[at] = 0
+        values: Collection[Any] = scores.values()
+        if None in values:
+            values = [nan if value is None else value for value in values]
+        place = RowKey(row["conversation_id"], self._dimensions.of(row))
+        if self._places and self._places[-1] == place:
+            place = self._places[-1]
+        self._turns.append(row["turn"])
+        self._values.extend(values)
+        self._with_relevant += relevant
+        self._places.append(place)
+        self._strategies.append(strategy and STRATEGIES[STRATEGIES.index(strategy)])
+        self._retrieved += row["n_retrieved"]
+        self._judged += row["n_judged"]
+
+    def block(
+        self,
+        *,
+        intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
+        dimensions: Sequence[str] | None = None,
+    ) -> Block:
+        """The block, computed in this process; arguments as for ``submit_block``."""
+        return self.submit_block(intervals=intervals, dimensions=dimensions)()
+
+    def submit_block(
+        self,
+        *,
+        intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
+        dimensions: Sequence[str] | None = None,
+        submit: Submit = deferred,
+    ) -> Callable[[], Block]:
+        """Submit the costly calls and return a function that completes the block.
+
+        Args:
+            intervals: How to compute intervals, by resampling conversations. None: no bounds.
+            dimensions: The dimensions to split by. None: each with 2 to ``MOST_STRATA`` values, the
+                language first.
+            submit: Takes the calls that may be computed in another process.
+
+        Raises:
+            UnknownDimension: No search has that dimension.
+        """
+        shape = (len(self._places), len(self._metrics))
+        whole = _Table(
+            "conversation",
+            self._metrics,
+            self._places,
+            self._strategies,
+            self._turns,
+            np.frombuffer(self._values, dtype=np.float64).reshape(shape),
+            np.frombuffer(self._with_relevant, dtype=np.bool_).reshape(shape),
+            self._retrieved,
+            self._judged,
+        )
+        split = dimensions_of(self._places, dimensions, "search")
+        return _submit_block(whole, intervals, split, submit=submit)
+
+
+def _together(parts: Sequence[ScoredRankings]) -> _Table:
+    if not parts or any(
+        (part.unit, part.metrics) != (parts[0].unit, parts[0].metrics) for part in parts
+    ):
+        raise ValueError("give one part or more, all with the same unit and the same metrics")
+    places = [place for part in parts for place in part.places]
+    turns = [-1 if place.turn is None else place.turn for place in places]
+    return _Table(
+        parts[0].unit,
+        [str(metric) for metric in parts[0].metrics],
+        places,
+        [place.strategy for place in places],
+        turns if any(turn >= 0 for turn in turns) else None,
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.with_relevant for part in parts]),
+        sum(int(part.retrieved.sum()) for part in parts),
+        sum(int(part.judged.sum()) for part in parts),
+    )
+
+
+class _Pending(NamedTuple):
+    """The submitted parts of a block."""
+
+    turns: Callable[[], dict[str, Block]] | None
+    strategies: Mapping[Strategy, Callable[[], dict[str, Block]]]
+    strata: Sequence[Callable[[], dict[str, Block]]]
+
+
+def _submit_block(
+    whole: _Table,
+    intervals: Intervals | None,
+    split: Sequence[str],
+    missing: int = 0,
+    dropped: int = 0,
+    submit: Submit = deferred,
+) -> Callable[[], Block]:
+    counts = dict.fromkeys(STRATEGIES, 0)
+    for strategy in whole.strategies:
+        if strategy is not None:
+            counts[strategy] += 1
+    used = [name for name, count in counts.items() if count]
+    estimates = Estimates(whole.places, intervals)
+    columns = {name: whole.values[:, at] for at, name in enumerate(whole.metrics)}
+    strategies = np.array(
+        [-1 if one is None else STRATEGIES.index(one) for one in whole.strategies], dtype=np.int64
+    )
+    of_strategy = {
+        strategy: np.flatnonzero(strategies == STRATEGIES.index(strategy))
+        for strategy in (used if len(used) > 1 else ())
+    }
+    beside = _Pending(
+        None if whole.turns is None else submit(estimates.over_turns, columns, whole.turns),
+        {
+            strategy: submit(estimates.over_own_rows, columns, dict.fromkeys(columns, rows))
+            for strategy, rows in of_strategy.items()
+        },
+        [
+            submit(estimates.of_several, names, columns)
+            for names in estimates.same_partitions(split)
+        ],
+    )
+
+    def block() -> Block:
+        metrics = _metrics(whole, estimates, columns, strategies >= 0, beside)
+        strata = {name: one for found in beside.strata for name, one in found().items()}
+        return {
+            "unit": whole.unit,
+            "queries": len(whole.places),
+            "queries_missing": missing,
+            "queries_dropped": dropped,
+            "queries_without_judgement": len(whole.places) - sum(counts.values()),
+            "retrieved": whole.retrieved,
+            "judged": whole.judged,
+            "strategy_used": "mixed" if len(used) > 1 else used[0] if used else None,
+            "strategy_counts": counts,
+            "metrics": metrics,
+            "strata": {name: strata[name] for name in split},
+        }
+
+    return block
+
+
+def _metrics(
+    whole: _Table,
+    estimates: Estimates,
+    columns: Mapping[str, Floats],
+    known: Bools,
+    beside: _Pending,
+) -> Block:
+    """All figures of each metric; ``known`` marks the searches that something judges."""
+    relevant = {
+        name: np.flatnonzero(known & whole.with_relevant[:, at])
+        for at, name in enumerate(whole.metrics)
+    }
+    queries = int(known.sum())
+    blocks = estimates.over_all(columns)
+    fewer = [name for name in columns if len(relevant[name]) < queries]
+    over_fewer = estimates.over_own_rows({name: columns[name] for name in fewer}, relevant)
+    turns = None if beside.turns is None else beside.turns()
+    by_strategy = {strategy: of_it() for strategy, of_it in beside.strategies.items()}
+    found = {}
+    for name, block in blocks.items():
+        found[name] = {
+            **block,
+            "queries_with_relevant": len(relevant[name]),
+            "queries_without_relevant": queries - len(relevant[name]),
+            "over_queries_with_relevant": dict(over_fewer.get(name, block)),
+        }
+        if turns is not None:
+            found[name]["macro_turn"] = turns[name]
+        if by_strategy:
+            found[name]["by_strategy"] = {one: by_strategy[one][name] for one in by_strategy}
+    return found

@@ -1,0 +1,1 @@
+"""Metrics that only recordings need: of answers, of ontologies, and of given rankings."""

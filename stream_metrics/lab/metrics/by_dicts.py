@@ -1,0 +1,140 @@
+"""Score whole runs given as dictionaries, such as a TREC run and qrels in memory.
+
+The compiled kernel orders and judges the rankings if it is installed, Python otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from math import fsum
+from typing import Final
+
+import numpy as np
+
+from stream_metrics.core import compiled
+from stream_metrics.core.metrics.ranking.batch import UNJUDGED, Columns, Rankings, rankings_of
+from stream_metrics.core.metrics.ranking.registry import parse_all
+from stream_metrics.core.metrics.ranking.relevance import order_by_score
+from stream_metrics.core.metrics.ranking.scoring import Scores, score_batches
+
+Qrels = Mapping[str, Mapping[str, float]]
+"""The grade of each judged document, by query."""
+Run = Mapping[str, Mapping[str, float]]
+"""The score of each retrieved document, by query."""
+
+CELLS: Final = 100_000
+"""Ranks in one batch, padding included; the arrays of one metric fit the processor's cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunScores:
+    """The scores of a run: one row of ``scores`` for each of ``queries``."""
+
+    queries: tuple[str, ...]
+    scores: Scores
+
+    def by_query(self) -> dict[str, dict[str, float | None]]:
+        """Each query's scores by metric; None where undefined."""
+        names = [str(metric) for metric in self.scores.metrics]
+        values = self.scores.values
+        if np.isnan(values).any():
+            values = np.where(np.isnan(values), np.array(None), values)
+        found = zip(self.queries, values.tolist(), strict=True)
+        return {query: dict(zip(names, row, strict=True)) for query, row in found}
+
+    def means(self) -> dict[str, float | None]:
+        """Each metric's mean over the queries for which it is defined; None if there is none."""
+        found: dict[str, float | None] = {}
+        for metric, column in zip(self.scores.metrics, self.scores.values.T, strict=True):
+            defined = column[~np.isnan(column)]
+            found[str(metric)] = fsum(defined) / len(defined) if len(defined) else None
+        return found
+
+
+def score_run(
+    qrels: Qrels,
+    run: Run,
+    metrics: Sequence[str],
+    *,
+    rel: float = 1.0,
+    graded: bool = True,
+    float32: bool = False,
+) -> RunScores:
+    """Score each query of the qrels; a query that the run lacks is scored as an empty ranking.
+
+    Args:
+        qrels: The judgements. Queries of the run without qrels are ignored.
+        run: The retrieved documents, ordered by ``order_by_score``.
+        metrics: Names of metrics or suites.
+        rel: The lowest relevant grade, for metrics that do not set their own.
+        graded: Whether NDCG uses the grades as gains by default.
+        float32: Round scores to single precision first, for the same ties as trec_eval.
+
+    Raises:
+        MetricNameError: A name is not a metric.
+        ValueError: A score is not a number, or a metric is not defined for a grade.
+
+    >>> found = score_run({"1": {"a": 2}, "2": {"a": 1}}, {"1": {"b": 0.5, "a": 0.25}}, ["mrr"])
+    >>> found.by_query(), found.means()
+    ({'1': {'mrr': 0.5}, '2': {'mrr': 0.0}}, {'mrr': 0.25})
+    """
+    batches = judged_batches(qrels, run, rel=rel, graded=graded, float32=float32)
+    return RunScores(tuple(qrels), score_batches(batches, len(qrels), parse_all(metrics)))
+
+
+def judged_batches(
+    qrels: Qrels,
+    run: Run,
+    *,
+    rel: float = 1.0,
+    graded: bool = True,
+    float32: bool = False,
+    cells: int = CELLS,
+) -> Iterator[Rankings]:
+    """The queries of the qrels in judged batches of bounded size."""
+    truths: list[Mapping[str, float]] = []
+    found: list[Mapping[str, float]] = []
+    width = 1
+    for query, truth in qrels.items():
+        ranking = run.get(query, {})
+        width = max(width, len(ranking), len(truth))
+        if truths and width * (len(truths) + 1) > cells:
+            yield rankings_of(judged(truths, found, float32), rel=rel, graded=graded)
+            truths, found, width = [], [], max(len(ranking), len(truth), 1)
+        truths.append(truth)
+        found.append(ranking)
+    if truths:
+        yield rankings_of(judged(truths, found, float32), rel=rel, graded=graded)
+
+
+def judged(
+    truths: Sequence[Mapping[str, float]], found: Sequence[Mapping[str, float]], float32: bool
+) -> Columns:
+    """Order each query's results and look up their grades.
+
+    The kernel handles plain dictionaries of strings and numbers; Python handles all others.
+    """
+    made = compiled.judged_rankings(truths, found, float32)
+    if made is None:
+        return plain_judged(truths, found, float32)
+    grades, lengths, truth, truth_lengths = map(np.frombuffer, made)
+    return Columns(grades, lengths.astype(np.int64), truth, truth_lengths.astype(np.int64))
+
+
+def plain_judged(
+    truths: Sequence[Mapping[str, float]], found: Sequence[Mapping[str, float]], float32: bool
+) -> Columns:
+    """``judged`` in Python."""
+    grades: list[float] = []
+    truth: list[float] = []
+    for relevant, scores in zip(truths, found, strict=True):
+        grades.extend(map(relevant.get, order_by_score(scores, float32=float32), repeat(UNJUDGED)))
+        truth.extend(relevant.values())
+    return Columns(
+        np.array(grades, dtype=np.float64),
+        np.array([len(scores) for scores in found], dtype=np.int64),
+        np.array(truth, dtype=np.float64),
+        np.array([len(relevant) for relevant in truths], dtype=np.int64),
+    )

@@ -1,0 +1,65 @@
+"""What turns answered, and the texts of their unique results, out of recorded events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from stream_metrics.core.engine.row import origin_of, shown_turns
+from stream_metrics.core.engine.state import Conversation, Search, Turn
+from stream_metrics.core.events.decode import Event
+from stream_metrics.core.events.wire import Result
+from stream_metrics.core.metrics.decisions import routes_together
+from stream_metrics.lab.metrics.generation import AnsweredTurn
+from stream_metrics.lab.replay.recorded import (
+    Recorded,
+    recorded_dimensions,
+    references_of,
+    text_of,
+)
+
+
+def answered_turns(
+    conversation: Conversation, events: Iterable[Event], turn_scope: str = "last"
+) -> Iterator[AnsweredTurn]:
+    """The turns of a conversation that have a row, with their texts, in order.
+
+    A turn whose end nobody has told has no answer. Of each document there is the text
+    of its first occurrence: its title, and its content or else its snippet. The dimensions are
+    those of the turn, its release, and the routes that its searches took, together.
+
+    Args:
+        conversation: As the engine has it after all of ``events``.
+        events: The valid events of the conversation, replaced ones among them or not, in any
+            order.
+        turn_scope: ``last`` for the highest turn, ``all`` for every turn.
+
+    Raises:
+        MissingEvent: The events are not those that the conversation was made of.
+    """
+    recorded = Recorded(conversation, events)
+    for turn in shown_turns(conversation, turn_scope):
+        agent, release = origin_of(turn)
+        end = recorded.end_of(turn)
+        routes = {search.route for search in turn.order if search.route is not None}
+        facts = {"release": release, "route": routes_together(routes)}
+        yield AnsweredTurn(
+            conversation.conversation_id,
+            turn.number,
+            agent,
+            recorded_dimensions(end) | {name: one for name, one in facts.items() if one},
+            None if end is None else end.answer,
+            references_of(end),
+            None if end is None else end.question,
+            [text for result in _unique(turn, recorded) if (text := text_of(result))],
+        )
+
+
+def _unique(turn: Turn, recorded: Recorded) -> Iterator[Result]:
+    """The first occurrence of each document, in canonical order."""
+    of: Search | None = None
+    results: list[Result] = []
+    for position in turn.firsts:
+        search = turn.holders[position]
+        if search is not of:
+            of, results = search, recorded.results_of(turn, search)
+        yield results[position - search.first]

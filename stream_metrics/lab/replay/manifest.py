@@ -1,0 +1,98 @@
+"""The progress of a replay, stored with its spool so that a killed replay can resume."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from stream_metrics import __version__
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.lab.replay.outcome import ReplayOptions
+from stream_metrics.lab.reports.files import write_text
+
+MANIFEST: Final = "manifest.json"
+SCHEMA_VERSION: Final = 1
+
+
+class Manifest(msgspec.Struct):
+    """How far the input has been read into the spool.
+
+    ``fingerprint`` covers everything that the spool and its pieces depend on. ``sizes`` are the
+    sizes of the spool files with the first ``records`` of the input. ``whole``: these are all
+    records.
+    """
+
+    fingerprint: str
+    records: int
+    sizes: list[int]
+    whole: bool = False
+    schema_version: int = SCHEMA_VERSION
+
+
+def fingerprint(
+    identity: Any,
+    config: dict[str, Any],
+    options: ReplayOptions,
+    member: tuple[int, int] | None,
+    *,
+    strict: bool,
+) -> str:
+    """A digest of input and settings; ``identity`` distinguishes inputs.
+
+    A strict replay does not resume one that skipped bad records.
+
+    If the system has a boot id, the digest includes it: everything that a killed process wrote is
+    on disk, but after a crash of the machine some of it may be missing.
+    """
+    content = [
+        __version__,
+        SCHEMA_VERSION,
+        identity,
+        config,
+        options.turn_scope,
+        options.now_us,
+        [window.name for window in options.windows],
+        options.models,
+        member,
+        strict,
+        _boot(),
+    ]
+    return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+def file_identity(paths: Sequence[str]) -> list[Any] | None:
+    """Names, sizes and modification times of files; None if one is not a regular file."""
+    found: list[Any] = []
+    for path in paths:
+        file = Path(path)
+        if path == "-" or not file.is_file():
+            return None
+        stat = file.stat()
+        found.append([str(file.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino])
+    return found
+
+
+def load(folder: Path) -> Manifest | None:
+    """The manifest in a folder; None if it is missing or unreadable."""
+    try:
+        found = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if found.schema_version == SCHEMA_VERSION else None
+
+
+def save(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest atomically."""
+    write_text(folder / MANIFEST, msgspec.json.encode(manifest).decode() + "\n")
+
+
+def _boot() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,151 @@
+"""The results of a replay, or a part of one, apart from its rows, in a form that merges exactly.
+
+Parts have no conversation in common. All figures are integers or exact sums. Counts that are sums
+over rows are not included, because merging the rows computes them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, field
+from heapq import nsmallest
+from typing import Any, Final
+
+from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
+from stream_metrics.core.engine.windows import Names, Window, first_names
+from stream_metrics.core.metrics.decisions import RerankSums
+from stream_metrics.lab.evaluation.recorded import Scoring
+from stream_metrics.lab.history import History, WindowSums
+
+REJECTED_LISTED: Final = 100
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RejectedRecord:
+    """A record that a replay could not use, by its number in the input (from 0).
+
+    ``source`` names the input if there are several.
+    """
+
+    number: int
+    reason: str
+    message: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """What a replay computes, which must be equal for all parts that are merged.
+
+    ``now_us``: the time of the window sums; None is the largest event time. ``models``: the folders
+    of the models that score answers, by metric name. ``scoring``: how searches are scored; None:
+    they are not scored.
+    """
+
+    config: EngineConfig
+    turn_scope: str
+    agents: tuple[str, ...]
+    routes: tuple[str, ...]
+    windows: tuple[Window, ...]
+    now_us: int | None = None
+    models: tuple[tuple[str, str], ...] = ()
+    scoring: Scoring | None = None
+
+    def names(self, agents: Iterable[str], routes: Iterable[str]) -> Names:
+        """The agents (or releases) and routes that have series of their own."""
+        return Names(
+            first_names(agents, self.agents, self.config.max_names),
+            first_names(routes, self.routes, MAX_ROUTES),
+        )
+
+    def history(self, last_event_us: int) -> History:
+        """An empty history with these options."""
+        found = History(
+            self.windows,
+            dimension=self.config.dimension,
+            agents=self.agents,
+            routes=self.routes,
+        )
+        found.last_event_us = last_event_us
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The counts of records, the reranking sums and the first bad records.
+
+    ``agents`` and ``routes`` are the first by code point, up to the number that may have series of
+    their own.
+    """
+
+    events: int = 0
+    invalid: int = 0
+    stale: int = 0
+    forgotten: int = 0
+    conversations: int = 0
+    orphan_labels: int = 0
+    last_event_us: int = 0
+    agents: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
+    reranks: RerankSums = field(default_factory=RerankSums)
+    rejected: tuple[RejectedRecord, ...] = ()
+
+    def now_us(self, options: ReplayOptions) -> int:
+        """The time of the windows."""
+        return self.last_event_us if options.now_us is None else options.now_us
+
+    def window_sums(self, options: ReplayOptions) -> WindowSums:
+        """An accumulator that takes the buckets of all parts and returns the window sums."""
+        history = options.history(self.last_event_us)
+        return WindowSums(history, options.names(self.agents, self.routes), self.now_us(options))
+
+    def as_data(self) -> dict[str, Any]:
+        """The outcome as JSON data; exact sums are hexadecimal."""
+        searches, undefined, *sums = self.reranks
+        return {
+            **{name: getattr(self, name) for name in _COUNTS},
+            "last_event_us": self.last_event_us,
+            "agents": list(self.agents),
+            "routes": list(self.routes),
+            "reranks": [searches, undefined, *map(hex, sums)],
+            "rejected": [list(astuple(one)) for one in self.rejected],
+        }
+
+    @classmethod
+    def of_data(cls, data: dict[str, Any]) -> Outcome:
+        """The inverse of ``as_data``; raises ``ValueError``, ``KeyError`` or ``TypeError``."""
+        searches, undefined, *sums = data["reranks"]
+        return cls(
+            **{name: int(data[name]) for name in (*_COUNTS, "last_event_us")},
+            agents=tuple(data["agents"]),
+            routes=tuple(data["routes"]),
+            reranks=RerankSums(searches, undefined, *(int(one, 16) for one in sums)),
+            rejected=tuple(RejectedRecord(*one) for one in data["rejected"]),
+        )
+
+
+_COUNTS: Final = ("events", "invalid", "stale", "forgotten", "conversations", "orphan_labels")
+
+
+def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outcome:
+    """Merge the outcomes of parts that have no conversation in common."""
+    counts = dict.fromkeys((*_COUNTS, "last_event_us"), 0)
+    agents: set[str] = set()
+    routes: set[str] = set()
+    reranks = RerankSums()
+    rejected: list[RejectedRecord] = []
+    for one in outcomes:
+        for name in _COUNTS:
+            counts[name] += getattr(one, name)
+        counts["last_event_us"] = max(counts["last_event_us"], one.last_event_us)
+        agents = {*nsmallest(options.config.max_names, agents | {*one.agents})}
+        routes = {*nsmallest(MAX_ROUTES, routes | {*one.routes})}
+        reranks = reranks.plus(one.reranks)
+        rejected = nsmallest(REJECTED_LISTED, [*rejected, *one.rejected])
+    return Outcome(
+        **counts,
+        agents=tuple(sorted(agents)),
+        routes=tuple(sorted(routes)),
+        reranks=reranks,
+        rejected=tuple(rejected),
+    )

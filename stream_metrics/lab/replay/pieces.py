@@ -1,0 +1,110 @@
+"""Run the engine over one piece of a replay: a shard of the spool, or a part of a large shard.
+
+The results of a piece are files of its rows, buckets, searches and answered turns, each sorted, and
+its outcome. The outcome is written atomically after the others, so a piece with an outcome is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from stream_metrics.core.engine.row import canonical, canonical_line
+from stream_metrics.lab.replay.merge import PieceFiles
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.replay.outcome import Outcome, ReplayOptions
+from stream_metrics.lab.replay.scored import scored_lines
+from stream_metrics.lab.replay.spool import Piece
+from stream_metrics.lab.replay.texts import SpooledRecords
+from stream_metrics.lab.reports.files import bucket_line, write_lines, write_lines_to, write_text
+
+PIECE_BYTES: Final = 256 << 20
+"""The spool bytes in one piece, which determine the memory of a process."""
+
+
+class NotDone(Exception):
+    """The piece has not been computed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The folder, options and fingerprint that the pieces of a replay share."""
+
+    folder: Path
+    options: ReplayOptions
+    fingerprint: str
+
+
+def pieces_of(sizes: Iterable[int], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
+    """Divide a spool into pieces by the sizes of its files, the largest first.
+
+    >>> pieces_of([10, 0, 30], piece_bytes=16)
+    [Piece(shard=2, part=0, parts=2, size=30), Piece(shard=2, part=1, parts=2, size=30), \
+Piece(shard=0, part=0, parts=1, size=10)]
+    """
+    found = [
+        Piece(shard, part, parts, size)
+        for shard, size in enumerate(sizes)
+        if size
+        for parts in [-(-size // piece_bytes)]
+        for part in range(parts)
+    ]
+    return sorted(found, key=lambda piece: (-piece.size, piece.shard, piece.part))
+
+
+def compute(work: Job, piece: Piece) -> Piece:
+    """Run the engine over a piece's records and write its result files."""
+    engine = Replay.of(work.options)
+    found = files_of(work.folder, piece)
+    paths = found.scored
+    with SpooledRecords(work.folder, piece) as records:
+        for place, number, record in records.each():
+            engine.feed(record, number, place)
+        write_lines(found.rows, lines_of(engine))
+        lines = scored_lines(engine, records, work.options)
+        places = {kind: place for place, kind in enumerate(paths)}
+        write_lines_to(((places[kind], line) for kind, line in lines), paths.values())
+    outcome, history = engine.outcome_and_history()
+    write_lines(found.buckets, map(bucket_line, history.lines()))
+    content = {"fingerprint": work.fingerprint, "outcome": outcome.as_data()}
+    write_text(_outcome_path(work.folder, piece), canonical(content) + "\n")
+    return piece
+
+
+def lines_of(engine: Replay) -> Iterator[str]:
+    """The rows as canonical lines."""
+    return map(canonical_line, engine.each_row())
+
+
+def files_of(folder: Path, piece: Piece) -> PieceFiles:
+    """The paths of a piece's result files."""
+    return PieceFiles.in_folder(folder, piece.name, piece.name)
+
+
+def outcome_of(work: Job, piece: Piece) -> Outcome:
+    """The outcome of a piece; raises ``NotDone`` if it is missing or from another replay."""
+    path = _outcome_path(work.folder, piece)
+    try:
+        content: Any = msgspec.json.decode(path.read_bytes())
+        if content["fingerprint"] == work.fingerprint:
+            return Outcome.of_data(content["outcome"])
+    except (OSError, msgspec.DecodeError, KeyError, ValueError, TypeError) as error:
+        raise NotDone(f"{path}: {error}") from error
+    raise NotDone(f"{path}: from another replay")
+
+
+def is_done(work: Job, piece: Piece) -> bool:
+    """Whether the outcome of the piece, and so its other files, have been written."""
+    try:
+        outcome_of(work, piece)
+    except NotDone:
+        return False
+    return True
+
+
+def _outcome_path(folder: Path, piece: Piece) -> Path:
+    return folder / f"{piece.name}.json"

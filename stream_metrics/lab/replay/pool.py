@@ -1,0 +1,121 @@
+"""A pool of processes that compute pieces of a replay and parts of its report."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from stream_metrics.core.collecting import collect_seldom, collecting_once
+from stream_metrics.lab.evaluation.beside import deferred
+from stream_metrics.lab.replay.pieces import Job, compute
+from stream_metrics.lab.replay.spool import Piece
+
+_T = TypeVar("_T")
+
+
+class WorkerDied(Exception):
+    """A process of the replay died before its piece was done."""
+
+
+class Pool:
+    """Runs calls in other processes, or in this one if there is no executor."""
+
+    def __init__(self, executor: ProcessPoolExecutor | None = None) -> None:
+        self._executor = executor
+
+    def compute_all(
+        self, work: Job, pieces: Sequence[Piece], done: Callable[[Piece], None]
+    ) -> None:
+        """Compute all pieces, and call ``done`` after each; raises ``WorkerDied``."""
+        pool = self._executor
+        if pool is None:
+            for piece in pieces:
+                done(_compute(work, piece))
+            return
+        with _death_explained():
+            for future in as_completed([pool.submit(_compute, work, piece) for piece in pieces]):
+                done(future.result())
+
+    def submit(self, call: Callable[..., _T], *arguments: Any) -> Callable[[], _T]:
+        """Submit a call; returns a function that waits for its result.
+
+        Either of them raises ``WorkerDied`` if a process died.
+        """
+        if self._executor is None:
+            return deferred(call, *arguments)
+        with _death_explained():
+            future = self._executor.submit(call, *arguments)
+
+        def result() -> _T:
+            with _death_explained():
+                return future.result()
+
+        return result
+
+
+@contextmanager
+def _death_explained() -> Iterator[None]:
+    """Turn the death of a process into ``WorkerDied``."""
+    try:
+        yield
+    except BrokenProcessPool as error:
+        raise WorkerDied(_DIED) from error
+
+
+@contextmanager
+def process_pool(processes: int) -> Iterator[Pool]:
+    """A pool of this many processes; with 1, this process does all the work.
+
+    The processes start immediately, so that they have imported their modules when work arrives. On
+    an error or interrupt they finish the calls already running and drop the others.
+    """
+    if processes <= 1:
+        yield Pool()
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_initialise) as executor:
+        for _ in range(processes):
+            executor.submit(_ready)
+        try:
+            yield Pool(executor)
+        except BaseException:
+            # This must wait: leaving the executor's block shuts down again without cancelling, and
+            # would revoke the request before the executor's thread has seen it.
+            executor.shutdown(cancel_futures=True)
+            raise
+
+
+def _ready() -> None:
+    """A no-op that makes the executor start a process."""
+
+
+def _compute(work: Job, piece: Piece) -> Piece:
+    with collecting_once():
+        return compute(work, piece)
+
+
+_DIED: Final = (
+    "a process of the replay was killed or crashed, perhaps for lack of memory. What is "
+    "finished is kept: run the same command again, with fewer --processes if memory is short"
+)
+
+
+def _initialise() -> None:
+    """Set up a process that ignores interrupts and exits with its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    collect_seldom()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,356 @@
+"""A replay from its input to the files of its report.
+
+1. A small input is read completely and computed in memory. For a larger one:
+2. the records are distributed to a spool, and the progress is saved regularly;
+3. the engine runs over the pieces of the spool, and each result is written atomically;
+4. the pieces are merged into the report, and the spool is deleted.
+
+A killed replay resumes after the last finished step if its input and settings are the same.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from stream_metrics.core.collecting import collecting_once
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.replay.manifest import MANIFEST, Manifest, fingerprint, load, save
+from stream_metrics.lab.replay.merge import decoded_rows, decoded_searches
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.replay.outcome import ReplayOptions, merge_outcomes
+from stream_metrics.lab.replay.parts import (
+    FinishedReport,
+    ReplayScope,
+    ReportInput,
+    write_buckets,
+    write_merged_report,
+    write_report,
+    write_searches,
+    write_turns,
+)
+from stream_metrics.lab.replay.pieces import (
+    PIECE_BYTES,
+    Job,
+    files_of,
+    is_done,
+    lines_of,
+    outcome_of,
+    pieces_of,
+)
+from stream_metrics.lab.replay.pool import Pool, process_pool
+from stream_metrics.lab.replay.scored import LineKind, scored_lines
+from stream_metrics.lab.replay.spool import Piece, SpoolKey, SpoolWriter, spool_key
+from stream_metrics.lab.replay.texts import InMemoryRecords
+from stream_metrics.lab.sources.judge import find_problems
+
+FOLDER: Final = ".replay"
+LOCK: Final = "lock"
+READ_EVERY: Final = 1_000
+
+
+class StrictError(Exception):
+    """A bad record or a misspelt field in a strict replay, which stops at the first one."""
+
+
+class OutputInUse(Exception):
+    """Another replay writes to the same directory."""
+
+
+class Progress(Protocol):
+    """Receives the progress of a replay."""
+
+    def note(self, text: str) -> None:
+        """Report a message."""
+
+    def read(self, records: int) -> None:
+        """Report the number of records read so far."""
+
+    def computed(self, pieces: int, of: int) -> None:
+        """Report how many of all pieces are done."""
+
+    def merging(self) -> None:
+        """Report that merging begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySource:
+    """The records of a replay and their identity.
+
+    Attributes:
+        names: The names of the input in the report.
+        identity: Distinguishes this input from others. None if nothing does, as for standard input;
+            such a replay cannot resume.
+        open: Opens the records from the first one. The generator is closed at the end.
+    """
+
+    names: Sequence[str]
+    identity: Sequence[Any] | None
+    open: Callable[[], Generator[Record, None, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How a replay is executed, which does not affect its results.
+
+    Attributes:
+        processes: The number of processes.
+        small_records, small_bytes: The largest input that is computed without a spool.
+        piece_bytes: The spool bytes in one piece.
+        note_bytes: The spool bytes between two writes of the manifest.
+        restart: Start over, ignoring an unfinished replay.
+    """
+
+    processes: int = 1
+    small_records: int = 20_000
+    small_bytes: int = 64 << 20
+    piece_bytes: int = PIECE_BYTES
+    note_bytes: int = 64 << 20
+    restart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTask:
+    """What a replay computes, and where it writes the report.
+
+    Attributes:
+        member: (i, n): only the i-th of n shares of the conversations, counted from 1. None: all.
+        strict: Stop at the first bad record or misspelt field.
+        stratify: The dimensions of ``strata``.
+        config: The settings, as the report shows them.
+    """
+
+    source: ReplaySource
+    options: ReplayOptions
+    out: Path
+    config: dict[str, Any]
+    member: tuple[int, int] | None = None
+    strict: bool = False
+    stratify: tuple[str, ...] = ()
+    scale: Execution = field(default_factory=Execution)
+
+
+_KeyedRecord = tuple[SpoolKey, int, Record]
+
+
+def run(task: ReplayTask, progress: Progress) -> FinishedReport:
+    """Replay the input and write the files of the report.
+
+    Raises ``StrictError``, ``OutputInUse``, ``pool.WorkerDied``, ``spool.SpoolDamaged``, and what
+    the source raises.
+    """
+    folder = task.out / FOLDER
+    with _locked(folder):
+        try:
+            return _run(task, folder, progress)
+        except StrictError:  # such a replay cannot resume
+            _clear(folder)
+            raise
+
+
+def _run(task: ReplayTask, folder: Path, progress: Progress) -> FinishedReport:
+    known = os.urandom(16).hex() if task.source.identity is None else task.source.identity
+    told = fingerprint(known, task.config, task.options, task.member, strict=task.strict)
+    work = Job(folder, task.options, told)
+    manifest = _unfinished(task, work, progress)
+    if manifest is None:
+        _clear(folder)
+        with closing(_member_records(task, 0, progress)) as records:
+            first = list(_in_memory(records, task.scale))
+            more = next(records, None)
+            if more is None:
+                with collecting_once():
+                    return _run_in_memory(task, first)
+            with process_pool(task.scale.processes) as pool:
+                manifest = Manifest(work.fingerprint, 0, [])
+                _spool(task, work, manifest, _chained(first, more, records))
+                return _run_from_spool(task, work, manifest, progress, pool)
+    with process_pool(task.scale.processes) as pool:
+        if not manifest.whole:
+            progress.note(f"continuing after {manifest.records:,} records that were read before")
+            with closing(_member_records(task, manifest.records, progress)) as records:
+                _spool(task, work, manifest, records)
+        return _run_from_spool(task, work, manifest, progress, pool)
+
+
+def _unfinished(task: ReplayTask, work: Job, progress: Progress) -> Manifest | None:
+    """The manifest of a replay that can resume; None if there is none."""
+    manifest = load(work.folder)
+    if manifest is None or task.scale.restart:
+        return None
+    if manifest.fingerprint != work.fingerprint:
+        progress.note(
+            "the directory has an unfinished replay of other input, with other settings or by "
+            "another version; starting over"
+        )
+        return None
+    return manifest
+
+
+def _member_records(
+    task: ReplayTask, after: int, progress: Progress
+) -> Generator[_KeyedRecord, None, None]:
+    """The records of this member with their keys, without the first ``after`` of the input."""
+    limits = task.options.config.limits
+    index, members = task.member or (1, 1)
+    check = _strict(task.options) if task.strict else None
+    with closing(task.source.open()) as records:
+        for number, record in enumerate(records):
+            if number < after:
+                continue
+            if check is not None:
+                check(number, record)
+            if (number + 1) % READ_EVERY == 0:
+                progress.read(number + 1)
+            place = spool_key(record, number, limits)
+            if place.member % members == index - 1:
+                yield place, number, record
+
+
+def _strict(options: ReplayOptions) -> Callable[[int, Record], None]:
+    """A check that raises ``StrictError`` for a record with an error."""
+    limits = options.config.limits
+
+    def check(number: int, record: Record) -> None:
+        found = find_problems(
+            record.value, key=record.key, timestamp_ms=record.timestamp_ms, limits=limits
+        )
+        for one in found:
+            if one.level == "error":
+                reason = f"{one.about}: " if one.kind == "bad_record" else ""
+                raise StrictError(
+                    f"record {number + 1}: {reason}{one.message} (--strict stops here)"
+                )
+
+    return check
+
+
+def _in_memory(records: Iterator[_KeyedRecord], scale: Execution) -> Iterator[_KeyedRecord]:
+    """The first records, up to the limits of an input that is computed in memory."""
+    held = 0
+    for dealt in islice(records, scale.small_records):
+        yield dealt
+        held += len(dealt[2].value or b"")
+        if held > scale.small_bytes:
+            return
+
+
+def _chained(
+    first: list[_KeyedRecord], more: _KeyedRecord, rest: Iterator[_KeyedRecord]
+) -> Iterator[_KeyedRecord]:
+    """Chain the records; those of ``first`` are released as they are consumed."""
+    first.reverse()
+    while first:
+        yield first.pop()
+    yield more
+    yield from rest
+
+
+def _spool(
+    task: ReplayTask, work: Job, manifest: Manifest, records: Iterable[_KeyedRecord]
+) -> None:
+    """Write records to the spool, saving the progress in the manifest."""
+    with SpoolWriter(work.folder, manifest.sizes or None) as writer:
+        written = 0
+        for place, number, record in records:
+            written += writer.add(place, number, record)
+            if written >= task.scale.note_bytes:
+                manifest.records, manifest.sizes = number + 1, writer.flush()
+                save(work.folder, manifest)
+                written = 0
+        manifest.sizes, manifest.whole = writer.flush(), True
+    save(work.folder, manifest)
+
+
+def _run_in_memory(task: ReplayTask, records: list[_KeyedRecord]) -> FinishedReport:
+    engine = Replay.of(task.options)
+    held = InMemoryRecords([(number, record) for _, number, record in records])
+    for place, number, record in held.each():
+        engine.feed(record, number, place)
+    found, history = engine.outcome_and_history()
+    lines: dict[LineKind, list[str]] = {"queries": [], "relevant": [], "turns": []}
+    for kind, line in scored_lines(engine, held, task.options):
+        lines[kind].append(line)
+    out, part = task.out, _scope_of(task)
+    queries = zip(lines["queries"], lines["relevant"], strict=True)
+    outcome = merge_outcomes([found], task.options)
+    whole = ReportInput(
+        outcome,
+        decoded_rows(lines_of(engine)),
+        partial(write_buckets, out, part, outcome, history.buckets()),
+        partial(write_searches, out, part, decoded_searches(queries), task.stratify),
+        partial(write_turns, out, part, lines["turns"], task.stratify),
+    )
+    return write_report(out, part, whole, task.stratify)
+
+
+def _run_from_spool(
+    task: ReplayTask, work: Job, manifest: Manifest, progress: Progress, pool: Pool
+) -> FinishedReport:
+    pieces = pieces_of(manifest.sizes, task.scale.piece_bytes)
+    left = [piece for piece in pieces if not is_done(work, piece)]
+    ready = len(pieces) - len(left)
+    if ready:
+        progress.note(f"{ready} of {len(pieces)} pieces were computed before")
+    progress.computed(ready, len(pieces))
+
+    def done(_: Piece) -> None:
+        nonlocal ready
+        ready += 1
+        progress.computed(ready, len(pieces))
+
+    pool.compute_all(work, left, done)
+    progress.merging()
+    sources = [files_of(work.folder, piece) for piece in pieces]
+    outcome = merge_outcomes((outcome_of(work, piece) for piece in pieces), task.options)
+    found = write_merged_report(
+        task.out,
+        _scope_of(task),
+        outcome,
+        sources,
+        task.stratify,
+        folder=work.folder,
+        submit=pool.submit,
+    )
+    _clear(work.folder)
+    return found
+
+
+def _scope_of(task: ReplayTask) -> ReplayScope:
+    return ReplayScope.of(task.source.names, task.config, task.options, task.member)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a directory; raises ``OutputInUse`` if another replay has it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputInUse(
+                f"{folder.parent}: another replay is writing to this directory"
+            ) from None
+        try:
+            yield
+        finally:
+            if [path.name for path in folder.iterdir()] == [LOCK]:
+                shutil.rmtree(folder)
+
+
+def _clear(folder: Path) -> None:
+    """Delete what an earlier replay left: the manifest first, because it refers to the rest."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()

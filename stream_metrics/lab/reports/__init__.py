@@ -1,0 +1,1 @@
+"""What a replay or an evaluation leaves behind: files, pages and series through time."""

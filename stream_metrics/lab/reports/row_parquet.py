@@ -1,0 +1,74 @@
+"""The rows of a report as Parquet, for data frames and databases.
+
+The columns are those of the published row (``engine/published.py``): iterations are a list of
+structs, objects with variable keys are maps. pyarrow is the extra ``parquet``.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin
+
+import msgspec
+from pydantic import BaseModel
+
+from stream_metrics.core.engine.published import Row
+from stream_metrics.lab.reports.files import ROWS
+from stream_metrics.lab.sources.parquet import load_pyarrow
+from stream_metrics.lab.whole import replacing
+
+PARQUET: Final = "conversations.parquet"
+GROUP_ROWS: Final = 5_000
+
+
+def write_row_parquet(directory: Path) -> None:
+    """Write ``conversations.parquet`` from ``conversations.jsonl`` in the same directory.
+
+    One row group is in memory at a time. Raises ``ParquetError`` without pyarrow.
+    """
+    arrow, parquet = load_pyarrow()
+    schema = arrow.schema(_fields(arrow, Row))
+    with (
+        (directory / ROWS).open("rb") as lines,
+        replacing(directory / PARQUET) as path,
+        parquet.ParquetWriter(path, schema, compression="zstd") as writer,
+    ):
+        while group := list(islice(lines, GROUP_ROWS)):
+            rows = [_with_pairs(msgspec.json.decode(line)) for line in group]
+            writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
+
+
+def _fields(arrow: Any, model: type[BaseModel]) -> list[Any]:
+    return [
+        arrow.field(name, _type(arrow, field.annotation))
+        for name, field in model.model_fields.items()
+    ]
+
+
+def _type(arrow: Any, kind: Any) -> Any:
+    """The column type of an annotation of the published row."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        (kind,) = (one for one in arguments if one is not type(None))
+        return _type(arrow, kind)
+    if origin is list:
+        return arrow.list_(_type(arrow, arguments[0]))
+    if origin is dict:
+        return arrow.map_(arrow.string(), _type(arrow, arguments[1]))
+    if origin is Literal:
+        return arrow.string()
+    if hasattr(kind, "__metadata__"):
+        return _type(arrow, arguments[0])
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return arrow.struct(_fields(arrow, kind))
+    types = {str: arrow.string, bool: arrow.bool_, int: arrow.int64, float: arrow.float64}
+    return types[kind]()
+
+
+def _with_pairs(row: dict[str, Any]) -> dict[str, Any]:
+    """Convert the row's maps to pairs, as pyarrow requires."""
+    row["duplicates_of"] = list(row["duplicates_of"].items())
+    row["routing"]["routes"] = list(row["routing"]["routes"].items())
+    return row

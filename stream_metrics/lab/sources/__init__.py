@@ -1,0 +1,1 @@
+"""Where recordings come from: files, topics, traces, test collections and scores."""

@@ -1,0 +1,129 @@
+"""Read plain, gzip or zstd text files line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+import msgspec
+
+from stream_metrics.lab.sources.files import InputError
+from stream_metrics.lab.sources.packing import (
+    PARQUET,
+    decode_errors,
+    detect_packing,
+    open_unpacked,
+    packing_of_name,
+)
+
+Progress = Callable[[int], None]
+"""Called with the number of lines read since the last call."""
+
+EVERY: Final = 50_000
+"""Lines between two calls of a ``Progress``."""
+
+
+class Line(NamedTuple):
+    """A line that is not blank, with its number in the file (from 1)."""
+
+    number: int
+    text: str
+
+
+def read_lines(path: Path, progress: Progress | None = None) -> Iterator[Line]:
+    """The stripped lines of a file, without blank lines.
+
+    Raises:
+        InputError: The file is missing, truncated, or not UTF-8.
+    """
+    number = told = 0
+    try:
+        with _opened(path, lambda: number) as lines:
+            for data in lines:
+                number += 1
+                if progress is not None and number - told >= EVERY:
+                    progress(number - told)
+                    told = number
+                text = data.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+                if text:
+                    yield Line(number, text)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}, line {number:,}: not UTF-8 ({error.reason})") from error
+    if progress is not None:
+        progress(number - told)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file.
+
+    Raises:
+        InputError: The file is missing or truncated.
+    """
+    with _opened(path, lambda: 0) as file:
+        return file.read()
+
+
+@contextmanager
+def _opened(path: Path, read: Callable[[], int]) -> Iterator[IO[bytes]]:
+    """Open and decompress a file; ``read`` returns the number of lines read, for errors.
+
+    Raises:
+        InputError: The file is missing, damaged or of another format.
+    """
+    kind = None
+    try:
+        with ExitStack() as opened:
+            file: Any = opened.enter_context(path.open("rb"))
+            kind = detect_packing(str(path), file)
+            if kind == PARQUET:
+                raise InputError(f"{path}: this is a Parquet file; give a text file")
+            yield opened.enter_context(open_unpacked(file, kind)) if kind else file
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except EOFError as error:
+        raise InputError(
+            f"{path}{_after(read())}: the {kind} data ends in the middle, so the file was cut off; "
+            "get it again"
+        ) from error
+    except decode_errors(kind) as error:
+        raise InputError(
+            f"{path}{_after(read())}: damaged, or not a {kind} file ({error}); get it again"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{path}{_after(read())}: {error.strerror or error}") from error
+
+
+def bare_name(path: Path) -> str:
+    """A file's name without the extension of its compression.
+
+    >>> bare_name(Path("qrels/test.tsv.gz")), bare_name(Path("test.tsv"))
+    ('test.tsv', 'test.tsv')
+    """
+    return path.name if packing_of_name(path.name) in (None, PARQUET) else path.stem
+
+
+def _after(line: int) -> str:
+    return f", after line {line:,}" if line else ""
+
+
+def place(path: Path, line: Line) -> str:
+    """File and line, for error messages."""
+    return f"{path}, line {line.number:,}"
+
+
+def read_objects(path: Path, progress: Progress | None = None) -> Iterator[tuple[Line, Any]]:
+    """The JSON objects of a JSONL file.
+
+    Raises:
+        InputError: As for ``read_lines``, or a line is not a JSON object.
+    """
+    for line in read_lines(path, progress):
+        try:
+            content = msgspec.json.decode(line.text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise InputError(f"{place(path, line)}: not JSON: {error}") from error
+        if not isinstance(content, dict):
+            raise InputError(f"{place(path, line)}: write one JSON object per line")
+        yield line, content

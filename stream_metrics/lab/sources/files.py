@@ -1,0 +1,183 @@
+"""Recorded input: JSONL files (plain, gzip or zstd), Parquet files, globs and standard input.
+
+A line is an event as produced, OTLP traces, or a recorded Kafka record::
+
+    {"topic": …, "partition": …, "offset": …, "timestamp": ms, "key": …, "value": "…"}
+
+where ``value`` is the record's text; ``key_base64`` and ``value_base64`` replace bytes that are not
+UTF-8. Files of OTLP traces may also contain length-prefixed payloads, or a single payload.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import glob
+import sys
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from stream_metrics.core.events.record import Record, bounded_timestamp
+from stream_metrics.core.telemetry.otlp.spans import OtlpError
+from stream_metrics.lab.sources.otlp.framing import (
+    HEAD_BYTES,
+    check_signal,
+    frames,
+    is_framed,
+    is_whole,
+    whole,
+)
+from stream_metrics.lab.sources.packing import PARQUET, decode_errors, detect_packing, open_unpacked
+from stream_metrics.lab.sources.parquet import ParquetError, read_parquet
+
+LONGEST_LINE_BYTES: Final = 64 << 20
+READ_BYTES: Final = 1 << 20
+"""The size of a read; most lines are shorter, which avoids joining parts."""
+SEEN_BYTES: Final = 4 << 10
+"""The bytes at the beginning of a file from which its kind is detected."""
+_EVENT: Final = b'{"type"'
+"""The beginning of a line that is certainly an event, not a recorded record."""
+
+
+class InputError(Exception):
+    """A source cannot be read. The message says which and what to do."""
+
+
+def expand(sources: Iterable[str]) -> list[str]:
+    """Expand file names and globs into paths, ``-`` for standard input; raises ``InputError``."""
+    paths: list[str] = []
+    for source in sources:
+        try:
+            paths += _behind(source)
+        except OSError as error:
+            raise InputError(f"{error.filename or source}: {error.strerror or error}") from error
+    return paths
+
+
+def _behind(source: str) -> list[str]:
+    """Expand one source; also raises ``OSError`` if it cannot be accessed."""
+    if source == "-" or Path(source).is_file():
+        return [source]
+    found = [path for path in glob.glob(source, recursive=True) if not Path(path).is_dir()]
+    if not found:
+        what = "a folder" if Path(source).is_dir() else "no such file"
+        raise InputError(f"{source}: {what}; give a file, a glob in quotes, or -")
+    return sorted(found)
+
+
+def read_records(sources: Iterable[str]) -> Generator[Record, None, None]:
+    """Stream the records of all sources in order; raises ``InputError``."""
+    for path in expand(sources):
+        for _, record in numbered_records(path):
+            yield record
+
+
+def numbered_records(path: str) -> Generator[tuple[int, Record], None, None]:
+    """Stream the records of one source, each preceded by its line, row or payload number from 1.
+
+    Raises ``InputError``.
+    """
+    number, kind = 0, None
+    try:
+        with ExitStack() as opened:
+            file: Any = sys.stdin.buffer
+            if path != "-":
+                file = opened.enter_context(open(path, "rb", buffering=READ_BYTES))
+            if is_framed(file.peek(HEAD_BYTES)[:SEEN_BYTES]):
+                yield from enumerate(map(Record, frames(file)), 1)
+                return
+            kind = detect_packing(path, file)
+            if kind == PARQUET:
+                if path == "-":
+                    raise ParquetError("Parquet cannot be streamed; give it as a file")
+                yield from enumerate(read_parquet(path), 1)
+                return
+            lines = opened.enter_context(open_unpacked(file, kind)) if kind else file
+            head = lines.peek(HEAD_BYTES)[:SEEN_BYTES]
+            if head.startswith(codecs.BOM_UTF8):
+                lines.read(len(codecs.BOM_UTF8))
+                head = head.removeprefix(codecs.BOM_UTF8)
+            check_signal(head)
+            if is_framed(head) or is_whole(head):
+                payloads = frames(lines) if is_framed(head) else [whole(lines)]
+                yield from enumerate(map(Record, payloads), 1)
+                return
+            for line in iter(partial(lines.readline, LONGEST_LINE_BYTES + 1), b""):
+                number += 1
+                if len(line) > LONGEST_LINE_BYTES:
+                    raise InputError(
+                        f"{path}: line {number} is longer than {LONGEST_LINE_BYTES >> 20} MiB, so "
+                        "this is not a recording; give JSON Lines with one event or record each"
+                    )
+                if not line.isspace():
+                    yield number, parse_line(line.rstrip(b"\r\n"))
+    except (OtlpError, ParquetError) as error:
+        raise InputError(f"{path}: {error}") from error
+    except EOFError as error:
+        raise InputError(
+            f"{path}, after line {number}: the {kind} data ends in the middle, so the file was cut "
+            "off; copy it again, or record it again"
+        ) from error
+    except decode_errors(kind) as error:
+        raise InputError(
+            f"{path}, after line {number}: damaged, or not a {kind} file ({error}); copy it again, "
+            "or record it again"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{path}, after line {number}: {error.strerror or error}") from error
+
+
+def parse_line(line: bytes) -> Record:
+    """Parse a line as a record; a line that is not a recorded record is an event."""
+    if line.startswith(_EVENT):  # fast path: most events begin like this
+        return Record(line)
+    if b'"offset"' not in line or (b'"value"' not in line and b'"value_base64"' not in line):
+        return Record(line)
+    try:
+        obj = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Record(line)
+    if type(obj) is not dict or "type" in obj or not ("value" in obj or "value_base64" in obj):
+        return Record(line)
+    try:
+        timestamp_ms = obj.get("timestamp")
+        return Record(
+            value=_bytes(obj, "value"),
+            key=_bytes(obj, "key"),
+            timestamp_ms=None if timestamp_ms is None else bounded_timestamp(timestamp_ms),
+            topic=obj.get("topic") or "",
+            partition=obj.get("partition") or 0,
+            offset=obj.get("offset") or 0,
+        )
+    except (TypeError, ValueError, AttributeError, binascii.Error):
+        return Record(line)
+
+
+def _bytes(obj: dict[str, Any], name: str) -> bytes | None:
+    encoded = obj.get(f"{name}_base64")
+    if encoded is not None:
+        return base64.b64decode(encoded, validate=True)
+    text = obj.get(name)
+    return None if text is None else text.encode()
+
+
+def record_line(record: Record) -> bytes:
+    """Format a Kafka record as a line, the inverse of ``parse_line``."""
+    obj: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+    }
+    for name, data in (("key", record.key), ("value", record.value)):
+        try:
+            obj[name] = None if data is None else data.decode()
+        except UnicodeDecodeError:
+            obj[f"{name}_base64"] = base64.b64encode(data or b"").decode()
+    return msgspec.json.encode(obj) + b"\n"

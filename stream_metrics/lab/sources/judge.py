@@ -1,0 +1,153 @@
+"""Find problems of a record: why it is rejected, and which of its fields have no effect."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from stream_metrics.core.events.canonical import decode_json
+from stream_metrics.core.events.decode import BadRecord, decode
+from stream_metrics.core.events.fields import MOST_NAMED, OTHER, UnknownField, without_unknown
+from stream_metrics.core.events.limits import Limits
+
+Kind = Literal["bad_record", "misspelt_field", "unknown_field", "empty_event"]
+
+LEAST_RATIO: Final = 0.82
+"""The least similarity (``difflib``) of a misspelt name; ``search`` and ``searches`` have 0.857."""
+LEAST_LENGTH: Final = 4
+"""The least length of names that may be misspelt; ``id`` is similar to many."""
+
+ALIASES: Final = {
+    "results": ("hits", "documents", "docs"),
+    "doc_id": ("document_id",),
+    "url": ("uri", "link", "href"),
+    "content": ("text", "body"),
+    "gain": ("grade", "relevance"),
+    "labels": ("judgments", "judgements"),
+    "reference_answers": ("references", "ground_truths"),
+    "relevant": ("qrels",),
+}
+"""Other names that producers use for a field."""
+OWN_WORDS: Final = frozenset({"context", "contest"})
+"""Names that resemble a known one but are independent, as are participles like ``searched``."""
+_MEANT: Final = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
+
+_WORDS: Final = re.compile(r"[_\W]+|(?<=[a-z0-9])(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem of a record.
+
+    Attributes:
+        kind: ``bad_record`` and ``misspelt_field`` are errors, the others are warnings.
+        about: The reason of a bad record (``decode.REASONS``), the path of a field
+            (``fields.paths``), or the type of an empty event.
+        message: The problem in words. It quotes only names of fields from the record.
+    """
+
+    kind: Kind
+    about: str
+    message: str
+
+    @property
+    def level(self) -> Literal["error", "warning"]:
+        """``error`` if the producer must change something."""
+        return "error" if self.kind in ("bad_record", "misspelt_field") else "warning"
+
+
+def find_problems(
+    value: bytes | None,
+    *,
+    key: bytes | None = None,
+    timestamp_ms: int | None = None,
+    limits: Limits,
+    require_key: bool = False,
+) -> list[Finding]:
+    """All problems of a record; empty if there are none.
+
+    The arguments are those of ``decode``. A field is reported once, however often it occurs.
+    """
+    event = decode(
+        value, key=key, timestamp_ms=timestamp_ms, limits=limits, require_key=require_key
+    )
+    if isinstance(event, BadRecord):
+        return [Finding("bad_record", event.reason, event.message)]
+    found = _fields(value or b"") if event.unknown else []
+    kind, missing_content = event.payload.kind, event.payload.missing_content
+    if missing_content:
+        found.append(
+            Finding("empty_event", kind, f"a `{kind}` with {missing_content} says nothing")
+        )
+    return found
+
+
+def likely_field(field: UnknownField) -> str | None:
+    """The known field that an unknown one is probably meant to be; None if there is none.
+
+    It must be absent from the object and accept the value. The singular of a list field, such as
+    one search instead of a list of searches, matches regardless of its value.
+    """
+    value, known = field.owner[field.name], field.known
+    if value is None:
+        return None
+    lacking = (name for name in known.names if field.owner.get(name) is None)
+    found = _nearest(field.name, frozenset(lacking))
+    if found is None or known.accepts(found, value):
+        return found
+    singular = f"{'_'.join(_words(field.name))}s" == found and known.is_container(found)
+    return found if singular else None
+
+
+@lru_cache(4_096)
+def _nearest(sent: str, lacking: frozenset[str]) -> str | None:
+    words = _words(sent)
+    name = "_".join(words)
+    alias = _MEANT.get(name)
+    if name in lacking or alias in lacking:
+        return name if name in lacking else alias
+    joined = "".join(words)
+    for known in sorted(lacking):
+        if known.replace("_", "") == joined:
+            return known
+    if len(name) < LEAST_LENGTH or name in OWN_WORDS:
+        return None
+    forms = {
+        form: known
+        for known in sorted(lacking)
+        for form in (known, known.removesuffix("s"))
+        if known.count("_") == name.count("_") and len(form) >= LEAST_LENGTH
+        if known.endswith("ed") or not name.endswith("ed")
+    }
+    swapped = [form for form in forms if sorted(form) == sorted(name)]
+    close = swapped or get_close_matches(name, forms, 1, LEAST_RATIO)
+    return forms[close[0]] if close else None
+
+
+def _fields(value: bytes) -> list[Finding]:
+    obj: Any = decode_json(value)[0]
+    _, unknown = without_unknown(obj, obj["type"])
+    named = sorted(
+        ((likely_field(field), field.path) for field in unknown), key=lambda one: not one[0]
+    )
+    found: dict[tuple[Kind, str], Finding] = {}
+    for name, path in named:  # misspelt fields first, so that they are named before others
+        kind: Kind = "unknown_field" if name is None else "misspelt_field"
+        if (kind, path) not in found and len(found) >= MOST_NAMED:
+            path = OTHER
+        what = "other unknown fields" if path == OTHER else f"unknown field `{path}`"
+        more = ": without effect" if name is None else f"; did you mean `{name}`?"
+        found.setdefault((kind, path), Finding(kind, path, what + more))
+    return list(found.values())
+
+
+def _words(name: str) -> list[str]:
+    """Split a name in any naming style into words in lower case.
+
+    >>> _words("resultId"), _words("Doc-ID"), _words("baseline_rank")
+    (['result', 'id'], ['doc', 'id'], ['baseline', 'rank'])
+    """
+    return [word.lower() for word in _WORDS.split(name) if word]

@@ -1,0 +1,125 @@
+"""Reads OTLP log records, in which evaluators may log scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from stream_metrics.core.telemetry.otlp.payloads import Attribute, other_signal, plain
+from stream_metrics.core.telemetry.otlp.protobuf import load_opentelemetry_logs, plain_attributes
+from stream_metrics.core.telemetry.otlp.spans import (
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    OtlpError,
+    bounded_ns,
+    id_of_bytes,
+    id_of_text,
+)
+
+
+class LogRecord(msgspec.Struct, frozen=True):
+    """The parts of a log record that are used.
+
+    Attributes:
+        trace_id, span_id: The span that it is about, in lower-case hexadecimal; empty if missing.
+        time_ns: When it happened, else when it was observed; 0 if neither is known.
+        event: The name of the event; empty if it has none.
+        attributes: The record's attributes.
+    """
+
+    trace_id: str
+    span_id: str
+    time_ns: int
+    event: str
+    attributes: dict[str, Any]
+
+
+class _Record(msgspec.Struct, rename="camel", frozen=True):
+    time_unix_nano: int | str | None = None
+    observed_time_unix_nano: int | str | None = None
+    trace_id: str | None = None
+    span_id: str | None = None
+    event_name: str | None = None
+    attributes: list[Attribute] | None = None
+
+
+class _ScopeLogs(msgspec.Struct, rename="camel", frozen=True):
+    log_records: list[_Record] | None = None
+
+
+class _ResourceLogs(msgspec.Struct, rename="camel", frozen=True):
+    scope_logs: list[_ScopeLogs] | None = None
+
+
+class _Logs(msgspec.Struct, rename="camel", frozen=True):
+    resource_logs: list[_ResourceLogs] | None
+
+
+_DECODE: Final = msgspec.json.Decoder(_Logs).decode
+
+
+def are_json_logs(value: bytes) -> bool:
+    """Whether the value begins like OTLP logs in JSON.
+
+    >>> are_json_logs(b'{"resourceLogs": []}'), are_json_logs(b'{"resourceSpans": []}')
+    (True, False)
+    """
+    return other_signal(value) == "logs"
+
+
+def log_records_of(value: bytes) -> list[LogRecord]:
+    """The log records of a payload, in its order; raises ``OtlpError`` and ``OtlpNotInstalled``."""
+    return list(_of_json(value) if are_json_logs(value) else _of_protobuf(value))
+
+
+def _of_json(value: bytes) -> Iterator[LogRecord]:
+    try:
+        for resource_logs in _DECODE(value).resource_logs or ():
+            for scope_logs in resource_logs.scope_logs or ():
+                for one in scope_logs.log_records or ():
+                    yield _record(
+                        id_of_text(one.trace_id, TRACE_ID_BYTES),
+                        id_of_text(one.span_id, SPAN_ID_BYTES),
+                        int(one.time_unix_nano or 0) or int(one.observed_time_unix_nano or 0),
+                        one.event_name,
+                        plain(one.attributes),
+                    )
+    except RecursionError as error:
+        raise OtlpError("OTLP JSON with too many levels of nested values") from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise OtlpError(
+            f"incomplete, or not OTLP logs in JSON ({error}); write it with the Collector's file "
+            "exporter, or copy it again"
+        ) from error
+
+
+def _of_protobuf(value: bytes) -> Iterator[LogRecord]:
+    message, decode_error = load_opentelemetry_logs()
+    try:
+        logs = message.FromString(value)
+    except decode_error as error:
+        raise OtlpError(
+            "incomplete, or not OTLP logs in protobuf; write it with the Collector's file or Kafka "
+            "exporter, or copy it again"
+        ) from error
+    for resource_logs in logs.resource_logs:
+        for scope_logs in resource_logs.scope_logs:
+            for one in scope_logs.log_records:
+                yield _record(
+                    id_of_bytes(one.trace_id, TRACE_ID_BYTES),
+                    id_of_bytes(one.span_id, SPAN_ID_BYTES),
+                    one.time_unix_nano or one.observed_time_unix_nano,
+                    one.event_name,
+                    plain_attributes(one.attributes),
+                )
+
+
+def _record(
+    trace_id: str, span_id: str, time_ns: int, event: str | None, attributes: dict[str, Any]
+) -> LogRecord:
+    """The record; older senders write the event's name as an attribute."""
+    name = event or attributes.get("event.name")
+    named = name if isinstance(name, str) else ""
+    return LogRecord(trace_id, span_id, bounded_ns(time_ns), named, attributes)

@@ -1,0 +1,1 @@
+"""What runs as a service: the worker and the bridge, their state, and the pages they serve."""

@@ -1,0 +1,143 @@
+"""The worker's health, for an orchestrator's liveness and readiness probes.
+
+Not alive means that a restart may help; ready means that events are being read and written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from stream_metrics.live.worker.watchdog import Standing, Watchdog
+
+log = structlog.get_logger(__name__)
+
+WATCHDOG: Final = "watchdog"
+CHECK_SECONDS: Final = 1.0
+NOT_STARTED: Final[Mapping[str, str]] = {"assignment": "the worker has not joined the group yet"}
+
+
+class Health:
+    """The reasons why the worker is not ready, and the heartbeat of its loop.
+
+    ``generation`` is the number of the worker's generation of state, 0 before it is known or
+    without one; ``building`` says that it is being built, so that its figures are not shown.
+    ``bound_seconds`` is the longest time that one round of the loop may take. ``reasons`` are the
+    initial ones, which the worker clears. Anyone may read reasons, so they must not contain secrets
+    or anything from an event.
+    """
+
+    def __init__(
+        self,
+        bound_seconds: float = 60.0,
+        *,
+        reasons: Mapping[str, str] = NOT_STARTED,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.bound_seconds = bound_seconds
+        self.generation = 0
+        self.building = False
+        self.reasons: dict[str, str] = dict(reasons)
+        self._clock = clock
+        self._last_beat: float | None = None
+
+    def set(self, reason: str, why: str) -> None:
+        """Add a reason; ``why`` says what is wrong and what to do."""
+        self.reasons[reason] = why
+
+    def clear(self, reason: str) -> None:
+        """Remove a reason, if it is set."""
+        self.reasons.pop(reason, None)
+
+    def beat(self) -> None:
+        """Record a round of the worker's loop, also one that had nothing to do or had to wait."""
+        self._last_beat = self._clock()
+
+    def failures(self) -> dict[str, str]:
+        """Reasons for a restart; empty while the worker is alive."""
+        failures = {WATCHDOG: self.reasons[WATCHDOG]} if WATCHDOG in self.reasons else {}
+        if self._last_beat is not None:
+            silent = self._clock() - self._last_beat
+            if silent > self.bound_seconds:
+                failures["loop"] = (
+                    f"the worker's loop has not completed a round for {silent:.0f} s; "
+                    f"expected at most {self.bound_seconds:.0f} s"
+                )
+        return failures
+
+    def obstacles(self) -> dict[str, str]:
+        """All reasons why the worker is not ready; empty while it is."""
+        return self.reasons | self.failures()
+
+
+class MonitoredPart(Protocol):
+    """A part of the process whose progress is monitored."""
+
+    def standing(self, waiting: frozenset[str]) -> Standing:
+        """Its progress; ``waiting`` names the reasons for which it has to wait."""
+        ...
+
+
+class ProgressMonitor:
+    """Reports on ``/healthz`` a part that makes no progress, until it does.
+
+    Each of ``parts`` comes with the reasons for which it may have to wait. Progress of the first
+    one is a heartbeat. ``seconds`` is the longest time without progress; 0 disables the check.
+    ``on_check`` is called at every check with whether a part is stuck.
+    """
+
+    def __init__(
+        self,
+        health: Health,
+        seconds: float,
+        parts: Sequence[tuple[MonitoredPart, frozenset[str]]],
+        on_check: Callable[[bool], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._health = health
+        self._parts = [(Watchdog(seconds), *part) for part in parts]
+        self._on_check = on_check
+        self._clock = clock
+
+    def look(self) -> None:
+        """Check every part once."""
+        health, stuck = self._health, None
+        for number, (watchdog, part, reasons) in enumerate(self._parts):
+            waiting = reasons & health.reasons.keys()
+            why = watchdog.look(self._clock(), part.standing(waiting))
+            stuck = stuck or why
+            if number == 0 and (watchdog.moved or waiting):
+                health.beat()  # a long batch or a long wait is not a dead loop
+        if stuck is not None and WATCHDOG not in health.reasons:
+            log.error("watchdog: no progress", reason=stuck)
+        if stuck is None and WATCHDOG in health.reasons:
+            log.warning("watchdog: progress again")
+        if stuck is None:
+            health.clear(WATCHDOG)
+        else:
+            health.set(WATCHDOG, stuck)
+        self._on_check(stuck is not None)
+
+    async def run(self) -> None:
+        """Check every second, until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(CHECK_SECONDS)
+
+
+async def run_together(
+    parts: Sequence[Coroutine[None, None, None]], stop: Callable[[], None]
+) -> None:
+    """Run coroutines until one ends, then stop the others; raises the error of the first."""
+    running = [asyncio.create_task(part) for part in parts]
+    try:
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stop()
+        await asyncio.gather(*running, return_exceptions=True)
+    for ended in running:
+        ended.result()

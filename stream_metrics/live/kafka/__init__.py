@@ -1,0 +1,1 @@
+"""Kafka for services: a member of a group, dead letters, and the output topic."""

@@ -1,0 +1,146 @@
+"""Writes dead letters to ``<topic>.dlq``: the rejected record, with the reason in its headers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError
+
+from stream_metrics.clients.kafka.options import client_options
+from stream_metrics.clients.kafka.records import HEADER_PREFIX
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.core.events.record import DeadLetter
+from stream_metrics.live.ports import DeadLettersUnavailable
+from stream_metrics.live.worker.clock import wall_ms
+
+_TOPIC: Final = HEADER_PREFIX + "topic"
+_PARTITION: Final = HEADER_PREFIX + "partition"
+_OFFSET: Final = HEADER_PREFIX + "offset"
+_TIMESTAMP: Final = HEADER_PREFIX + "timestamp"
+_CLASS: Final = HEADER_PREFIX + "error.class"
+_MESSAGE: Final = HEADER_PREFIX + "error.message"
+_TRUNCATED: Final = HEADER_PREFIX + "truncated"
+_SHA256: Final = HEADER_PREFIX + "value_sha256"
+_KEY_TRUNCATED: Final = HEADER_PREFIX + "key_truncated"
+_KEY_SHA256: Final = HEADER_PREFIX + "key_sha256"
+
+ANSWER_WITHIN_MS: Final = 4_000  # after which the worker reports what it waits for, and retries
+STOP_WITHIN_SECONDS: Final = 5.0
+KEY_BYTES: Final = 4_096  # longer keys are truncated; a conversation id has at most 512 bytes
+
+Headers = list[tuple[str, bytes]]
+
+
+class KafkaDeadLetters:
+    """Produces dead letters and waits until all in-sync replicas have them.
+
+    Their timestamps come from ``now_ms``, or from their records if the brokers reject that time.
+    """
+
+    def __init__(self, settings: KafkaSettings, now_ms: Callable[[], int] = wall_ms) -> None:
+        self._settings = settings
+        self._now_ms = now_ms
+        self._producer: AIOKafkaProducer | None = None
+
+    async def start(self) -> None:
+        """Connect; raises aiokafka's errors."""
+        options = client_options(self._settings)
+        options["request_timeout_ms"] = min(options["request_timeout_ms"], ANSWER_WITHIN_MS)
+        producer = AIOKafkaProducer(
+            **options,
+            acks="all",
+            enable_idempotence=False,
+            max_request_size=self._settings.dead_letter_max_bytes + 64 * 1024,
+        )
+        try:
+            await producer.start()
+        except BaseException:
+            await producer.stop()
+            raise
+        self._producer = producer
+
+    async def stop(self) -> None:
+        """Flush and disconnect."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(TimeoutError, KafkaError):
+                await asyncio.wait_for(producer.stop(), STOP_WITHIN_SECONDS)
+
+    async def send(self, letters: Sequence[DeadLetter]) -> None:
+        """See ``ports.DeadLetters``.
+
+        After a failure a letter may be written twice; readers identify it by the topic, partition
+        and offset of its record.
+        """
+        try:
+            if self._producer is None:
+                await self.start()
+            await asyncio.gather(*(self._send(letter) for letter in letters))
+        except (KafkaError, OSError, TimeoutError) as error:
+            topics = sorted({letter.record.topic for letter in letters})
+            names = ", ".join(topic + self._settings.dead_letter_suffix for topic in topics)
+            raise DeadLettersUnavailable(
+                f"cannot write dead letters to {names}: {type(error).__name__}. The topic must "
+                "exist and have room, and the worker needs permission to write to it"
+            ) from error
+
+    async def _send(self, letter: DeadLetter) -> None:
+        limit, stamp_ms = self._settings.dead_letter_max_bytes, self._now_ms()
+        while True:
+            try:
+                await self._produce(letter, limit, stamp_ms)
+            except InvalidTimestampError:  # this machine's clock is wrong
+                own_ms = letter.record.timestamp_ms
+                if own_ms is None or own_ms in (-1, stamp_ms):
+                    raise
+                stamp_ms = own_ms
+            except MessageSizeTooLargeError:
+                if not limit:
+                    raise
+                limit = limit // 2 if limit >= 1_024 else 0
+            else:
+                return
+
+    async def _produce(self, letter: DeadLetter, limit: int, stamp_ms: int) -> None:
+        assert self._producer is not None
+        record = letter.record
+        value, headers = record.value, letter_headers(letter)
+        if value is not None and len(value) > limit:
+            headers.append((_TRUNCATED, str(len(value)).encode()))
+            headers.append((_SHA256, hashlib.sha256(value).hexdigest().encode()))
+            value = value[:limit]
+        key = record.key
+        if key is not None and len(key) > KEY_BYTES:
+            headers.append((_KEY_TRUNCATED, str(len(key)).encode()))
+            headers.append((_KEY_SHA256, hashlib.sha256(key).hexdigest().encode()))
+            key = key[:KEY_BYTES]
+        topic = record.topic + self._settings.dead_letter_suffix
+        known = await self._producer.partitions_for(topic)
+        await self._producer.send_and_wait(
+            topic,
+            value,
+            key=key,
+            partition=record.partition if record.partition in known else None,
+            headers=headers,
+            timestamp_ms=stamp_ms,
+        )
+
+
+def letter_headers(letter: DeadLetter) -> Headers:
+    """Headers that name the record's topic, partition and offset, and why it was rejected."""
+    record = letter.record
+    headers = [
+        (_TOPIC, record.topic.encode()),
+        (_PARTITION, str(record.partition).encode()),
+        (_OFFSET, str(record.offset).encode()),
+        (_CLASS, letter.reason.encode()),
+        (_MESSAGE, letter.message.encode()),
+    ]
+    if record.timestamp_ms is not None:
+        headers.append((_TIMESTAMP, str(record.timestamp_ms).encode()))
+    return headers

@@ -1,0 +1,85 @@
+"""The worker's repartitioner, which fills the internal topic: ``worker.repartition`` on Kafka."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+from stream_metrics.clients.kafka.records import record_with_headers
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.clients.kafka.topics import check_input_topics
+from stream_metrics.live.kafka.cluster import Cluster, Group
+from stream_metrics.live.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.live.kafka.internal import KafkaInternalTopic
+from stream_metrics.live.kafka.member import KafkaSource
+from stream_metrics.live.ports import DeadLetters
+from stream_metrics.live.worker.clock import Clock
+from stream_metrics.live.worker.inputs import CommittedInputs, InputOptions
+from stream_metrics.live.worker.lag import Gauges
+from stream_metrics.live.worker.patience import Patience, Reasons
+from stream_metrics.live.worker.repartition import Counts, Repartitioner, Route
+from stream_metrics.live.worker.watchdog import Standing
+
+
+def input_source(
+    settings: KafkaSettings, cluster: Cluster, patience: Patience, reasons: Reasons
+) -> KafkaSource:
+    """A source that reads ``kafka.topics`` as a member of ``kafka.repartition_group``."""
+
+    async def counts() -> dict[str, int]:
+        found = await cluster.partition_counts(settings.topics)
+        check_input_topics(settings.topics, found)
+        return found
+
+    group = Group(settings.repartition_group, settings.topics, RoundRobinPartitionAssignor)
+    return KafkaSource(settings, cluster, group, counts, record_with_headers, patience, reasons)
+
+
+class RepartitionMetrics(Gauges, Counts, Protocol):
+    """The metrics of the repartitioner."""
+
+
+class KafkaRepartition:
+    """Copies the input topics to ``kafka.repartition_topic`` until ``stop``.
+
+    Records without a conversation id go to ``letters``, by default the dead-letter topics.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        cluster: Cluster,
+        route: Route,
+        reasons: Reasons,
+        operations: RepartitionMetrics,
+        clock: Clock,
+        letters: DeadLetters | None = None,
+    ) -> None:
+        self._patience = Patience(reasons, lambda: None)
+        source = input_source(settings, cluster, self._patience, reasons)
+        options = InputOptions(settings.repartition_group, settings.on_offset_gap, settings.start)
+        self._inputs = CommittedInputs(source, options, self._patience, reasons, operations, clock)
+        self._internal = KafkaInternalTopic(settings)
+        self._letters = KafkaDeadLetters(settings, clock.now_ms)
+        to = self._letters if letters is None else letters
+        self._repartitioner = Repartitioner(
+            self._inputs, self._internal, to, route, self._patience, operations
+        )
+
+    def standing(self, waiting: frozenset[str]) -> Standing:
+        """How far it is, for the watchdog."""
+        return self._inputs.standing(waiting)
+
+    async def run(self) -> None:
+        """Run until ``stop``; raises ``TopicsMissing`` if an input topic does not exist."""
+        try:
+            await self._patience.rounds(self._repartitioner.turn)
+        finally:
+            await self._inputs.stop()
+            await self._internal.stop()
+            await self._letters.stop()
+
+    def stop(self) -> None:
+        """Finish the current round and leave the group."""
+        self._patience.stop()

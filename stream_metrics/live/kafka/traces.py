@@ -1,0 +1,83 @@
+"""Reads the topic of traces (``worker.traces``) and writes to the input topics for the bridge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import InvalidTimestampError, KafkaError
+
+from stream_metrics.clients.kafka.records import record_of
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.clients.kafka.topics import TopicsMissing, check_input_topics
+from stream_metrics.core.telemetry import Event
+from stream_metrics.live.kafka.cluster import Cluster, Group
+from stream_metrics.live.kafka.keyed import KeyedProducer, KeyedRecord
+from stream_metrics.live.kafka.member import KafkaSource
+from stream_metrics.live.ports import InputTopicsUnavailable
+from stream_metrics.live.worker.patience import Patience, Reasons
+
+
+def traces_source(
+    settings: KafkaSettings,
+    cluster: Cluster,
+    events: Sequence[str],
+    patience: Patience,
+    reasons: Reasons,
+) -> KafkaSource:
+    """The source of a bridge that writes to the topics ``events``; all topics must exist."""
+
+    async def counts() -> dict[str, int]:
+        topics = settings.state_topics
+        found = await cluster.partition_counts([*topics, *events])
+        for topic in topics:
+            if topic not in found:
+                raise TopicsMissing(
+                    f"the topic of traces does not exist: {topic}. Create it with "
+                    "message.timestamp.type=LogAppendTime, or correct `bridge.topic`"
+                )
+        check_input_topics(events, found)
+        return {topic: found[topic] for topic in topics}
+
+    group = Group(settings.group_id, settings.state_topics, RoundRobinPartitionAssignor)
+    record = partial(record_of, internal_topic=settings.repartition_topic)
+    return KafkaSource(settings, cluster, group, counts, record, patience, reasons)
+
+
+class KafkaEventWriter:
+    """Implements ``worker.bridge.EventWriter``: each event goes to the topic that ``topic_of``
+    returns."""
+
+    def __init__(self, settings: KafkaSettings, topic_of: Callable[[bytes], str]) -> None:
+        self._settings = settings
+        self._topic_of = topic_of
+        self._producer = KeyedProducer(settings)
+
+    async def send(self, events: Sequence[Event]) -> Sequence[Event]:
+        """See ``worker.bridge.EventWriter``."""
+        records = {
+            KeyedRecord(
+                self._topic_of(event.value), event.conversation.encode(), event.value
+            ): event
+            for event in events
+        }
+        try:
+            large = await self._producer.send(list(records))
+        except (KafkaError, OSError, TimeoutError) as error:
+            topics = ", ".join(sorted({record.topic for record in records}))
+            raise InputTopicsUnavailable(f"cannot write to {topics}: {_why(error)}") from error
+        return [records[record] for record in large]
+
+    async def stop(self) -> None:
+        """Disconnect; unsent records are dropped."""
+        await self._producer.stop()
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, InvalidTimestampError):
+        return "the topic rejects the present time; check this machine's clock"
+    return (
+        f"{type(error).__name__}. The topics must exist and have room, and the bridge needs "
+        "permission to write to them"
+    )

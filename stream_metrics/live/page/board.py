@@ -1,0 +1,302 @@
+"""Builds the page's content as one JSON document for a window and an agent.
+
+The event loop only copies references to buckets (``_snapshot``); a thread updates the sums and
+builds the document. Clients with the same view share a document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+
+from stream_metrics import __version__
+from stream_metrics.core.engine.config import OTHER
+from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Sums, Window, Windows, add
+from stream_metrics.live.health import Health
+from stream_metrics.live.page import conditions, figures, rules
+from stream_metrics.live.page.group import Coverage, Group, OwnedPartitions, own_coverage
+from stream_metrics.live.page.operating import History, OperationsSample, read_sample
+from stream_metrics.live.page.thresholds import (
+    RECENT,
+    SRR_WARNING,
+    USUAL_ITERATIONS,
+    USUAL_RESULTS,
+)
+from stream_metrics.live.page.worker import Worker
+from stream_metrics.live.prometheus.windows import RunningSums
+
+DEFAULT_WINDOW: Final = "1h"  # shown unless another is requested
+MAX_DOCUMENTS: Final = 64  # cached; there are fewer clients
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The inputs of the board. Every function is called on the event loop.
+
+    ``windows`` returns those of the owned partitions, ``now_us`` the clock of the windows. The
+    windows of other workers come from ``group``, if it is set.
+    """
+
+    registry: CollectorRegistry
+    health: Health
+    windows: Callable[[], Sequence[Windows]]
+    owned: Callable[[], OwnedPartitions]
+    now_us: Callable[[], int]
+    specs: tuple[Window, ...] = DEFAULT_WINDOWS
+    agents: tuple[str, ...] = ()
+    dimension: str = "agent"
+    rules: Sequence[rules.Rule] = rules.RULES
+    runbook_url: str | None = None
+    group: Group | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a client requests: a window, and an agent (or release), or None for all."""
+
+    window: Window
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """The inputs of one document, copied on the event loop for the thread."""
+
+    copies: dict[Windows, Windows]
+    owned: OwnedPartitions
+    coverage: Coverage
+    reasons: dict[str, str]
+    building: int  # the generation of state that is being built, 0 where one is in force
+    now_us: int
+    clock: float
+
+
+class Board:
+    """Builds documents, which are cached for ``interval_seconds``. ``close`` stops the thread."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        *,
+        interval_seconds: float = 2.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.inputs = inputs
+        self.interval_seconds = interval_seconds
+        self.history = History()
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="page")
+        self._running = RunningSums()
+        self._documents: dict[View, tuple[float, asyncio.Future[bytes]]] = {}
+
+    def view(self, window: str | None, agent: str | None) -> View:
+        """A view by names; raises ``ValueError`` for a window that is not configured.
+
+        The default window is 1h, or the middle one if 1h is not configured.
+        """
+        specs = {spec.name: spec for spec in self.inputs.specs}
+        if window is None:
+            ordered = sorted(self.inputs.specs, key=lambda spec: spec.length_us)
+            return View(specs.get(DEFAULT_WINDOW, ordered[len(ordered) // 2]), agent)
+        if window not in specs:
+            raise ValueError(f"no window {window!r} is kept; there are {', '.join(specs)}")
+        return View(specs[window], agent)
+
+    def sample(self) -> None:
+        """Add a sample of the operational metrics to the history."""
+        self.history.add(read_sample(self.inputs.registry, self._clock()))
+        if self.inputs.group is not None:
+            self.inputs.group.rest()
+
+    async def document(self, view: View) -> bytes:
+        """The document as JSON in UTF-8, at most ``interval_seconds`` old."""
+        if self.inputs.group is not None:
+            await self.inputs.group.look()
+        now = time.monotonic()
+        made = self._documents.get(view)
+        if made is None or now - made[0] >= self.interval_seconds:
+            loop = asyncio.get_running_loop()
+            made = (now, loop.run_in_executor(self._thread, self._make, view, self._snapshot()))
+            self._documents = {
+                other: entry
+                for other, entry in list(self._documents.items())[-MAX_DOCUMENTS:]
+                if now - entry[0] < self.interval_seconds
+            }
+            self._documents[view] = made
+        return await asyncio.shield(made[1])
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._thread.shutdown(wait=False)
+        if self.inputs.group is not None:
+            self.inputs.group.close()
+
+    def _snapshot(self) -> _Snapshot:
+        inputs, owned, group = self.inputs, self.inputs.owned(), self.inputs.group
+        building = inputs.health.generation if inputs.health.building else 0
+        copies = {windows: windows.snapshot() for windows in inputs.windows()}
+        if group is not None and not building:
+            copies |= group.windows()
+        return _Snapshot(
+            copies,
+            owned,
+            own_coverage(owned) if group is None else group.coverage(),
+            inputs.health.obstacles(),
+            building,
+            inputs.now_us(),
+            self._clock(),
+        )
+
+    # -- in the thread --------------------------------------------------------------------------
+
+    def _make(self, view: View, look: _Snapshot) -> bytes:
+        self._running.update(look.copies, look.now_us)
+        document = self._document(view, look)
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    def _document(self, view: View, look: _Snapshot) -> dict[str, Any]:
+        inputs, window = self.inputs, view.window
+        operating = read_sample(inputs.registry, look.clock)
+        sums = self._sums(window.name, view.agent)
+        worker = Worker(
+            operating, self.history, look.reasons, len(look.owned.numbers), look.coverage
+        )
+
+        def judged(sums_of: Mapping[str, conditions.ByWindow]) -> list[dict[str, Any]]:
+            return rules.judge(sums_of, worker, inputs.rules, inputs.runbook_url)
+
+        all_sums = {name: self._by_window(name) for name in self._known()}
+        all_states = judged(all_sums)
+        shown, states = all_sums, all_states
+        if view.agent is not None:
+            shown = {view.agent: all_sums.get(view.agent) or self._by_window(view.agent)}
+            states = judged(shown)
+        fresh = [name for name, of_agent in shown.items() if conditions.is_new(of_agent)]
+        decisions = figures.decisions_window(inputs.specs, window)
+        return {
+            "schema_version": 1,
+            "version": __version__,
+            "now": look.now_us,
+            "window": window.name,
+            "windows": [spec.name for spec in inputs.specs],
+            "dimension": inputs.dimension,
+            "agent": view.agent,
+            "partitions": look.coverage.document(len(look.owned.numbers)),
+            "reasons": look.reasons,
+            "sums": {
+                name: sums.get(code, 0)
+                for code, name in (("r", "results"), ("i", "iterations"), ("t", "turns"))
+            },
+            "figures": _headline(sums, self._baseline(window, view.agent)),
+            "agents": self._agents(window.name, all_states),
+            "series": self._series(window, view.agent, look, figures.core_series),
+            "decisions": decisions
+            and {
+                "gate": figures.gate(self._sums(decisions.name, view.agent)),
+                "routing": figures.routing(self._sums(decisions.name, view.agent)),
+                **self._series(decisions, view.agent, look, figures.decision_series),
+            },
+            "operating": _operations(operating),
+            "lag": self.history.lag(),
+            "limits": {"srr": SRR_WARNING},
+            "verdict": rules.verdict(states, look.reasons, fresh, look.building),
+            "rules": states,
+        }
+
+    def _sums(self, window: str, agent: str | None) -> Sums:
+        """The current sums of an agent, or of all agents."""
+        by_agent = self._running.sums.get(window, {})
+        if agent is not None:
+            return by_agent.get(agent, {})
+        total: Sums = {}
+        for sums in by_agent.values():
+            add(total, sums, 1)
+        return total
+
+    def _baseline(self, window: Window, agent: str | None) -> Sums:
+        """The sums of the last day without the window shown, and at least without the last hour."""
+        by_window = self._by_window(agent)
+        specs = {spec.name: spec for spec in self.inputs.specs}
+        recent = specs.get(RECENT, window)
+        return figures.day_before(by_window, max(recent, window, key=lambda w: w.length_us).name)
+
+    def _by_window(self, agent: str | None) -> conditions.ByWindow:
+        return {spec.name: self._sums(spec.name, agent) for spec in self.inputs.specs}
+
+    def _known(self) -> list[str]:
+        """Configured agents, then those with sums, by name; ``other`` is the last."""
+        found = {name for by in self._running.sums.values() for name, sums in by.items() if sums}
+        named = sorted((found | {*self.inputs.agents}) - {OTHER})
+        return [*named, OTHER] if OTHER in found else named
+
+    def _agents(self, window: str, states: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A row for each agent, with the worst level of any rule for it."""
+        levels: dict[str, str] = {}
+        for state in states:
+            for found in state["findings"]:
+                known = levels.get(found["agent"], conditions.NONE)
+                levels[found["agent"]] = min(found["level"], known, key=conditions.LEVELS.index)
+        rows = []
+        for name in self._known():
+            sums = self._sums(window, name)
+            rows.append(
+                {
+                    "agent": name,
+                    "level": levels.get(name, conditions.NONE),
+                    "results": sums.get("r", 0),
+                    "srr": figures.srr(sums),
+                    "sre": figures.none_if_unlabelled(figures.sre)(sums),
+                    "gain": figures.none_if_unlabelled(figures.gain)(sums),
+                    "coverage": figures.coverage(sums),
+                }
+            )
+        return rows
+
+    def _series(
+        self,
+        window: Window,
+        agent: str | None,
+        look: _Snapshot,
+        of: Callable[[Sequence[Sums]], dict[str, Any]],
+    ) -> dict[str, Any]:
+        found = figures.buckets(look.copies.values(), window, agent, look.now_us)
+        return {
+            "window": window.name,
+            "bucket_seconds": window.bucket_us / 1e6,
+            "smoothed_seconds": figures.SMOOTHED * window.bucket_us / 1e6,
+            "times": figures.times(window, look.now_us),
+            **of(found),
+        }
+
+
+def _headline(sums: Sums, day_before: Sums) -> dict[str, Any]:
+    """The figures of the tiles, each with its usual value, or None if there is too little data."""
+    chosen = {
+        "srr": (figures.srr, USUAL_RESULTS),
+        "sre": (figures.none_if_unlabelled(figures.sre), USUAL_RESULTS),
+        "gain": (figures.none_if_unlabelled(figures.gain), USUAL_ITERATIONS),
+        "coverage": (figures.coverage, USUAL_RESULTS),
+    }
+    shown = {}
+    for name, (of, enough) in chosen.items():
+        usual = of(day_before)
+        known = usual["value"] if usual["whole"] >= enough else None
+        shown[name] = {**of(sums), "usual": known}
+    return shown
+
+
+def _operations(operating: OperationsSample) -> dict[str, Any]:
+    return {
+        "lag_records": operating.lag_records,
+        "lag_seconds": operating.lag_seconds,
+        "complete_until": operating.complete_until or None,
+        "dead_letters": operating.dead_letters,
+        "events": operating.events,
+    }

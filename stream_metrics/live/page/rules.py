@@ -1,0 +1,324 @@
+"""The rules of the page: the alerts' conditions, evaluated on the sums of all partitions.
+
+Prometheus evaluates the same conditions, some also over ten minutes, and waits before it alerts.
+The page evaluates them immediately, and those on lag and the like for its own worker only. With too
+little data, or without that of all partitions, the page says so and does not report that all is ok.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from stream_metrics.core.engine.config import OTHER
+from stream_metrics.live.links import ALERT, fill_template
+from stream_metrics.live.page import conditions, worker
+from stream_metrics.live.page.conditions import (
+    CRITICAL,
+    LEVELS,
+    NONE,
+    OK,
+    UNKNOWN,
+    WARNING,
+    AgentRule,
+    ByWindow,
+    Finding,
+    percent_text,
+)
+from stream_metrics.live.page.group import STALE_SECONDS
+from stream_metrics.live.page.thresholds import (
+    COVERED,
+    DEAD_LETTER_RECORDS,
+    DEAD_LETTER_SECONDS,
+    DEAD_LETTER_SHARE,
+    DECISIONS,
+    DROPS,
+    EVEN_RERANKED,
+    GAP_SECONDS,
+    ITERATIONS,
+    LABELLED_OF_USUAL,
+    LAG_GROWS_SECONDS,
+    LAG_LONG_SECONDS,
+    LAG_SECONDS,
+    LAG_STAYS_SECONDS,
+    MEMORY_SHARE,
+    MISSED,
+    RERANKED,
+    RERANKING_DROP,
+    RESULTS,
+    RESULTS_DROPS,
+    ROUTES,
+    ROUTING_DROP,
+    SEARCHES,
+    SRR_CRITICAL,
+    SRR_OF_USUAL,
+    SRR_WARNING,
+    SRR_WINDOWS,
+    USUAL_DECISIONS,
+    USUAL_ITERATIONS,
+    USUAL_RERANKED,
+    USUAL_RESULTS,
+    USUAL_ROUTES,
+    USUAL_SEARCHES,
+)
+from stream_metrics.live.page.worker import Worker, WorkerRule
+
+FAULTS: Final = (CRITICAL, WARNING)
+RUNBOOKS: Final = "docs/runbooks"  # in the repository
+MAX_NEW_AGENTS: Final = 3
+
+_DROP: Final = " or ".join(f"below {part:g} of what is usual in {w}" for w, part, _ in DROPS)
+_RESULTS_DROP: Final = " or ".join(
+    f"below {part:g} of what is usual in {w}" for w, part in RESULTS_DROPS
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule; ``fires`` says when it fires, ``look`` where to look then.
+
+    ``alert`` is the name of the alert with the same condition, which has a runbook; None without.
+    """
+
+    name: str
+    title: str
+    alert: str | None
+    fires: str
+    look: str
+    of_agent: AgentRule | None = None
+    of_worker: WorkerRule | None = None
+
+
+RULES: Final = (
+    Rule(
+        "srr_spike", "SRR spike", "SRRSpike",
+        f"SRR of {', or of '.join(' and '.join(pair) for pair in SRR_WINDOWS)}, above "
+        f"{percent_text(SRR_WARNING)} ({percent_text(SRR_CRITICAL)}: critical) and above "
+        f"{SRR_OF_USUAL:g} times what is usual, from {RESULTS} results on ({USUAL_RESULTS} "
+        "in the day before)",
+        "Did an index, a query rewriter or a prompt change? The worst conversations show what "
+        "repeats.",
+        of_agent=conditions.srr_spike,
+    ),
+    Rule(
+        "results_drop", "Results drop", "StreamMetricsResultsDrop",
+        f"results by search {_RESULTS_DROP}, from {SEARCHES} searches on ({USUAL_SEARCHES} in "
+        "the day before)",
+        "Is an index empty, or does a source answer with nothing?",
+        of_agent=conditions.results_drop,
+    ),
+    Rule(
+        "sre_drop", "SRE drop", "StreamMetricsEfficiencyDrop",
+        f"SRE {_DROP}, settled iterations only, from {RESULTS} results on ({USUAL_RESULTS} in "
+        "the day before), while labels come",
+        "Did a source go missing, or the labeller change? The worst conversations show where it "
+        "is low.",
+        of_agent=conditions.sre_drop,
+    ),
+    Rule(
+        "gain_drop", "Gain drop", "StreamMetricsGainDrop",
+        f"good gain per iteration {_DROP}, settled iterations only, from {ITERATIONS} on "
+        f"({USUAL_ITERATIONS} in the day before), while labels come",
+        'Do later iterations bring less? The worst conversations show wasted ones.',
+        of_agent=conditions.gain_drop,
+    ),
+    Rule(
+        "missed_retrievals", "Missed retrievals", "StreamMetricsRetrievalMissed",
+        f"more than {' or '.join(f'{percent_text(limit)} in {w}' for w, limit in MISSED.items())} "
+        f"of labelled gate decisions skip a search that was needed, from {DECISIONS} on "
+        f"({USUAL_DECISIONS} in the day before)",
+        'Was the gate, or its threshold, changed?',
+        of_agent=conditions.missed_retrievals,
+    ),
+    Rule(
+        "routing_drop", "Routing drop", "StreamMetricsRoutingAccuracyDrop",
+        f"routing accuracy "
+        f"{' or '.join(f'{100 * by:.0f} points in {w}' for w, by in ROUTING_DROP.items())} below "
+        f"what is usual, from {ROUTES} labelled searches on ({USUAL_ROUTES} in the day before)",
+        "Did a route's source change, or the router?",
+        of_agent=conditions.routing_drop,
+    ),
+    Rule(
+        "reranking_worse", "Reranking made worse", "StreamMetricsRerankingWorse",
+        f"NDCG after reranking below that before in 5m, or {100 * RERANKING_DROP:.0f} points of it "
+        f"less in 1h than usual, from {RERANKED} searches on ({USUAL_RERANKED} in the day before); "
+        f"or below that before in 1h, from {EVEN_RERANKED} on",
+        'Was the reranker, or its model, changed?',
+        of_agent=conditions.reranking_worse,
+    ),
+    Rule(
+        "labels_missing", "Labels missing", None,
+        f"the share of the documents of {COVERED} that have a label is below "
+        f"{LABELLED_OF_USUAL:g} of what is usual, from {RESULTS} documents on ({USUAL_RESULTS} in "
+        "the day before); labels that always come later look the same, which the alerts about "
+        "labels know",
+        'Is the labeller up, and does it send to the topic that is read?',
+        of_agent=conditions.labels_missing,
+    ),
+    Rule("not_ready", "Worker not ready", None, "/readyz gives a reason",
+        'docs/guides/troubleshooting.md says what each reason means.', of_worker=worker.not_ready),
+    Rule("partitions", "Partitions missing", None,
+        f"no worker works on a partition, its worker is more than {LAG_SECONDS} s behind, or its "
+        f"figures could not be read for {STALE_SECONDS:.0f} s",
+        "Is the worker up that had it? /readyz of each worker says what it waits for.",
+        of_worker=worker.partitions),
+    Rule(
+        "lag", "Consumer lag", "StreamMetricsConsumerLagGrowing",
+        f"more than {LAG_SECONDS} s behind; critical if further than "
+        f"{LAG_GROWS_SECONDS // 60} minutes ago, or if more than {LAG_LONG_SECONDS} s and hardly "
+        f"nearer than {LAG_STAYS_SECONDS // 60} minutes ago",
+        'Is there more traffic than workers can take, or does Redis answer slowly?',
+        of_worker=worker.lag,
+    ),
+    Rule(
+        "dead_letters", "Dead letters", "StreamMetricsDeadLetters",
+        f"more than {percent_text(DEAD_LETTER_SHARE)} of the records of the last "
+        f"{DEAD_LETTER_SECONDS // 60} minutes rejected, from {DEAD_LETTER_RECORDS} records on",
+        'stream-metrics dlq list says which records, and why.',
+        of_worker=worker.dead_letters,
+    ),
+    Rule(
+        "memory", "State near its limit", "StreamMetricsStateNearLimit",
+        f"Redis above {percent_text(MEMORY_SHARE)} of maxmemory",
+        'Give Redis more memory, or shorten state.ttl; beyond the limit nothing is written.',
+        of_worker=worker.memory,
+    ),
+    Rule("offset_gaps", "Offset gap", "StreamMetricsOffsetGap",
+        f"records that the state needs were gone within {GAP_SECONDS // 60} minutes, or a "
+        "partition stands still by policy",
+        'docs/guides/troubleshooting.md says what to do about a halted partition.',
+        of_worker=worker.offset_gaps),
+)  # fmt: skip
+
+
+def judge(
+    agents: Mapping[str, ByWindow],
+    now: Worker,
+    rules: Sequence[Rule] = RULES,
+    runbook_url: str | None = None,
+) -> list[dict[str, Any]]:
+    """The state of every rule: its level, and its findings, the worst first.
+
+    ``runbook_url`` is a template for links to runbooks.
+    """
+    states = []
+    for rule in rules:
+        found = sorted(_findings(rule, agents, now), key=lambda f: LEVELS.index(f.level))
+        states.append(
+            {
+                "name": rule.name,
+                "title": rule.title,
+                "alert": rule.alert,
+                "runbook": rule.alert and f"{RUNBOOKS}/{rule.alert}.md",
+                "runbook_url": rule.alert and fill_template(runbook_url, ALERT, rule.alert),
+                "fires": rule.fires,
+                "look": rule.look,
+                "of": "agent" if rule.of_agent else "worker",
+                "level": found[0].level if found else NONE,
+                "findings": [
+                    {"level": f.level, "agent": f.agent, "why": f.why, "above": f.above}
+                    for f in found
+                ],
+            }
+        )
+    return states
+
+
+def verdict(
+    states: Sequence[Mapping[str, Any]],
+    reasons: Mapping[str, str],
+    fresh: Sequence[str] = (),
+    building: int = 0,
+) -> dict[str, str]:
+    """The summary at the top of the page: ``level``, ``title`` and ``text``.
+
+    ``states`` are the result of ``judge``, ``reasons`` why the worker is not ready, ``fresh`` the
+    agents without usual values yet. The level is that of the worst fault; without faults it is
+    ``ok`` only if every rule with something to judge has enough data, and at least one rule has
+    judged an agent.
+    """
+    rules = Counter(state["level"] for state in states)
+    faults = [f["level"] for state in states for f in state["findings"] if f["level"] in FAULTS]
+    counts = _counts(rules)
+    if building:
+        title = f"Generation {building} of the state is being built"
+        text = (
+            "Its figures appear once it takes the place of the one in force. Until then, see the "
+            "page of a worker of that one."
+        )
+        level = WARNING if reasons else UNKNOWN
+        return {"level": level, "title": f"{title}, and waits" if reasons else title, "text": text}
+    if "partitions" in reasons:
+        text = "They go on once `stream-metrics build` has built the state anew; see below."
+        title = "Figures stand still: topics have other partition counts than the state"
+        return {"level": CRITICAL, "title": title, "text": text}
+    if reasons:
+        title = "Waiting for Redis" if "redis" in reasons else "This worker is not reading"
+        text = "Figures stand as they were last written, and go on from there."
+        return {"level": CRITICAL, "title": title, "text": text}
+    if faults:
+        many = len(faults) > 1
+        title = f"{len(faults)} things need a look" if many else "One thing needs a look"
+        return {"level": min(faults, key=LEVELS.index), "title": title, "text": counts}
+    of_agents = [state for state in states if state["of"] == "agent"]
+    if not any(state["findings"] for state in of_agents):
+        text = "Nobody has searched yet. Figures appear with the first search event."
+        return {"level": UNKNOWN, "title": "No searches yet", "text": text}
+    if rules[UNKNOWN]:
+        title = f"Too little data to judge: {rules[UNKNOWN]} of {len(states)} rules"
+        others = _counts(rules - Counter({UNKNOWN: rules[UNKNOWN]}))
+        parts = [part for part in (others, _new_agents_text(fresh)) if part]
+        return {"level": UNKNOWN, "title": title, "text": " ".join(parts)}
+    if all(state["level"] == NONE for state in of_agents):
+        return {"level": UNKNOWN, "title": "No searches to judge", "text": counts}
+    return {"level": OK, "title": "Nothing is wrong", "text": counts}
+
+
+def _new_agents_text(agents: Sequence[str]) -> str:
+    """When usual values of new agents will be known.
+
+    >>> _new_agents_text(["a", "b", "c", "d", "e"])
+    'What is usual for a, b, c and 2 more is known after more than an hour of searches.'
+    """
+    if not agents:
+        return ""
+    more = len(agents) - MAX_NEW_AGENTS
+    *named, last = [*agents[:MAX_NEW_AGENTS], *([f"{more} more"] if more > 0 else [])]
+    who = f"{', '.join(named)} and {last}" if named else last
+    return f"What is usual for {who} is known after more than an hour of searches."
+
+
+def _counts(rules: Mapping[str, int]) -> str:
+    """The number of rules without a fault, without enough data, and with nothing to judge."""
+
+    def said(level: str, one: str, many: str) -> list[str]:
+        count = rules.get(level, 0)
+        return [f"{count} rule {one}" if count == 1 else f"{count} rules {many}"] if count else []
+
+    parts = (
+        *said(OK, "finds no fault", "find no fault"),
+        *said(UNKNOWN, "cannot tell", "cannot tell"),
+        *said(NONE, "has nothing to judge", "have nothing to judge"),
+    )
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def _findings(rule: Rule, agents: Mapping[str, ByWindow], now: Worker) -> Iterator[Finding]:
+    if rule.of_worker is not None:
+        yield rule.of_worker(now)
+    elif rule.of_agent is not None:
+        for agent, sums in agents.items():
+            found = replace(rule.of_agent(sums), agent=agent)
+            if agent == OTHER and found.level != NONE:  # a mixture has no usual values
+                found = Finding(UNKNOWN, "agents without series of their own are not judged", agent)
+            yield _with_missing_partitions(now.coverage.missing, found)
+
+
+def _with_missing_partitions(missing: str, found: Finding) -> Finding:
+    """The finding if sums lack the latest events of some partitions: it cannot be ok then."""
+    if not missing:
+        return found
+    level = found.level if found.level in (CRITICAL, WARNING) else UNKNOWN
+    return replace(found, level=level, why=f"{found.why}, without the latest of {missing}")

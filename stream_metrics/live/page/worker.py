@@ -1,0 +1,132 @@
+"""The page's rules on the worker: lag, dead letters, Redis memory, offset gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from stream_metrics.live.page.conditions import (
+    CRITICAL,
+    NONE,
+    OK,
+    UNKNOWN,
+    WARNING,
+    Finding,
+    percent_text,
+)
+from stream_metrics.live.page.group import FULL_COVERAGE, Coverage
+from stream_metrics.live.page.operating import History, OperationsSample, increase
+from stream_metrics.live.page.thresholds import (
+    DEAD_LETTER_RECORDS,
+    DEAD_LETTER_SECONDS,
+    DEAD_LETTER_SHARE,
+    GAP_SECONDS,
+    LAG_GROWS_SECONDS,
+    LAG_LONG_SECONDS,
+    LAG_SECONDS,
+    LAG_STAYS,
+    LAG_STAYS_SECONDS,
+    MEMORY_SHARE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """The worker's operational metrics, now and before, and the reasons why it is not ready.
+
+    ``partitions`` is the number of state partitions that it owns; ``coverage`` is that of the page.
+    """
+
+    now: OperationsSample
+    history: History
+    reasons: Mapping[str, str]
+    partitions: int = 1
+    coverage: Coverage = FULL_COVERAGE
+
+
+WorkerRule = Callable[[Worker], Finding]
+
+
+def not_ready(worker: Worker) -> Finding:
+    """The reasons that keep the worker from reading and writing."""
+    if not worker.reasons:
+        return Finding(OK, "the worker reads and writes")
+    return Finding(CRITICAL, "; ".join(f"{n}: {why}" for n, why in sorted(worker.reasons.items())))
+
+
+def partitions(worker: Worker) -> Finding:
+    """The figures do not include all partitions up to now."""
+    problems = worker.coverage.problems
+    if worker.coverage.total is None and not problems:
+        return Finding(UNKNOWN, "it is not known yet how many partitions there are")
+    if not problems:
+        return Finding(OK, "figures are of all partitions")
+    return Finding(WARNING, "; ".join(problems))
+
+
+def lag(worker: Worker) -> Finding:
+    """The worker's lag; critical if it does not shrink."""
+    now = worker.now
+    if now.lag_seconds is None or now.lag_records is None:
+        if not worker.partitions:
+            return Finding(NONE, "this worker owns no partition")
+        return Finding(UNKNOWN, "it is not known yet how far the topics reach")
+    why = f"{now.lag_records:,.0f} records, {now.lag_seconds:,.0f} s behind the end of the topics"
+    if now.lag_seconds <= LAG_SECONDS:
+        return Finding(OK, why)
+
+    def before(seconds: float) -> float:
+        sample = worker.history.before(now.at - seconds)
+        known = None if sample is None else sample.lag_seconds
+        return float("inf") if known is None else known
+
+    stays = now.lag_seconds > LAG_STAYS * before(LAG_STAYS_SECONDS)
+    if now.lag_seconds > before(LAG_GROWS_SECONDS) or (
+        now.lag_seconds > LAG_LONG_SECONDS and stays
+    ):
+        return Finding(CRITICAL, f"{why}, and it comes no nearer")
+    return Finding(WARNING, why)
+
+
+def dead_letters(worker: Worker) -> Finding:
+    """The share of records rejected in the last ten minutes."""
+    before = worker.history.since(worker.now.at - DEAD_LETTER_SECONDS)
+    if before is None:
+        return Finding(UNKNOWN, "the worker has just started")
+    grown = increase(worker.now, before, ("dead_letters", "events"))
+    dead, records = grown["dead_letters"], grown["dead_letters"] + grown["events"]
+    minutes = f"the last {DEAD_LETTER_SECONDS // 60} minutes"
+    if not records:
+        return Finding(NONE, f"no record was read in {minutes}")
+    why = f"{dead:,.0f} of {records:,.0f} records rejected in {minutes}"
+    if dead and records < DEAD_LETTER_RECORDS:
+        return Finding(UNKNOWN, f"{why}, and a share is judged from {DEAD_LETTER_RECORDS} on")
+    return Finding(WARNING if dead / records > DEAD_LETTER_SHARE else OK, why)
+
+
+def memory(worker: Worker) -> Finding:
+    """Redis memory is near its limit."""
+    used, limit = worker.now.memory_bytes, worker.now.memory_limit_bytes
+    if not used:
+        return Finding(UNKNOWN, "Redis has not said how much memory it uses")
+    if not limit:
+        return Finding(OK, f"Redis uses {used / 2**20:,.0f} MiB; it has no limit of its own")
+    level = WARNING if used / limit > MEMORY_SHARE else OK
+    return Finding(
+        level, f"Redis uses {percent_text(used / limit)} of its limit of {limit / 2**20:,.0f} MiB"
+    )
+
+
+def offset_gaps(worker: Worker) -> Finding:
+    """Records that the state needs were deleted recently, or a partition is halted."""
+    now, before = worker.now, worker.history.before(worker.now.at - GAP_SECONDS)
+    gaps = now.offset_gaps - (before.offset_gaps if before else 0)
+    if now.halted_partitions:
+        return Finding(CRITICAL, f"{now.halted_partitions:,.0f} partitions stand still by policy")
+    if gaps:
+        minutes = GAP_SECONDS // 60
+        return Finding(
+            CRITICAL,
+            f"{gaps:,.0f} times in {minutes} minutes records that the state needs were gone",
+        )
+    return Finding(OK, "all records that the state needs were there")

@@ -1,0 +1,193 @@
+"""The metrics of a bridge: what it reads, interprets and refuses, and its progress."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping
+from typing import Final, get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Info, disable_created_metrics
+
+from stream_metrics import __version__
+from stream_metrics.core.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
+from stream_metrics.core.engine.windows import Names, first_names
+from stream_metrics.core.events.decode import REASONS
+from stream_metrics.core.telemetry.teller import InterpretedTrace
+from stream_metrics.core.telemetry.told import Reason
+from stream_metrics.live.prometheus.catalogue import PREFIX
+from stream_metrics.live.prometheus.reading import Reading, ReadingMetrics
+
+BRIDGE: Final = PREFIX + "bridge_"
+REFUSALS: Final[tuple[str, ...]] = get_args(Reason)
+LETTERS: Final = ("no_key", "unreadable", *REASONS, OTHER)
+OUTCOMES: Final = ("told", "refused", "empty")
+OBSTACLES: Final = (
+    "assignment", "dead_letters", "fetch", "halted", "kafka", "loop", "rights", "topic", "topics",
+    "watchdog", OTHER,
+)  # fmt: skip
+
+
+class BridgeMetrics(ReadingMetrics):
+    """The metrics of a bridge; all calls come from the event loop's thread.
+
+    ``topics``, which it reads, and ``agents`` have series from the start. Other agents get series
+    with their first trace, up to the number that a worker allows; further ones are ``other``.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        topics: Iterable[str] = (),
+        agents: Iterable[str] = (),
+    ) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # unused series
+        self._registry = registry
+        self._names = Names(frozenset(), frozenset())
+        self._of_agent: dict[str, dict[str, Counter]] = {}
+        self._count_traces()
+        self._measure_reading(topics)
+        for agent in (OTHER, *agents):
+            self._counts_of(self.agent_label(agent))
+        for reason in REFUSALS:
+            self._refused.labels(OTHER, reason)
+
+    def _counter(self, name: str, help: str, *labels: str) -> Counter:
+        return Counter(BRIDGE + name, help, labels, registry=self._registry)
+
+    def _gauge(self, name: str, help: str, *labels: str) -> Gauge:
+        return Gauge(BRIDGE + name, help, labels, registry=self._registry)
+
+    def _count_traces(self) -> None:
+        counter, gauge = self._counter, self._gauge
+        self._spans = counter("spans", "Spans read.")
+        self._late = counter(
+            "late_spans", "Spans that arrived after their trace was closed; they are not used."
+        )
+        self._traces = counter(
+            "traces",
+            "Traces closed, by agent: told if it has events, refused if something of it was "
+            "refused and it has none, empty otherwise.",
+            "agent",
+            "outcome",
+        )
+        self._refused = counter(
+            "refused",
+            "Traces, turns and spans that were refused, by agent and reason.",
+            "agent",
+            "reason",
+        )
+        self._turns = counter("turns", "Turns converted to events.")
+        self._searches = counter("searches", "Searches converted to events.")
+        self._inferred = counter(
+            "iterations_inferred", "Converted turns whose iterations only times separate."
+        )
+        self._conflicts = counter(
+            "turn_conflicts", "Converted turns whose number another span of the conversation has."
+        )
+        self._events = counter("events", "Events written to the input topics.")
+        dead = counter("dead_letters", "Records and events rejected, by reason.", "reason")
+        self._dead = {reason: dead.labels(reason) for reason in LETTERS}
+        self._open = gauge("open_traces", "Traces that are not closed yet.")
+        self._held = gauge("open_bytes", "Bytes of their spans.")
+
+    def _measure_reading(self, topics: Iterable[str]) -> None:
+        counter, gauge = self._counter, self._gauge
+        self._reading = Reading(
+            gauge("lag_records", "Unread records of the partition.", "topic", "partition"),
+            gauge("lag_seconds", "Age of the next record to read.", "topic", "partition"),
+            gauge(
+                "complete_until_timestamp_seconds",
+                "Time up to which all partitions of this bridge have been read; 0 if unknown.",
+            ),
+        )
+        self._gaps = counter(
+            "offset_gaps", "Times that records needed next were missing from the log.", "topic"
+        )
+        self._rekeyed = counter(
+            "rekeyed_records", "Records copied to the internal topic, by trace.", "topic"
+        )
+        for topic in topics:
+            self._gaps.labels(topic)
+            self._rekeyed.labels(topic)
+        self._ready = gauge("ready", "1 if this bridge is reading and writing, else 0.")
+        obstacles = gauge(
+            "obstacles",
+            "1 if this reason keeps the bridge from reading and writing, else 0.",
+            "reason",
+        )
+        self._obstacles = {reason: obstacles.labels(reason) for reason in OBSTACLES}
+        Info(BRIDGE + "build", "Version of this bridge.", registry=self._registry).info(
+            {"version": __version__, "python": platform.python_version()}
+        )
+
+    def agent_label(self, agent: str | None) -> str:
+        """The label of the agent."""
+        name = agent or DEFAULT_AGENT
+        if name not in self._names.agents and name != OTHER:
+            agents = first_names((name,), self._names.agents, MAX_AGENTS)
+            self._names = self._names._replace(agents=agents)
+        return self._names.agent(name)
+
+    def _counts_of(self, agent: str) -> dict[str, Counter]:
+        """The trace counters of an agent by outcome; creates the series of all outcomes."""
+        if agent not in self._of_agent:
+            counts = {outcome: self._traces.labels(agent, outcome) for outcome in OUTCOMES}
+            self._of_agent[agent] = counts
+        return self._of_agent[agent]
+
+    # -- worker.bridge.Counts -------------------------------------------------------------------
+
+    def trace_closed(self, interpreted: InterpretedTrace) -> None:
+        """Count a closed trace."""
+        interpretation = interpreted.interpretation
+        for (agent, reason), number in interpretation.by_agent.items():
+            self._refused.labels(self.agent_label(agent), reason).inc(number)
+        outcome = (
+            "told" if interpreted.events else "refused" if interpretation.by_agent else "empty"
+        )
+        first = next((one.agent for one in interpretation.refusals), interpretation.agent)
+        agent = interpretation.turns[0].agent if interpretation.turns else first
+        self._counts_of(self.agent_label(agent))[outcome].inc()
+        self._turns.inc(len(interpretation.turns))
+        self._searches.inc(sum(len(turn.searches) for turn in interpretation.turns))
+        self._inferred.inc(sum(turn.iterations_inferred for turn in interpretation.turns))
+        self._conflicts.inc(interpreted.conflicts)
+
+    def read(self, spans: int, late: int) -> None:
+        """Count spans read, and late ones among them."""
+        self._spans.inc(spans)
+        self._late.inc(late)
+
+    def open_traces(self, traces: int, open_bytes: int) -> None:
+        """Set the number of open traces, and the bytes of their spans."""
+        self._open.set(traces)
+        self._held.set(open_bytes)
+
+    def produced(self, events: int) -> None:
+        """Count events stored in the input topics."""
+        self._events.inc(events)
+
+    def bad_records(self, counts: Mapping[str, int]) -> None:
+        """Count dead letters by reason."""
+        for reason, number in counts.items():
+            self._dead.get(reason, self._dead[OTHER]).inc(number)
+
+    def repartitioned(self, counts: Mapping[str, int]) -> None:
+        """Count records copied to the internal topic, by source topic."""
+        for topic, number in counts.items():
+            self._rekeyed.labels(topic).inc(number)
+
+    # -- the process ----------------------------------------------------------------------------
+
+    def obstructed(self, reasons: Iterable[str]) -> None:
+        """Set what keeps the bridge from reading and writing, by the reasons of the health page."""
+        named = {self._obstacle(reason) for reason in reasons}
+        self._ready.set(not named)
+        for reason, gauge in self._obstacles.items():
+            gauge.set(reason in named)
+
+    def _obstacle(self, reason: str) -> str:
+        part = reason.removeprefix("rekey_")
+        if part in self._obstacles:
+            return part
+        return "halted" if part.rpartition("-")[2].isdecimal() else OTHER

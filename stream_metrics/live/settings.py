@@ -1,0 +1,270 @@
+"""Settings of services: state in Redis, the bridge, and the pages that they serve."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from stream_metrics.clients.secrets import read_secret
+from stream_metrics.core.engine.codec import SCHEMAS
+from stream_metrics.core.engine.windows import parse_duration
+from stream_metrics.core.settings import OtlpSettings, Part
+from stream_metrics.core.telemetry.assembly import Bounds
+from stream_metrics.live.links import ALERT, CONVERSATION, check_template
+
+NO_DIGEST_KEY: Final = (
+    "the digest key is empty, so anyone who can read Redis could check whether a guessed text is "
+    "in the state. Create a key with `openssl rand -hex 32 > digest.key`, set "
+    "state.digest_key_file (STREAM_METRICS_STATE__DIGEST_KEY_FILE) to that file, and keep it for "
+    "as long as the state. To run without a key, set state.allow_empty_key = true"
+)
+KNOWN_MS: Final = 15 * 60_000
+
+
+class RedisSettings(Part):
+    """Where state is kept."""
+
+    url: str = Field(
+        "redis://localhost:6379/0",
+        description="an address that begins with redis://, rediss:// or unix://",
+    )
+    namespace: str | None = Field(
+        None, description="prefix of all keys; default: the consumer group's name"
+    )
+    username: str | None = None
+    """ACL user; overrides the one in the URL."""
+    password: SecretStr | None = None
+    """That user's password; overrides the one in the URL."""
+    password_file: Path | None = None
+    """A file that contains the password."""
+    cluster: bool = False
+    """Whether the URL names a node of a Redis Cluster."""
+    sentinels: tuple[str, ...] = Field(
+        (),
+        description="Sentinels as host:port",
+        examples=[["sentinel-1:26379", "sentinel-2:26379"]],
+    )
+    sentinel_service: str = "mymaster"
+    """The name under which the Sentinels know the master."""
+    sentinel_username: str | None = None
+    """ACL user for the Sentinels."""
+    sentinel_password: SecretStr | None = None
+    """That user's password."""
+    sentinel_password_file: Path | None = None
+    """A file that contains the password for the Sentinels."""
+    socket_timeout_seconds: float = Field(5.0, gt=0)
+    """How long to wait for a reply."""
+    connect_timeout_seconds: float = Field(5.0, gt=0)
+    """How long to wait for a connection."""
+    ssl_ca_file: Path | None = None
+    """CA certificates to trust; needs a `rediss://` URL."""
+    ssl_certificate_file: Path | None = None
+    """The client certificate."""
+    ssl_key_file: Path | None = None
+    """The private key of that certificate."""
+    ssl_key_password: SecretStr | None = None
+    """The password of that key, if it is encrypted."""
+    ssl_key_password_file: Path | None = None
+    """A file that contains the key's password."""
+
+
+class StateSettings(Part):
+    """How long conversations are kept, and under which key."""
+
+    ttl: str = Field("24h", description="how long a conversation is kept after its last event")
+    digest_key: SecretStr | None = Field(None, description="secret key for the digests of texts")
+    digest_key_file: Path | None = None
+    """A file that contains the digest key, as `openssl rand -hex 32 > digest.key` creates one;
+    overrides `state.digest_key`."""
+    allow_empty_key: bool = False
+    """Whether a worker starts without a digest key. Without one, anyone who can read Redis can
+    check whether a guessed text is in the state."""
+    write_schema: int = Field(
+        SCHEMAS[0],
+        ge=SCHEMAS[0],
+        le=SCHEMAS[-1],
+        description="the schema in which state is written (see Upgrades in the docs); all "
+        "schemas are read",
+    )
+    cache_results: int = Field(
+        250_000,
+        ge=0,
+        description="size of a worker's cache of open conversations, in results (about 0.8 kB "
+        "each); a search, an iteration, an event or four labels count as one result",
+    )
+    batch_records: int = Field(500, ge=1, le=900, description="records per atomic write")
+
+    @field_validator("ttl")
+    @classmethod
+    def _ttl(cls, ttl: str) -> str:
+        parse_duration(ttl)
+        return ttl
+
+    @property
+    def ttl_ms(self) -> int:
+        """The time to live in milliseconds."""
+        return parse_duration(self.ttl) // 1000
+
+    def key(self) -> bytes:
+        """The digest key; empty if none is configured.
+
+        Raises ``OSError`` for a missing file, and ``ValueError`` for one that is not text.
+        """
+        secret = read_secret(self.digest_key, self.digest_key_file)
+        return _keyed(secret.encode()) if secret else b""
+
+    def missing_key(self) -> str | None:
+        """Why a worker does not start without a digest key; None where it may start.
+
+        Raises ``OSError`` for a missing file.
+        """
+        return None if self.allow_empty_key or self.key().strip() else NO_DIGEST_KEY
+
+
+def _keyed(secret: bytes) -> bytes:
+    return secret if len(secret) <= 64 else hashlib.blake2b(secret).digest()
+
+
+class BridgeSettings(Part):
+    """How `stream-metrics bridge` turns the traces on a topic into events."""
+
+    topic: str = "otlp_spans"
+    """The topic to which the Collector's Kafka exporter writes traces."""
+    group_id: str = "stream-metrics-bridge"
+    """The bridge's consumer group."""
+    settle: str = "10s"
+    """How long nothing of a trace must have arrived before it is told, once its root has ended and
+    the parents of all its spans have arrived."""
+    trace_max: str = "15m"
+    """How long after its first record a trace is told or refused in any case."""
+    open_traces: int = Field(10_000, ge=1)
+    """How many traces of a partition may be open; if there are more, the oldest is refused."""
+    open_bytes: int = Field(256 << 20, ge=1)
+    """Bytes of spans of open traces of a partition; if there are more, the oldest is refused."""
+    rekey: bool = False
+    """Whether records are first copied to `bridge.rekey_topic`, keyed by trace, as `--rekey` does:
+    for exporters that cannot key them."""
+    rekey_topic: str | None = None
+    """The internal topic for that. By default, the name of `bridge.topic` and `-by-trace`."""
+    port: int = Field(9474, ge=0, le=65_535)
+    """Port of the bridge's `/metrics`, `/healthz` and `/readyz`; `web` has their other settings."""
+
+    @field_validator("settle", "trace_max")
+    @classmethod
+    def _durations(cls, text: str) -> str:
+        parse_duration(text)
+        return text
+
+    @model_validator(mode="after")
+    def _settle_is_shorter(self) -> BridgeSettings:
+        if self.settle_ms >= self.trace_max_ms:
+            raise ValueError("`settle` must be shorter than `trace_max`")
+        if self.topic == self.internal_topic:
+            raise ValueError("`rekey_topic` must not be `topic`")
+        return self
+
+    @property
+    def settle_ms(self) -> int:
+        """``settle`` in milliseconds."""
+        return parse_duration(self.settle) // 1000
+
+    @property
+    def trace_max_ms(self) -> int:
+        """``trace_max`` in milliseconds."""
+        return parse_duration(self.trace_max) // 1000
+
+    @property
+    def known_ms(self) -> int:
+        """How long after its last record a trace is remembered: so that what comes late is late."""
+        return self.trace_max_ms + max(self.trace_max_ms, KNOWN_MS)
+
+    @property
+    def internal_topic(self) -> str:
+        """The topic that holds records by trace, if they are copied."""
+        return self.rekey_topic or f"{self.topic}-by-trace"
+
+    def bounds(self, otlp: OtlpSettings) -> Bounds:
+        """How long traces are waited for, and how much is held meanwhile."""
+        return Bounds(
+            self.settle_ms,
+            self.trace_max_ms,
+            self.known_ms,
+            self.open_traces,
+            self.open_bytes,
+            otlp.max_spans,
+            otlp.max_trace_bytes,
+        )
+
+
+class WebSettings(Part):
+    """The worker's own pages."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(9464, ge=0, le=65_535)
+    """Port of `/metrics`, `/healthz` and `/readyz`."""
+    tls_certificate: Path | None = None
+    """Certificate for serving over HTTPS."""
+    tls_key: Path | None = None
+    """The private key of that certificate."""
+    tls_key_password: SecretStr | None = None
+    """The password of that key, if it is encrypted."""
+    tls_key_password_file: Path | None = None
+    """A file that contains the key's password."""
+    watchdog_seconds: float = Field(60.0, ge=0)
+    """How long a worker may make no progress, although there is lag and nothing to wait for, before
+    `/healthz` fails: at least 10 seconds, or 0 to never fail."""
+    users: dict[str, SecretStr] = Field(
+        default_factory=dict,
+        description="users for basic authentication, with the password hashes that `stream-metrics "
+        "hash-password` prints; if empty, everyone who can reach the port has access",
+        examples=[{"prometheus": "scrypt$..."}],
+    )
+    users_file: Path | None = None
+    """A file with more such users, one `name:hash` per line."""
+    allowed_hosts: tuple[str, ...] = Field(
+        (),
+        description="host names with a dot under which the page is served without `web.users`, in "
+        "addition to the machine's own; `.example.org` matches all names below it",
+        examples=[["metrics.example.org"]],
+    )
+
+    conversation_url: str | None = None
+    """Template for links to a conversation's trace, such as
+    `https://traces.example.org/{conversation_id}`; used on the page, in `stream-metrics top` and in
+    reports."""
+    runbook_url: str | None = None
+    """Template for links to an alert's runbook, such as
+    `https://docs.example.org/runbooks/{alert}`; shown beside each rule on the page. Without it, the
+    page names the file in the repository, as the alerts do."""
+
+    @field_validator("conversation_url")
+    @classmethod
+    def _to_a_conversation(cls, template: str | None) -> str | None:
+        return None if template is None else check_template(template, CONVERSATION)
+
+    @field_validator("runbook_url")
+    @classmethod
+    def _to_a_runbook(cls, template: str | None) -> str | None:
+        return None if template is None else check_template(template, ALERT)
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _names_only(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if not re.fullmatch(r"\.?[\w-]+(\.[\w-]+)*", host):
+                raise ValueError(f"{host!r}: write only the host name, without scheme and port")
+        return hosts
+
+    @field_validator("watchdog_seconds")
+    @classmethod
+    def _not_too_soon(cls, seconds: float) -> float:
+        if 0 < seconds < 10:
+            raise ValueError(
+                "must be at least 10 seconds, because offsets without a record are noted every 5"
+            )
+        return seconds

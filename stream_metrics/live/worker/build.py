@@ -1,0 +1,191 @@
+"""Another generation of state beside the one in force: what differs, how far back the log must
+reach, and whether the new one has caught up."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.core.engine.windows import Window
+from stream_metrics.core.events.record import Extent
+from stream_metrics.live.layout import Generation, Identity, Layout
+from stream_metrics.live.ports import StateStore
+from stream_metrics.live.worker.identity import changed_settings
+
+Place = tuple[str, int]  # topic and partition
+
+DAY_MS: Final = 86_400_000
+HOUR_MS: Final = 3_600_000  # for which producers may go by an earlier partition count
+SILENT_MS: Final = 20_000  # a heartbeat that is older says nothing
+BEHIND_MS: Final = 10_000  # of a generation that has caught up
+ROOM: Final = 0.85  # of the store's memory, above which nothing is built
+EMPTIER: Final = 0.83  # of it, below which building goes on
+SAMPLE: Final = 64  # conversations of a partition that are measured
+KEY_BYTES: Final = 100  # that Redis needs for each key, beside what it holds
+
+
+class CannotBuild(Exception):
+    """A build cannot be as asked for; the message says why and what to do."""
+
+
+class Logs(Protocol):
+    """What Kafka says of where logs begin and end."""
+
+    async def extents(self, places: Collection[Place]) -> Mapping[Place, Extent]:
+        """Where each log begins and ends now."""
+        ...
+
+    async def oldest_ms(self, places: Collection[Place]) -> Mapping[Place, int]:
+        """The timestamp of the first record of each log; logs without one are left out."""
+        ...
+
+
+def differences(stored: Identity, ours: Identity) -> list[str]:
+    """What is different about the state that we would build, a line each."""
+    found = [str(change) for change in changed_settings(stored, ours)]
+    if not found and stored.fingerprint != ours.fingerprint:
+        found.append(f"settings: fingerprint {stored.fingerprint}, now {ours.fingerprint}")
+    before, now = dict(stored.partition_counts), dict(ours.partition_counts)
+    if before != now:
+        found.append(f"topics and their partitions were {before}, are {now}")
+    if stored.schema_version != ours.schema_version:
+        found.append(f"schema was {stored.schema_version}, is {ours.schema_version}")
+    return found
+
+
+def check_counts(layout: Layout, ours: Identity, oldest_ms: Mapping[Place, int]) -> None:
+    """Raise ``CannotBuild`` where records of one conversation lie on several partition numbers.
+
+    They do where a topic got partitions since its oldest record was written; ``oldest_ms`` are the
+    times of the first records of the logs that would be read.
+    """
+    live = layout.in_force
+    for topic, count in ours.partition_counts.items():
+        before = None if live is None else live.identity.partition_counts.get(topic)
+        grown_ms = layout.grown.get(topic)
+        first_ms = min((ms for (name, _), ms in oldest_ms.items() if name == topic), default=None)
+        if grown_ms is None:
+            split = before not in (None, count)  # since when, nobody knows
+        else:
+            split = first_ms is not None and first_ms <= grown_ms + HOUR_MS
+        if not split:
+            continue
+        raise CannotBuild(
+            f"partitions were added to topic {topic}, and it still has records of before: those of "
+            "one conversation are on several partitions. Let workers bring them together: set "
+            "kafka.repartition_topic to a new topic (docs/guides/partitions.md)"
+        )
+
+
+def needed_ms(windows: Collection[Window], ttl_ms: int, now_ms: int) -> int:
+    """Since when the log must be whole: a conversation may be as old as its ttl when it adds to the
+    oldest bucket of the longest window, and records lag behind events by up to a day."""
+    longest_us = max((window.length_us for window in windows), default=0)
+    return now_ms - ttl_ms - longest_us // 1000 - DAY_MS
+
+
+async def short_logs(
+    logs: Logs, places: Collection[Place], windows: Collection[Window], ttl_ms: int, now_ms: int
+) -> list[str]:
+    """Which logs do not reach back as far as figures do, and until when those would be short."""
+    extents = await logs.extents(places)
+    cut = [place for place, extent in extents.items() if extent.first > 0]
+    oldest, needed, found = await logs.oldest_ms(cut), needed_ms(windows, ttl_ms, now_ms), []
+    for topic, number in sorted(cut):
+        first_ms = oldest.get((topic, number), now_ms)
+        if first_ms > needed:
+            until = _time(first_ms + now_ms - needed)
+            found.append(
+                f"{topic}/{number} begins at {_time(first_ms)}, so figures would be short until "
+                f"{until}"
+            )
+    return found
+
+
+async def needed_bytes(store: StateStore, generation: Generation) -> int | None:
+    """About how much memory a generation takes, by a sample of each partition.
+
+    A damaged partition counts as much as the others do on average; None if all are damaged.
+    """
+    state, count, readable = store.generation(generation), generation.identity.count, list[int]()
+    for number in range(count):
+        with suppress(DamagedState):
+            readable.append(await _partition_bytes(state, number))
+    return count * sum(readable) // len(readable) if readable else None
+
+
+async def _partition_bytes(state: StateStore, number: int) -> int:
+    held = (await state.describe(number)).conversations
+    keys = await state.by_age(number, 0, 1 << 53, SAMPLE, newest=True)
+    found = await state.load(number, [(key, True) for key in keys])
+    sizes = [2 * KEY_BYTES + _size(one.hot) + _size(one.fingerprints or {}) for one in found]
+    buckets = sum(len(sums) + 40 for sums in (await state.buckets(number)).values())
+    return held * sum(sizes) // max(1, len(sizes)) + buckets
+
+
+def full(share: float, *, was_full: bool) -> str:
+    """Why nothing is built at that share of the store's memory; empty if there is room.
+
+    >>> full(0.84, was_full=False), full(0.82, was_full=True)
+    ('', '')
+    """
+    if share <= (EMPTIER if was_full else ROOM):
+        return ""
+    return (
+        f"Redis uses {share:.0%} of maxmemory: the build waits until that is {EMPTIER:.0%} or "
+        "less, so that the workers in force can go on. Raise maxmemory, or give the build up "
+        "(`stream-metrics build --give-up`)"
+    )
+
+
+def _size(parts: Mapping[bytes, bytes]) -> int:
+    return sum(len(name) + len(part) for name, part in parts.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a build is: partitions that workers are on, of how many, and how far behind the log
+    the last of them is; None if that is not known of all."""
+
+    taken: int
+    total: int
+    behind_ms: int | None
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether it may take the place of the generation in force."""
+        return (
+            self.taken == self.total
+            and self.behind_ms is not None
+            and (self.behind_ms <= BEHIND_MS)
+        )
+
+    def __str__(self) -> str:
+        """In words.
+
+        >>> str(Progress(2, 4, None))
+        '2 of 4 partitions are worked on; behind: not known yet'
+        """
+        behind = "not known yet" if self.behind_ms is None else f"{self.behind_ms // 1000:,} s"
+        return f"{self.taken} of {self.total} partitions are worked on; behind: {behind}"
+
+
+async def progress(store: StateStore, generation: Generation) -> Progress:
+    """By the last heartbeats of its workers."""
+    state, total = store.generation(generation), generation.identity.count
+    behind: list[int | None] = []
+    for number in range(total):
+        found = await state.describe(number)
+        if found.beat_ms and found.store_ms - found.beat_ms <= SILENT_MS:
+            behind.append(found.behind_ms)
+    known = [ms for ms in behind if ms is not None]
+    whole = len(behind) == total and len(known) == total
+    return Progress(len(behind), total, max(known, default=0) if whole else None)
+
+
+def _time(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%FT%TZ}"

@@ -1,0 +1,299 @@
+"""The conversations that a batch speaks of: decoded, brought into memory, and applied."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from stream_metrics.core.dedup.deduplicator import Deduplicator
+from stream_metrics.core.engine.changes import Changes, Observations
+from stream_metrics.core.engine.codec import add_fingerprints, decode_conversation, encode_changes
+from stream_metrics.core.engine.registers import FORGET
+from stream_metrics.core.engine.state import Conversation
+from stream_metrics.core.engine.step import Step
+from stream_metrics.core.engine.taken import Intake, Taken
+from stream_metrics.core.events.decode import BadRecord
+from stream_metrics.core.events.record import MAX_TIMESTAMP_MS, DeadLetter, Record
+from stream_metrics.live.ports import (
+    ConversationKey,
+    ConversationWrite,
+    OutputMessage,
+    StateStore,
+    StoredConversation,
+)
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.identity import OtherIdentity
+from stream_metrics.live.worker.options import PartitionOptions, conversation_key
+from stream_metrics.live.worker.output import message_after
+from stream_metrics.live.worker.patience import Retry
+from stream_metrics.live.worker.telemetry import Telemetry, asked
+
+T = TypeVar("T")
+
+FAR_AHEAD_MS: Final = 7 * 86_400_000  # no conversation is kept for longer by a wild timestamp
+
+
+@dataclass(slots=True)
+class Work:
+    """A conversation in a batch."""
+
+    key: ConversationKey
+    conversation_id: str
+    events: list[tuple[Taken, Record]] = field(default_factory=list)
+    conversation: Conversation | None = None
+    changes: Changes | None = None
+    message: OutputMessage | None = None
+    last_record_ms: int = 0
+
+
+class Conversations:
+    """Those of one state partition, as far as batches speak of them.
+
+    ``sends_rows``: there is an output topic, so that changed conversations are due a message.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        options: PartitionOptions,
+        store: StateStore,
+        cache: ConversationCache,
+        telemetry: Telemetry,
+        *,
+        sends_rows: bool,
+    ) -> None:
+        self._number = number
+        self._options = options
+        self._schema = options.identity.schema_version  # by which it writes
+        self._store = store
+        self._cache = cache
+        self._telemetry = telemetry
+        self._sends_rows = sends_rows
+        self._dedups: dict[str, Deduplicator] = {}
+        self.step = Step(options.engine, self.dedup)
+
+    def decode(
+        self, records: Sequence[Record], letters: list[DeadLetter]
+    ) -> dict[ConversationKey, Work]:
+        """The events of the records by conversation; ``letters`` takes those that have none."""
+        works: dict[ConversationKey, Work] = {}
+        keys: dict[str, ConversationKey] = {}
+        intake = self._intake(self._options.key_id, require_key=self._options.require_key)
+        last_ms = _last_ms(self._options)
+        for record in records:
+            try:
+                event = intake.take(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
+            except MemoryError:
+                raise  # it says nothing about the record
+            except Exception as error:
+                letters.append(_bug(record, error))
+                continue
+            if isinstance(event, BadRecord):
+                letters.append(DeadLetter(record, event.reason, event.message))
+                continue
+            conversation_id = event.conversation_id
+            key = keys.get(conversation_id)
+            if key is None:
+                key = keys[conversation_id] = conversation_key(conversation_id)
+                works[key] = Work(key, conversation_id)
+            work = works[key]
+            work.events.append((event, record))
+            stamp = last_ms(record)
+            if stamp > work.last_record_ms:
+                work.last_record_ms = stamp
+        return works
+
+    def _note_new(
+        self, work: Work, conversation: Conversation, seen: Observations, record_time_ms: int
+    ) -> None:
+        """Count what is odd about a conversation that begins, or that begins afresh.
+
+        A forget comes on every partition, so that it says nothing about where a key belongs.
+        """
+        options = self._options
+        events = [event for event, _ in work.events if event.kind is not FORGET]
+        if not events:
+            return
+        if options.partitioner is not None:
+            expected = options.partitioner(work.conversation_id.encode())
+            if expected != self._number:
+                seen.counts["partitioner_mismatches"] += 1
+        expired_us = 1000 * (record_time_ms - options.ttl_ms)
+        late = [event for event in events if event.occurred_us < expired_us]
+        seen.counts["expired"] += len(events if conversation.expired else late)
+
+    async def open(
+        self,
+        works: dict[ConversationKey, Work],
+        seen: Observations,
+        retry: Retry,
+        record_time_ms: int,
+    ) -> None:
+        """Bring every conversation of the batch into memory, by one round trip at most each way.
+
+        ``record_time_ms`` is the largest record timestamp read before the batch.
+        """
+        missing: list[tuple[Work, bool]] = []
+        without: list[Work] = []
+        for work in works.values():
+            fingerprints = any(event.kind.needs_fingerprints for event, _ in work.events)
+            work.conversation = self._cache.get(self._number, work.key)
+            if work.conversation is None:
+                missing.append((work, fingerprints))
+            elif fingerprints and not work.conversation.has_fingerprints:
+                without.append(work)
+        seen.opened["cache"] += len(works) - len(missing) - len(without)
+        seen.opened["store"] += len(without)
+        if missing:
+            keys = [(work.key, fingerprints) for work, fingerprints in missing]
+            stored = await self._ask(lambda: self._store.load(self._number, keys), retry)
+            for (work, _), parts in zip(missing, stored, strict=True):
+                work.conversation = self.restore(work.conversation_id, parts)
+                where = "store" if work.conversation.schema else "nowhere"
+                seen.opened[where] += 1
+                if not work.conversation.schema:
+                    self._note_new(work, work.conversation, seen, record_time_ms)
+        if without:
+            names = [(work.key, True) for work in without]
+            found = await self._ask(lambda: self._store.load(self._number, names, hot=False), retry)
+            for work, parts in zip(without, found, strict=True):
+                conversation = work.conversation
+                assert conversation is not None
+                dedup = self.dedup(conversation.key_id)
+                add_fingerprints(conversation, parts.fingerprints or {}, dedup)
+                self.step.restore(conversation)
+
+    def restore(self, conversation_id: str, parts: StoredConversation) -> Conversation:
+        """A conversation as it was stored, with all that is derived from that."""
+        conversation = decode_conversation(conversation_id, parts.hot, self._options.key_id)
+        if not parts.hot:
+            return conversation
+        if parts.fingerprints is not None:
+            dedup = self.dedup(conversation.key_id)
+            add_fingerprints(conversation, parts.fingerprints, dedup)
+        self.step.restore(conversation)
+        return conversation
+
+    async def apply(
+        self,
+        work: Work,
+        observations: Observations,
+        letters: list[DeadLetter],
+        retry: Retry,
+    ) -> None:
+        """Apply the events; one that meets a bug becomes a dead letter."""
+        assert work.conversation is not None
+        try:
+            events = [self._with_its_key(work, *event) for event in work.events]
+            self._take(work, events, observations)
+        except MemoryError:
+            raise
+        except Exception as error:
+            await self._isolate(work, error, observations, letters, retry)
+
+    def _with_its_key(self, work: Work, event: Taken, record: Record) -> Taken:
+        """``event``, digested with the key that its conversation began with."""
+        assert work.conversation is not None
+        key_id = work.conversation.key_id
+        if key_id == event.key_id:
+            return event
+        again = self._intake(key_id).take(record.value, timestamp_ms=record.timestamp_ms)
+        assert isinstance(again, Taken)  # as it was the first time
+        return again
+
+    async def _isolate(
+        self,
+        work: Work,
+        error: Exception,
+        observations: Observations,
+        letters: list[DeadLetter],
+        retry: Retry,
+    ) -> None:
+        """A bug: find the events that trigger it, set them aside, and go on without them."""
+        self._cache.drop(self._number, work.key)
+        wanted = [(work.key, True)]
+        [parts] = await self._ask(lambda: self._store.load(self._number, wanted), retry)
+        good: list[Taken] = []
+        for sent, record in work.events:
+            trial = self.restore(work.conversation_id, parts)
+            try:
+                event = self._with_its_key(work, sent, record)
+                on_trial = Work(work.key, work.conversation_id, conversation=trial)
+                self._take(on_trial, [*good, event], Observations())
+            except MemoryError:
+                raise
+            except Exception as found:
+                error = found
+                letters.append(_bug(record, error))
+            else:
+                good.append(event)
+        work.conversation = self.restore(work.conversation_id, parts)
+        self._take(work, good, observations)
+
+    def _take(self, work: Work, events: Sequence[Taken], observations: Observations) -> None:
+        """Apply events to a conversation, and make the message that they are due."""
+        assert work.conversation is not None
+        work.changes = self.step.apply(work.conversation, events, observations)
+        if self._sends_rows:
+            scope = self._options.turn_scope
+            work.message = message_after(work.conversation, work.changes, events, scope)
+
+    def write_of(self, work: Work) -> ConversationWrite:
+        """What the store is to write of it."""
+        assert work.conversation is not None
+        assert work.changes is not None
+        dedup = self.dedup(work.conversation.key_id)
+        hot, fingerprints = encode_changes(work.conversation, work.changes, dedup, self._schema)
+        return ConversationWrite(work.key, hot, fingerprints, work.last_record_ms)
+
+    async def load(self, keys: Sequence[ConversationKey], retry: Retry) -> list[StoredConversation]:
+        """What the store has of these, without fingerprints."""
+        wanted = [(key, False) for key in keys]
+        return await self._ask(lambda: self._store.load(self._number, wanted), retry)
+
+    async def _ask(self, call: Callable[[], Awaitable[T]], retry: Retry) -> T:
+        return await asked(call, retry, self._telemetry)
+
+    def _intake(self, key_id: str, *, require_key: bool = False) -> Intake:
+        engine = self._options.engine
+        return Intake(
+            self.dedup(key_id), key_id, engine.rules.tables, engine.limits, require_key=require_key
+        )
+
+    def dedup(self, key_id: str) -> Deduplicator:
+        """That of conversations whose digests were made with the key of this name."""
+        made = self._dedups.get(key_id)
+        if made is None:
+            key = self._options.keys.get(key_id)
+            if key is None:
+                raise OtherIdentity(
+                    f"a conversation was digested with key {key_id!r}, which is not configured; "
+                    "set `state.digest_key` to the original key of the namespace"
+                )
+            options = self._options
+            made = self._dedups[key_id] = options.dedups.of(options.engine.rules, key)
+        return made
+
+
+def _bug(record: Record, error: Exception) -> DeadLetter:
+    return DeadLetter(record, "internal_error", f"a bug: {type(error).__name__}")
+
+
+def _last_ms(options: PartitionOptions) -> Callable[[Record], int]:
+    """When a record was written, as far as expiry goes by it.
+
+    One without a timestamp counts as now, one from the far future as ``FAR_AHEAD_MS`` from now:
+    clocks may be behind. Where there is no clock, what has no timestamp is from the beginning.
+    """
+    clock = options.latest_ms or options.now_ms
+    now_ms = 0 if clock is None else clock()
+    most_ms = MAX_TIMESTAMP_MS if clock is None else now_ms + FAR_AHEAD_MS
+
+    def last_ms(record: Record) -> int:
+        stamp = record.timestamp_ms
+        if stamp is None or stamp < 0:
+            return now_ms
+        return stamp if stamp < most_ms else most_ms
+
+    return last_ms

@@ -1,0 +1,162 @@
+"""The live state as a report: the same rows and window sums that a replay would give."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stream_metrics.core.dedup.deduplicator import deduplicator
+from stream_metrics.core.engine.codec import decode_conversation, stored_header
+from stream_metrics.core.engine.config import WINDOW_BUCKETS, EngineConfig
+from stream_metrics.core.engine.row import Row, conversation_rows
+from stream_metrics.core.engine.step import Step
+from stream_metrics.core.engine.windows import (
+    Window,
+    Windows,
+    oldest_bucket,
+    windows_document,
+)
+from stream_metrics.live.ports import PartitionState, StateStore
+
+
+class NowTooEarly(Exception):
+    """The window sums at that time need buckets that have been dropped."""
+
+
+class Replaced(Exception):
+    """State partitions were replaced, wiped or taken back while they were read."""
+
+    def __init__(self, partition: int) -> None:
+        super().__init__(
+            f"state partition {partition} was replaced while it was being read (by a build or a "
+            "purge, or because Redis lost writes), so the output would mix two states. Run the "
+            "command again"
+        )
+
+
+@dataclass(slots=True)
+class Export:
+    """What was read: rows, windows of every partition, and how far the input has been read.
+
+    ``rows`` is empty where they were asked for one by one (``rows_of``). ``states`` are the state
+    partitions that were read, as they were before.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    windows: list[Windows] = field(default_factory=list)
+    dimension: str = "agent"
+    last_event_us: int = 0
+    record_time_ms: int = 0
+    states: Mapping[int, PartitionState] = field(default_factory=dict)
+
+    def default_now_us(self) -> int:
+        """The largest event time, or the earliest time after it whose buckets are all there.
+
+        Events lag behind their records, and buckets go by the records' time.
+        """
+        record_time_us = self.record_time_ms * 1000
+        specs = {window for windows in self.windows for window in windows.windows}
+        return max(
+            [
+                self.last_event_us,
+                *(
+                    (oldest_bucket(window, record_time_us) + WINDOW_BUCKETS - 1) * window.bucket_us
+                    for window in specs
+                ),
+            ]
+        )
+
+    def windows_document(self, now_us: int | None) -> dict[str, Any]:
+        """The content of ``windows.json``; raises ``NowTooEarly``."""
+        now = self.default_now_us() if now_us is None else now_us
+        for windows in self.windows:
+            for window in windows.windows:
+                first = now // window.bucket_us - WINDOW_BUCKETS + 1
+                if first < oldest_bucket(window, self.record_time_ms * 1000):
+                    raise NowTooEarly(
+                        f"--now {now}: window {window.name} at that time needs buckets that have "
+                        f"expired; the input has been read up to {self.record_time_ms * 1000} "
+                        "(microseconds). Choose a later time, or replay the topics"
+                    )
+        sums = [entry for windows in self.windows for entry in windows.sums_at(now)]
+        return windows_document(sums, now, self.dimension)
+
+
+async def export_windows(
+    store: StateStore, windows: tuple[Window, ...], dimension: str = "agent"
+) -> Export:
+    """The windows of a namespace, and how far its input has been read; no rows.
+
+    Raises ``Replaced``.
+    """
+    found = Export(dimension=dimension, states=await _states(store))
+    for partition, before in found.states.items():
+        held = Windows(windows)
+        for (window, bucket, agent), data in (await store.buckets(partition)).items():
+            held.load(window, bucket, agent, data)
+        found.windows.append(held)
+        state = await _still(store, partition, before)
+        for position in state.positions.values():
+            found.record_time_ms = max(found.record_time_ms, position.record_time_ms)
+            found.last_event_us = max(found.last_event_us, position.event_time_us)
+    return found
+
+
+async def rows_of(
+    store: StateStore,
+    config: EngineConfig,
+    turn_scope: str,
+    states: Mapping[int, PartitionState] | None = None,
+) -> AsyncIterator[tuple[int, list[Row]]]:
+    """The rows of one conversation after the other, each as of one moment, with its partition.
+
+    Nothing is disturbed, and no more than a page is held in memory. A conversation that is written
+    meanwhile may come again: its later rows stand in the place of the earlier ones. Raises
+    ``Replaced``, at the end at the latest, unless all are of the state partitions that ``states``
+    (or else the beginning) found.
+    """
+    dedup = deduplicator(config.rules, b"")
+    step = Step(config, lambda _: dedup)
+    begun = await _states(store) if states is None else states
+    for partition, before in begun.items():
+        async for _, stored in store.conversations(partition):
+            conversation_id = stored_header(stored.hot).conversation_id
+            conversation = decode_conversation(conversation_id, stored.hot, "")
+            step.restore(conversation)
+            yield partition, conversation_rows(conversation, turn_scope)
+        await _still(store, partition, before)
+    for partition, before in begun.items():
+        await _still(store, partition, before)
+
+
+async def _states(store: StateStore) -> dict[int, PartitionState]:
+    return {number: await store.describe(number) for number in await store.partitions()}
+
+
+async def _still(store: StateStore, partition: int, before: PartitionState) -> PartitionState:
+    """The partition now; raises ``Replaced`` unless it is the same one, read as far or further.
+
+    Whatever replaces a partition freezes or wipes it, or begins at earlier offsets.
+    """
+    now = await store.describe(partition)
+    if now.token is None or now.frozen_by != before.frozen_by:
+        raise Replaced(partition)
+    for topic, position in before.positions.items():
+        if topic not in now.positions or now.positions[topic].offset < position.offset:
+            raise Replaced(partition)
+    return now
+
+
+async def export_state(
+    store: StateStore, config: EngineConfig, windows: tuple[Window, ...], turn_scope: str
+) -> Export:
+    """Windows and rows of a namespace together, in memory; raises ``Replaced``."""
+    found = await export_windows(store, windows, config.dimension)
+    latest: dict[tuple[str, int], list[Row]] = {}
+    async for partition, rows in rows_of(store, config, turn_scope, found.states):
+        if rows:
+            latest[rows[0]["conversation_id"], partition] = rows
+    found.rows = [row for rows in latest.values() for row in rows]
+    found.rows.sort(key=lambda row: (row["conversation_id"], row["turn"]))
+    return found

@@ -1,0 +1,337 @@
+"""Topics that are read by a group whose commits say how far.
+
+Here the commit counts, unlike where state is built (``worker.loop``): nothing else remembers what
+was copied or told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import structlog
+
+from stream_metrics.core.events.record import Extent, Record
+from stream_metrics.live.ports import Position
+from stream_metrics.live.worker.clock import Clock
+from stream_metrics.live.worker.lag import Gauges, LogLag
+from stream_metrics.live.worker.patience import Patience, Reasons
+from stream_metrics.live.worker.source import (
+    Assignment,
+    Commit,
+    Place,
+    RightsMissing,
+    Source,
+    SourceUnavailable,
+)
+from stream_metrics.live.worker.takeover import Policy, Start
+from stream_metrics.live.worker.watchdog import Standing
+
+log = structlog.get_logger(__name__)
+
+ASK_SECONDS: Final = 1.5  # how often the brokers are asked for the ends
+ANSWER_WITHIN_SECONDS: Final = 3.0
+NOTE_SECONDS: Final = 3.0  # how often a commit says up to when, if nothing else is new
+_NOTE: Final = "stream-metrics: read up to "
+
+
+def note(read_up_to_ms: int) -> str:
+    """What stands beside an offset: record time up to which the partition has been read.
+
+    >>> note_ms(note(1_718_020_800_000))
+    1718020800000
+    """
+    return f"{_NOTE}{read_up_to_ms}"
+
+
+def note_ms(text: str) -> int:
+    """The time in a note; 0 where it is none of ours."""
+    digits = text.removeprefix(_NOTE)
+    return int(digits) if text.startswith(_NOTE) and digits.isdecimal() else 0
+
+
+class CommittedSource(Source, Protocol):
+    """A source whose commits say how far its group is."""
+
+    async def commit_for_all(self, commits: Mapping[Place, Commit]) -> None:
+        """Commit, also for other members' places; raises ``Unavailable``."""
+        ...
+
+    async def first_since(self, times_ms: Mapping[Place, int]) -> dict[Place, int]:
+        """The offset of the first record that is not older; places without one are left out."""
+        ...
+
+    async def time_at(self, place: Place, extent: Extent) -> int | None:
+        """The timestamp of the first record of the extent; None if there is none."""
+        ...
+
+    def shows_all(self, place: Place) -> bool:
+        """Whether no transaction is open: records behind it are as old as when it began."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InputOptions:
+    """``in_order``: whether the records of a log come about in the order of their times."""
+
+    group: str
+    on_offset_gap: Policy = "halt"
+    start: Start = "earliest"
+    in_order: bool = True
+
+
+@dataclass(slots=True)
+class InputLog:
+    """One log that is this member's: where it stands, and whether it stands still."""
+
+    lag: LogLag
+    position: Position = field(default_factory=lambda: Position(0))
+    halted: bool = False
+
+    def read_up_to_ms(self) -> int:
+        """Record time up to which all records were fetched; 0 if that is not known."""
+        return self.lag.read_up_to_ms(self.position.offset) or 0
+
+
+class CommittedInputs:
+    """``worker.repartition.Inputs``: each partition from the group's commit.
+
+    Where there is none it is read from its first record, unless the group begins
+    (``InputOptions.start``).
+
+    A partition whose log does not hold what the group has not read yet is an offset gap: it is
+    halted, or read on from the nearest offset if the policy is ``continue``.
+    """
+
+    def __init__(
+        self,
+        source: CommittedSource,
+        options: InputOptions,
+        retry: Patience,
+        reasons: Reasons,
+        gauges: Gauges,
+        clock: Clock,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.source = source
+        self._options = options
+        self._retry = retry
+        self._reasons = reasons
+        self._gauges = gauges
+        self._clock = clock
+        self._monotonic = monotonic
+        self._joined = False
+        self._assignment: Assignment | None = None  # the one that was looked at
+        self._all: list[Place] = []  # every partition of the topics
+        self._logs: dict[Place, InputLog] = {}
+        self._next_note = self._next_ask = monotonic()
+        self._steps = 0
+        self._rounds = 0
+
+    # -- worker.repartition.Inputs --------------------------------------------------------------
+
+    async def fetch(self) -> list[Record]:
+        """See ``Inputs.fetch``; raises the source's errors where going on would be wrong."""
+        if not self._joined:
+            await self.source.join()
+            self._joined = True
+        self._rounds += 1
+        self._reasons.beat()
+        if self._changed and self.source.assignment is not None:
+            await self._follow_group(self.source.assignment)
+        fetched = await self.source.poll()
+        for place, why in fetched.unreadable.items():
+            if place in self.reading():
+                self._halt(place, why)
+        if self._changed:
+            return []  # it is read again by whoever gets it
+        reading = self.reading()
+        found = {place: records for place, records in fetched.records.items() if place in reading}
+        for place, records in found.items():
+            self._read(reading[place], records)
+        return [record for records in found.values() for record in records]
+
+    async def taken(self) -> None:
+        """See ``Inputs.taken``. A commit that fails is made up for by the next."""
+        if self._changed:
+            return
+        now = self._monotonic()
+        if now >= self._next_ask:
+            self._next_ask = now + ASK_SECONDS
+            await self.ask()
+        commits, done = self.commits(), self.source.acknowledged
+        news = any(p not in done or done[p].offset != commits[p].offset for p in commits)
+        if commits and (news or now >= self._next_note):
+            self._next_note = now + NOTE_SECONDS
+            await self.source.commit(commits)
+
+    async def stop(self) -> None:
+        """Leave the group."""
+        await self.source.leave()
+
+    def standing(self, waiting: frozenset[str]) -> Standing:
+        """How far it is, for the watchdog; ``waiting`` names what it is known to wait for."""
+        logs = {(place.partition, place.topic): one for place, one in self.reading().items()}
+        return Standing(
+            {place: one.position.offset for place, one in logs.items()},
+            {place: one.lag.behind(one.position.offset) for place, one in logs.items()},
+            taking_over=self._changed,
+            rebalancing=self.source.rebalancing,
+            steps=self._steps,
+            rounds=self._rounds,
+            waiting=waiting,
+        )
+
+    def reading(self) -> dict[Place, InputLog]:
+        """What is this member's and does not stand still."""
+        return {} if self._changed else {p: one for p, one in self._logs.items() if not one.halted}
+
+    @property
+    def _changed(self) -> bool:
+        """Whether there is an assignment to look at, or to wait for."""
+        return self.source.assignment is None or self.source.assignment is not self._assignment
+
+    # -- where to read --------------------------------------------------------------------------
+
+    async def _follow_group(self, assignment: Assignment) -> None:
+        """Find out from where to read what the group gave us, and read on."""
+        places = sorted(assignment.places)
+        counts = await self._retry(self.source.partition_counts)
+        known = {Place(topic, n) for topic, count in counts.items() for n in range(count)}
+        self._all = sorted(known | assignment.places)
+        commits = await self._commits(assignment)
+        if commits is None:  # another member is about to say where the group begins
+            await self._retry.pause(ASK_SECONDS)
+            return
+        asked_ms = self._clock.now_ms()
+        extents = await self._retry(lambda: self.source.extents(places)) if places else {}
+        if self.source.assignment is not assignment:
+            return
+        for place in self._logs:
+            self._reasons.clear(f"{place.topic}-{place.partition}")
+        for place in self._logs.keys() - extents.keys():
+            self._gauges.forget_partition(*place)
+        in_order = self._options.in_order
+        self._logs = {
+            place: InputLog(
+                self._logs[place].lag if place in self._logs else LogLag(in_order=in_order)
+            )
+            for place in places
+        }
+        for place, extent in extents.items():
+            self._logs[place].lag.heard(extent.end, asked_ms)
+            self.begin(place, extent, commits.get(place))
+        starts = await self.starts(extents, commits)
+        if self.source.assignment is not assignment or not self.source.read_from(starts):
+            return
+        self._assignment = assignment
+        self._steps += 1
+        self._next_note = self._monotonic()
+        self._reasons.clear("assignment")
+        log.info("input partitions", partitions=[f"{p.topic}/{p.partition}" for p in places])
+
+    async def _commits(self, assignment: Assignment) -> dict[Place, Commit] | None:
+        """The group's commits; None while it is another member's to say where the group begins.
+
+        A group that begins at the ends commits those of all partitions, so that whichever has no
+        commit later was added. Only the member that has the first partition does so, lest a second
+        one passes what was produced since.
+        """
+        commits = await self._retry(lambda: self.source.committed(self._all))
+        if commits or self._options.start == "earliest":
+            return commits
+        if self._all[0] not in assignment.places:
+            return None
+        said = note(self._clock.now_ms())
+        ends = await self._retry(lambda: self.source.ends(self._all))
+        commits = {place: Commit(end, said) for place, end in ends.items()}
+        await self._retry(lambda: self.source.commit_for_all(commits))
+        return commits
+
+    def begin(self, place: Place, extent: Extent, commit: Commit | None) -> None:
+        """Find out where the reading of a partition goes on, or halt it."""
+        one = self._logs[place]
+        if commit is None:
+            one.lag.begin()
+            one.position = Position(extent.first)
+            return
+        time_ms = note_ms(commit.note)
+        one.lag.begin(time_ms)
+        one.position = Position(extent.nearest(commit.offset), record_time_ms=time_ms)
+        if one.position.offset != commit.offset:
+            self._pass_gap(place, extent, commit.offset)
+
+    def _pass_gap(self, place: Place, extent: Extent, offset: int) -> None:
+        """Halt before a gap, unless the policy is to read on behind it."""
+        self._gauges.offset_gap(place.topic)
+        goes_on = self._options.on_offset_gap == "continue"
+        why = (
+            f"partition {place.partition} of {place.topic} has the offsets {extent.first} to "
+            f"{extent.end}, and the group {self._options.group} has read up to "
+            f"{offset}: records were deleted before they were read, or the topic was recreated. "
+            "To continue from the nearest offset, set `kafka.on_offset_gap` to continue"
+        )
+        action = "continue" if goes_on else "halt"
+        log.error("offset gap", partition=place.partition, action=action, reason=why)
+        if not goes_on:
+            self._halt(place, why)
+
+    def _halt(self, place: Place, why: str) -> None:
+        """Stop this input partition only; the others go on."""
+        log.error("input partition halted", reason=why)
+        self._logs[place].halted = True
+        self._reasons.set(f"{place.topic}-{place.partition}", why)
+        self.source.stop_reading([place])
+
+    async def starts(
+        self, extents: Mapping[Place, Extent], commits: Mapping[Place, Commit]
+    ) -> dict[Place, int]:
+        """From where to read each partition that is not halted."""
+        return {p: one.position.offset for p, one in self._logs.items() if not one.halted}
+
+    def commits(self) -> dict[Place, Commit]:
+        """What whoever reads next must know."""
+        return {
+            place: Commit(one.position.offset, note(one.read_up_to_ms()))
+            for place, one in self.reading().items()
+        }
+
+    # -- how far it is --------------------------------------------------------------------------
+
+    def _read(self, one: InputLog, records: Sequence[Record]) -> None:
+        """These are behind the position."""
+        now_ms = self._clock.now_ms()
+        one.lag.read((record.timestamp_ms for record in records), now_ms)
+        newest_ms = max(record.timestamp_ms or 0 for record in records)
+        one.position = Position(
+            records[-1].offset + 1,
+            record_time_ms=max(one.position.record_time_ms, min(newest_ms, now_ms)),
+        )
+
+    async def ask(self) -> None:
+        """Ask the brokers for the ends, and pass offsets that hold no record."""
+        asked_ms = self._clock.now_ms()
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
+                ends = await self.source.ends(list(self._logs))
+                passed = await self.source.passed(self.reading().keys())
+        except RightsMissing:
+            return  # reading says what is lacking
+        except (SourceUnavailable, TimeoutError) as error:
+            why = str(error) or "brokers do not answer: TimeoutError"
+            self._reasons.set("kafka", why)
+            return
+        self._reasons.clear("kafka")
+        for place, end in ends.items():
+            self._logs[place].lag.heard(end, asked_ms)
+        for place, one in self.reading().items():
+            if passed.get(place, 0) > one.position.offset:
+                time_ms = one.position.record_time_ms
+                one.position = Position(passed[place], record_time_ms=time_ms)
+        for place, one in self._logs.items():
+            behind = one.lag.report(one.position, asked_ms)
+            self._gauges.lag(*place, behind.records, behind.seconds)

@@ -1,0 +1,211 @@
+"""By which partitioner producers place the keys of each input topic, judged from a sample.
+
+A conversation's searches and labels meet on one state partition only if the producers of all
+topics place a key on the same partition number. Clients differ in how they do that: Java's hashes
+the key with murmur2, librdkafka's with CRC-32 unless told otherwise.
+
+A partitioner *fits* a topic if it would have placed at least ``FITTING_SHARE`` of the sampled keys
+where they lie, and if keys placed at random would agree with it so often in fewer than one of
+10⁷ samples. With two partitions that takes 24 keys, with four 12, with eight or more 8
+(``LEAST_KEYS``).
+
+Two topics keyed by the same known partitioner never seem to differ: it agrees with every key, and
+so fits wherever another one fits by chance. Topics keyed at random, or by an unknown partitioner,
+seem to differ only if two different partitioners fit them by chance: for a growing sample that is
+judged after every key, in fewer than one of 10¹² cases.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import structlog
+
+from stream_metrics.core.events.record import Record
+
+Partitioner = Callable[[bytes, int], int]  # which of so many partitions has a key
+
+log = structlog.get_logger(__name__)
+
+SAMPLE_KEYS: Final = 256
+LEAST_KEYS: Final = 8
+FITTING_SHARE: Final = 0.95
+CHANCE: Final = 1e-7
+_MAY_BE_FORGET: Final = b'"forget"'
+
+
+@dataclass(frozen=True, slots=True)
+class Keying:
+    """What a sample says of how a topic's keys were placed.
+
+    ``partitions`` is the topic's partition count, ``keys`` the number of distinct keys in the
+    sample, and ``agreeing`` how many of them lie where each partitioner, by name, places them.
+    ``scattered`` is how many of them lie on several partitions, which no partitioner does.
+    """
+
+    partitions: int
+    keys: int
+    agreeing: Mapping[str, int]
+    scattered: int = 0
+
+    @property
+    def fitting(self) -> frozenset[str]:
+        """The partitioners that fit; empty if there are too few keys, or if none is known.
+
+        >>> sorted(Keying(4, 30, {"murmur2": 30, "crc32": 9}).fitting)
+        ['murmur2']
+        """
+        return frozenset(
+            name
+            for name, agreeing in self.agreeing.items()
+            if agreeing >= FITTING_SHARE * self.keys
+            and self.keys >= LEAST_KEYS
+            and chance(self.partitions, self.keys, agreeing) <= CHANCE
+        )
+
+    @property
+    def keys_needed(self) -> int | None:
+        """How many distinct keys tell a partitioner; None with one partition, where all agree.
+
+        >>> [Keying(count, 0, {}).keys_needed for count in (1, 2, 4, 8, 100)]
+        [None, 24, 12, 8, 8]
+        """
+        if self.partitions == 1:
+            return None
+        keys = LEAST_KEYS
+        while chance(self.partitions, keys, keys) > CHANCE:
+            keys += 1
+        return keys
+
+
+def chance(partitions: int, keys: int, agreeing: int) -> float:
+    """How likely at least ``agreeing`` of ``keys`` keys lie where a partitioner places them that
+    has nothing to do with how they were placed.
+
+    >>> chance(2, 2, 2), chance(4, 3, 0)
+    (0.25, 1.0)
+    """
+    ways = sum(math.comb(keys, n) * (partitions - 1) ** n for n in range(keys - agreeing + 1))
+    return float(ways / partitions**keys)
+
+
+def keyed_differently(keyings: Mapping[str, Keying]) -> bool:
+    """Whether two topics are known to be keyed by different partitioners.
+
+    >>> murmur2, crc32 = {"murmur2": 40, "crc32": 11}, {"murmur2": 9, "crc32": 40}
+    >>> keyed_differently({"searches": Keying(4, 40, crc32), "labels": Keying(4, 40, murmur2)})
+    True
+    """
+    known = [keying.fitting for keying in keyings.values() if keying.fitting]
+    return any(not one & other for one, other in combinations(known, 2))
+
+
+class KeySample:
+    """The latest distinct keys of a topic, at most ``size``, and who would have placed them so."""
+
+    def __init__(
+        self, partitions: int, partitioners: Mapping[str, Partitioner], size: int = SAMPLE_KEYS
+    ) -> None:
+        self._partitions = partitions
+        self._partitioners = partitioners
+        self._size = size
+        self._partition: dict[int, int] = {}  # by a hash of the key, where it lay last
+        self._agreeing: dict[int, tuple[bool, ...]] = {}
+        self._scattered: set[int] = set()
+        self.without_key = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether a further key takes the place of the oldest one."""
+        return len(self._agreeing) >= self._size
+
+    def add(self, record: Record) -> None:
+        """Take a record into account, unless its key is known, missing or on every partition."""
+        key = record.key
+        if key is None:
+            self.without_key += 1
+            return
+        name = hash(key)
+        if self._partition.get(name) == record.partition or is_everywhere(record):
+            return
+        if name in self._partition:  # where it lies now counts: its producer may have been mended
+            self._scattered.add(name)
+            del self._partition[name], self._agreeing[name]
+        elif self.full:
+            oldest = next(iter(self._partition))
+            del self._partition[oldest], self._agreeing[oldest]
+            self._scattered.discard(oldest)
+        self._partition[name] = record.partition
+        self._agreeing[name] = tuple(
+            partitioner(key, self._partitions) == record.partition
+            for partitioner in self._partitioners.values()
+        )
+
+    @property
+    def keying(self) -> Keying:
+        """What the sample says now."""
+        sums = [sum(agree) for agree in zip(*self._agreeing.values(), strict=True)]
+        counted = dict(zip(self._partitioners, sums or [0] * len(self._partitioners), strict=True))
+        return Keying(self._partitions, len(self._agreeing), counted, len(self._scattered))
+
+
+def is_everywhere(record: Record) -> bool:
+    """Whether the record may be a forget, which is sent to every partition."""
+    return _MAY_BE_FORGET in (record.value or b"")
+
+
+class KeyWatch:
+    """Samples the keys that a worker reads, and notices when topics are keyed differently.
+
+    The sample of a topic takes the key of every record until it is full, then those of three
+    records of each batch: nothing that grows with the batch. ``told`` is called with the current
+    answer at each ``look``.
+    """
+
+    def __init__(
+        self, told: Callable[[bool], None], partitioners: Mapping[str, Partitioner]
+    ) -> None:
+        self._told = told
+        self._partitioners = partitioners
+        self._counts: Mapping[str, int] = {}
+        self._samples: dict[str, KeySample] = {}
+        self._filling = False
+        self._different = False
+
+    def note(self, records: Sequence[Record], counts: Mapping[str, int]) -> None:
+        """Take records of a batch into account; ``counts`` are the topics' partition counts."""
+        if len(counts) < 2 or not records:
+            return
+        if counts != self._counts:
+            self._counts = dict(counts)
+            self._samples = {
+                topic: KeySample(count, self._partitioners) for topic, count in counts.items()
+            }
+            self._filling = True
+        samples = self._samples
+        for record in records if self._filling else ():
+            if not samples[record.topic].full:
+                samples[record.topic].add(record)
+        for record in (records[0], records[len(records) // 2], records[-1]):
+            samples[record.topic].add(record)
+        self._filling = not all(sample.full for sample in samples.values())
+
+    def look(self) -> None:
+        """Judge the samples; log it when the answer changes."""
+        keyings = {topic: sample.keying for topic, sample in self._samples.items()}
+        different = keyed_differently(keyings)
+        self._told(different)
+        if different and not self._different:
+            log.warning(
+                "input topics are keyed by different partitioners: most conversations have their "
+                "searches and their labels on different partitions, so the labels never count; "
+                "`stream-metrics check --topics` says what to do",
+                partitioners={topic: sorted(k.fitting) for topic, k in keyings.items()},
+            )
+        elif self._different and not different:
+            log.info("input topics are no longer keyed by different partitioners")
+        self._different = different

@@ -1,0 +1,58 @@
+"""What all state partitions of a worker are built and worked on with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from stream_metrics.core.dedup.deduplicator import Deduplicators
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.windows import Window
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.layout import Identity
+from stream_metrics.live.ports import ConversationKey
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOptions:
+    """What all partitions of a worker share.
+
+    ``now_ms`` is the wall clock of a live worker: a record from the future moves record time no
+    further than that. ``latest_ms`` is the later of two clocks, where there are two: it bounds for
+    how long a record from the future keeps its conversation. ``partitioner`` says where Kafka's
+    default one puts a key. ``turn_scope`` is that of the rows on the output topic. ``worker`` is
+    the name under which heartbeats are sent; without one there are none.
+    """
+
+    identity: Identity
+    engine: EngineConfig
+    key_id: str
+    keys: dict[str, bytes]
+    windows: tuple[Window, ...]
+    agents: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
+    ttl_ms: int = 86_400_000
+    batch_records: int = 500
+    require_key: bool = True
+    turn_scope: str = "last"
+    partitioner: Callable[[bytes], int] | None = None
+    now_ms: Callable[[], int] | None = None
+    latest_ms: Callable[[], int] | None = None
+    worker: str = ""
+    dedups: Deduplicators = field(default_factory=Deduplicators)
+
+
+def record_digest(record: Record, options: PartitionOptions) -> bytes:
+    """A record's digest by the key in force ."""
+    state = hashlib.blake2b(digest_size=16, key=options.keys[options.key_id])
+    for part in (record.key, record.value):
+        state.update(b"-" if part is None else b"+%d:" % len(part) + part)
+    return state.digest()
+
+
+def conversation_key(conversation_id: str) -> ConversationKey:
+    """The name of a conversation in the store: a digest, so that no key is built from input."""
+    return hashlib.blake2b(
+        conversation_id.encode(), digest_size=16, person=b"conversation"
+    ).digest()

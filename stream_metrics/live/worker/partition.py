@@ -1,0 +1,491 @@
+"""One state partition at work: a batch of records becomes one atomic step.
+
+The order of effects, for each batch (``docs/concepts/delivery.md`` says what happens if one fails):
+
+1. load   the conversations that the batch speaks of and that are not open
+2. step   apply the events, in memory
+3. dead   produce dead letters, and wait until they are acknowledged
+4. output produce the changed rows to the output topic, if there is one, and wait likewise
+5. write  state, window buckets and offsets, in one atomic call that checks owner and offsets
+6. commit the offsets to Kafka, a hint for lag tools (by the service, now and then)
+7. export the figures in memory are what ``/metrics`` shows from now on
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from stream_metrics.core.engine.cells import conversation_cells
+from stream_metrics.core.engine.changes import Observations
+from stream_metrics.core.engine.codec import (
+    encode_stub,
+)
+from stream_metrics.core.engine.plan import waiting_labels
+from stream_metrics.core.engine.state import Cell, Conversation
+from stream_metrics.core.engine.windows import (
+    Touched,
+    Windows,
+    left_windows,
+)
+from stream_metrics.core.events.decode import BadRecord
+from stream_metrics.core.events.record import DeadLetter, Record
+from stream_metrics.live.ports import (
+    BatchWrite,
+    ConversationKey,
+    ConversationWrite,
+    DeadLetters,
+    Fenced,
+    Moved,
+    Output,
+    OutputFenced,
+    OutputMessage,
+    PartitionState,
+    Position,
+    StateStore,
+)
+from stream_metrics.live.worker.batches import (
+    CALL_ARGUMENTS,
+    CALL_BYTES,
+    HARD_CAP_BYTES,
+    Room,
+    estimate,
+)
+from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.conversations import Conversations, Work
+from stream_metrics.live.worker.names import SharedNames, note_unnamed
+from stream_metrics.live.worker.options import PartitionOptions, record_digest
+from stream_metrics.live.worker.patience import Retry
+from stream_metrics.live.worker.telemetry import Telemetry, asked
+
+BEGINNING: Final = -(1 << 53)  # before any time that a record may have
+EXPIRE_AT_ONCE: Final = 200
+EXPIRE_LOADED: Final = 20  # conversations read at once, so that large ones are read one by few
+TOO_MUCH_STATE: Final = BadRecord(
+    "over_limit", f"the conversation's changes exceed {HARD_CAP_BYTES} bytes of state"
+)
+
+T = TypeVar("T")
+
+
+class Lost(Exception):
+    """The state partition has another owner, or its stored offsets have gone back."""
+
+    def __init__(self, partition: int, why: str) -> None:
+        super().__init__(f"state partition {partition}: {why}")
+        self.partition = partition
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One atomic call: what it writes, its bytes, how much of a call that may hold it fills.
+
+    ``taken`` takes it over in memory, once it is written.
+    """
+
+    batch: BatchWrite
+    size: int
+    filled: float
+    taken: Callable[[], None]
+
+
+class StatePartition:
+    """State, windows and positions of one partition number, while this worker owns it."""
+
+    def __init__(
+        self,
+        number: int,
+        options: PartitionOptions,
+        store: StateStore,
+        dead_letters: DeadLetters,
+        cache: ConversationCache,
+        names: SharedNames,
+        telemetry: Telemetry,
+        token: bytes,
+        output: Output | None = None,
+    ) -> None:
+        self.number = number
+        self.token = token
+        self.positions: dict[str, Position] = {}
+        self.marks: set[str] = set()
+        self.windows = Windows(options.windows)
+        self._left = Windows(left_windows(options.windows))  # of expired conversations, for audits
+        self._options = options
+        self._schema = options.identity.schema_version  # by which it writes
+        self._store = store
+        self._dead_letters = dead_letters
+        self.cache = cache
+        self._names = names
+        self._telemetry = telemetry
+        self._output = output
+        self.conversations = Conversations(
+            number, options, store, cache, telemetry, sends_rows=output is not None
+        )
+        self._batches = 0
+        self._begun = 0  # conversations that the records taken last have begun
+        self._room = Room()
+        self.overdue = False  # whether there may be more to expire
+
+    # -- ownership ------------------------------------------------------------------------------
+
+    def adopt(self, state: PartitionState) -> None:
+        """Begin with what the store holds."""
+        self.cache.drop_partition(self.number)
+        self._names.forget()
+        self.positions = dict(state.positions)
+        self.marks = set(state.marks)
+        self.windows = Windows(self._options.windows)
+        self._left = Windows(left_windows(self._options.windows))
+        for (window, bucket, agent), data in state.buckets.items():
+            self.windows.load(window, bucket, agent, data)
+            self._left.load(window, bucket, agent, data)
+
+    @property
+    def record_time_ms(self) -> int:
+        """The largest record timestamp read, of all topics; 0 before the first."""
+        return max((p.record_time_ms for p in self.positions.values()), default=0)
+
+    # -- a batch --------------------------------------------------------------------------------
+
+    async def process(self, records: Sequence[Record], retry: Retry) -> int:
+        """Take records in the order given (each topic's in its order); returns how many.
+
+        Large inputs are taken in several atomic steps, cut between records. Raises ``Lost`` when
+        the store says that another owner, or another past, holds the partition.
+        """
+        start = 0
+        self._begun = 0
+        while start < len(records):
+            size = min(self._options.batch_records, self._room.records)
+            chunk = records[start : start + size]
+            filled = await self._process(chunk, retry)
+            self._room.note(len(chunk), filled)
+            if filled > 1 and len(chunk) > 1:
+                continue
+            start += len(chunk)
+        return len(records)
+
+    async def _process(
+        self,
+        records: Sequence[Record],
+        retry: Retry,
+        refused: BadRecord | None = None,
+    ) -> float:
+        """One atomic step; returns how much of a call its changes fill.
+
+        Several records whose changes exceed one call are left undone: take fewer. One record fills
+        more than a call up to ``HARD_CAP_BYTES``, and is set aside beyond. ``refused`` sets all
+        records aside.
+        """
+        clock = time.perf_counter
+        started = clock()
+        observations = Observations()
+        letters: list[DeadLetter] = []
+        works: dict[ConversationKey, Work] = {}
+        if refused is None:
+            works = self.conversations.decode(records, letters)
+        else:
+            letters = [DeadLetter(r, refused.reason, refused.message) for r in records]
+        decoded = clock()
+        await self.conversations.open(works, observations, retry, self.record_time_ms)
+        loaded = clock()
+        for work in works.values():
+            await self.conversations.apply(work, observations, letters, retry)
+        writes = [self.conversations.write_of(work) for work in works.values()]
+        stepped = clock()
+        positions = self._positions_after(records, works)
+        call = await self._call(works, writes, positions, retry, observations)
+        too_much = call.filled > 1 and (len(records) > 1 or call.size > HARD_CAP_BYTES)
+        if too_much and refused is None:
+            for work in works.values():
+                self.cache.drop(self.number, work.key)
+            if len(records) > 1:
+                return call.filled
+            return await self._process(records, retry, TOO_MUCH_STATE)
+        if letters:
+            turned_away = sorted(
+                (replace(letter, record=letter.record.produced) for letter in letters),
+                key=lambda letter: (letter.record.topic, letter.record.offset),
+            )
+            await retry(lambda: self._dead_letters.send(turned_away))
+        sent = clock()
+        messages = [work.message for work in works.values() if work.message is not None]
+        if self._output is not None and messages:
+            await self._publish(self._output, messages, retry)
+        published = clock()
+        await self._write(call.batch, retry)
+        written = clock()
+        call.taken()
+        self._begun += observations.opened["nowhere"]
+        for work in works.values():
+            if work.conversation is not None:
+                work.conversation.schema = max(self._schema, work.conversation.schema)
+                self.cache.put(self.number, work.key, work.conversation)
+        telemetry = self._telemetry
+        telemetry.observe(observations)
+        telemetry.bad_records(Counter(letter.reason for letter in letters))
+        telemetry.batch(len(records))
+        telemetry.stage("decode", decoded - started)
+        telemetry.stage("load", loaded - decoded)
+        telemetry.stage("step", stepped - loaded)
+        telemetry.stage("dead_letters", sent - stepped)
+        telemetry.stage("state", written - published)
+        if self._output is not None:
+            telemetry.stage("output", published - sent)
+            telemetry.published(messages)
+        return call.filled
+
+    async def _call(
+        self,
+        works: dict[ConversationKey, Work],
+        writes: list[ConversationWrite],
+        positions: dict[str, Position],
+        retry: Retry,
+        seen: Observations,
+        expired: Sequence[Cell] = (),
+        marks: Sequence[str] = (),
+    ) -> _Call:
+        """The call that writes a batch, which may be larger than calls are to be.
+
+        ``expired`` is what conversations that go now leave in the windows. ``marks`` are noted of
+        the partition.
+        """
+        cells = [
+            cell
+            for work in works.values()
+            if work.changes is not None
+            for cell in work.changes.cells
+        ]
+        staying = [(1, cell) for cell in expired]
+        names = await self._ask(lambda: self._names.names([*cells, *staying]), retry)
+        record_time_us = 1000 * max((p.record_time_ms for p in positions.values()), default=0)
+        touched = self.windows.changes(cells, names, record_time_us)
+        seen.late.update(self.windows.late(cells, record_time_us))
+        note_unnamed(cells, names, seen)
+        left: Touched = {}
+        if staying or not self._left.empty:
+            left = self._left.changes(staying, names, record_time_us)
+        self._batches += 1
+        batch = BatchWrite(
+            partition=self.number,
+            token=self.token,
+            batch_id=hashlib.blake2b(
+                self.token + self._batches.to_bytes(8, "big"), digest_size=16
+            ).digest(),
+            expected={topic: position.offset for topic, position in self.positions.items()},
+            positions=positions,
+            conversations=writes,
+            buckets=touched | left,
+            marks=marks,
+        )
+        size, arguments = estimate(batch)
+        filled = max(size / CALL_BYTES, arguments / CALL_ARGUMENTS)
+
+        def taken() -> None:
+            self.windows.install(touched)
+            self._left.install(left)
+            self.positions = positions
+            self._telemetry.state_written(size)
+
+        return _Call(batch, size, filled, taken)
+
+    async def _publish(
+        self, output: Output, messages: Sequence[OutputMessage], retry: Retry
+    ) -> None:
+        """Produce ``messages`` as the owner; raises ``Lost`` instead once somebody else is."""
+        sure = True  # a way that was begun before was begun by an owner, or before its claim
+
+        async def send() -> None:
+            nonlocal sure
+            if not output.begun:
+                sure = False
+                await output.begin()
+            if not sure:
+                await self._look()
+                sure = True
+            await output.send(messages)
+
+        while True:
+            try:
+                return await retry(send)
+            except OutputFenced:
+                await self.check(retry)
+
+    async def _write(self, batch: BatchWrite, retry: Retry) -> None:
+        result = await self._ask(lambda: self._store.write(batch), retry)
+        if type(result) is Fenced:
+            raise Lost(self.number, "fenced")
+        if type(result) is Moved:
+            raise Lost(self.number, "moved")
+
+    async def _ask(self, call: Callable[[], Awaitable[T]], retry: Retry) -> T:
+        return await asked(call, retry, self._telemetry)
+
+    def _positions_after(
+        self, records: Sequence[Record], works: dict[ConversationKey, Work]
+    ) -> dict[str, Position]:
+        positions = dict(self.positions)
+        latest: dict[str, int] = {}
+        events: dict[str, int] = {}
+        for work in works.values():
+            for event, record in work.events:
+                topic = record.topic
+                if event.occurred_us > events.get(topic, 0):
+                    events[topic] = event.occurred_us
+        last: dict[str, Record] = {}
+        clock = self._options.now_ms
+        bound = clock() if clock is not None else None
+        for record in records:
+            topic = record.topic
+            last[topic] = record
+            stamp = record.timestamp_ms or 0
+            if bound is not None and stamp > bound:
+                stamp = bound
+            if stamp > latest.get(topic, 0):
+                latest[topic] = stamp
+        for topic, record in last.items():
+            before = positions.get(topic, Position(0))
+            positions[topic] = Position(
+                record.offset + 1,
+                record.timestamp_ms if record.timestamp_ms is not None else -1,
+                self.record_digest(record),
+                max(before.record_time_ms, latest.get(topic, 0)),
+                max(before.event_time_us, events.get(topic, 0)),
+            )
+        return positions
+
+    def record_digest(self, record: Record) -> bytes:
+        """A keyed digest of a record, to recognise it after a restart."""
+        return record_digest(record, self._options)
+
+    # -- now and then -----------------------------------------------------------------------------
+
+    async def check(self, retry: Retry) -> None:
+        """Raise ``Lost`` if the store has another owner or other offsets; for idle partitions."""
+        await self._ask(self._look, retry)
+
+    async def beat(self, retry: Retry, behind_ms: int | None) -> None:
+        """Send the heartbeat, which says how far the partition is behind; None: not known."""
+        worker = self._options.worker
+        if worker:
+            await asked(
+                lambda: self._store.heartbeat(self.number, self.token, worker, behind_ms),
+                retry,
+                self._telemetry,
+            )
+
+    async def _look(self) -> None:
+        state = await self._store.describe(self.number)
+        if state.token != self.token:
+            raise Lost(self.number, "fenced")
+        if {t: p.offset for t, p in state.positions.items()} != {
+            t: p.offset for t, p in self.positions.items()
+        }:
+            raise Lost(self.number, "moved")
+
+    async def advance(self, offsets: Mapping[str, int], retry: Retry) -> None:
+        """Note offsets that were passed without a record, such as transaction markers."""
+        positions = {
+            topic: replace(position, offset=max(position.offset, offsets.get(topic, 0)))
+            for topic, position in self.positions.items()
+        }
+        if positions != self.positions:
+            await self.move(positions, retry)
+
+    async def put(
+        self, writes: Sequence[ConversationWrite], marks: Sequence[str], retry: Retry
+    ) -> None:
+        """Write conversations that no record has brought, and note marks. Raises ``Lost``."""
+        call = await self._call(
+            {}, list(writes), dict(self.positions), retry, Observations(), marks=marks
+        )
+        await self._write(call.batch, retry)
+        call.taken()
+        self.marks.update(marks)
+
+    async def publish(self, messages: Sequence[OutputMessage], retry: Retry) -> None:
+        """Send messages as the owner, if there is an output topic. Raises ``Lost``."""
+        if self._output is not None:
+            await self._publish(self._output, messages, retry)
+
+    async def move(self, positions: dict[str, Position], retry: Retry) -> None:
+        """Go on from other positions; all else stays. Raises ``Lost``."""
+        call = await self._call({}, [], positions, retry, Observations())
+        await self._write(call.batch, retry)
+        call.taken()
+
+    # -- expiry ---------------------------------------------------------------------------------
+
+    async def expire(self, horizon_ms: int, retry: Retry) -> int:
+        """Delete conversations whose last record is older than ``horizon_ms`` - ttl; how many.
+
+        ``EXPIRE_AT_ONCE``, or four times as many as the records taken last have begun: no look
+        takes long, and neither conversations nor stubs pile up. ``overdue`` tells whether there
+        are more.
+        """
+        before_ms = horizon_ms - self._options.ttl_ms
+        most = max(EXPIRE_AT_ONCE, 4 * self._begun)
+        done, self._begun, self.overdue = 0, 0, True
+        while self.overdue and done < most:
+            keys = await self._ask(
+                lambda: self._store.by_age(self.number, BEGINNING, before_ms, EXPIRE_AT_ONCE),
+                retry,
+            )
+            expired = await self._expire(keys, horizon_ms, retry)
+            self.overdue = expired < len(keys) or len(keys) == EXPIRE_AT_ONCE
+            done += expired
+        return done
+
+    async def _expire(self, keys: Sequence[ConversationKey], horizon_ms: int, retry: Retry) -> int:
+        """Delete the first of these, as many as one step may; how many.
+
+        What they added to the windows stays, and is noted beside them. Where a conversation was,
+        a stub is left for another ttl, so that events that come too late are known for it.
+        """
+        if not keys:
+            return 0
+        loaded: list[tuple[ConversationKey, Conversation]] = []
+        size = 0
+        while len(loaded) < len(keys) and size < CALL_BYTES:
+            part = keys[len(loaded) : len(loaded) + EXPIRE_LOADED]
+            for key, parts in zip(part, await self.conversations.load(part, retry), strict=True):
+                loaded.append((key, self.conversations.restore("", parts)))
+                size += sum(map(len, parts.hot.values()))
+        observations = Observations()
+        call = await self._expiry(loaded, horizon_ms, retry, observations)
+        while call.filled > 1 and len(loaded) > 1:
+            del loaded[len(loaded) // 2 :]
+            observations = Observations()
+            call = await self._expiry(loaded, horizon_ms, retry, observations)
+        for key, conversation in loaded:
+            self.cache.drop(self.number, key)
+            turns = conversation.turns.values()
+            observations.counts["labels_orphan"] += sum(map(waiting_labels, turns))
+        await self._write(call.batch, retry)
+        call.taken()
+        self._telemetry.observe(observations)
+        return len(loaded)
+
+    async def _expiry(
+        self,
+        loaded: Sequence[tuple[ConversationKey, Conversation]],
+        horizon_ms: int,
+        retry: Retry,
+        seen: Observations,
+    ) -> _Call:
+        """The call that deletes these conversations."""
+        cells: list[Cell] = []
+        writes: list[ConversationWrite] = []
+        for key, conversation in loaded:
+            cells += conversation_cells(conversation, self._options.engine)
+            writes.append(ConversationWrite(key, delete=True))
+            if conversation.turns:
+                writes.append(
+                    ConversationWrite(key, encode_stub(self._schema), last_record_ms=horizon_ms)
+                )
+        return await self._call({}, writes, dict(self.positions), retry, seen, cells)

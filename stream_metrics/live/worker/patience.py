@@ -1,0 +1,148 @@
+"""Waiting for what is away: capped backoff with jitter, and a reason for whoever asks why."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+from stream_metrics.live.ports import StoreUnavailable, Unavailable
+
+T = TypeVar("T")
+
+
+class Retry(Protocol):
+    """Repeats a call while what it needs is away."""
+
+    async def __call__(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``call`` once it succeeds."""
+        ...
+
+
+class Reasons(Protocol):
+    """Where it is said why the worker is not ready."""
+
+    def set(self, reason: str, why: str) -> None: ...
+    def clear(self, reason: str) -> None: ...
+    def beat(self) -> None: ...
+
+
+class Part:
+    """The reasons of a part of the worker that works beside its loop, under the part's name."""
+
+    def __init__(self, name: str, reasons: Reasons) -> None:
+        self._name = name
+        self._reasons = reasons
+
+    def set(self, reason: str, why: str) -> None:
+        """See ``Reasons``."""
+        self._reasons.set(f"{self._name}_{reason}", why)
+
+    def clear(self, reason: str) -> None:
+        """See ``Reasons``."""
+        self._reasons.clear(f"{self._name}_{reason}")
+
+    def beat(self) -> None:
+        """Nothing: that one part comes round says nothing about the others."""
+
+
+class Stopped(Exception):
+    """The worker is told to stop while it waits."""
+
+
+class Patience:
+    """Repeats a call until it succeeds; what it waits for stands in the readiness reasons.
+
+    ``waiting`` names what calls are waiting for now.
+    """
+
+    def __init__(
+        self,
+        reasons: Reasons,
+        on_error: Callable[[], None],
+        *,
+        first_seconds: float = 0.05,
+        cap_seconds: float = 2.0,
+        grace_seconds: float = 5.0,
+    ) -> None:
+        self._reasons = reasons
+        self._on_error = on_error
+        self._first = first_seconds
+        self._cap = cap_seconds
+        self._grace = grace_seconds
+        self._stopping = asyncio.Event()
+        self.waiting: set[str] = set()
+
+    def stop(self) -> None:
+        """Let every wait end with ``Stopped``."""
+        self._stopping.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the worker is to stop."""
+        return self._stopping.is_set()
+
+    async def rounds(self, turn: Callable[[], Awaitable[object]]) -> None:
+        """Call ``turn`` again and again, until told to stop."""
+        with suppress(Stopped):
+            while not self.stopping:
+                await turn()
+
+    async def __call__(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``call`` once what it needs is there."""
+        failures = 0
+        waiting: str | None = None
+        while True:
+            try:
+                result = await self._unless_stopped(call)
+            except Unavailable as error:
+                if waiting not in (None, error.reason):
+                    self._no_longer(waiting)
+                waiting, reason = error.reason, str(error)
+                if isinstance(error, StoreUnavailable):
+                    self._on_error()
+            except Stopped:
+                raise  # the reason stands until the end
+            except BaseException:
+                self._no_longer(waiting)
+                raise
+            else:
+                self._no_longer(waiting)
+                return result
+            self.waiting.add(waiting)
+            self._reasons.set(waiting, reason)
+            self._reasons.beat()
+            failures += 1
+            await self.pause(min(self._cap, self._first * 2 ** min(failures, 10)))
+
+    def _no_longer(self, waiting: str | None) -> None:
+        if waiting is not None:
+            self.waiting.discard(waiting)
+            self._reasons.clear(waiting)
+
+    async def _unless_stopped(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``call``; once the worker is to stop it has some seconds to come."""
+        work = asyncio.ensure_future(call())
+        stop = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                await asyncio.wait({work}, timeout=self._grace)
+            if not work.done():
+                raise Stopped
+            return work.result()
+        finally:
+            stop.cancel()
+            if not work.done():
+                work.cancel()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait about that long (half to full), or raise ``Stopped``."""
+        delay = seconds * (0.5 + random.random() / 2)  # noqa: S311 - jitter, no secret
+        try:
+            await asyncio.wait_for(self._stopping.wait(), delay)
+        except TimeoutError:
+            return
+        raise Stopped

@@ -1,0 +1,83 @@
+"""Asking the brokers beside the loop: how far the logs go, and whether anybody answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from stream_metrics.live.ports import Upstream
+from stream_metrics.live.worker.assigned import AssignedPartition
+from stream_metrics.live.worker.clock import Clock
+from stream_metrics.live.worker.lag import Gauges
+from stream_metrics.live.worker.patience import Patience, Reasons
+from stream_metrics.live.worker.source import RightsMissing, Source, SourceUnavailable
+
+PROBE_SECONDS: Final = 3.0
+
+
+class Probe:
+    """Tells ``partitions`` the ends of their logs, and ``gauges`` how far behind these they are.
+
+    Brokers that do not answer stand in ``reasons``. ``upstream``, if there is one, fills the
+    topics.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        partitions: Mapping[int, AssignedPartition],
+        gauges: Gauges,
+        clock: Clock,
+        upstream: Upstream | None,
+        retry: Patience,
+        reasons: Reasons,
+    ) -> None:
+        self._source = source
+        self._partitions = partitions
+        self._gauges = gauges
+        self._clock = clock
+        self._upstream = upstream
+        self._retry = retry
+        self._reasons = reasons
+        self._filled_ms = 0  # up to when the upstream has filled the topics, as last heard
+
+    def filled_up_to_ms(self) -> int:
+        """Up to when records lie in the topics: now, unless they are filled from others."""
+        now_ms = self._clock.now_ms()
+        return now_ms if self._upstream is None else min(now_ms, self._filled_ms)
+
+    async def run(self) -> None:
+        """Ask from time to time, until the worker is to stop."""
+        await self._retry.rounds(self._round)
+
+    async def _round(self) -> None:
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self.ask()
+        except (SourceUnavailable, TimeoutError) as error:
+            self._reasons.set("kafka", str(error) or "brokers do not answer: TimeoutError")
+        except RightsMissing:
+            self._reasons.clear("kafka")  # they do answer; reading says what is lacking
+        else:
+            self._reasons.clear("kafka")
+        await self._retry.pause(PROBE_SECONDS / 2)
+
+    async def ask(self) -> None:
+        """Ask once; raises ``Unavailable``."""
+        if self._upstream is not None:
+            self._filled_ms = await self._upstream.read_up_to_ms()
+        known = [partition for partition in self._partitions.values() if partition.positions]
+        asked_ms = self.filled_up_to_ms()
+        ends = await self._source.ends([place for partition in known for place in partition.logs])
+        now_ms = self._clock.now_ms()
+        oldest = now_ms / 1000
+        for partition in known:
+            if self._partitions.get(partition.number) is not partition:
+                continue  # another worker's by now
+            for place, lag in partition.logs.items():
+                lag.heard(ends[place], asked_ms)
+                behind = lag.report(partition.positions[place.topic], now_ms)
+                self._gauges.lag(*place, behind.records, behind.seconds)
+                oldest = min(oldest, behind.read_up_to)
+        self._gauges.complete_until(oldest)

@@ -1,0 +1,159 @@
+"""What a worker lets the outside see: windows, rows and dead letters; or next to nothing, muted.
+
+A generation that is being built shows no windows and sends no rows. Nor does it send a dead letter
+of a record that the generation in force has read, whose letter is there already: that one writes
+letters before it moves its offset. This is the one place that knows; a partition, its loop and the
+exporters do not ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.core.engine.windows import Windows
+from stream_metrics.core.events.record import DeadLetter
+from stream_metrics.live.layout import Generation, Layout
+from stream_metrics.live.ports import DeadLetters, Output, OutputMessage, Outputs, StateStore
+from stream_metrics.live.worker.generations import check_in_use
+
+Place = tuple[str, int]  # topic and partition
+
+
+def before(layout: Layout, generation: Generation) -> Generation | None:
+    """The generation that is, or was, in force while this one was built; None for the first."""
+    found = [
+        g
+        for g in layout.generations
+        if g.number < generation.number and g.state in ("live", "retired") and not g.purged
+    ]
+    return found[-1] if found else None
+
+
+def before_of(
+    space: StateStore, layout: Layout, generation: Generation, number: int
+) -> list[tuple[StateStore, int]]:
+    """The partitions of the generation before that may hold what a partition of this one has."""
+    other = before(layout, generation)
+    if other is None:
+        return []
+    same = other.identity.partition_counts == generation.identity.partition_counts
+    numbers: Iterable[int] = [number] if same else range(other.identity.count)
+    return [(space.generation(other), n) for n in numbers]
+
+
+class Publication:
+    """What leaves a worker of one generation, by way of ``letters`` and ``outputs``."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        generation: Generation,
+        letters: DeadLetters,
+        outputs: Outputs | None,
+    ) -> None:
+        self.muted = generation.state != "live"
+        self.letters: DeadLetters = _Letters(self, store, generation, letters)
+        self.outputs: Outputs | None = None
+        if outputs is not None:
+            self.outputs = _Outputs(self, store, generation, outputs)
+
+    def windows(self, found: Iterable[Windows]) -> list[Windows]:
+        """Those that may be shown."""
+        return [] if self.muted else list(found)
+
+
+class _Letters:
+    """The dead letters of a publication."""
+
+    def __init__(
+        self, publication: Publication, store: StateStore, generation: Generation, to: DeadLetters
+    ) -> None:
+        self._publication = publication
+        self._store = store
+        self._generation = generation
+        self._to = to
+        self._read: dict[Place, int] = {}  # offsets up to which others have read, as last heard
+
+    async def send(self, letters: Sequence[DeadLetter]) -> None:
+        """See ``DeadLetters.send``."""
+        if self._publication.muted:
+            letters = [letter for letter in letters if not await self._is_written(letter)]
+        if letters:
+            await self._to.send(letters)
+
+    async def _is_written(self, letter: DeadLetter) -> bool:
+        """Whether the generation in force has read the record, so that its letter is there."""
+        record = letter.record.produced
+        place = (record.topic, record.partition)
+        if record.offset >= self._read.get(place, 0):
+            self._read[place] = await self._read_up_to(place)
+        return record.offset < self._read[place]
+
+    async def _read_up_to(self, place: Place) -> int:
+        """The offset up to which it has read this log; 0 if it does not read it, or if nobody can
+        tell because its state is damaged: a letter that is there twice is better than none."""
+        topic, number = place
+        other = before(await self._store.layout(), self._generation)
+        if other is None:
+            return 0
+        try:
+            state = await self._store.generation(other).describe(number)
+        except DamagedState:
+            return 0
+        position = state.positions.get(topic)
+        return 0 if position is None else position.offset
+
+
+class _Outputs:
+    """The ways to the output topic of a publication."""
+
+    def __init__(
+        self, publication: Publication, store: StateStore, generation: Generation, to: Outputs
+    ) -> None:
+        self._publication = publication
+        self._store = store
+        self._generation = generation
+        self._to = to
+
+    def of(self, partition: int) -> Output:
+        """See ``Outputs.of``."""
+        to = self._to.of(partition)
+        return _Output(self._publication, self._store, self._generation, to)
+
+    async def keep(self, partitions: Collection[int]) -> None:
+        """See ``Outputs.keep``."""
+        await self._to.keep(partitions)
+
+
+class _Output:
+    """One of them."""
+
+    def __init__(
+        self, publication: Publication, store: StateStore, generation: Generation, to: Output
+    ) -> None:
+        self._publication = publication
+        self._store = store
+        self._generation = generation
+        self._to = to
+
+    @property
+    def begun(self) -> bool:
+        """See ``Output.begun``."""
+        return self._publication.muted or self._to.begun
+
+    async def begin(self) -> None:
+        """See ``Output.begin``; raises ``Superseded`` once the generation has ended.
+
+        Whoever begins late would shut those out that have shut out the generation. It finds that
+        out from the layout, and from its partition as well (``StatePartition``): a store may have
+        lost one of the two.
+        """
+        if not self._publication.muted:
+            await self._to.begin()
+            await check_in_use(self._store, self._generation)
+
+    async def send(self, messages: Sequence[OutputMessage]) -> None:
+        """See ``Output.send``; nothing is sent while muted."""
+        if not self._publication.muted:
+            await self._to.send(messages)

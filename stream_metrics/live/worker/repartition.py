@@ -1,0 +1,116 @@
+"""Repartitioning: every record of the input topics once more, where its conversation belongs.
+
+Producers may choose keys and partitions as they like. Each record is copied to one internal topic,
+keyed by its ``conversation_id``, and state is built from that topic. The order of effects, for each
+round (``docs/concepts/delivery.md`` says what happens if one of them fails):
+
+1. fetch   the next records of the input partitions that the group gave this worker
+2. key     find each record's conversation
+3. dead    produce dead letters of those that have none, and wait until they are acknowledged
+4. copy    produce the others to the internal topic, and wait likewise
+5. commit  the positions in the input topics, and up to when they have been read
+
+A round that is cut off is done again, so that a record may be copied twice. State knows the event
+by its version, and takes it once. ``docs/adr/0003-repartition-at-least-once.md`` says why that is
+enough.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from msgspec import structs
+
+from stream_metrics.core.events.decode import BadRecord
+from stream_metrics.core.events.key import key_of
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.record import DeadLetter, Origin, Record
+from stream_metrics.live.ports import DeadLetters
+from stream_metrics.live.worker.patience import Retry
+
+Route = Callable[[Sequence[Record]], tuple[list[Record], list[DeadLetter]]]
+"""Copies of the records, each under the key that it is to have, and the records without one."""
+
+
+class Inputs(Protocol):
+    """The input topics, as one member of a consumer group reads them."""
+
+    async def fetch(self) -> Sequence[Record]:
+        """The next records, those of each partition in its order; none after a short while."""
+        ...
+
+    async def taken(self) -> None:
+        """Whoever reads next begins behind all that was fetched, as far as it is still ours."""
+        ...
+
+
+class Internal(Protocol):
+    """The internal topic."""
+
+    async def send(self, records: Sequence[Record]) -> None:
+        """Returns when all are stored for good; raises ``RepartitionUnavailable`` otherwise.
+
+        Records of one key come to lie in the order given. After an error some may be stored.
+        """
+        ...
+
+
+class Counts(Protocol):
+    """Receives operational counts; every method is cheap and never raises."""
+
+    def bad_records(self, counts: Counter[str]) -> None: ...
+    def repartitioned(self, counts: Counter[str]) -> None: ...
+
+
+class Repartitioner:
+    """Copies records round by round."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        internal: Internal,
+        dead_letters: DeadLetters,
+        route: Route,
+        retry: Retry,
+        counts: Counts,
+    ) -> None:
+        self._inputs = inputs
+        self._internal = internal
+        self._dead_letters = dead_letters
+        self._route = route
+        self._retry = retry
+        self._counts = counts
+
+    async def turn(self) -> int:
+        """One round; how many records were fetched."""
+        records = await self._inputs.fetch()
+        copies, letters = self._route(records)
+        if letters:
+            await self._retry(lambda: self._dead_letters.send(letters))
+            self._counts.bad_records(Counter(letter.reason for letter in letters))
+        if copies:
+            await self._retry(lambda: self._internal.send(copies))
+            self._counts.repartitioned(Counter(r.origin.topic for r in copies if r.origin))
+        await self._inputs.taken()
+        return len(records)
+
+
+def route(records: Sequence[Record], limits: Limits) -> tuple[list[Record], list[DeadLetter]]:
+    """Each record under the key of its conversation, or a dead letter; in the order given."""
+    copies: list[Record] = []
+    letters: list[DeadLetter] = []
+    for record in records:
+        try:
+            key = key_of(record.value, record.timestamp_ms, limits)
+        except MemoryError:
+            raise  # it says nothing about the record
+        except Exception as error:
+            key = BadRecord("internal_error", f"a bug: {type(error).__name__}")
+        if isinstance(key, BadRecord):
+            letters.append(DeadLetter(record, key.reason, key.message))
+            continue
+        origin = Origin(record.topic, record.partition, record.offset, record.key)
+        copies.append(structs.replace(record, key=key, origin=origin))
+    return copies, letters

@@ -1,0 +1,217 @@
+"""One generation of state takes the place of another: steps that anybody may repeat.
+
+1. decide   the layout says so (``Layout.switched``); only the command that builds does this
+2. freeze   nobody can own a partition of the old generation any more, whoever wakes late: a script
+            that writes sees the partition only, so that the layout alone does not fence anybody
+3. fence    nothing that was sent under a transactional id of the old generation arrives any more
+4. unmute   the layout says that the new one is live: from now on its figures are shown, and the
+            owners of its partitions send all rows (``worker.announce``)
+5. purge    the old generation is deleted once all rows are sent; its partitions stay frozen
+
+Whoever finds the layout between two of these goes on (``finish``), several at once as well.
+Nothing of the old one can be written once 2 is acknowledged, nothing of it can be produced once 3
+is, and nothing of the new one is shown before both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from stream_metrics.live.layout import Generation, Impossible, Layout
+from stream_metrics.live.ports import StateStore, Superseded, Wiped, Wiping
+from stream_metrics.live.worker.generations import change
+
+LOOK_SECONDS: Final = 5.0  # between two looks of a worker at the layout
+REST_SECONDS: Final = 2 * LOOK_SECONDS
+
+Retry = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
+
+
+class Fence(Protocol):
+    """The output topic, as far as a switch goes."""
+
+    async def shut_out(self, generation: Generation) -> None:
+        """Let nothing arrive any more that partitions of the generation have in hand."""
+        ...
+
+
+class NoFence:
+    """There is no output topic."""
+
+    async def shut_out(self, generation: Generation) -> None:
+        """Nothing was ever sent."""
+
+
+def announced(generation: Generation) -> str:
+    """The mark of a partition whose rows were sent since the generation took another's place."""
+    return f"announced {generation.since_ms}"
+
+
+async def freeze(store: StateStore, old: Generation, by: int) -> None:
+    """Take every partition of ``old`` from its owner for good."""
+    state = store.generation(old)
+    for number in range(old.identity.count):
+        await state.freeze(number, by)
+
+
+async def is_frozen(store: StateStore, old: Generation) -> bool:
+    """Whether the store still says so: it may have lost what it had acknowledged."""
+    state = store.generation(old)
+    numbers = range(old.identity.count)
+    return all([await state.frozen_by(number) for number in numbers])
+
+
+async def purge(store: StateStore, old: Generation) -> None:
+    """Delete all partitions of ``old``, which are frozen, and say so in the layout."""
+    state = store.generation(old)
+    for number in range(old.identity.count):
+        while await state.wipe(number) != Wiped():
+            pass
+    await change(store, lambda now: now.purged(old.number))
+
+
+async def clear_away(store: StateStore, old: Generation) -> None:
+    """Delete the marks of a generation that was purged, before the layout forgets it.
+
+    What a store that went back has brought again goes too.
+    """
+    state = store.generation(old)
+    for number in range(old.identity.count):
+        await state.freeze(number, old.number)
+        while await state.wipe(number) != Wiped():
+            pass
+        await state.freeze(number, 0)
+
+
+async def delete_all(
+    store: StateStore, layout: Layout, deleted: Callable[[int], None] = lambda _: None
+) -> None:
+    """Delete every partition, then the layout; a worker that comes meanwhile is refused.
+
+    A partition is frozen while it is deleted, by the number of its own generation: no other one
+    takes its place. ``deleted`` is told how many conversations each step has deleted.
+    """
+    for generation in layout.generations:
+        state = store.generation(generation)
+        for number in range(generation.identity.count):
+            await state.freeze(number, generation.number)
+            while (step := await state.wipe(number)) != Wiped():
+                if isinstance(step, Wiping):
+                    deleted(step.deleted)
+    await change(store, lambda now: Layout(version=now.version + 1) if now.generations else now)
+    for generation in layout.generations:
+        for number in range(generation.identity.count):
+            await store.generation(generation).freeze(number, 0)
+
+
+async def all_announced(store: StateStore, generation: Generation) -> bool:
+    """Whether every partition of a generation has sent its rows."""
+    state, mark = store.generation(generation), announced(generation)
+    numbers = range(generation.identity.count)
+    return all([mark in (await state.describe(number)).marks for number in numbers])
+
+
+async def finish(store: StateStore, fence: Fence, rest: Callable[[], Awaitable[None]]) -> Layout:
+    """Do what a switch, or a build that was given up, has left to do; the layout afterwards.
+
+    ``rest`` waits until every worker that is alive has looked at the layout. Raises ``Impossible``
+    if the store has gone back meanwhile: look again.
+    """
+    layout = await store.layout()
+    current = layout.in_force
+    if current is None:
+        return layout
+    if current.state == "fencing":
+        retired = [old for old in layout.to_purge if old.state == "retired"]
+        for old in retired:
+            await freeze(store, old, current.number)
+            await fence.shut_out(old)
+        await rest()
+        for old in retired:
+            if not await is_frozen(store, old):
+                raise Impossible(f"the store has lost that generation {old.number} was frozen")
+        layout = await change(store, lambda now: now.unmuted(current.number))
+    for old in layout.to_purge:
+        if old.state == "retired" and not await all_announced(store, current):
+            continue
+        await freeze(store, old, current.number)  # one that was given up is not yet
+        await purge(store, old)
+    return await store.layout()
+
+
+async def give_up(store: StateStore, number: int) -> None:
+    """Give up a build; raises ``Impossible`` once it has taken the place of another generation.
+
+    A store may have lost that from the layout: frozen partitions tell of it.
+    """
+    live = (await store.layout()).in_force
+    if live is not None:
+        state = store.generation(live)
+        for partition in range(live.identity.count):
+            if await state.frozen_by(partition) == number:
+                raise Impossible(f"generation {number} is taking the place of {live.number}")
+    await change(store, lambda now: now.abandoned(number))
+
+
+async def roll_forward(store: StateStore, superseded: Superseded, now_ms: int) -> None:
+    """Repeat the decision of a switch that the layout has lost, but a frozen partition tells of."""
+
+    def step(layout: Layout) -> Layout:
+        old, new = layout.of(superseded.number), layout.of(superseded.by)
+        if old is None or old.state != "live" or new is None or new.state != "building":
+            return layout
+        return layout.switched(superseded.by, now_ms)
+
+    await change(store, step)
+
+
+class Watcher:
+    """Looks at the layout on behalf of a worker of one generation.
+
+    ``muted`` hears whether the generation is to be muted. ``newest`` is the layout as last seen.
+    """
+
+    def __init__(
+        self,
+        store: StateStore,
+        layout: Layout,
+        generation: Generation,
+        fence: Fence,
+        rest: Callable[[], Awaitable[None]],
+        muted: Callable[[bool], None],
+    ) -> None:
+        self._store = store
+        self.newest = layout
+        self._generation = generation
+        self._fence = fence
+        self._rest = rest
+        self._muted = muted
+
+    async def look(self) -> None:
+        """One look; finishes what is unfinished. Raises ``Superseded`` if the worker is to end."""
+        layout = await self._seen()
+        mine = layout.of(self._generation.number)
+        in_force = layout.in_force
+        if mine is None or mine.mark != self._generation.mark or mine.ended:
+            by = 0 if in_force is None else in_force.number
+            raise Superseded(self._generation.number, by)
+        self._muted(mine.state != "live")
+        if mine.in_force and (mine.state == "fencing" or layout.to_purge):
+            try:
+                layout = await finish(self._store, self._fence, self._rest)
+            except Impossible:
+                return  # the next look finds out
+            self.newest = layout
+            mine = layout.of(self._generation.number)
+            self._muted(mine is None or mine.state != "live")
+
+    async def _seen(self) -> Layout:
+        """The layout; the newest one that was seen, put back, where the store has gone back."""
+        newest = self.newest
+
+        def step(stored: Layout) -> Layout:
+            return stored if stored.version >= newest.version else newest.put_back(stored)
+
+        self.newest = await change(self._store, step)
+        return self.newest

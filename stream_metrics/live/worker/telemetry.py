@@ -1,0 +1,74 @@
+"""What the worker tells about its own work; the Prometheus adapter listens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from stream_metrics.core.engine.changes import Observations
+from stream_metrics.live.ports import OutputMessage
+from stream_metrics.live.worker.lag import Gauges
+from stream_metrics.live.worker.patience import Retry
+
+T = TypeVar("T")
+
+
+class Telemetry(Protocol):
+    """Receives operational counts; every method is cheap and never raises."""
+
+    def observe(self, observations: Observations) -> None: ...
+    def bad_records(self, counts: Mapping[str, int]) -> None: ...
+    def published(self, messages: Sequence[OutputMessage]) -> None: ...
+    def batch(self, records: int) -> None: ...
+    def stage(self, name: str, seconds: float) -> None: ...
+    def state_written(self, sent_bytes: int) -> None: ...
+    def redis(self, seconds: float) -> None: ...
+    def redis_error(self) -> None: ...
+
+
+class LoopMetrics(Gauges, Protocol):
+    """Receives what the loop does; every method is cheap and never raises."""
+
+    def assigned(self, partitions: int) -> None: ...
+    def fenced(self) -> None: ...
+    def rewound(self) -> None: ...
+    def offset_holes(self, holes: int) -> None: ...
+    def counted(self, now_ms: int, stamps_ms: Iterable[int]) -> None: ...
+    def progressed(self, now: float) -> None: ...
+
+
+class Silent:
+    """Telemetry for replays, demos and tests: nobody listens."""
+
+    def observe(self, observations: Observations) -> None:
+        """Ignore."""
+
+    def bad_records(self, counts: Mapping[str, int]) -> None:
+        """Ignore."""
+
+    def published(self, messages: Sequence[OutputMessage]) -> None:
+        """Ignore."""
+
+    def batch(self, records: int) -> None:
+        """Ignore."""
+
+    def stage(self, name: str, seconds: float) -> None:
+        """Ignore."""
+
+    def state_written(self, sent_bytes: int) -> None:
+        """Ignore."""
+
+    def redis(self, seconds: float) -> None:
+        """Ignore."""
+
+    def redis_error(self) -> None:
+        """Ignore."""
+
+
+async def asked(call: Callable[[], Awaitable[T]], retry: Retry, telemetry: Telemetry) -> T:
+    """The store's answer; how long it took is told."""
+    started = time.perf_counter()
+    answer = await retry(call)
+    telemetry.redis(time.perf_counter() - started)
+    return answer

@@ -1,0 +1,55 @@
+"""What was forgotten, taken over into a generation whose log does not reach back to the forgets.
+
+A tombstone names no conversation, so that nobody can tell to which partition it belongs where the
+generation before had other partitions: then each gets all of them, as a ``forget`` comes on each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stream_metrics.core.engine.codec import encode_tombstone, stored_header
+from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.live.ports import ConversationWrite
+from stream_metrics.live.worker.announce import Before
+from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.patience import Retry
+from stream_metrics.live.worker.takeover import Unprepared
+
+CARRIED: Final = "tombstones"  # the mark of a partition that has them
+AT_ONCE: Final = 500
+
+
+async def carry(
+    partition: StatePartition,
+    before: Before,
+    generation: int,
+    key_id: str,
+    schema: int,
+    retry: Retry,
+) -> None:
+    """Take over what is forgotten in these partitions of a generation, before anything is read.
+
+    Cut off, it is done again: the mark is noted with the last of them. Raises ``Lost``, and
+    ``Unprepared`` where a conversation cannot be read: it may be one that was forgotten.
+    """
+    page: list[ConversationWrite] = []
+    for store, number in before:
+        try:
+            async for key, parts in store.conversations(number):
+                forgotten = stored_header(parts.hot).forgotten
+                if forgotten is None:
+                    continue
+                hot = encode_tombstone(schema, key_id, forgotten)
+                page.append(ConversationWrite(key, hot, last_record_ms=parts.last_record_ms))
+                if len(page) >= AT_ONCE:
+                    await partition.put(page, [], retry)
+                    page = []
+        except DamagedState as damage:
+            raise Unprepared(
+                f"forgotten conversations cannot be taken over from state partition {number} of "
+                f"generation {generation}, which is damaged: {damage}. Restore a backup of that "
+                "generation; or give this build up (`stream-metrics build --give-up`), and build "
+                "without --from-retained once the topics reach back far enough"
+            ) from damage
+    await partition.put(page, [CARRIED], retry)

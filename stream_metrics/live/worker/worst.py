@@ -1,0 +1,180 @@
+"""The worst conversations out of a store: all that it holds, or the latest that a worker owns."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stream_metrics.core.dedup.deduplicator import deduplicator
+from stream_metrics.core.engine.codec import decode_conversation
+from stream_metrics.core.engine.config import OTHER, EngineConfig
+from stream_metrics.core.engine.state import Conversation
+from stream_metrics.core.engine.step import Step
+from stream_metrics.core.engine.windows import Window
+from stream_metrics.live.ports import StateStore
+from stream_metrics.live.worst import RANKINGS, Scope, Worst
+
+PAGE: Final = 64  # conversations read and worked through at once
+REST: Final = 1.0  # pause after a page, as a multiple of the time that the page took
+LATEST_MS: Final = 1 << 53  # after any time that a record may have
+EARLY_MS: Final = 60_000  # how far a record's timestamp may lie before what it tells of
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for: a window up to ``now_us``, and an agent (or release), None for all.
+
+    ``limit`` entries a ranking, ``max_pairs`` duplicates an entry; shares from ``min_results`` on.
+    """
+
+    window: Window
+    now_us: int
+    agent: str | None = None
+    limit: int = 10
+    min_results: int = 10
+    max_pairs: int = 20
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found, and how much was looked at; ``complete`` is False where that was not all.
+
+    ``partitions`` are those whose conversations were read.
+    """
+
+    request: Request
+    dimension: str
+    scope: Scope
+    worst: Worst
+    read: int = 0
+    complete: bool = True
+    partitions: Sequence[int] = ()
+
+    def document(
+        self,
+        rankings: Sequence[str] = RANKINGS,
+        link: Callable[[str], str | None] = lambda _: None,
+    ) -> dict[str, Any]:
+        """The answer as plain data, the worst first in each ranking.
+
+        ``link`` makes of a conversation id a link to its trace, or None. ``judged`` says of how
+        many conversations each ranking is: those that have enough data for it.
+        """
+        request, ranked = self.request, self.worst.rankings()
+        return {
+            "schema_version": 1,
+            "now": request.now_us,
+            "window": request.window.name,
+            "from_us": self.scope.from_us,
+            "to_us": self.scope.to_us,
+            self.dimension: request.agent,
+            "min_results": request.min_results,
+            "conversations": self.worst.conversations,
+            "results": self.worst.results,
+            "complete": self.complete,
+            "partitions": {"read": list(self.partitions)},
+            "judged": {name: self.worst.judged[name] for name in rankings},
+            **{
+                name: [part.row() | {"url": link(part.conversation_id)} for part in ranked[name]]
+                for name in rankings
+            },
+        }
+
+
+class Reader:
+    """Makes conversations of stored bytes, without their fingerprints."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        dedup = deduplicator(config.rules, b"")
+        self._step = Step(config, lambda _: dedup)
+
+    def conversation(self, hot: Mapping[bytes, bytes]) -> Conversation:
+        """A conversation with everything that follows from its items."""
+        conversation = decode_conversation("", hot, "")
+        self._step.restore(conversation)
+        return conversation
+
+
+async def whole(
+    store: StateStore, config: EngineConfig, agents: Sequence[str], request: Request
+) -> Found:
+    """Over every conversation of the namespace, each as of one moment, a page at a time."""
+    found = await _nothing_yet(store, config, agents, request)
+    reader = Reader(config)
+    found.partitions = await store.partitions()
+    for partition in found.partitions:
+        async for _, stored in store.conversations(partition):
+            found.read += 1
+            found.worst.offer(reader.conversation(stored.hot))
+    return found
+
+
+async def latest(
+    store: StateStore,
+    config: EngineConfig,
+    agents: Sequence[str],
+    request: Request,
+    partitions: Sequence[int],
+    *,
+    max_conversations: int,
+    executor: Executor,
+) -> Found:
+    """Over the conversations of some partitions whose latest record lies in the window.
+
+    At most ``max_conversations``, of each partition the latest. They are read a page at a time and
+    worked through in ``executor``, with pauses, so that whoever shares the event loop goes on.
+    """
+    found = await _nothing_yet(store, config, agents, request)
+    reader = Reader(config)
+    since_ms = found.scope.from_us // 1000 - EARLY_MS
+    share = max(1, max_conversations // max(1, len(partitions)))
+    loop = asyncio.get_running_loop()
+
+    def work(hots: Sequence[Mapping[bytes, bytes]]) -> None:
+        for hot in hots:
+            found.worst.offer(reader.conversation(hot))
+
+    found.partitions = partitions
+    for partition in partitions:
+        keys = await store.by_age(partition, since_ms, LATEST_MS, share + 1, newest=True)
+        if len(keys) > share:
+            found.complete = False
+        for first in range(0, min(len(keys), share), PAGE):
+            started = time.perf_counter()
+            page = [(key, False) for key in keys[first : min(first + PAGE, share)]]
+            hots = [parts.hot for parts in await store.load(partition, page) if parts.hot]
+            await loop.run_in_executor(executor, work, hots)
+            found.read += len(hots)
+            await asyncio.sleep(REST * (time.perf_counter() - started))
+    return found
+
+
+async def _nothing_yet(
+    store: StateStore, config: EngineConfig, agents: Sequence[str], request: Request
+) -> Found:
+    known: frozenset[str] = frozenset()
+    if request.agent == OTHER:
+        kind = f"{config.dimension}s"
+        known = (await store.layout()).chosen(kind, agents, config.max_names)
+    scope = Scope(*request.window.span_us(request.now_us), _admits(request.agent, known))
+    worst = Worst(
+        scope,
+        config,
+        limit=request.limit,
+        min_results=request.min_results,
+        max_pairs=request.max_pairs,
+    )
+    return Found(request, config.dimension, scope, worst)
+
+
+def _admits(agent: str | None, known: frozenset[str]) -> Callable[[str], bool]:
+    """Whether an iteration's agent is the one asked for; ``other`` is all without own series."""
+    if agent is None:
+        return lambda _: True
+    if agent == OTHER:
+        return lambda name: name == OTHER or name not in known
+    return lambda name: name == agent

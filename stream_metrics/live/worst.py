@@ -1,0 +1,242 @@
+"""Which conversations to look at first: what each adds to a window, ranked, and its duplicates.
+
+A conversation's part in a window is made of the iterations that lie in it, under the agent asked
+for, as in the window's sums: over all conversations, ``results`` adds up to the window's.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from stream_metrics.core.engine.cells import dimension_of, source
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.state import Conversation, Iteration, Turn
+from stream_metrics.core.events.turns import turn_text
+from stream_metrics.core.metrics.decisions import ratio
+from stream_metrics.core.metrics.gain import settled
+from stream_metrics.core.metrics.labelled import nothing_labelled
+
+RANKINGS: Final = ("highest_srr", "lowest_sre", "most_wasted_iterations")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The part of the conversations that is looked at.
+
+    Iterations from ``from_us`` to before ``to_us`` whose agent (or release) ``admits``.
+    """
+
+    from_us: int
+    to_us: int
+    admits: Callable[[str], bool] = lambda _: True
+
+
+class Pair(NamedTuple):
+    """A result and the one that it repeats: the first occurrence of its document in the turn.
+
+    ``evidence`` is what proves them the same: ``id``, ``url``, ``text`` or ``fields``.
+    """
+
+    turn: int
+    iteration: int
+    result_id: str
+    first_iteration: int
+    first_result_id: str
+    evidence: str
+    entity_type: str
+
+
+@dataclass(slots=True)
+class Part:
+    """What one conversation adds to a window.
+
+    ``wasted_iterations``: of ``settled_iterations`` those without gain; they searched, are judged,
+    and brought nothing good that was new. ``settled_results``, ``settled_good`` and
+    ``settled_gain`` are over settled iterations, as in the windows. ``unique`` and ``labelled``
+    count documents. ``last_us`` is the time of the latest iteration.
+    """
+
+    conversation_id: str
+    agents: set[str] = field(default_factory=set)
+    turns: set[int] = field(default_factory=set)
+    iterations: int = 0
+    wasted_iterations: int = 0
+    results: int = 0
+    duplicates: int = 0
+    unique: int = 0
+    labelled: int = 0
+    settled_iterations: int = 0
+    settled_results: int = 0
+    settled_good: int = 0
+    settled_gain: int = 0
+    last_us: int = 0
+    pairs: list[Pair] = field(default_factory=list)
+
+    @property
+    def srr(self) -> float | None:
+        """Share of the results that are duplicates; None without results."""
+        return ratio(self.duplicates, self.results)
+
+    @property
+    def sre(self) -> float | None:
+        """Share of settled results that are new and good; None without any, or without a label.
+
+        An iteration without new documents is settled, whether or not anybody labels.
+        """
+        unknown = nothing_labelled(self.unique, self.labelled)
+        return None if unknown else ratio(self.settled_good, self.settled_results)
+
+    def row(self) -> dict[str, Any]:
+        """The part as plain data."""
+        return {
+            "conversation_id": self.conversation_id,
+            "agents": sorted(self.agents),
+            "turns": sorted(self.turns),
+            "last_us": self.last_us,
+            "iterations": self.iterations,
+            "wasted_iterations": self.wasted_iterations,
+            "results": self.results,
+            "duplicates": self.duplicates,
+            "srr": self.srr,
+            "settled_iterations": self.settled_iterations,
+            "settled_results": self.settled_results,
+            "settled_good_results": self.settled_good,
+            "settled_gain": self.settled_gain,
+            "sre": self.sre,
+            "pairs": [pair._asdict() | {"turn_text": turn_text(pair.turn)} for pair in self.pairs],
+        }
+
+
+def part_of(conversation: Conversation, scope: Scope, config: EngineConfig) -> Part | None:
+    """The conversation's part, without its pairs; None if no iteration of it is in scope."""
+    part = Part(conversation.conversation_id)
+    for turn, iteration, time_us, agent in _in_scope(conversation, scope, config):
+        part.agents.add(agent)
+        part.turns.add(turn.number)
+        part.last_us = max(part.last_us, time_us)
+        part.iterations += 1
+        part.results += iteration.results
+        part.duplicates += iteration.results - iteration.unique
+        part.unique += iteration.unique
+        part.labelled += iteration.labelled
+        if settled(iteration.unique, iteration.labelled, config.settled_percent):
+            part.settled_iterations += 1
+            part.settled_results += iteration.results
+            part.settled_good += iteration.good
+            part.settled_gain += iteration.gain
+            part.wasted_iterations += not iteration.gain
+    return part if part.iterations else None
+
+
+def pairs_of(conversation: Conversation, scope: Scope, config: EngineConfig) -> Iterator[Pair]:
+    """The duplicates in scope, in canonical order; a first occurrence may lie before the scope."""
+    for turn, iteration, _, _ in _in_scope(conversation, scope, config):
+        for search in iteration.searches:
+            for at, evidence in enumerate(search.evidence):
+                if evidence:
+                    first = turn.firsts[search.documents[at]]
+                    holder = turn.holders[first]
+                    yield Pair(
+                        turn.number,
+                        iteration.number,
+                        search.result_ids[at],
+                        holder.iteration,
+                        holder.result_ids[first - holder.first],
+                        evidence,
+                        search.types[at],
+                    )
+
+
+def _in_scope(
+    conversation: Conversation, scope: Scope, config: EngineConfig
+) -> Iterator[tuple[Turn, Iteration, int, str]]:
+    """Iterations that searched, with their time and what the windows keep them by."""
+    for _, turn in sorted(conversation.turns.items()):
+        for iteration in turn.counted:
+            time_us, agent, release = source(iteration)
+            agent = dimension_of(agent, release, config)
+            if scope.from_us <= time_us < scope.to_us and scope.admits(agent):
+                yield turn, iteration, time_us, agent
+
+
+Order = tuple[float, int, str]
+
+
+class Worst:
+    """The worst conversations of those offered, at most ``limit`` in each ranking.
+
+    ``judged`` says by ranking how many conversations had enough data to be in it: where it is 0, an
+    empty ranking says nothing.
+
+    SRR and SRE are ranked from ``min_results`` results on, because a share of few says little.
+    Equal shares are ordered by how many results they are of, then by conversation id. Of each
+    conversation the first ``max_pairs`` duplicates are kept.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        config: EngineConfig,
+        *,
+        limit: int = 10,
+        min_results: int = 10,
+        max_pairs: int = 20,
+    ) -> None:
+        self.conversations = 0
+        self.results = 0
+        self.judged = dict.fromkeys(RANKINGS, 0)
+        self._scope = scope
+        self._config = config
+        self._limit = limit
+        self._min_results = min_results
+        self._max_pairs = max_pairs
+        self._ranked: dict[str, list[tuple[Order, Part]]] = {name: [] for name in RANKINGS}
+
+    def offer(self, conversation: Conversation) -> None:
+        """Take the conversation if it is worse than one that is kept."""
+        part = part_of(conversation, self._scope, self._config)
+        if part is None:
+            return
+        self.conversations += 1
+        self.results += part.results
+        for name in self._judges(part):
+            self.judged[name] += 1
+        kept = False
+        for name, order in self._orders(part):
+            ranked = self._ranked[name]
+            if len(ranked) < self._limit or order < ranked[-1][0]:
+                insort(ranked, (order, part), key=lambda entry: entry[0])
+                del ranked[self._limit :]
+                kept = True
+        if kept:
+            for pair in pairs_of(conversation, self._scope, self._config):
+                if len(part.pairs) == self._max_pairs:
+                    break
+                part.pairs.append(pair)
+
+    def _judges(self, part: Part) -> Iterator[str]:
+        """The rankings that a part has enough data for."""
+        if part.results >= self._min_results:
+            yield "highest_srr"
+        if part.sre is not None and part.settled_results >= self._min_results:
+            yield "lowest_sre"
+        if part.settled_iterations:
+            yield "most_wasted_iterations"
+
+    def _orders(self, part: Part) -> Iterator[tuple[str, Order]]:
+        """Where a part belongs, the worst first."""
+        srr, sre, judges = part.srr, part.sre, set(self._judges(part))
+        if srr and "highest_srr" in judges:
+            yield "highest_srr", (-srr, -part.results, part.conversation_id)
+        if sre is not None and "lowest_sre" in judges:
+            yield "lowest_sre", (sre, -part.settled_results, part.conversation_id)
+        if part.wasted_iterations:
+            wasted = -part.wasted_iterations
+            yield "most_wasted_iterations", (wasted, -part.results, part.conversation_id)
+
+    def rankings(self) -> dict[str, list[Part]]:
+        """The worst first, by the name of the ranking."""
+        return {name: [part for _, part in ranked] for name, ranked in self._ranked.items()}

@@ -1,1 +1,0 @@
-"""The settings, by the part of the program that reads them."""
