@@ -25,8 +25,8 @@ MODULES = (
     "stream_metrics/core/engine/taken.py",
     "stream_metrics/core/engine/windows.py",
     "stream_metrics/core/metrics/decisions.py",
-    "stream_metrics/core/metrics/exact.py",
-    "stream_metrics/core/metrics/gain.py",
+    "stream_metrics/core/metrics/scaled_sums.py",
+    "stream_metrics/core/metrics/turn_totals.py",
     "stream_metrics/core/metrics/registry.py",
 )
 """By the profile (``make profile``). None checks types itself: compiled code does that first."""

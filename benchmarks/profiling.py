@@ -7,10 +7,10 @@ import cProfile
 import pstats
 from typing import Any
 
+from benchmarks.components import OURS, room_of, short
 from benchmarks.figures import number, section, table
 from benchmarks.inprocess import InProcess
 from benchmarks.live import modules_table, rooms_table, top_table
-from benchmarks.rooms import OURS, room_of, short
 from benchmarks.sampling import Sampler
 from benchmarks.workload import as_records, traffic
 from stream_metrics.core.events.record import Record

@@ -25,7 +25,7 @@ from benchmarks.children import child
 from benchmarks.figures import number, section, table
 from benchmarks.workload import RECORDS_PER_CONVERSATION, SEED
 from stream_metrics.lab.replay.manifest import load
-from stream_metrics.lab.replay.parts import PARTS
+from stream_metrics.lab.replay.report_files import PARTS
 from stream_metrics.lab.replay.run import FOLDER
 from stream_metrics.lab.reports.files import BUCKETS, QUERIES, RELEVANT, ROWS, TURNS
 from stream_metrics.lab.sources.files import read_records

@@ -10,7 +10,7 @@ import signal
 from collections import Counter
 from types import FrameType
 
-from benchmarks.rooms import OTHER, room_of, short
+from benchmarks.components import OTHER, room_of, short
 
 INTERVAL_SECONDS = 0.002
 

@@ -11,9 +11,9 @@ from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.choices import RESAMPLES, SEED
-from stream_metrics.lab.evaluation.recorded import Scoring
+from stream_metrics.lab.evaluation.recorded_searches import Scoring
 from stream_metrics.lab.replay.outcome import ReplayOptions
-from stream_metrics.lab.replay.parts import PARTS
+from stream_metrics.lab.replay.report_files import PARTS
 from stream_metrics.lab.replay.run import Execution, ReplaySource, ReplayTask, run
 from stream_metrics.lab.reports.files import BUCKETS, QUERIES, RELEVANT, ROWS, TURNS
 from stream_metrics.lab.reports.html.report import PAGE, write_report_page

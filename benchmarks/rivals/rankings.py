@@ -67,19 +67,19 @@ class Tools:
 
 
 def _ours(data: Collection) -> Scores:
-    from stream_metrics.lab.metrics.by_dicts import score_run
+    from stream_metrics.lab.metrics.run_scores import score_run
 
     return score_run(data.qrels, data.run, METRICS).by_query()
 
 
 def _ours_parse(data: Collection) -> Any:
-    from stream_metrics.lab.metrics.by_dicts import judged_batches
+    from stream_metrics.lab.metrics.run_scores import judged_batches
 
     return list(judged_batches(data.qrels, data.run)), tuple(data.qrels)
 
 
 def _ours_parsed(parsed: Any) -> Scores:
-    from stream_metrics.lab.metrics.by_dicts import RunScores
+    from stream_metrics.lab.metrics.run_scores import RunScores
 
     _, queries = parsed
     return RunScores(queries, _ours_arrays(parsed)).by_query()

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.size import way
+from benchmarks.size import call_path
 from benchmarks.size.imports import against, imports
 from benchmarks.size.report import (
     crossings,
@@ -61,7 +61,7 @@ def report(commit: str, *, with_way: bool, names: bool) -> Iterable[str]:
         yield private_uses(root, names=names)
         yield crossings(against(imports(root), floors), names=names)
         if with_way:
-            yield ways(root, way.recorded(root), names=names)
+            yield ways(root, call_path.recorded(root), names=names)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from benchmarks.figures import section, table
+from benchmarks.size.call_path import Function, Ways, files_of
 from benchmarks.size.imports import Import
 from benchmarks.size.lines import statements
-from benchmarks.size.private import private_names, uses
+from benchmarks.size.private_names import private_names, uses
 from benchmarks.size.tree import FLOORS, SERVICES, File
-from benchmarks.size.way import Function, Ways, files_of
 
 LARGEST = 500
 """Physical lines of a module that is not yet large."""

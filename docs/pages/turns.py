@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from docs.pages import page
-from stream_metrics.core.metrics.gain import TurnTotals
 from stream_metrics.core.metrics.registry import CUMULATIVE, METRICS, NO_SEARCH, OWN, Metric
+from stream_metrics.core.metrics.turn_totals import TurnTotals
 
 _INTRO: Final = """\
 # Metrics

@@ -1,4 +1,4 @@
-//! Rankings of a run, judged by qrels; the twin of `stream_metrics.lab.metrics.by_dicts`.
+//! Rankings of a run, judged by qrels; the twin of `stream_metrics.lab.metrics.run_scores`.
 
 use std::cmp::Ordering;
 

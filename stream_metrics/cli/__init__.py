@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from stream_metrics import __version__
-from stream_metrics.cli.by_need import MARKUP, lazy_group
+from stream_metrics.cli.lazy_commands import MARKUP, lazy_group
 
 COMMANDS = {
     "demo": "stream_metrics.cli.demo:demo",
@@ -40,7 +40,7 @@ COMMANDS = {
 }
 DEAD_LETTERS = {
     "list": "stream_metrics.cli.dlq:dlq_list",
-    "show": "stream_metrics.cli.letter:dlq_show",
+    "show": "stream_metrics.cli.dlq_show:dlq_show",
     "resubmit": "stream_metrics.cli.dlq:dlq_resubmit",
 }
 TOPICS = {

@@ -24,13 +24,13 @@ from stream_metrics.clients.kafka.rights import bridge_rights
 from stream_metrics.clients.kafka.topics import TopicsInvalid
 from stream_metrics.core.events.key import is_labels
 from stream_metrics.core.telemetry import HELP, ConflictingScopes
+from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder, route_by_trace
 from stream_metrics.core.telemetry.otlp.protobuf import load_opentelemetry
 from stream_metrics.core.telemetry.otlp.spans import OtlpNotInstalled
-from stream_metrics.core.telemetry.teller import InterpretedTrace, TraceInterpreter
 from stream_metrics.live.health import Health, ProgressMonitor, run_together
 from stream_metrics.live.kafka.cluster import Cluster
-from stream_metrics.live.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.live.kafka.dead_letter_producer import KafkaDeadLetters
 from stream_metrics.live.kafka.repartition import KafkaRepartition
 from stream_metrics.live.kafka.traces import KafkaEventWriter, traces_source
 from stream_metrics.live.prometheus.bridge import BridgeMetrics

@@ -19,7 +19,7 @@ from stream_metrics.cli.common import (
 from stream_metrics.cli.options import for_state, identity, redis_options
 from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.clients.kafka.errors import KafkaRefused
-from stream_metrics.clients.kafka.reading import KafkaLogs, open_consumer
+from stream_metrics.clients.kafka.partition_reader import KafkaLogs, open_consumer
 from stream_metrics.clients.kafka.topics import TopicsInvalid, equal_counts, partition_counts
 from stream_metrics.live.kafka.output import KafkaFence
 from stream_metrics.live.layout import Generation, Identity, Impossible, Layout

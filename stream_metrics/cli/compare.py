@@ -21,11 +21,11 @@ from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.lab.choices import Correction, Test
+from stream_metrics.lab.evaluation.compare_runs import Method, compare_runs
+from stream_metrics.lab.evaluation.conditions import ANY, Condition, Figures
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
-from stream_metrics.lab.evaluation.gates import ANY, Condition, Figures
-from stream_metrics.lab.evaluation.observed import UnknownFigure, uses_labels
-from stream_metrics.lab.evaluation.remarks import Run, no_labels
-from stream_metrics.lab.evaluation.versus import Method, compare_runs
+from stream_metrics.lab.evaluation.notes import Run, no_labels
+from stream_metrics.lab.evaluation.observations import UnknownFigure, uses_labels
 from stream_metrics.lab.reports.files import write_json, write_text
 from stream_metrics.lab.reports.html.comparison import comparison_page
 from stream_metrics.lab.reports.run_directory import read_observations, read_report

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.live import Live
 
 from stream_metrics.cli.common import UsageError
-from stream_metrics.cli.view import LEGEND, DayView
+from stream_metrics.cli.demo_view import LEGEND, DayView
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Windows
 from stream_metrics.core.events.record import Record

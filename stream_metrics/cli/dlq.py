@@ -31,11 +31,11 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.errors import KafkaRefused
-from stream_metrics.clients.kafka.produce import open_producer, send_all
+from stream_metrics.clients.kafka.producer import open_producer, send_all
 from stream_metrics.clients.kafka.topics import partition_counts
 from stream_metrics.core.events.decode import REASONS, Event, decode
 from stream_metrics.core.events.limits import Limits
-from stream_metrics.live.kafka.letters import (
+from stream_metrics.live.kafka.dead_letter_reader import (
     DeadLetterTopicMissing,
     ForgetVersion,
     Forgotten,

@@ -39,11 +39,11 @@ from stream_metrics.lab.evaluation.collection import (
     similarity_formulas,
 )
 from stream_metrics.lab.evaluation.estimates import Block, UnknownDimension
-from stream_metrics.lab.evaluation.headline import PARTS, SCHEMA_VERSION, figures_of_report
 from stream_metrics.lab.evaluation.hpo import HumanPhenotypeOntology
-from stream_metrics.lab.evaluation.report import retrieval_block
+from stream_metrics.lab.evaluation.report_figures import PARTS, SCHEMA_VERSION, figures_of_report
+from stream_metrics.lab.evaluation.retrieval import retrieval_block
 from stream_metrics.lab.evaluation.scoring import ScoredRankings, metrics_of, score_rankings
-from stream_metrics.lab.replay.parts import PARTS as OF_PARTS
+from stream_metrics.lab.replay.report_files import PARTS as OF_PARTS
 from stream_metrics.lab.reports.files import (
     BUCKETS,
     QUERIES,

@@ -27,14 +27,14 @@ from stream_metrics.cli.common import (
 from stream_metrics.cli.dlq import WIDTH, LetterSummary, read_letter_index, run_kafka, table_of
 from stream_metrics.cli.options import redis_options
 from stream_metrics.cli.settings import Settings, mask_url
-from stream_metrics.clients.kafka.produce import OutgoingRecord, open_producer, send_all
+from stream_metrics.clients.kafka.producer import OutgoingRecord, open_producer, send_all
 from stream_metrics.clients.kafka.topics import partition_counts
 from stream_metrics.core.engine.codec import UnknownSchema, stored_header
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.core.events.decode import EARLIEST_US, Event, decode
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.times import DAY_US
-from stream_metrics.live.kafka.letters import (
+from stream_metrics.live.kafka.dead_letter_reader import (
     DeadLetterTopicMissing,
     ForgetVersion,
     forgotten_mark,

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from stream_metrics.cli.common import UsageError, printable
-from stream_metrics.lab.evaluation.gates import (
+from stream_metrics.lab.evaluation.conditions import (
     Condition,
     ConditionError,
     Figures,

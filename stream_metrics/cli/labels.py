@@ -33,7 +33,7 @@ from stream_metrics.cli.sources import (
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.telemetry import HELP, Event
 from stream_metrics.core.telemetry.otlp.spans import OtlpNotInstalled
-from stream_metrics.lab.sources.scores import EvaluationReader
+from stream_metrics.lab.sources.evaluation_reader import EvaluationReader
 
 LISTED: Final = 100
 

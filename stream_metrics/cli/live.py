@@ -47,8 +47,8 @@ from stream_metrics.clients.kafka.topics import partition_counts, topic_configs
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.lab.reports.files import ROWS, write_json, write_lines
-from stream_metrics.lab.reports.spool import SortedRows
-from stream_metrics.live.kafka.suitable import topic_config_problems
+from stream_metrics.lab.reports.sorted_rows import SortedRows
+from stream_metrics.live.kafka.topic_config import topic_config_problems
 from stream_metrics.live.layout import Identity, UnknownFormat
 from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.live.redis.check import check as check_redis

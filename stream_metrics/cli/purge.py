@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.group_members import describe_group_members
 from stream_metrics.cli.options import redis_options
 from stream_metrics.cli.settings import Settings, mask_url
-from stream_metrics.cli.stopped import describe_group_members
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.layout import Layout
 from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable

@@ -37,7 +37,12 @@ from stream_metrics.cli.predicates import (
     predicate_settings,
 )
 from stream_metrics.cli.progress import show_progress
-from stream_metrics.cli.sending import IntoKafkaOption, ShiftOption, SpeedOption, send_recording
+from stream_metrics.cli.replay_into_kafka import (
+    IntoKafkaOption,
+    ShiftOption,
+    SpeedOption,
+    send_recording,
+)
 from stream_metrics.cli.settings import Settings, masked
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
 from stream_metrics.core.collecting import collect_seldom
@@ -45,16 +50,16 @@ from stream_metrics.core.metrics.ranking.names import MetricNameError
 from stream_metrics.core.metrics.ranking.relevance import PredicateError
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
 from stream_metrics.lab.evaluation.generation import BadSimilarity
-from stream_metrics.lab.evaluation.headline import (
+from stream_metrics.lab.evaluation.recorded_searches import Scoring, UndefinedMetric
+from stream_metrics.lab.evaluation.report_figures import (
     PARTS,
     REPLAY_FIGURES,
     figures_of_report,
     without_labels,
 )
-from stream_metrics.lab.evaluation.recorded import Scoring, UndefinedMetric
 from stream_metrics.lab.evaluation.semantic import BadModel, check_model
-from stream_metrics.lab.replay import parts
-from stream_metrics.lab.replay.merge import BadRows
+from stream_metrics.lab.replay import report_files
+from stream_metrics.lab.replay.merge_pieces import BadRows
 from stream_metrics.lab.replay.outcome import ReplayOptions
 from stream_metrics.lab.replay.pool import WorkerDied
 from stream_metrics.lab.replay.run import (
@@ -272,7 +277,7 @@ def report(
     collect_seldom()
     settings = load_settings(config)
     with _usage_errors(directories[0]):
-        scoring = parts.read(directories[0])[0].scoring
+        scoring = report_files.read(directories[0])[0].scoring
     gates = read_gates(fail_if, _figures(scoring), PARTS)
     if out is None:
         if len(directories) > 1:
@@ -282,12 +287,12 @@ def report(
         raise UsageError(f"--out {out}: it is one of the directories to merge; name another")
     strata, parquet = tuple(dict.fromkeys(stratify or ())), _parquet(rows_as)
     with _directory(out), _usage_errors(out):
-        content, searches = parts.merge(directories, out, strata)
+        content, searches = report_files.merge(directories, out, strata)
         if parquet:
             write_row_parquet(out)
         elif out not in directories:
             (out / PARQUET).unlink(missing_ok=True)  # of other directories
-    missing = parts.missing_members(out)
+    missing = report_files.missing_members(out)
     if missing:
         Console(stderr=True).print(f"[yellow]incomplete:[/yellow] without {', '.join(missing)}")
     write_report_page(out, searches, _link(settings))
@@ -325,7 +330,7 @@ def _usage_errors(out: Path) -> Iterator[None]:
         SpoolDamaged,
         StrictError,
         WorkerDied,
-        parts.IncompatibleReplays,
+        report_files.IncompatibleReplays,
     ) as error:
         raise UsageError(str(error)) from error
     except UnknownDimension as error:

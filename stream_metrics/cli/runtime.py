@@ -34,9 +34,9 @@ from stream_metrics.core.engine.windows import Windows
 from stream_metrics.live.health import Health, ProgressMonitor, run_together
 from stream_metrics.live.kafka.cluster import Cluster
 from stream_metrics.live.kafka.cluster import Group as Membership
-from stream_metrics.live.kafka.dead_letters import KafkaDeadLetters
-from stream_metrics.live.kafka.internal import KafkaUpstream
-from stream_metrics.live.kafka.member import KafkaSource
+from stream_metrics.live.kafka.dead_letter_producer import KafkaDeadLetters
+from stream_metrics.live.kafka.group_source import KafkaSource
+from stream_metrics.live.kafka.internal_topic import KafkaUpstream
 from stream_metrics.live.kafka.output import KafkaFence, KafkaOutputs
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from stream_metrics.live.kafka.repartition import KafkaRepartition

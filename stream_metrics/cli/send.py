@@ -32,7 +32,7 @@ from stream_metrics.core.events.times import rfc3339
 from stream_metrics.lab.sources.files import InputError
 from stream_metrics.lab.sources.json_values import InvalidJson, json_values
 from stream_metrics.lab.sources.kafka.feed import open_feed
-from stream_metrics.lab.sources.pace import Pace, moment_of
+from stream_metrics.lab.sources.replay_pace import Pace, moment_of
 
 SHOWN_PROBLEMS: Final = 20
 

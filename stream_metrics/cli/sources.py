@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from stream_metrics.cli.common import UsageError, kafka_reason, printable
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.errors import KafkaRefused, UnreadableBatch
-from stream_metrics.clients.kafka.reading import RecordsGone
+from stream_metrics.clients.kafka.partition_reader import RecordsGone
 from stream_metrics.clients.kafka.topics import TopicsMissing
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import HELP, ConflictingScopes, Evaluation, Event, UnusedScore
@@ -25,9 +25,9 @@ from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
 from stream_metrics.core.telemetry.otlp.spans import OtlpError, OtlpNotInstalled
 from stream_metrics.lab.replay.manifest import file_identity
 from stream_metrics.lab.sources.files import InputError, expand, numbered_records
-from stream_metrics.lab.sources.kafka.source import TopicReader
 from stream_metrics.lab.sources.kafka.span import EARLIEST, END, Mark, parse_mark
-from stream_metrics.lab.sources.otlp.following import (
+from stream_metrics.lab.sources.kafka.topic_reader import TopicReader
+from stream_metrics.lab.sources.otlp.topics import (
     PartitionRange,
     TopicAssembler,
     UnreadableRecord,

@@ -22,7 +22,7 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
-from stream_metrics.lab.sources.judge import Finding, find_problems
+from stream_metrics.lab.sources.problems import Finding, find_problems
 
 SHOW_EVERY: Final = 1_000
 LISTED: Final = 100

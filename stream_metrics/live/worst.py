@@ -16,8 +16,8 @@ from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.state import Conversation, Iteration, Turn
 from stream_metrics.core.events.turns import turn_text
 from stream_metrics.core.metrics.decisions import ratio
-from stream_metrics.core.metrics.gain import settled
-from stream_metrics.core.metrics.labelled import nothing_labelled
+from stream_metrics.core.metrics.labels import nothing_labelled
+from stream_metrics.core.metrics.turn_totals import settled
 
 RANKINGS: Final = ("highest_srr", "lowest_sre", "most_wasted_iterations")
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from stream_metrics.cli import main
 from stream_metrics.core.engine.windows import Windows
-from stream_metrics.live.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.live.kafka.dead_letter_producer import KafkaDeadLetters
 from stream_metrics.live.kafka.output import KafkaOutput
 from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.worker.conversations import Conversations

@@ -21,8 +21,8 @@ from stream_metrics.core.telemetry import (
     interpret,
     mapping,
 )
+from stream_metrics.core.telemetry.interpretation import Result
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
-from stream_metrics.core.telemetry.told import Result
 from stream_metrics.lab.replay.offline import Replay
 from tests.conformance.programs.corpus import CHUNKS, PAGES, SHELVES
 

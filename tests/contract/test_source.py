@@ -14,7 +14,7 @@ from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events.record import Extent
 from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.cluster import Group
-from stream_metrics.live.kafka.member import KafkaSource
+from stream_metrics.live.kafka.group_source import KafkaSource
 from stream_metrics.live.worker.inputs import CommittedSource
 from stream_metrics.live.worker.source import Commit, Fetched, Place
 from tests.simulation.brokers import Brokers, Member, ScriptedCluster, ScriptedConsumer

@@ -8,7 +8,7 @@ from tests.mutations.mutation import Edit, Mutation
 
 PASS: Final = "stream_metrics/lab/replay/answers.py"
 METRICS: Final = "stream_metrics/lab/metrics/generation.py"
-MERGE: Final = "stream_metrics/lab/replay/merge.py"
+MERGE: Final = "stream_metrics/lab/replay/merge_pieces.py"
 
 TEXTS: Final = "tests/unit/test_answers.py::test_texts_are_those_of_the_oracle"
 SCORES: Final = "tests/unit/test_generation.py::test_scores_are_those_of_the_oracle"

@@ -6,11 +6,11 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
-VERSUS: Final = "stream_metrics/lab/evaluation/versus.py"
-GATES: Final = "stream_metrics/lab/evaluation/gates.py"
+VERSUS: Final = "stream_metrics/lab/evaluation/compare_runs.py"
+GATES: Final = "stream_metrics/lab/evaluation/conditions.py"
 PAIRED: Final = "stream_metrics/lab/statistics/comparison.py"
 UNITS: Final = "stream_metrics/lab/statistics/units.py"
-SEVERAL: Final = "stream_metrics/lab/statistics/several.py"
+SEVERAL: Final = "stream_metrics/lab/statistics/strata_and_corrections.py"
 COMPARE: Final = "stream_metrics/cli/compare.py"
 ENDING: Final = "stream_metrics/cli/gates.py"
 

@@ -7,7 +7,7 @@ from typing import Final
 from tests.mutations.mutation import Edit, Mutation
 
 CLUSTER: Final = "stream_metrics/live/kafka/cluster.py"
-MEMBER: Final = "stream_metrics/live/kafka/member.py"
+MEMBER: Final = "stream_metrics/live/kafka/group_source.py"
 MEMORY: Final = "stream_metrics/live/memory.py"
 WRITE: Final = "stream_metrics/live/redis/scripts/write.lua"
 ASSIGNED: Final = "stream_metrics/live/worker/assigned.py"

@@ -7,21 +7,21 @@ from typing import Final
 from tests.mutations.mutation import Edit, Mutation
 
 FILES: Final = "stream_metrics/lab/sources/files.py"
-WHOLE: Final = "stream_metrics/lab/whole.py"
-MERGING: Final = "stream_metrics/lab/sources/kafka/merging.py"
-READING: Final = "stream_metrics/clients/kafka/reading.py"
+WHOLE: Final = "stream_metrics/lab/atomic_files.py"
+MERGING: Final = "stream_metrics/lab/sources/kafka/merger.py"
+READING: Final = "stream_metrics/clients/kafka/partition_reader.py"
 SPANS: Final = "stream_metrics/core/telemetry/otlp/spans.py"
 TREE: Final = "stream_metrics/core/telemetry/tree.py"
 RERANKING: Final = "stream_metrics/core/telemetry/reranking.py"
 SEARCHES: Final = "stream_metrics/core/telemetry/searches.py"
-TELL: Final = "stream_metrics/core/telemetry/tell.py"
+TELL: Final = "stream_metrics/core/telemetry/interpret.py"
 DOCUMENTS: Final = "stream_metrics/core/telemetry/documents.py"
 EVALUATIONS: Final = "stream_metrics/core/telemetry/evaluations.py"
 LABELS: Final = "stream_metrics/core/telemetry/labels.py"
 WIRE: Final = "stream_metrics/core/events/wire.py"
 IDENTITY: Final = "stream_metrics/live/worker/identity.py"
 HISTORY: Final = "stream_metrics/lab/history.py"
-PACE: Final = "stream_metrics/lab/sources/pace.py"
+PACE: Final = "stream_metrics/lab/sources/replay_pace.py"
 
 RECORDINGS: Final = (
     Mutation(
@@ -136,7 +136,7 @@ RECORDINGS: Final = (
         "evaluators search",
         "what an evaluator searched counts as found by the agent",
         (Edit(TREE, "elif span.parent_id in in_evaluators:", "elif False:"),),
-        "tests/unit/test_telemetry_hard.py::test_spans_inside_an_evaluator_are_ignored",
+        "tests/unit/test_telemetry_edge_cases.py::test_spans_inside_an_evaluator_are_ignored",
         "assert searched(",
     ),
     Mutation(
@@ -149,7 +149,7 @@ RECORDINGS: Final = (
                 "return False",
             ),
         ),
-        "tests/unit/test_telemetry_hard.py::test_a_postprocessor_that_hides_its_documents_is_refused",
+        "tests/unit/test_telemetry_edge_cases.py::test_a_postprocessor_that_hides_its_documents_is_refused",
         "assert one.refused",
     ),
     Mutation(

@@ -7,11 +7,11 @@ from typing import Final
 from tests.mutations.mutation import Edit, Mutation
 
 RELEVANCE: Final = "stream_metrics/core/metrics/ranking/relevance.py"
-SCORING: Final = "stream_metrics/lab/evaluation/recorded.py"
-SCORED: Final = "stream_metrics/lab/replay/scored.py"
-MERGE: Final = "stream_metrics/lab/replay/merge.py"
+SCORING: Final = "stream_metrics/lab/evaluation/recorded_searches.py"
+SCORED: Final = "stream_metrics/lab/replay/score_texts.py"
+MERGE: Final = "stream_metrics/lab/replay/merge_pieces.py"
 SPOOL: Final = "stream_metrics/lab/replay/spool.py"
-REPORT: Final = "stream_metrics/lab/evaluation/report.py"
+REPORT: Final = "stream_metrics/lab/evaluation/retrieval.py"
 
 TESTS: Final = "tests/unit/test_replay_searches.py"
 BOUNDS: Final = "tests/unit/test_replay_bounds.py"

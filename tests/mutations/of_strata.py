@@ -9,8 +9,8 @@ from tests.mutations.mutation import Edit, Mutation
 ESTIMATES: Final = "stream_metrics/lab/evaluation/estimates.py"
 REGISTRY: Final = "stream_metrics/core/metrics/registry.py"
 REPORT: Final = "stream_metrics/lab/replay/report.py"
-SEVERAL: Final = "stream_metrics/lab/statistics/several.py"
-MERGE: Final = "stream_metrics/lab/replay/merge.py"
+SEVERAL: Final = "stream_metrics/lab/statistics/strata_and_corrections.py"
+MERGE: Final = "stream_metrics/lab/replay/merge_pieces.py"
 
 TEST: Final = "tests/property/test_strata.py::test_figures_by_stratum_are_those_of_the_twin"
 

@@ -13,8 +13,8 @@ from stream_metrics.core.events import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import Grading, Options, mapping
 from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.sources.evaluation_reader import EvaluationReader
 from stream_metrics.lab.sources.otlp.traces import TraceStore
-from stream_metrics.lab.sources.scores import EvaluationReader
 from tests.helpers import examples
 from tests.otlp import RETRIEVER, START_NS, SpanSpec, as_json, documents
 

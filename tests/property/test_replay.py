@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.metrics.words import ARTICLES
-from stream_metrics.lab.replay.parts import merge
+from stream_metrics.lab.replay.report_files import merge
 from tests import oracle
 from tests.helpers import examples
 from tests.oracle.retrieval import METRICS

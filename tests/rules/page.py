@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stream_metrics.core.engine.cells import split_code
-from stream_metrics.live.page.operating import History, OperationsSample
+from stream_metrics.live.page.operations import History, OperationsSample
 from stream_metrics.live.page.rules import RULES, judge
 from stream_metrics.live.page.thresholds import (
     DECISIONS,
@@ -24,7 +24,7 @@ from stream_metrics.live.page.thresholds import (
     USUAL_ROUTES,
     USUAL_SEARCHES,
 )
-from stream_metrics.live.page.worker import Worker
+from stream_metrics.live.page.worker_rules import Worker
 from tests.rules.cases import QUIET_MINUTES, Series, gauge
 
 Sums = dict[str, int]

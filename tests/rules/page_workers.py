@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from stream_metrics.live.page.operating import History, OperationsSample
+from stream_metrics.live.page.operations import History, OperationsSample
 from stream_metrics.live.page.rules import RULES, judge
-from stream_metrics.live.page.worker import Worker
+from stream_metrics.live.page.worker_rules import Worker
 from tests.rules.cases import Series, name
 from tests.rules.page import Judged
 

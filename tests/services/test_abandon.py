@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import ProducerClosed, ProducerFenced
 
 from deploy.local.kafka.cluster import Kafka
-from stream_metrics.clients.kafka.internals import abandon
+from stream_metrics.clients.kafka.aiokafka_private import abandon
 from tests.helpers import wait_until
 
 pytestmark = pytest.mark.service

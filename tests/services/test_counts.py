@@ -12,7 +12,7 @@ from benchmarks.inprocess import InProcess
 from benchmarks.memory import FURTHER, Shape
 from deploy.local.servers import RedisServer
 from stream_metrics.live.redis.connect import RedisOptions, make_client
-from stream_metrics.live.redis.packing import packing_class
+from stream_metrics.live.redis.hiredis_packing import packing_class
 from stream_metrics.live.redis.store import RedisStore
 from tests.counts import hold, records
 

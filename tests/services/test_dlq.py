@@ -18,7 +18,7 @@ from deploy.local.servers import RedisServer
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events.record import DeadLetter, Record
 from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
-from stream_metrics.live.kafka.dead_letters import KafkaDeadLetters
+from stream_metrics.live.kafka.dead_letter_producer import KafkaDeadLetters
 from tests.services.live import LiveSystem, Produced, produce, recorded, stored
 from tests.services.test_live import new_topics
 

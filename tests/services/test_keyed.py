@@ -9,7 +9,7 @@ import pytest
 
 from deploy.local.kafka.cluster import Kafka
 from stream_metrics.clients.kafka.settings import KafkaSettings
-from stream_metrics.live.kafka.keyed import KeyedProducer, KeyedRecord
+from stream_metrics.live.kafka.keyed_producer import KeyedProducer, KeyedRecord
 from tests.services.live import recorded
 
 pytestmark = pytest.mark.service

@@ -20,9 +20,9 @@ from deploy.local.servers import RedisServer
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.files import read_records
-from stream_metrics.lab.sources.kafka import merging
-from stream_metrics.lab.sources.kafka.source import TopicReader
+from stream_metrics.lab.sources.kafka import merger
 from stream_metrics.lab.sources.kafka.span import EARLIEST, END, Mark
+from stream_metrics.lab.sources.kafka.topic_reader import TopicReader
 from stream_metrics.lab.traffic import generate
 from tests.helpers import rest_long, wait_until
 from tests.services.live import LiveSystem, produce, said, stored
@@ -301,7 +301,7 @@ async def test_brokers_that_fall_silent_end_the_reading(
     kafka_factory: Callable[[], Awaitable[Kafka]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A command ends with an error then, and does not wait for ever."""
-    monkeypatch.setattr(merging, "IDLE_SECONDS", 1.0)
+    monkeypatch.setattr(merger, "IDLE_SECONDS", 1.0)
     kafka = await kafka_factory()
     await kafka.create_topic("silent")
     async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.size.way import files_of, recorded
+from benchmarks.size.call_path import files_of, recorded
 
 ROOT = Path(__file__).resolve().parents[2]
 

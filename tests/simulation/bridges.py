@@ -13,8 +13,8 @@ from stream_metrics.core.events import Limits
 from stream_metrics.core.events.record import DeadLetter
 from stream_metrics.core.telemetry import Event, Options, mapping
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds
+from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder
-from stream_metrics.core.telemetry.teller import InterpretedTrace, TraceInterpreter
 from stream_metrics.live.health import Health
 from stream_metrics.live.memory import MemoryDeadLetters
 from stream_metrics.live.ports import InputTopicsUnavailable

@@ -22,7 +22,7 @@ from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate, partition_for
 from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.cluster import Group
-from stream_metrics.live.kafka.member import KafkaSource
+from stream_metrics.live.kafka.group_source import KafkaSource
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from stream_metrics.live.layout import Identity
 from stream_metrics.live.memory import MemoryDeadLetters, MemorySnapshot, MemoryStore

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from stream_metrics.lab.metrics.by_dicts import plain_judged
+from stream_metrics.lab.metrics.run_scores import plain_judged
 from tests.helpers import examples
 from tests.twins import Claim, Pair, Twin, kernel
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stream_metrics.core.events import BadRecord, Event, Limits
 from stream_metrics.core.events.decode import decode, decode_fast, decode_slow
 from stream_metrics.core.events.wire import SearchIteration, TurnCompleted
-from stream_metrics.lab.replay.texts import reread_payload
+from stream_metrics.lab.replay.reread import reread_payload
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from tests.corpus import FIELDS, FULL, cases
 from tests.helpers import examples

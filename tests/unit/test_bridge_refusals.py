@@ -16,7 +16,7 @@ from stream_metrics.core.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
 from stream_metrics.core.telemetry import Interpretation, Span
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds
 from stream_metrics.core.telemetry.events import events
-from stream_metrics.core.telemetry.teller import InterpretedTrace
+from stream_metrics.core.telemetry.interpreter import InterpretedTrace
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
 from tests.telemetry import MAPPING, agent, interpreted, model, search, span
 

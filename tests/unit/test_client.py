@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stream_metrics_client import AsyncRecorder, InvalidEvent, RecordedSearch, Recorder
 from stream_metrics_client.murmur2 import murmur2, partition
-from stream_metrics_client.sending import Sender
+from stream_metrics_client.sender import Sender
 from stream_metrics_client.sinks import Record, WriteResult
 
 from stream_metrics.core.events import BadRecord, Event, Limits, decode

@@ -16,8 +16,10 @@ from stream_metrics.cli import app
 from stream_metrics.core.metrics.ranking.registry import DEFINITIONS
 from stream_metrics.core.metrics.registry import METRICS
 from stream_metrics.lab.choices import CORRECTIONS, METHODS
+from stream_metrics.lab.evaluation.compare_runs import NOT_TESTED, Method, compare_runs
 from stream_metrics.lab.evaluation.estimates import Intervals
-from stream_metrics.lab.evaluation.observed import (
+from stream_metrics.lab.evaluation.notes import Run
+from stream_metrics.lab.evaluation.observations import (
     MACRO,
     Kind,
     Observation,
@@ -26,11 +28,9 @@ from stream_metrics.lab.evaluation.observed import (
     better_of,
     canonical_name,
 )
-from stream_metrics.lab.evaluation.remarks import Run
-from stream_metrics.lab.evaluation.versus import NOT_TESTED, Method, compare_runs
 from stream_metrics.lab.statistics.comparison import compare
 from stream_metrics.lab.statistics.intervals import estimate
-from stream_metrics.lab.statistics.several import holm
+from stream_metrics.lab.statistics.strata_and_corrections import holm
 from stream_metrics.lab.statistics.units import Units
 from stream_metrics.lab.statistics.unpaired import compare_unpaired
 from tests.helpers import refused

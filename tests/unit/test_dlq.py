@@ -17,7 +17,12 @@ from stream_metrics.core.events import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.traffic import TrafficProfile, generate
-from stream_metrics.live.kafka.letters import Letter, RecordId, resubmission, resubmitted_mark
+from stream_metrics.live.kafka.dead_letter_reader import (
+    Letter,
+    RecordId,
+    resubmission,
+    resubmitted_mark,
+)
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.worker.export import export_state
 from tests.property.test_partition import TOPIC, once, opened

@@ -25,7 +25,7 @@ from stream_metrics.lab.evaluation.collection import (
     similarity_formulas,
 )
 from stream_metrics.lab.evaluation.estimates import Block, Intervals, UnknownDimension
-from stream_metrics.lab.evaluation.report import retrieval_block
+from stream_metrics.lab.evaluation.retrieval import retrieval_block
 from stream_metrics.lab.evaluation.scoring import (
     Ranking,
     ScoredRankings,

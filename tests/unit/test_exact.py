@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.lab.statistics.exact import BLOCK, FEW, exact_sum, exact_sums
+from stream_metrics.lab.statistics.exact_arrays import BLOCK, FEW, exact_sum, exact_sums
 
 VALUES = st.one_of(
     st.floats(-1.0, 1.0),

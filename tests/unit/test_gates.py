@@ -8,14 +8,14 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_metrics.cli import app
-from stream_metrics.lab.evaluation.gates import (
+from stream_metrics.lab.evaluation.conditions import (
     ConditionError,
     Figures,
     parse_condition,
     resolve,
     violations,
 )
-from stream_metrics.lab.evaluation.headline import REPLAY_FIGURES, figures_of_report
+from stream_metrics.lab.evaluation.report_figures import REPLAY_FIGURES, figures_of_report
 from stream_metrics.lab.replay.outcome import Outcome
 from stream_metrics.lab.replay.report import Report
 from tests.helpers import refused

@@ -14,8 +14,8 @@ from stream_metrics.core.metrics.text import tokens, tokens_among, tokens_of_eac
 from stream_metrics.core.metrics.words import ARTICLES, STOPWORDS
 from stream_metrics.lab.evaluation.estimates import Intervals, UnknownDimension
 from stream_metrics.lab.evaluation.generation import BadSimilarity, Generation, Row, score_turns
-from stream_metrics.lab.evaluation.headline import figures_of_report
-from stream_metrics.lab.evaluation.observed import better_of, of_scores, title_of
+from stream_metrics.lab.evaluation.observations import better_of, of_scores, title_of
+from stream_metrics.lab.evaluation.report_figures import figures_of_report
 from stream_metrics.lab.metrics.generation import (
     DEFINITIONS,
     LEXICAL,

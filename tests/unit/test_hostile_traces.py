@@ -32,10 +32,10 @@ from stream_metrics.core.telemetry.documents import (
     same_document,
 )
 from stream_metrics.core.telemetry.evaluations import NO_GRADES
-from stream_metrics.core.telemetry.notation import parse_value
+from stream_metrics.core.telemetry.interpretation import MAX_MESSAGE_LENGTH
+from stream_metrics.core.telemetry.literals import parse_value
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
-from stream_metrics.core.telemetry.told import MAX_MESSAGE_LENGTH
 from stream_metrics.lab.sources.otlp.traces import MAX_KINDS, TraceCounts, TraceStore
 from tests.helpers import examples
 from tests.otlp import RETRIEVER, SpanSpec, as_json, as_protobuf, document, documents

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from stream_metrics.cli import app
 from stream_metrics.cli.dlq import summary_of
-from stream_metrics.cli.letter import document, page
-from stream_metrics.live.kafka.letters import Letter
+from stream_metrics.cli.dlq_show import document, page
+from stream_metrics.live.kafka.dead_letter_reader import Letter
 from tests.unit.test_dlq import letter, pile
 
 NOON_MS = 1_718_020_800_000

@@ -29,7 +29,7 @@ from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import TopicsMissing
 from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.cluster import Cluster, Group
-from stream_metrics.live.kafka.member import KafkaSource
+from stream_metrics.live.kafka.group_source import KafkaSource
 from stream_metrics.live.ports import Unavailable
 from stream_metrics.live.worker.source import (
     Commit,

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.cli.common import UsageError
-from stream_metrics.cli.sending import BATCH_SIZE, batches, send_recording
+from stream_metrics.cli.replay_into_kafka import BATCH_SIZE, batches, send_recording
 from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import Sources
 from stream_metrics.core.events.decode import instant
 from stream_metrics.core.events.key import is_labels
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.replay.offline import Replay
-from stream_metrics.lab.sources.pace import DAY_US, Pace, parse_speed
+from stream_metrics.lab.sources.replay_pace import DAY_US, Pace, parse_speed
 from stream_metrics.lab.traffic import TrafficProfile, generate
 
 NOON_MS = 1_718_020_800_000

@@ -12,7 +12,7 @@ from redis.asyncio.connection import Connection
 from redis.exceptions import DataError
 
 from stream_metrics.live.redis.connect import RedisOptions, make_client
-from stream_metrics.live.redis.packing import HiredisPacking, packing_class
+from stream_metrics.live.redis.hiredis_packing import HiredisPacking, packing_class
 
 NAMES = st.sampled_from(["GET", "CONFIG GET", b"EVALSHA", b"SCRIPT LOAD"])
 ARGUMENTS = st.lists(

@@ -14,7 +14,7 @@ from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.page import figures
 from stream_metrics.live.page.board import MAX_DOCUMENTS, Board
 from stream_metrics.live.page.conditions import CRITICAL
-from stream_metrics.live.page.operating import SAMPLES, History, OperationsSample
+from stream_metrics.live.page.operations import SAMPLES, History, OperationsSample
 from tests.page import NOON_US, Showcase
 from tests.unit.test_state_partition import NOON_S
 from tests.unit.test_worst import labelled, searched

@@ -18,9 +18,9 @@ from stream_metrics.live.page.conditions import (
     Finding,
 )
 from stream_metrics.live.page.group import Coverage
-from stream_metrics.live.page.operating import History, OperationsSample
+from stream_metrics.live.page.operations import History, OperationsSample
 from stream_metrics.live.page.rules import RULES, Rule, judge, verdict
-from stream_metrics.live.page.worker import Worker
+from stream_metrics.live.page.worker_rules import Worker
 from tests.rules.page import with_day
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.rules.yml"

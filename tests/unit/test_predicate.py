@@ -24,7 +24,7 @@ from stream_metrics.core.metrics.ranking.relevance import (
 from stream_metrics.lab.evaluation.collection import Collection, JudgingOptions, join
 from stream_metrics.lab.evaluation.predicate import load_predicate
 from stream_metrics.lab.evaluation.scoring import Ranking, metrics_of, score_rankings
-from stream_metrics.lab.replay import parts
+from stream_metrics.lab.replay import report_files
 from stream_metrics.lab.replay.run import Execution, run
 from stream_metrics.lab.reports.files import QUERIES
 from tests.helpers import refused
@@ -268,7 +268,7 @@ def test_members_of_a_group_merge_to_the_bytes_of_one(folder: Path) -> None:
     del sys.modules["rules"]
 
     (folder / "merged").mkdir()
-    parts.merge(shares, folder / "merged")
+    report_files.merge(shares, folder / "merged")
 
     assert files_of(folder / "merged") == whole
 

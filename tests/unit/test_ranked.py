@@ -16,7 +16,7 @@ from stream_metrics.core.engine.state import DamagedState, Turn
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.metrics.ranking.live import live_metrics
 from stream_metrics.core.metrics.ranking.names import MetricNameError
-from stream_metrics.lab.metrics.by_ids import ndcg_at_k, recall_at_k
+from stream_metrics.lab.metrics.id_functions import ndcg_at_k, recall_at_k
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import ConversationKey, StoredConversation
 from stream_metrics.live.worker.options import conversation_key

@@ -15,7 +15,7 @@ from stream_metrics.core.metrics.ranking.relevance import order_by_score
 from stream_metrics.core.metrics.ranking.scoring import score_batches
 from stream_metrics.lab.evaluation.collection import Collection, join
 from stream_metrics.lab.evaluation.scoring import score_rankings
-from stream_metrics.lab.metrics.by_dicts import judged_batches, score_run
+from stream_metrics.lab.metrics.run_scores import judged_batches, score_run
 from tests.twins.rankings import IDS, TIED
 
 NAMES = [*SUITES["default"], "map", "ndcg", "q_measure", "rbp", "map(judged_only=true)@3"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stream_metrics.core.metrics.ranking.names import MetricNameError
-from stream_metrics.lab.metrics.by_ids import (
+from stream_metrics.lab.metrics.id_functions import (
     average_precision_at_k,
     evaluate_retrieval_batch,
     hit_at_k,

@@ -17,8 +17,8 @@ from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events import BadRecord, Limits, decode
 from stream_metrics.core.events.record import Headers, Origin, Record
 from stream_metrics.live.health import Health
-from stream_metrics.live.kafka.internal import filled_up_to_ms
-from stream_metrics.live.kafka.suitable import topic_config_problems
+from stream_metrics.live.kafka.internal_topic import filled_up_to_ms
+from stream_metrics.live.kafka.topic_config import topic_config_problems
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import RepartitionUnavailable
 from stream_metrics.live.worker.inputs import note

@@ -18,24 +18,24 @@ from deploy.local.process import import_path
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.replay.manifest import MANIFEST
-from stream_metrics.lab.replay.merge import BadRows
+from stream_metrics.lab.replay.merge_pieces import BadRows
 from stream_metrics.lab.replay.offline import Replay
-from stream_metrics.lab.replay.parts import (
+from stream_metrics.lab.replay.pieces import pieces_of
+from stream_metrics.lab.replay.report_files import (
     COUNTED,
     PARTS,
     IncompatibleReplays,
     merge,
     missing_members,
 )
-from stream_metrics.lab.replay.pieces import pieces_of
-from stream_metrics.lab.replay.run import FOLDER, Execution, OutputInUse, StrictError, run
-from stream_metrics.lab.replay.spool import SpoolDamaged, SpoolWriter, spool_key, spool_path
-from stream_metrics.lab.replay.texts import (
+from stream_metrics.lab.replay.reread import (
     InMemoryRecords,
     RereadableRecords,
     SpooledRecords,
     conversations_with_events,
 )
+from stream_metrics.lab.replay.run import FOLDER, Execution, OutputInUse, StrictError, run
+from stream_metrics.lab.replay.spool import SpoolDamaged, SpoolWriter, spool_key, spool_path
 from tests.helpers import wait_until
 from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, Told, files_of, replayed, task, traffic
 

@@ -10,8 +10,8 @@ import pytest
 
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.evaluation.generation import Generation
-from stream_metrics.lab.replay import parts
-from stream_metrics.lab.replay.merge import BadRows
+from stream_metrics.lab.replay import report_files
+from stream_metrics.lab.replay.merge_pieces import BadRows
 from stream_metrics.lab.reports.files import TURNS
 from stream_metrics.lab.reports.run_directory import read_observations
 from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, replayed
@@ -90,7 +90,7 @@ def test_members_merge_to_the_bytes_of_one(tmp_path: Path) -> None:
 
     out = tmp_path / "merged"
     out.mkdir()
-    parts.merge(shares, out)
+    report_files.merge(shares, out)
 
     for name in (TURNS, "report.json"):
         assert (out / name).read_bytes() == whole[name]
@@ -137,4 +137,4 @@ def test_a_line_that_is_no_row_is_named(tmp_path: Path) -> None:
     (tmp_path / TURNS).write_text(first + '{"conversation_id": 1}\n')
 
     with pytest.raises(BadRows, match=r"turns\.jsonl, line 2: not a row of a replay"):
-        parts.merge([tmp_path], tmp_path)
+        report_files.merge([tmp_path], tmp_path)

@@ -21,9 +21,15 @@ from stream_metrics.core.events.record import Record
 from stream_metrics.core.metrics.registry import ITERATIONS, metrics_at
 from stream_metrics.lab.evaluation.estimates import Intervals
 from stream_metrics.lab.evaluation.generation import Generation
-from stream_metrics.lab.evaluation.report import Retrieval
+from stream_metrics.lab.evaluation.retrieval import Retrieval
 from stream_metrics.lab.replay.outcome import Outcome
-from stream_metrics.lab.replay.report import ROW_FIGURES, GateBlock, Report, RoutingBlock, RowCounts
+from stream_metrics.lab.replay.report import (
+    ROW_FIGURES,
+    GateBlock,
+    Report,
+    RoutingBlock,
+    RowCounts,
+)
 from stream_metrics.lab.replay.run import Execution, run
 from stream_metrics.lab.replay.spool import SHARDS, spool_key
 from stream_metrics.lab.statistics import resampling

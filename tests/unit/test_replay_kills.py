@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from stream_metrics.core.events.record import Record
-from stream_metrics.lab.replay.merge import MERGING
-from stream_metrics.lab.replay.parts import PARTS, merge
+from stream_metrics.lab.replay.merge_pieces import MERGING
+from stream_metrics.lab.replay.report_files import PARTS, merge
 from stream_metrics.lab.replay.run import FOLDER, Execution, StrictError, run
 from stream_metrics.lab.sources.files import read_records
 from stream_metrics.lab.sources.recording import recording

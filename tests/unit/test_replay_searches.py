@@ -18,11 +18,11 @@ from stream_metrics.core.metrics.ranking.relevance import (
     Retrieved,
     judge_ids,
 )
-from stream_metrics.lab.evaluation.recorded import Scoring, UndefinedMetric, score_searches
-from stream_metrics.lab.evaluation.report import retrieval_block
+from stream_metrics.lab.evaluation.recorded_searches import Scoring, UndefinedMetric, score_searches
+from stream_metrics.lab.evaluation.retrieval import retrieval_block
 from stream_metrics.lab.evaluation.scoring import Ranking, score_rankings
-from stream_metrics.lab.replay import parts
-from stream_metrics.lab.replay.merge import BadRows
+from stream_metrics.lab.replay import report_files
+from stream_metrics.lab.replay.merge_pieces import BadRows
 from stream_metrics.lab.reports.files import QUERIES, RELEVANT
 from stream_metrics.lab.reports.run_directory import read_observations
 from tests.replays import AT_ONCE, CONFIG, IN_PARTS, SPOOLED, replayed, traffic
@@ -152,7 +152,7 @@ def test_members_merge_to_the_bytes_of_one(tmp_path: Path) -> None:
 
     out = tmp_path / "merged"
     out.mkdir()
-    parts.merge(shares, out)
+    report_files.merge(shares, out)
 
     for name in (QUERIES, RELEVANT, "report.json"):
         assert (out / name).read_bytes() == whole[name]
@@ -252,7 +252,7 @@ def test_marks_that_end_early_are_named(tmp_path: Path) -> None:
     (tmp_path / RELEVANT).write_text("".join(lines[:-1]))
 
     with pytest.raises(BadRows, match=r"relevant\.jsonl has 7 complete lines, but 8 were written"):
-        parts.merge([tmp_path], tmp_path)
+        report_files.merge([tmp_path], tmp_path)
 
 
 def test_a_row_of_other_metrics_is_named(tmp_path: Path) -> None:
@@ -262,4 +262,4 @@ def test_a_row_of_other_metrics_is_named(tmp_path: Path) -> None:
     (tmp_path / QUERIES).write_text(text)
 
     with pytest.raises(BadRows, match=r"queries\.jsonl, line 1: .* it has other metrics"):
-        parts.merge([tmp_path], tmp_path)
+        report_files.merge([tmp_path], tmp_path)

@@ -10,7 +10,7 @@ import pytest
 
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
-from stream_metrics.lab.replay import parts
+from stream_metrics.lab.replay import report_files
 from stream_metrics.lab.replay.report import MACRO
 from stream_metrics.lab.replay.run import run
 from stream_metrics.lab.reports.html.report import write_report_page
@@ -109,7 +109,7 @@ def test_the_way_of_a_replay_does_not_show(tmp_path: Path) -> None:
         replayed(recorded(), share, AT_ONCE, member=(index, 2))
     out = tmp_path / "merged"
     out.mkdir()
-    parts.merge(shares, out, DIMENSIONS)
+    report_files.merge(shares, out, DIMENSIONS)
 
     assert pieces == whole
     assert (out / "report.json").read_bytes() == whole["report.json"]

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.core.metrics.exact import scaled_sum, unscaled
-from stream_metrics.lab.evaluation.headline import figures_of_report
-from stream_metrics.lab.replay.parts import merge
+from stream_metrics.core.metrics.scaled_sums import scaled_sum, unscaled
+from stream_metrics.lab.evaluation.report_figures import figures_of_report
 from stream_metrics.lab.replay.report import MACRO
+from stream_metrics.lab.replay.report_files import merge
 from stream_metrics.lab.replay.run import Execution, run
 from stream_metrics.lab.reports.run_directory import read_observations
 from stream_metrics.lab.statistics.intervals import estimate

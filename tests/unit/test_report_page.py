@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.lab.evaluation.gathered import WORST, Conversations, Histogram, Queries
+from stream_metrics.lab.evaluation.summaries import WORST, Conversations, Histogram, Queries
 from stream_metrics.lab.replay.run import run
 from stream_metrics.lab.reports.html.figures import stratified
 from stream_metrics.lab.reports.html.markup import ENVIRONMENT, table

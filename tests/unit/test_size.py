@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.size.call_path import RECORDER, Ways, files_of
 from benchmarks.size.imports import Import, against, imports
 from benchmarks.size.lines import UnknownLanguage, logical_lines
-from benchmarks.size.private import Use, private_names, uses
+from benchmarks.size.private_names import Use, private_names, uses
 from benchmarks.size.report import large_modules, lines, times_of_tests, ways
 from benchmarks.size.tree import (
     FLOORS,
@@ -24,7 +25,6 @@ from benchmarks.size.tree import (
     installed,
     measured,
 )
-from benchmarks.size.way import RECORDER, Ways, files_of
 from deploy.local.process import blocking
 from deploy.local.waiting import wait_until
 

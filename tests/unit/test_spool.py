@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stream_metrics.core.engine.row import canonical
-from stream_metrics.lab.reports.spool import ROW_BYTES, SortedRows
+from stream_metrics.lab.reports.sorted_rows import ROW_BYTES, SortedRows
 
 
 def row(conversation: str, turn: int = 1, value: int = 0) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from stream_metrics.lab.statistics.by_values import (
 from stream_metrics.lab.statistics.comparison import compare
 from stream_metrics.lab.statistics.intervals import estimate, resampled
 from stream_metrics.lab.statistics.resampling import generator, resamples
-from stream_metrics.lab.statistics.several import holm, stratify
+from stream_metrics.lab.statistics.strata_and_corrections import holm, stratify
 from stream_metrics.lab.statistics.units import Units, sums_from
 from stream_metrics.lab.statistics.unpaired import UNPAIRED_TESTS, compare_unpaired
 

@@ -17,7 +17,7 @@ from stream_metrics.core.events import Event, Limits, decode
 from stream_metrics.core.events.fields import FIELDS, MOST_NAMED, KnownFields
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.replay.offline import Replay
-from stream_metrics.lab.sources.judge import find_problems
+from stream_metrics.lab.sources.problems import find_problems
 from tests.corpus import FULL
 from tests.strategies import KeyedRecord, streams
 

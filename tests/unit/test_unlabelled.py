@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from stream_metrics.cli import app
-from stream_metrics.lab.evaluation.gathered import Conversations
+from stream_metrics.lab.evaluation.summaries import Conversations
 from tests.unit.test_report_page import Read
 from tests.unit.test_worst import labelled, searched
 

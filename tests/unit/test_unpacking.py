@@ -12,8 +12,8 @@ from aiokafka.consumer import fetcher
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
+from stream_metrics.clients.kafka.aiokafka_private import ROUND_LIMIT_FACTOR, bound_batches
 from stream_metrics.clients.kafka.errors import UnreadableBatch
-from stream_metrics.clients.kafka.internals import ROUND_LIMIT_FACTOR, bound_batches
 
 LIMIT = 1 << 20
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from stream_metrics.cli.view import DayView
+from stream_metrics.cli.demo_view import DayView
 from stream_metrics.core.engine.codec import encode_sums
 from stream_metrics.core.engine.config import WINDOW_BUCKETS
 from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Windows

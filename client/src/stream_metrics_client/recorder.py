@@ -26,7 +26,7 @@ from stream_metrics_client.events import (
     turn_dimensions,
     without_none,
 )
-from stream_metrics_client.sending import Sender
+from stream_metrics_client.sender import Sender
 from stream_metrics_client.sinks import Record, Target, make_opener
 from stream_metrics_client.validation import InvalidEvent, refusal
 

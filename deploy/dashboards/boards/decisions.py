@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from deploy.dashboards.boards.common import AGENT
+from deploy.dashboards.boards.queries import AGENT
 from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import share, window
 from stream_metrics.live.page.thresholds import MISSED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from deploy.dashboards.boards.common import AGENT, turn_mean
+from deploy.dashboards.boards.queries import AGENT, turn_mean
 from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import ratio, window
 from stream_metrics.core.metrics.registry import BY_NAME

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiokafka.abc import AbstractTokenProvider
 
-from stream_metrics.clients.kafka.internals import bound_batches
+from stream_metrics.clients.kafka.aiokafka_private import bound_batches
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.secrets import read_secret
 from stream_metrics.clients.tls import CertificateFiles, client_context

@@ -28,7 +28,7 @@ from aiokafka.protocol.transaction import InitProducerIdRequest
 from stream_metrics.clients.kafka.errors import KafkaRefused
 from stream_metrics.clients.kafka.groups import RETRY_SECONDS, TRANSIENT_ERRORS
 from stream_metrics.clients.kafka.options import client_options
-from stream_metrics.clients.kafka.produce import TRANSACTION_TIMEOUT_MS, transactional_prefix
+from stream_metrics.clients.kafka.producer import TRANSACTION_TIMEOUT_MS, transactional_prefix
 from stream_metrics.clients.kafka.requests import GroupRights, TopicRights
 from stream_metrics.clients.kafka.settings import KafkaSettings
 

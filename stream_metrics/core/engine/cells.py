@@ -23,9 +23,9 @@ from stream_metrics.core.engine.state import (
 )
 from stream_metrics.core.events.times import round_scaled
 from stream_metrics.core.metrics.decisions import NO_RELEASE, Rerank, rerank
-from stream_metrics.core.metrics.gain import TurnTotals, settled
 from stream_metrics.core.metrics.ranking.names import RankedMetric
 from stream_metrics.core.metrics.registry import BASES, TURN_LABELS, WINDOWED
+from stream_metrics.core.metrics.turn_totals import TurnTotals, settled
 
 NANO: Final = 10**9
 

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from stream_metrics.core.engine.row import iteration_row, totals
 from stream_metrics.core.engine.state import Iteration
 from stream_metrics.core.metrics.decisions import GateCounts, RerankSums, RoutingCounts
-from stream_metrics.core.metrics.gain import TurnTotals
 from stream_metrics.core.metrics.registry import BASES, CUMULATIVE, Metric, metrics_at
+from stream_metrics.core.metrics.turn_totals import TurnTotals
 
 Whole = Annotated[int, Field(ge=0)]
 Number = Annotated[int, Field(ge=1)]

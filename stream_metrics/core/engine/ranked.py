@@ -13,9 +13,9 @@ from math import isnan
 
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.state import Search, Turn
-from stream_metrics.core.metrics.gain import ITERATIONS_CAP
 from stream_metrics.core.metrics.ranking.relevance import Query, Relevance, Retrieved
 from stream_metrics.core.metrics.ranking.scoring import score
+from stream_metrics.core.metrics.turn_totals import ITERATIONS_CAP
 
 
 def scores_of(turn: Turn, search: Search, config: EngineConfig) -> Sequence[float | None]:

@@ -18,8 +18,8 @@ from stream_metrics.core.metrics.decisions import (
     RoutingCounts,
     gate_cell,
 )
-from stream_metrics.core.metrics.gain import TurnTotals
 from stream_metrics.core.metrics.registry import CUMULATIVE, metrics_at, values
+from stream_metrics.core.metrics.turn_totals import TurnTotals
 
 Row = dict[str, Any]
 

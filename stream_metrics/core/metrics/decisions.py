@@ -11,9 +11,9 @@ from operator import truediv
 from typing import Final, NamedTuple
 
 from stream_metrics.core import compiled
-from stream_metrics.core.metrics.exact import scaled_sum, unscaled
-from stream_metrics.core.metrics.gain import discounts
 from stream_metrics.core.metrics.registry import metrics_at, quotients
+from stream_metrics.core.metrics.scaled_sums import scaled_sum, unscaled
+from stream_metrics.core.metrics.turn_totals import discounts
 
 _OF_GATES: Final = metrics_at("gate")
 _OF_ROUTING: Final = metrics_at("routing")

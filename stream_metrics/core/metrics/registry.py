@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Any, Final, Literal
 
-from stream_metrics.core.metrics.gain import TurnTotals
+from stream_metrics.core.metrics.turn_totals import TurnTotals
 
 RETRIEVED_GOOD_GAIN: Final = "Retrieved good gain: gain of new good documents per search iteration"
 ROUTING_AND_GATING: Final = "Routing accuracy, gate efficiency and reranking improvement"

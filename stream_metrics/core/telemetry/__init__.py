@@ -8,13 +8,8 @@ does I/O, or depends on the order in which spans arrived.
 
 from stream_metrics.core.telemetry.evaluations import Evaluation, Grading
 from stream_metrics.core.telemetry.events import Event, events, label_events
-from stream_metrics.core.telemetry.labels import UnusedScore
-from stream_metrics.core.telemetry.mapping import Role, Row, SpanMapping
-from stream_metrics.core.telemetry.options import Options
-from stream_metrics.core.telemetry.presets import PRESETS, mapping
-from stream_metrics.core.telemetry.spans import Link, Span, SpanEvent
-from stream_metrics.core.telemetry.tell import apply_evaluations, interpret
-from stream_metrics.core.telemetry.told import (
+from stream_metrics.core.telemetry.interpret import apply_evaluations, interpret
+from stream_metrics.core.telemetry.interpretation import (
     HELP,
     ConflictingScopes,
     Interpretation,
@@ -24,6 +19,11 @@ from stream_metrics.core.telemetry.told import (
     check_scopes,
     conflicting_scopes,
 )
+from stream_metrics.core.telemetry.labels import UnusedScore
+from stream_metrics.core.telemetry.mapping import Role, Row, SpanMapping
+from stream_metrics.core.telemetry.options import Options
+from stream_metrics.core.telemetry.presets import PRESETS, mapping
+from stream_metrics.core.telemetry.spans import Link, Span, SpanEvent
 
 __all__ = [
     "HELP",

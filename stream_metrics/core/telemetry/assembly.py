@@ -28,11 +28,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from stream_metrics.core.events.decode import EARLIEST_US
+from stream_metrics.core.telemetry.interpret import interpret
+from stream_metrics.core.telemetry.interpretation import Interpretation, Reason
 from stream_metrics.core.telemetry.mapping import SpanMapping
 from stream_metrics.core.telemetry.options import Options
 from stream_metrics.core.telemetry.spans import Span, service_of
-from stream_metrics.core.telemetry.tell import interpret
-from stream_metrics.core.telemetry.told import Interpretation, Reason
 from stream_metrics.core.telemetry.tree import preferred
 
 REMEMBERED_TRACES_RATIO: Final = 16

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from stream_metrics.core.telemetry.notation import parse_value
+from stream_metrics.core.telemetry.literals import parse_value
 from stream_metrics.core.telemetry.spans import Span, text
 
 MAX_DEPTH: Final = 12

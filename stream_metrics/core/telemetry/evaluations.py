@@ -12,10 +12,10 @@ from typing import Any, Final
 from stream_metrics.core.events.decode import EARLIEST_US, LATEST_US
 from stream_metrics.core.events.times import MICROS, parse_rfc3339
 from stream_metrics.core.telemetry.documents import documents_of
+from stream_metrics.core.telemetry.literals import parse_value
 from stream_metrics.core.telemetry.mapping import Role, Row, SpanMapping
-from stream_metrics.core.telemetry.notation import parse_value
+from stream_metrics.core.telemetry.messages import attribute_text
 from stream_metrics.core.telemetry.spans import Span, text
-from stream_metrics.core.telemetry.texts import attribute_text
 from stream_metrics.core.telemetry.tree import SpanTree
 
 RESULT: Final = "gen_ai.evaluation.result"

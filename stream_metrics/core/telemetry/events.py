@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stream_metrics.core.events.times import rfc3339
-from stream_metrics.core.telemetry.told import Interpretation, Label, Result, Search, Turn
+from stream_metrics.core.telemetry.interpretation import Interpretation, Label, Result, Search, Turn
 
 
 class Event(NamedTuple):

@@ -17,9 +17,9 @@ from stream_metrics.core.telemetry.documents import (
     same_document,
 )
 from stream_metrics.core.telemetry.evaluations import Evaluation, Grading
+from stream_metrics.core.telemetry.interpretation import Label, Reason, Result, Search, Turn
 from stream_metrics.core.telemetry.mapping import Role
 from stream_metrics.core.telemetry.spans import Span
-from stream_metrics.core.telemetry.told import Label, Reason, Result, Search, Turn
 from stream_metrics.core.telemetry.tree import SpanTree
 
 MAX_STEPS: Final = 2_000_000  # searches of a trace times the depth of its tree

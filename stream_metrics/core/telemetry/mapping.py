@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from stream_metrics.core.telemetry.kinds import SpanKinds, normalized
+from stream_metrics.core.telemetry.messages import attribute_text
 from stream_metrics.core.telemetry.spans import Span
-from stream_metrics.core.telemetry.texts import attribute_text
 
 SETTINGS: Final = "the settings"
 MAX_CACHED_ROWS: Final = 1_000  # sets of attribute names

@@ -16,10 +16,10 @@ from stream_metrics.core.telemetry.documents import (
     find_list,
     flatten_lists,
 )
+from stream_metrics.core.telemetry.interpretation import Interpretation
 from stream_metrics.core.telemetry.mapping import Role
 from stream_metrics.core.telemetry.searches import Retrieval, SpanProblem, query_of
 from stream_metrics.core.telemetry.spans import Span
-from stream_metrics.core.telemetry.told import Interpretation
 from stream_metrics.core.telemetry.tree import SpanTree
 
 MAX_COMPARISONS: Final = 100_000  # searches times rerankers of a turn

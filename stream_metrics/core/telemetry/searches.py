@@ -17,11 +17,11 @@ from stream_metrics.core.telemetry.documents import (
     same_document,
     says_failed,
 )
+from stream_metrics.core.telemetry.interpretation import Interpretation
 from stream_metrics.core.telemetry.kinds import SpanKinds, suggests_search
 from stream_metrics.core.telemetry.mapping import SETTINGS, Role, SpanMapping
+from stream_metrics.core.telemetry.messages import called_tools
 from stream_metrics.core.telemetry.spans import Span, text
-from stream_metrics.core.telemetry.texts import called_tools
-from stream_metrics.core.telemetry.told import Interpretation
 from stream_metrics.core.telemetry.tree import SpanTree
 
 _DATABASE: Final = re.compile(

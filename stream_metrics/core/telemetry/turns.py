@@ -9,14 +9,10 @@ from itertools import pairwise
 from typing import Final
 
 from stream_metrics.core.events.decode import EARLIEST_US, LATEST_US
+from stream_metrics.core.telemetry.changed_lists import find_changed_lists
+from stream_metrics.core.telemetry.document_ids import DocumentIds, TextLimit
 from stream_metrics.core.telemetry.documents import Document, DocumentIndex
-from stream_metrics.core.telemetry.handed_on import (
-    find_changed_outputs,
-    find_partly_shown,
-    find_possible_inputs,
-    find_possibly_nested,
-)
-from stream_metrics.core.telemetry.identity import DocumentIds, TextLimit
+from stream_metrics.core.telemetry.interpretation import Interpretation, Result, Search, Turn
 from stream_metrics.core.telemetry.iterations import (
     ModelCall,
     TimedSearch,
@@ -25,19 +21,23 @@ from stream_metrics.core.telemetry.iterations import (
     by_time,
 )
 from stream_metrics.core.telemetry.mapping import Role, SpanMapping
-from stream_metrics.core.telemetry.options import Options
-from stream_metrics.core.telemetry.reranking import apply_rerankers, find_rerankers
-from stream_metrics.core.telemetry.searches import Retrieval, SpanProblem, document_lists
-from stream_metrics.core.telemetry.spans import MAX_NAME_LENGTH, Span, service_of, short, text
-from stream_metrics.core.telemetry.steps import find_changed_lists
-from stream_metrics.core.telemetry.texts import (
+from stream_metrics.core.telemetry.messages import (
     answer_of,
     attribute_text,
     calls_tools,
     has_hosted_search,
     question_of,
 )
-from stream_metrics.core.telemetry.told import Interpretation, Result, Search, Turn
+from stream_metrics.core.telemetry.options import Options
+from stream_metrics.core.telemetry.outputs import (
+    find_changed_outputs,
+    find_partly_shown,
+    find_possible_inputs,
+    find_possibly_nested,
+)
+from stream_metrics.core.telemetry.reranking import apply_rerankers, find_rerankers
+from stream_metrics.core.telemetry.searches import Retrieval, SpanProblem, document_lists
+from stream_metrics.core.telemetry.spans import MAX_NAME_LENGTH, Span, service_of, short, text
 from stream_metrics.core.telemetry.tree import SpanTree
 
 MAX_RESULTS: Final = 2_000

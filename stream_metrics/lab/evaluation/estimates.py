@@ -11,7 +11,7 @@ import numpy as np
 from stream_metrics.core.metrics.decisions import NO_RELEASE
 from stream_metrics.lab.choices import CONFIDENCE, RESAMPLES, SEED, Method
 from stream_metrics.lab.statistics.intervals import Estimate, estimate, estimate_all
-from stream_metrics.lab.statistics.several import spread_of_strata, stratum_note
+from stream_metrics.lab.statistics.strata_and_corrections import spread_of_strata, stratum_note
 from stream_metrics.lab.statistics.units import Floats, Integers, Units, sums_from
 
 Block = dict[str, Any]

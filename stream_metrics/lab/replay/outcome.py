@@ -14,7 +14,7 @@ from typing import Any, Final
 from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.core.engine.windows import Names, Window, first_names
 from stream_metrics.core.metrics.decisions import RerankSums
-from stream_metrics.lab.evaluation.recorded import Scoring
+from stream_metrics.lab.evaluation.recorded_searches import Scoring
 from stream_metrics.lab.history import History, WindowSums
 
 REJECTED_LISTED: Final = 100

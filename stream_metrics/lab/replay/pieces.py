@@ -14,12 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from stream_metrics.core.engine.row import canonical, canonical_line
-from stream_metrics.lab.replay.merge import PieceFiles
+from stream_metrics.lab.replay.merge_pieces import PieceFiles
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.outcome import Outcome, ReplayOptions
-from stream_metrics.lab.replay.scored import scored_lines
+from stream_metrics.lab.replay.reread import SpooledRecords
+from stream_metrics.lab.replay.score_texts import scored_lines
 from stream_metrics.lab.replay.spool import Piece
-from stream_metrics.lab.replay.texts import SpooledRecords
 from stream_metrics.lab.reports.files import bucket_line, write_lines, write_lines_to, write_text
 
 PIECE_BYTES: Final = 256 << 20

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from stream_metrics.core.collecting import collect_seldom, collecting_once
-from stream_metrics.lab.evaluation.beside import deferred
+from stream_metrics.lab.evaluation.submit import deferred
 from stream_metrics.lab.replay.pieces import Job, compute
 from stream_metrics.lab.replay.spool import Piece
 

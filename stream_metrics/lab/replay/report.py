@@ -20,7 +20,6 @@ from stream_metrics.core.metrics.decisions import (
     ratio,
     routes_together,
 )
-from stream_metrics.core.metrics.gain import ITERATIONS_CAP
 from stream_metrics.core.metrics.registry import (
     BASES,
     CUMULATIVE,
@@ -29,11 +28,12 @@ from stream_metrics.core.metrics.registry import (
     Quotient,
     metrics_at,
 )
+from stream_metrics.core.metrics.turn_totals import ITERATIONS_CAP
 from stream_metrics.lab.evaluation.estimates import LANGUAGE, MOST_STRATA, Intervals, with_intervals
-from stream_metrics.lab.evaluation.headline import SCHEMA_VERSION
+from stream_metrics.lab.evaluation.report_figures import SCHEMA_VERSION
 from stream_metrics.lab.replay.outcome import Outcome
 from stream_metrics.lab.statistics.intervals import Estimate
-from stream_metrics.lab.statistics.several import spread_of_strata, stratum_note
+from stream_metrics.lab.statistics.strata_and_corrections import spread_of_strata, stratum_note
 from stream_metrics.lab.statistics.units import Integers, Units
 
 ROUTING: Final = "routing_"

@@ -24,19 +24,9 @@ from typing import Any, Final, Protocol
 from stream_metrics.core.collecting import collecting_once
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.replay.manifest import MANIFEST, Manifest, fingerprint, load, save
-from stream_metrics.lab.replay.merge import decoded_rows, decoded_searches
+from stream_metrics.lab.replay.merge_pieces import decoded_rows, decoded_searches
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.outcome import ReplayOptions, merge_outcomes
-from stream_metrics.lab.replay.parts import (
-    FinishedReport,
-    ReplayScope,
-    ReportInput,
-    write_buckets,
-    write_merged_report,
-    write_report,
-    write_searches,
-    write_turns,
-)
 from stream_metrics.lab.replay.pieces import (
     PIECE_BYTES,
     Job,
@@ -47,10 +37,20 @@ from stream_metrics.lab.replay.pieces import (
     pieces_of,
 )
 from stream_metrics.lab.replay.pool import Pool, process_pool
-from stream_metrics.lab.replay.scored import LineKind, scored_lines
+from stream_metrics.lab.replay.report_files import (
+    FinishedReport,
+    ReplayScope,
+    ReportInput,
+    write_buckets,
+    write_merged_report,
+    write_report,
+    write_searches,
+    write_turns,
+)
+from stream_metrics.lab.replay.reread import InMemoryRecords
+from stream_metrics.lab.replay.score_texts import LineKind, scored_lines
 from stream_metrics.lab.replay.spool import Piece, SpoolKey, SpoolWriter, spool_key
-from stream_metrics.lab.replay.texts import InMemoryRecords
-from stream_metrics.lab.sources.judge import find_problems
+from stream_metrics.lab.sources.problems import find_problems
 
 FOLDER: Final = ".replay"
 LOCK: Final = "lock"

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from stream_metrics.core.engine.row import Row, canonical
+from stream_metrics.lab.atomic_files import replacing
 from stream_metrics.lab.history import History, UnfitHistory
-from stream_metrics.lab.whole import replacing
 
 ROWS: Final = "conversations.jsonl"
 QUERIES: Final = "queries.jsonl"

@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from stream_metrics.core.metrics.decisions import FACTS
-from stream_metrics.lab.evaluation.headline import SCHEMA_VERSION
-from stream_metrics.lab.evaluation.observed import READERS, Kind, Observations, unit_of
+from stream_metrics.lab.evaluation.observations import READERS, Kind, Observations, unit_of
+from stream_metrics.lab.evaluation.report_figures import SCHEMA_VERSION
 from stream_metrics.lab.reports.files import JSON_ERRORS, QUERIES, ROWS, TURNS
 from stream_metrics.lab.sources.collection.lines import read_bytes, read_lines
 from stream_metrics.lab.sources.files import InputError

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stream_metrics.core.events.record import Record
+from stream_metrics.lab.atomic_files import replacing
 from stream_metrics.lab.sources.files import record_line
 from stream_metrics.lab.sources.packing import PARQUET, open_packed, packing_of_name
 from stream_metrics.lab.sources.parquet import ParquetWriter
-from stream_metrics.lab.whole import replacing
 
 
 class Recording(Protocol):

@@ -10,7 +10,7 @@ from typing import Final, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_metrics.lab.statistics.exact import exact_sum, exact_sums
+from stream_metrics.lab.statistics.exact_arrays import exact_sum, exact_sums
 
 EXACT: Final = float(1 << 53)
 """Whole numbers whose sum is below this add up without rounding."""

@@ -1,7 +1,7 @@
 """Seeded, realistic traffic: support agents that search, and labels that arrive later."""
 
 from stream_metrics.lab.traffic.generator import endless, generate
-from stream_metrics.lab.traffic.partition import murmur2, partition_for
+from stream_metrics.lab.traffic.partitioner import murmur2, partition_for
 from stream_metrics.lab.traffic.profile import Incident, Ledger, TrafficProfile, TrafficRecord
 
 __all__ = [

@@ -8,10 +8,10 @@ from random import Random
 
 from stream_metrics.lab.traffic.agent import Agent
 from stream_metrics.lab.traffic.faults import Arrival, Faults, ReorderBacklog
-from stream_metrics.lab.traffic.iteration import IterationOutput, TurnGenerator
 from stream_metrics.lab.traffic.labelling import Labeller
 from stream_metrics.lab.traffic.profile import Ledger, Stream
 from stream_metrics.lab.traffic.retrieval import draw_count, draw_iterations
+from stream_metrics.lab.traffic.turn_generator import IterationOutput, TurnGenerator
 from stream_metrics.lab.traffic.writing import TurnContext, write_completed, write_labels
 
 _SECOND = 1_000_000

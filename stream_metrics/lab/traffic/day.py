@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from stream_metrics.lab.traffic.generator import generate
-from stream_metrics.lab.traffic.partition import partition_for
+from stream_metrics.lab.traffic.partitioner import partition_for
 from stream_metrics.lab.traffic.profile import Incident, TrafficProfile, TrafficRecord
 
 TOPICS = {"events": "search-iterations", "labels": "relevance-labels"}

@@ -10,10 +10,10 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
-from stream_metrics.clients.kafka.internals import StaticConsumer
-from stream_metrics.clients.kafka.noting import AnnotatingAssignor
+from stream_metrics.clients.kafka.aiokafka_private import StaticConsumer
+from stream_metrics.clients.kafka.annotating_assignor import AnnotatingAssignor
 from stream_metrics.clients.kafka.options import client_options
-from stream_metrics.clients.kafka.reading import open_consumer, time_at
+from stream_metrics.clients.kafka.partition_reader import open_consumer, time_at
 from stream_metrics.clients.kafka.rights import (
     Right,
     check_rights,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from stream_metrics.clients.kafka.reading import extents, open_consumer, records_between
+from stream_metrics.clients.kafka.partition_reader import extents, open_consumer, records_between
 from stream_metrics.clients.kafka.records import record_of
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.live.kafka.partitioners import PARTITIONERS

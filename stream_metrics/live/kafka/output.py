@@ -19,9 +19,9 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
 
-from stream_metrics.clients.kafka.internals import abandon
+from stream_metrics.clients.kafka.aiokafka_private import abandon
 from stream_metrics.clients.kafka.options import client_options
-from stream_metrics.clients.kafka.produce import (
+from stream_metrics.clients.kafka.producer import (
     MAX_REQUEST_BYTES,
     TRANSACTION_TIMEOUT_MS,
     OutgoingRecord,

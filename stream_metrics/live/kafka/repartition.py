@@ -10,9 +10,9 @@ from stream_metrics.clients.kafka.records import record_with_headers
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import check_input_topics
 from stream_metrics.live.kafka.cluster import Cluster, Group
-from stream_metrics.live.kafka.dead_letters import KafkaDeadLetters
-from stream_metrics.live.kafka.internal import KafkaInternalTopic
-from stream_metrics.live.kafka.member import KafkaSource
+from stream_metrics.live.kafka.dead_letter_producer import KafkaDeadLetters
+from stream_metrics.live.kafka.group_source import KafkaSource
+from stream_metrics.live.kafka.internal_topic import KafkaInternalTopic
 from stream_metrics.live.ports import DeadLetters
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.inputs import CommittedInputs, InputOptions

@@ -13,8 +13,8 @@ from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import TopicsMissing, check_input_topics
 from stream_metrics.core.telemetry import Event
 from stream_metrics.live.kafka.cluster import Cluster, Group
-from stream_metrics.live.kafka.keyed import KeyedProducer, KeyedRecord
-from stream_metrics.live.kafka.member import KafkaSource
+from stream_metrics.live.kafka.group_source import KafkaSource
+from stream_metrics.live.kafka.keyed_producer import KeyedProducer, KeyedRecord
 from stream_metrics.live.ports import InputTopicsUnavailable
 from stream_metrics.live.worker.patience import Patience, Reasons
 

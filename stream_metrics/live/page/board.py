@@ -22,14 +22,14 @@ from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Sums, Window, Wi
 from stream_metrics.live.health import Health
 from stream_metrics.live.page import conditions, figures, rules
 from stream_metrics.live.page.group import Coverage, Group, OwnedPartitions, own_coverage
-from stream_metrics.live.page.operating import History, OperationsSample, read_sample
+from stream_metrics.live.page.operations import History, OperationsSample, read_sample
 from stream_metrics.live.page.thresholds import (
     RECENT,
     SRR_WARNING,
     USUAL_ITERATIONS,
     USUAL_RESULTS,
 )
-from stream_metrics.live.page.worker import Worker
+from stream_metrics.live.page.worker_rules import Worker
 from stream_metrics.live.prometheus.windows import RunningSums
 
 DEFAULT_WINDOW: Final = "1h"  # shown unless another is requested

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from stream_metrics.core.engine.windows import Sums
-from stream_metrics.core.metrics.labelled import nothing_labelled
+from stream_metrics.core.metrics.labels import nothing_labelled
 from stream_metrics.live.page import figures
-from stream_metrics.live.page.chance import (
+from stream_metrics.live.page.significance import (
     SignificanceTest,
     few_above,
     mean_below,

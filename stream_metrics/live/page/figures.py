@@ -14,7 +14,7 @@ from stream_metrics.core.engine.codec import decode_sums
 from stream_metrics.core.engine.config import WINDOW_BUCKETS
 from stream_metrics.core.engine.windows import Sums, Window, Windows, add
 from stream_metrics.core.metrics.decisions import ratio
-from stream_metrics.core.metrics.labelled import nothing_labelled
+from stream_metrics.core.metrics.labels import nothing_labelled
 from stream_metrics.core.metrics.registry import BY_NAME, LABELLED_SHARE, Metric
 from stream_metrics.live.page.thresholds import BASELINE, RECENT
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from stream_metrics.core.engine.config import OTHER
 from stream_metrics.live.links import ALERT, fill_template
-from stream_metrics.live.page import conditions, worker
+from stream_metrics.live.page import conditions, worker_rules
 from stream_metrics.live.page.conditions import (
     CRITICAL,
     LEVELS,
@@ -63,7 +63,7 @@ from stream_metrics.live.page.thresholds import (
     USUAL_ROUTES,
     USUAL_SEARCHES,
 )
-from stream_metrics.live.page.worker import Worker, WorkerRule
+from stream_metrics.live.page.worker_rules import Worker, WorkerRule
 
 FAULTS: Final = (CRITICAL, WARNING)
 RUNBOOKS: Final = "docs/runbooks"  # in the repository
@@ -158,38 +158,39 @@ RULES: Final = (
         of_agent=conditions.labels_missing,
     ),
     Rule("not_ready", "Worker not ready", None, "/readyz gives a reason",
-        'docs/guides/troubleshooting.md says what each reason means.', of_worker=worker.not_ready),
+        'docs/guides/troubleshooting.md says what each reason means.',
+        of_worker=worker_rules.not_ready),
     Rule("partitions", "Partitions missing", None,
         f"no worker works on a partition, its worker is more than {LAG_SECONDS} s behind, or its "
         f"figures could not be read for {STALE_SECONDS:.0f} s",
         "Is the worker up that had it? /readyz of each worker says what it waits for.",
-        of_worker=worker.partitions),
+        of_worker=worker_rules.partitions),
     Rule(
         "lag", "Consumer lag", "StreamMetricsConsumerLagGrowing",
         f"more than {LAG_SECONDS} s behind; critical if further than "
         f"{LAG_GROWS_SECONDS // 60} minutes ago, or if more than {LAG_LONG_SECONDS} s and hardly "
         f"nearer than {LAG_STAYS_SECONDS // 60} minutes ago",
         'Is there more traffic than workers can take, or does Redis answer slowly?',
-        of_worker=worker.lag,
+        of_worker=worker_rules.lag,
     ),
     Rule(
         "dead_letters", "Dead letters", "StreamMetricsDeadLetters",
         f"more than {percent_text(DEAD_LETTER_SHARE)} of the records of the last "
         f"{DEAD_LETTER_SECONDS // 60} minutes rejected, from {DEAD_LETTER_RECORDS} records on",
         'stream-metrics dlq list says which records, and why.',
-        of_worker=worker.dead_letters,
+        of_worker=worker_rules.dead_letters,
     ),
     Rule(
         "memory", "State near its limit", "StreamMetricsStateNearLimit",
         f"Redis above {percent_text(MEMORY_SHARE)} of maxmemory",
         'Give Redis more memory, or shorten state.ttl; beyond the limit nothing is written.',
-        of_worker=worker.memory,
+        of_worker=worker_rules.memory,
     ),
     Rule("offset_gaps", "Offset gap", "StreamMetricsOffsetGap",
         f"records that the state needs were gone within {GAP_SECONDS // 60} minutes, or a "
         "partition stands still by policy",
         'docs/guides/troubleshooting.md says what to do about a halted partition.',
-        of_worker=worker.offset_gaps),
+        of_worker=worker_rules.offset_gaps),
 )  # fmt: skip
 
 

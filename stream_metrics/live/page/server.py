@@ -19,7 +19,7 @@ from aiohttp import hdrs, web
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.auth import Handler
 from stream_metrics.live.page.board import Board, View
-from stream_metrics.live.page.operating import SAMPLE_SECONDS
+from stream_metrics.live.page.operations import SAMPLE_SECONDS
 from stream_metrics.live.page.worst import TooManyRequests, WorstConversations
 from stream_metrics.live.ports import StoreRefused, StoreUnavailable
 

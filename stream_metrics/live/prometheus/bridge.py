@@ -12,10 +12,10 @@ from stream_metrics import __version__
 from stream_metrics.core.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
 from stream_metrics.core.engine.windows import Names, first_names
 from stream_metrics.core.events.decode import REASONS
-from stream_metrics.core.telemetry.teller import InterpretedTrace
-from stream_metrics.core.telemetry.told import Reason
+from stream_metrics.core.telemetry.interpretation import Reason
+from stream_metrics.core.telemetry.interpreter import InterpretedTrace
 from stream_metrics.live.prometheus.catalogue import PREFIX
-from stream_metrics.live.prometheus.reading import Reading, ReadingMetrics
+from stream_metrics.live.prometheus.reading_metrics import Reading, ReadingMetrics
 
 BRIDGE: Final = PREFIX + "bridge_"
 REFUSALS: Final[tuple[str, ...]] = get_args(Reason)

@@ -45,7 +45,7 @@ from stream_metrics.live.prometheus.catalogue import (
     STAGES,
 )
 from stream_metrics.live.prometheus.histogram import FastHistogram
-from stream_metrics.live.prometheus.reading import Reading, ReadingMetrics
+from stream_metrics.live.prometheus.reading_metrics import Reading, ReadingMetrics
 
 _HALTED_INPUT: Final = re.compile(r"-\d+$")  # repartition_TOPIC-N
 WINDOWS: Final = tuple(window.name for window in DEFAULT_WINDOWS)

@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from stream_metrics.clients.tls import CertificateFiles, client_context
-from stream_metrics.live.redis.packing import use_hiredis_packing
+from stream_metrics.live.redis.hiredis_packing import use_hiredis_packing
 from stream_metrics.live.redis.script import Client
 from stream_metrics.live.redis.store import Closer, RedisStore
 

@@ -27,7 +27,7 @@ from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.record import DeadLetter, Record
 from stream_metrics.core.telemetry import ConflictingScopes, Event, Span
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds, ClosedTrace, ReadPosition
-from stream_metrics.core.telemetry.teller import InterpretedTrace, TraceInterpreter
+from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.live.ports import DeadLetters
 from stream_metrics.live.worker.patience import Retry
 

@@ -17,7 +17,7 @@ import structlog
 
 from stream_metrics.core.events.record import Extent
 from stream_metrics.core.telemetry.assembly import ReadPosition
-from stream_metrics.core.telemetry.teller import TraceInterpreter
+from stream_metrics.core.telemetry.interpreter import TraceInterpreter
 from stream_metrics.live.ports import Position, Unavailable
 from stream_metrics.live.worker.bridge import Assemblies
 from stream_metrics.live.worker.clock import Clock

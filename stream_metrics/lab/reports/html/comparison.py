@@ -17,6 +17,7 @@ from stream_metrics.lab.evaluation.wording import (
     signed,
     significance,
 )
+from stream_metrics.lab.reports.html.charts import interval as drawn_interval
 from stream_metrics.lab.reports.html.figures import titled
 from stream_metrics.lab.reports.html.markup import (
     Cell,
@@ -28,7 +29,6 @@ from stream_metrics.lab.reports.html.markup import (
     section,
     table,
 )
-from stream_metrics.lab.reports.html.pictures import interval as drawn_interval
 
 Block = dict[str, Any]
 

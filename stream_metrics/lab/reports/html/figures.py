@@ -9,7 +9,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from stream_metrics.lab.evaluation.estimates import LANGUAGE
-from stream_metrics.lab.evaluation.observed import better_of, distinct_name, title_of
+from stream_metrics.lab.evaluation.observations import better_of, distinct_name, title_of
 from stream_metrics.lab.evaluation.wording import interval, number, variance
 from stream_metrics.lab.reports.html.markup import Cell, Section, folded, parts, section, table
 

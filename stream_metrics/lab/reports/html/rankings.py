@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stream_metrics.core.events.turns import turn_text
-from stream_metrics.lab.evaluation.gathered import MOST_HISTOGRAMS, Queries
-from stream_metrics.lab.evaluation.headline import figures_of_report
+from stream_metrics.lab.evaluation.report_figures import figures_of_report
+from stream_metrics.lab.evaluation.summaries import MOST_HISTOGRAMS, Queries
 from stream_metrics.lab.evaluation.wording import number
+from stream_metrics.lab.reports.html.charts import histogram
 from stream_metrics.lab.reports.html.figures import figures_table, strata_of, tile
 from stream_metrics.lab.reports.html.markup import Section, box, card, name, parts, section, table
-from stream_metrics.lab.reports.html.pictures import histogram
 from stream_metrics.lab.reports.run_directory import add_rows
 
 Report = Mapping[str, Any]

@@ -11,17 +11,18 @@ from markupsafe import Markup
 from stream_metrics.core.events.turns import turn_text
 from stream_metrics.lab.choices import CONFIDENCE
 from stream_metrics.lab.evaluation.estimates import LANGUAGE
-from stream_metrics.lab.evaluation.gathered import (
+from stream_metrics.lab.evaluation.observations import MACRO, uses_labels
+from stream_metrics.lab.evaluation.report_figures import figures_of_report, without_labels
+from stream_metrics.lab.evaluation.summaries import (
     Conversations,
     Queries,
     Stratum,
     most_telling_first,
 )
-from stream_metrics.lab.evaluation.headline import figures_of_report, without_labels
-from stream_metrics.lab.evaluation.observed import MACRO, uses_labels
 from stream_metrics.lab.evaluation.wording import interval_title, number
 from stream_metrics.lab.metrics.generation import BY_NAME as ANSWERS
 from stream_metrics.lab.reports.files import QUERIES, ROWS, write_text
+from stream_metrics.lab.reports.html.charts import Line, histogram, lines
 from stream_metrics.lab.reports.html.figures import (
     figures_table,
     language_first,
@@ -40,7 +41,6 @@ from stream_metrics.lab.reports.html.markup import (
     section,
     table,
 )
-from stream_metrics.lab.reports.html.pictures import Line, histogram, lines
 from stream_metrics.lab.reports.html.rankings import (
     EVALUATION_TITLES,
     REPLAY_TITLES,

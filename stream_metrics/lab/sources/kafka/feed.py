@@ -10,7 +10,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from stream_metrics.clients.kafka.options import client_options
-from stream_metrics.clients.kafka.produce import MAX_REQUEST_BYTES
+from stream_metrics.clients.kafka.producer import MAX_REQUEST_BYTES
 from stream_metrics.clients.kafka.settings import KafkaSettings
 
 

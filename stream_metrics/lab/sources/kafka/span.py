@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from stream_metrics.clients.kafka.reading import PartitionId, extents
+from stream_metrics.clients.kafka.partition_reader import PartitionId, extents
 from stream_metrics.core.engine.windows import parse_duration
 from stream_metrics.core.events.times import parse_rfc3339
 

@@ -1,7 +1,7 @@
 // A chart: lines or stacked bars over time, a slider to read points, and a table of the values.
 
 import { el, svg } from "./dom.js";
-import { NONE, clock } from "./words.js";
+import { NONE, clock } from "./format.js";
 
 const HEIGHT = 168;
 const EDGE = { top: 10, right: 10, bottom: 22, left: 44 };

@@ -1,6 +1,6 @@
 // Helpers for the DOM: strings become text, never markup.
 
-import { LEVELS } from "./words.js";
+import { LEVELS } from "./format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -1,7 +1,7 @@
 // The partitions of each worker, and the age of their figures.
 
 import { $, el, renderOnce } from "./dom.js";
-import { duration, plural } from "./words.js";
+import { duration, plural } from "./format.js";
 
 const size = (shares) => shares.reduce((sum, share) => sum + share.partitions.length, 0);
 

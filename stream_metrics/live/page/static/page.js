@@ -1,12 +1,12 @@
 // The page: the chosen view, the connection to the worker, and the parts of the document.
 
-import { showCharts } from "./course.js";
+import { showCharts } from "./timeseries.js";
 import { $, el, radios, setText } from "./dom.js";
 import { coverage, showWorkers } from "./group.js";
-import { showAgents, showRules, showVerdict } from "./lists.js";
+import { showAgents, showRules, showVerdict } from "./verdict.js";
 import { showTiles } from "./tiles.js";
 import { loadWorst } from "./worst.js";
-import { clock, moment } from "./words.js";
+import { clock, moment } from "./format.js";
 
 const STALE_SECONDS = 15;
 const WORST_SECONDS = 30;

@@ -1,7 +1,7 @@
 // The tiles: the current figures.
 
 import { $, el, levelBadge, renderOnce, setText } from "./dom.js";
-import { NONE, clock, count, duration, mean, percent, plural, isFlagged, missingReason } from "./words.js";
+import { NONE, clock, count, duration, mean, percent, plural, isFlagged, missingReason } from "./format.js";
 
 /** The worst level that a rule flags, and the agents with it. */
 function fault(state, name) {

@@ -1,7 +1,7 @@
 // The worst conversations, and their repeated results.
 
 import { $, el, externalLink, radios, renderOnce, setText } from "./dom.js";
-import { count, percent, plural } from "./words.js";
+import { count, percent, plural } from "./format.js";
 
 const RANKINGS = [["highest_srr", "highest SRR"], ["lowest_sre", "lowest SRE"],
   ["most_wasted_iterations", "most wasted iterations"]];

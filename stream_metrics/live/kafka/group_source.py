@@ -30,8 +30,8 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
+from stream_metrics.clients.kafka.aiokafka_private import commit_for_all
 from stream_metrics.clients.kafka.errors import FencedInstance, KafkaRefused, UnreadableBatch
-from stream_metrics.clients.kafka.internals import commit_for_all
 from stream_metrics.clients.kafka.rights import DENIED
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import TopicsMissing

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
 
-from stream_metrics.clients.kafka.produce import OutgoingRecord
-from stream_metrics.clients.kafka.reading import extents, open_consumer, records_between
+from stream_metrics.clients.kafka.partition_reader import extents, open_consumer, records_between
+from stream_metrics.clients.kafka.producer import OutgoingRecord
 from stream_metrics.clients.kafka.records import HEADER_PREFIX
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import partition_counts

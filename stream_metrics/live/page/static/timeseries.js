@@ -2,7 +2,7 @@
 
 import { Chart } from "./charts.js";
 import { $, setText } from "./dom.js";
-import { count, duration, mean, percent, sentence, span, missingReason } from "./words.js";
+import { count, duration, mean, percent, sentence, span, missingReason } from "./format.js";
 
 const CHARTS = {
   srr: new Chart({ title: "Redundancy (SRR)", about: "Share of results that repeat what the turn had. Lower is better.",

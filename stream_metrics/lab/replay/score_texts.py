@@ -9,14 +9,14 @@ from stream_metrics.core.engine.row import canonical_line
 from stream_metrics.core.metrics.ranking.relevance import RecordedSearch
 from stream_metrics.lab.evaluation.generation import BATCH_TURNS, score_turns
 from stream_metrics.lab.evaluation.predicate import load_predicate
-from stream_metrics.lab.evaluation.recorded import Scoring, score_searches
+from stream_metrics.lab.evaluation.recorded_searches import Scoring, score_searches
 from stream_metrics.lab.evaluation.semantic import models_of
 from stream_metrics.lab.metrics.generation import AnsweredTurn
 from stream_metrics.lab.replay.answers import answered_turns
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.outcome import ReplayOptions
+from stream_metrics.lab.replay.reread import RereadableRecords, conversations_with_events
 from stream_metrics.lab.replay.searches import recorded_searches
-from stream_metrics.lab.replay.texts import RereadableRecords, conversations_with_events
 
 BATCH_SEARCHES: Final = 2_000
 """Searches that are scored in one batch; a conversation is never divided."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from stream_metrics.core.telemetry.documents import MAX_DEPTH
-from stream_metrics.core.telemetry.notation import parse_value
+from stream_metrics.core.telemetry.literals import parse_value
 from stream_metrics.core.telemetry.spans import Span, text
 
 _ANSWERS: Final = ("ai", "assistant", "AIMessage")

@@ -28,7 +28,12 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.decode import levels
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.turns import turn_text
-from stream_metrics.live.kafka.letters import Letter, RecordId, format_record_id, read_letters
+from stream_metrics.live.kafka.dead_letter_reader import (
+    Letter,
+    RecordId,
+    format_record_id,
+    read_letters,
+)
 
 SHOWN_CHARACTERS: Final = 100_000  # of a key or value, for people
 BYTES_A_LINE: Final = 16

@@ -17,13 +17,13 @@ import msgspec
 
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.windows import window_specs
-from stream_metrics.lab.evaluation.beside import Submit, deferred
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
-from stream_metrics.lab.evaluation.gathered import Queries
 from stream_metrics.lab.evaluation.generation import Generation
-from stream_metrics.lab.evaluation.recorded import Scoring
-from stream_metrics.lab.evaluation.report import Retrieval
-from stream_metrics.lab.replay.merge import (
+from stream_metrics.lab.evaluation.recorded_searches import Scoring
+from stream_metrics.lab.evaluation.retrieval import Retrieval
+from stream_metrics.lab.evaluation.submit import Submit, deferred
+from stream_metrics.lab.evaluation.summaries import Queries
+from stream_metrics.lab.replay.merge_pieces import (
     BadRows,
     Bucket,
     PieceFiles,

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
-from stream_metrics.clients.kafka.internals import abandon
+from stream_metrics.clients.kafka.aiokafka_private import abandon
 from stream_metrics.clients.kafka.options import client_options
-from stream_metrics.clients.kafka.produce import MAX_REQUEST_BYTES
+from stream_metrics.clients.kafka.producer import MAX_REQUEST_BYTES
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events.record import Headers
 from stream_metrics.live.kafka.partitioners import PARTITIONERS

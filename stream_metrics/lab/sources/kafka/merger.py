@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from stream_metrics.clients.kafka.reading import PartitionId, rounds_between
+from stream_metrics.clients.kafka.partition_reader import PartitionId, rounds_between
 
 IDLE_SECONDS: Final = 5.0  # without a record, after which a request checks that brokers answer
 BUFFER_BYTES: Final = 64 << 20  # fetched at a time, of all partitions together

@@ -8,13 +8,18 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from stream_metrics.clients.kafka.errors import KafkaRefused
-from stream_metrics.clients.kafka.reading import PartitionId, extents, open_consumer, time_at
+from stream_metrics.clients.kafka.partition_reader import (
+    PartitionId,
+    extents,
+    open_consumer,
+    time_at,
+)
 from stream_metrics.clients.kafka.records import record_of
 from stream_metrics.clients.kafka.rights import DENIED, Right, rights_error
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import TopicsMissing, partition_counts
 from stream_metrics.core.events.record import Extent, Record
-from stream_metrics.lab.sources.kafka.merging import merged_between, partition_fetch_bytes
+from stream_metrics.lab.sources.kafka.merger import merged_between, partition_fetch_bytes
 from stream_metrics.lab.sources.kafka.span import EARLIEST, END, Mark, Span, spans
 
 

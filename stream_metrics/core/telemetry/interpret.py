@@ -11,12 +11,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from stream_metrics.core.telemetry.document_ids import detect_text_limit
 from stream_metrics.core.telemetry.evaluations import Evaluation, evaluations_in_trace
-from stream_metrics.core.telemetry.handed_on import tools_of_searches
-from stream_metrics.core.telemetry.identity import detect_text_limit
+from stream_metrics.core.telemetry.interpretation import Interpretation, Turn
 from stream_metrics.core.telemetry.labels import ResultIndex, UnusedScore
 from stream_metrics.core.telemetry.mapping import SETTINGS, Role, SpanMapping
 from stream_metrics.core.telemetry.options import DEFAULT, Options
+from stream_metrics.core.telemetry.outputs import tools_of_searches
 from stream_metrics.core.telemetry.searches import (
     Retrieval,
     SpanProblem,
@@ -25,7 +26,6 @@ from stream_metrics.core.telemetry.searches import (
     merge_duplicates,
 )
 from stream_metrics.core.telemetry.spans import Span, service_of, text
-from stream_metrics.core.telemetry.told import Interpretation, Turn
 from stream_metrics.core.telemetry.tree import SpanTree, deduplicate, kind_of
 from stream_metrics.core.telemetry.turns import NO_TURN, TurnBuilder, agent_of_turn
 

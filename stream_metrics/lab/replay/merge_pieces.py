@@ -15,12 +15,12 @@ from typing import Any, Final, Self
 import msgspec
 
 from stream_metrics.core.engine.windows import Sums, add
-from stream_metrics.lab.evaluation.gathered import Queries
 from stream_metrics.lab.evaluation.generation import Generation
-from stream_metrics.lab.evaluation.report import Retrieval
+from stream_metrics.lab.evaluation.retrieval import Retrieval
+from stream_metrics.lab.evaluation.summaries import Queries
 from stream_metrics.lab.history import History
 from stream_metrics.lab.replay.report import ROW_FIGURES, Report, RowCounts
-from stream_metrics.lab.replay.scored import LineKind
+from stream_metrics.lab.replay.score_texts import LineKind
 from stream_metrics.lab.reports.files import (
     JSON_ERRORS,
     QUERIES,

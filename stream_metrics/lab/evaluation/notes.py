@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stream_metrics.lab.evaluation.observed import Kind, Observations
-from stream_metrics.lab.statistics.several import FEW, MODERATE
+from stream_metrics.lab.evaluation.observations import Kind, Observations
+from stream_metrics.lab.statistics.strata_and_corrections import FEW, MODERATE
 
 Rows = Mapping[Kind, Sequence[Observations | None]]
 """The rows of each run, the baseline first, by the kind of file."""

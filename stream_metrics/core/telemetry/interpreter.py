@@ -10,9 +10,9 @@ from stream_metrics.core.events.decode import BadRecord, decode
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.events import Event, events
+from stream_metrics.core.telemetry.interpretation import Interpretation, Turn, check_scopes
 from stream_metrics.core.telemetry.mapping import SpanMapping
 from stream_metrics.core.telemetry.options import Options
-from stream_metrics.core.telemetry.told import Interpretation, Turn, check_scopes
 
 MAX_REMEMBERED_TURNS: Final = 100_000
 MAX_REMEMBERED_SCOPES: Final = 1_000

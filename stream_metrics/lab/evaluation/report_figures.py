@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from stream_metrics.core.metrics.labelled import nothing_labelled
+from stream_metrics.core.metrics.labels import nothing_labelled
 from stream_metrics.core.metrics.registry import BASES, BLOCKS, ITERATIONS, QUOTIENTS, metrics_at
-from stream_metrics.lab.evaluation.observed import MACRO, MACRO_SUFFIX, uses_labels
+from stream_metrics.lab.evaluation.observations import MACRO, MACRO_SUFFIX, uses_labels
 from stream_metrics.lab.metrics.generation import BY_NAME as ANSWERS
 
 SCHEMA_VERSION: Final = 1

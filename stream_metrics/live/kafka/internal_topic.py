@@ -22,7 +22,7 @@ from stream_metrics.clients.kafka.records import copy_headers
 from stream_metrics.clients.kafka.rights import DENIED
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events.record import Record
-from stream_metrics.live.kafka.keyed import KeyedProducer, KeyedRecord
+from stream_metrics.live.kafka.keyed_producer import KeyedProducer, KeyedRecord
 from stream_metrics.live.ports import RepartitionUnavailable
 from stream_metrics.live.worker.inputs import note_ms
 from stream_metrics.live.worker.source import RightsMissing, SourceUnavailable

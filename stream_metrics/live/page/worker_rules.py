@@ -15,7 +15,7 @@ from stream_metrics.live.page.conditions import (
     percent_text,
 )
 from stream_metrics.live.page.group import FULL_COVERAGE, Coverage
-from stream_metrics.live.page.operating import History, OperationsSample, increase
+from stream_metrics.live.page.operations import History, OperationsSample, increase
 from stream_metrics.live.page.thresholds import (
     DEAD_LETTER_RECORDS,
     DEAD_LETTER_SECONDS,

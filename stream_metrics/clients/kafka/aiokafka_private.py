@@ -34,10 +34,10 @@ from aiokafka.record._crecords import default_records as compiled_default
 from aiokafka.record._crecords import legacy_records as compiled_legacy
 from aiokafka.structs import OffsetAndMetadata
 
+from stream_metrics.clients.kafka.annotating_assignor import encode_partition_counts
+from stream_metrics.clients.kafka.decompression import DECODERS, BatchTooLarge
 from stream_metrics.clients.kafka.errors import FencedInstance, KafkaRefused, UnreadableBatch
-from stream_metrics.clients.kafka.noting import encode_partition_counts
 from stream_metrics.clients.kafka.requests import StaticCommit, StaticHeartbeat
-from stream_metrics.clients.kafka.unpacking import DECODERS, BatchTooLarge
 
 ROUND_LIMIT_FACTOR: Final = 4
 UNCOUNTED_HEADERS: Final = 1_000

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_metrics.core.metrics.ranking.batch import STRATEGIES, Bools, Floats, Strategy
-from stream_metrics.lab.evaluation.beside import Submit, deferred
 from stream_metrics.lab.evaluation.estimates import (
     Block,
     Dimensions,
@@ -20,6 +19,7 @@ from stream_metrics.lab.evaluation.estimates import (
     dimensions_of,
 )
 from stream_metrics.lab.evaluation.scoring import ScoredRankings
+from stream_metrics.lab.evaluation.submit import Submit, deferred
 
 
 class RowKey(NamedTuple):

@@ -13,8 +13,8 @@ from operator import add
 from typing import Any, Final, NamedTuple, Self
 
 from stream_metrics.core.metrics.decisions import ratio
-from stream_metrics.core.metrics.labelled import nothing_labelled
-from stream_metrics.lab.evaluation.observed import better_of
+from stream_metrics.core.metrics.labels import nothing_labelled
+from stream_metrics.lab.evaluation.observations import better_of
 
 BINS: Final = 10
 MOST_ITERATIONS: Final = 12

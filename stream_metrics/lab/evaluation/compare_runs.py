@@ -9,7 +9,16 @@ from stream_metrics.core.metrics.decisions import FACTS
 from stream_metrics.core.metrics.registry import metrics_at
 from stream_metrics.lab.choices import ALPHA, SEED, TEST_RESAMPLES, Correction, Test
 from stream_metrics.lab.evaluation.estimates import Intervals, UnknownDimension, with_intervals
-from stream_metrics.lab.evaluation.observed import (
+from stream_metrics.lab.evaluation.notes import (
+    Rows,
+    Run,
+    about_figures,
+    about_rows,
+    no_labels,
+    notes_of,
+    runs_without_labels,
+)
+from stream_metrics.lab.evaluation.observations import (
     MACRO_SUFFIX,
     READERS,
     Better,
@@ -20,17 +29,8 @@ from stream_metrics.lab.evaluation.observed import (
     canonical_name,
     uses_labels,
 )
-from stream_metrics.lab.evaluation.remarks import (
-    Rows,
-    Run,
-    about_figures,
-    about_rows,
-    no_labels,
-    notes_of,
-    runs_without_labels,
-)
 from stream_metrics.lab.statistics.comparison import Comparison, compare
-from stream_metrics.lab.statistics.several import adjusted
+from stream_metrics.lab.statistics.strata_and_corrections import adjusted
 from stream_metrics.lab.statistics.units import Units
 from stream_metrics.lab.statistics.unpaired import UnpairedTest, compare_unpaired
 

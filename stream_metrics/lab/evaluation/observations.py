@@ -11,7 +11,7 @@ from operator import add
 from typing import Any, Final, Literal, NamedTuple
 
 from stream_metrics.core.metrics.decisions import FACTS, NO_RELEASE, routes_together
-from stream_metrics.core.metrics.labelled import LABEL_METRICS, nothing_labelled
+from stream_metrics.core.metrics.labels import LABEL_METRICS, nothing_labelled
 from stream_metrics.core.metrics.ranking.names import MetricNameError, meant_by
 from stream_metrics.core.metrics.ranking.registry import BY_NAME as RANKED
 from stream_metrics.core.metrics.ranking.registry import parse as parse_ranked

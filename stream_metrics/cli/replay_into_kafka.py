@@ -19,7 +19,7 @@ from stream_metrics.clients.kafka.topics import check_input_topics, partition_co
 from stream_metrics.core.events.key import is_labels
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.kafka.feed import Feed, open_feed
-from stream_metrics.lab.sources.pace import Pace, parse_speed
+from stream_metrics.lab.sources.replay_pace import Pace, parse_speed
 
 BATCH_SIZE: Final = 500
 SAY_EVERY_SECONDS: Final = 10.0

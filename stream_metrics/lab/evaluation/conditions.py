@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Final, NamedTuple
 
-from stream_metrics.core.metrics.labelled import nothing_labelled
+from stream_metrics.core.metrics.labels import nothing_labelled
 from stream_metrics.core.metrics.numerals import read_number
-from stream_metrics.lab.evaluation.observed import UnknownFigure, canonical_name, uses_labels
+from stream_metrics.lab.evaluation.observations import UnknownFigure, canonical_name, uses_labels
 
 Figures = Mapping[str, Mapping[str, float | bool | None]]
 """The parts of each figure by its name: ``value``, and others such as ``ci_low``."""

@@ -1,7 +1,7 @@
 // The verdict, the agents, the rules.
 
 import { $, agentButton, el, levelBadge, externalLink, renderOnce, setText } from "./dom.js";
-import { count, mean, percent, isFlagged, sentence } from "./words.js";
+import { count, mean, percent, isFlagged, sentence } from "./format.js";
 
 const SHOWN_WRONG = 6;
 const SHOWN_NAMES = 3;
