@@ -82,7 +82,7 @@ def worker(
 ) -> None:
     """Run the live worker: Kafka in, state in Redis, figures on /metrics.
 
-    The same as [bold]faust -A stream_metrics.cli.app worker[/bold]. SIGTERM finishes the batch in
+    The same as [bold]faust -A stream_metrics.app worker[/bold]. SIGTERM finishes the batch in
     flight, commits and leaves the group.
     """
     if web_port is not None:
@@ -90,7 +90,7 @@ def worker(
     if force:
         os.environ["STREAM_METRICS_FORCE"] = "true"
     settings = load_settings(config)
-    from stream_metrics.cli.app import run_worker  # builds the Faust application when imported
+    from stream_metrics.app import run_worker  # builds the Faust application when imported
 
     sys.exit(run_worker(settings, build=build))
 

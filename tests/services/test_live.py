@@ -216,13 +216,13 @@ class FaustWorker(Worker):
 
     def command(self) -> list[str]:
         """As in the README."""
-        return [sys.executable, "-m", "faust", "-A", "stream_metrics.cli.app", "worker"]
+        return [sys.executable, "-m", "faust", "-A", "stream_metrics.app", "worker"]
 
 
 async def test_fausts_own_command_starts_the_worker(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """`faust -A stream_metrics.cli.app worker` becomes ready, and ends with 0 when told to."""
+    """`faust -A stream_metrics.app worker` becomes ready, and ends with 0 when told to."""
     group = f"faust-{os.getpid()}"
     topics = await new_topics(kafka, group, dead_letters=False)
     system = await empty_system(kafka, redis, tmp_path, group, topics)

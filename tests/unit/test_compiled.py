@@ -87,7 +87,7 @@ def test_another_choice_is_an_error_that_names_both() -> None:
 def test_a_helper_without_the_kernel_leaves_its_arguments_to_python() -> None:
     """Each of those that the file offers, so that every user is written in one way."""
     ask = (
-        "from stream_metrics import compiled; "
+        "from stream_metrics.core import compiled; "
         "answers = {getattr(compiled, name)(1, 2, 3) for name in compiled.__all__}; "
         "print(len(compiled.__all__), answers)"
     )

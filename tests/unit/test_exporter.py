@@ -573,7 +573,9 @@ def test_every_count_of_the_engine_has_a_counter() -> None:
     """What the engine and the worker count under a name is exported under one."""
     root = Path(stream_metrics.__file__).parent
     sources = [
-        path.read_text() for part in ("engine", "worker") for path in (root / part).glob("*.py")
+        path.read_text()
+        for part in ("core/engine", "live/worker")
+        for path in (root / part).glob("*.py")
     ]
     counted = {key for text in sources for key in re.findall(r"\.counts\[\"(\w+)\"\]", text)}
 

@@ -26,7 +26,7 @@ COMMANDS = {
     "config": [sys.executable, "-m", "stream_metrics", "config"],
     "hash-password": [sys.executable, "-m", "stream_metrics", "hash-password"],
     "worker": [sys.executable, "-m", "stream_metrics", "worker"],
-    "faust": [sys.executable, "-m", "faust", "-A", "stream_metrics.cli.app", "worker"],
+    "faust": [sys.executable, "-m", "faust", "-A", "stream_metrics.app", "worker"],
 }
 
 

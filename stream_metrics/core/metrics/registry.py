@@ -7,9 +7,8 @@ over the registry. A metric added here appears in all of them (``docs/extending.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import fsum
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from stream_metrics.core.metrics.turn_totals import TurnTotals
 
@@ -31,8 +30,7 @@ Place = Literal["iteration", "through", "turn", "gate", "routing", "reranking"]
 Quotient = tuple[tuple[str, ...], tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """One metric.
 
     Attributes:

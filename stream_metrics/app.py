@@ -1,4 +1,4 @@
-"""The Faust application: ``faust -A stream_metrics.cli.app worker``.
+"""The Faust application: ``faust -A stream_metrics.app worker``.
 
 Faust owns the life cycle, the signals, the service tree and the web server. Its own consumer is
 off: records are read in batches by a service of ours (``docs/adr/0001-faust-seam.md`` says why).
@@ -192,7 +192,7 @@ def _check_port(settings: Settings) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """``app``, for ``faust -A stream_metrics.cli.app``: made when it is first asked for."""
+    """``app``, for ``faust -A stream_metrics.app``: made when it is first asked for."""
     if name != "app":
         raise AttributeError(name)
     try:
