@@ -73,7 +73,7 @@ COMPARISONS: Final = (
                 '    corrected = [one["p"] for one in tested]\n',
             ),
         ),
-        f"{_COMPARED}::test_p_values_are_adjusted_over_all_runs_and_figures",
+        f"{_COMPARED}::test_p_values_are_adjusted_over_all_runs_and_metrics",
         "p_adjusted",
     ),
     Mutation(

@@ -69,7 +69,7 @@ RECORDINGS: Final = (
         "a bucket too few",
         "backfilled windows are a bucket shorter than live ones",
         (Edit(HISTORY, "last - WINDOW_BUCKETS + 1", "last - WINDOW_BUCKETS + 2"),),
-        "tests/unit/test_backfill.py::test_at_each_step_the_sums_are_those_of_the_windows",
+        "tests/unit/test_backfill.py::test_the_sums_of_each_step_equal_the_windows",
         'replay.windows(steps[at])["sums"]',
     ),
     Mutation(

@@ -1,4 +1,4 @@
-"""The alert rules: what they ask for exists, and each says whom it is for and what to do."""
+"""The alert rules use series that exist, and each alert names its audience and its runbook."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Alert(NamedTuple):
     text: str
 
     def value(self, key: str) -> str:
-        """What stands behind a key; raises ``AssertionError`` where there is no such."""
+        """The value of a key; raises ``AssertionError`` if the alert lacks it."""
         found = re.search(rf"^ +{key}: (.+)$", self.text, re.M)
         assert found, f"{self.name} has no {key}"
         return found[1].strip("'")
@@ -55,7 +55,7 @@ EACH: Final = pytest.mark.parametrize(
 
 @lru_cache
 def exported() -> frozenset[str]:
-    """Every series of a worker's own work."""
+    """Names of all series about a worker's own work."""
     registry = CollectorRegistry()
     Operations(registry, ["topic"]).lag("topic", 0, 0, 0.0)
     BridgeMetrics(registry, ["topic"]).lag("topic", 0, 0, 0.0)
@@ -64,13 +64,13 @@ def exported() -> frozenset[str]:
 
 
 def test_every_alert_is_found() -> None:
-    """The file has as many alerts as are looked at below."""
+    """The pattern of these tests finds as many alerts as the file has."""
     assert FILES["alerts.rules.yml"].count("- alert: ") == len(ALERTS) > 15
 
 
 @EACH
-def test_an_alert_says_whom_it_is_for_and_what_it_is(alert: Alert) -> None:
-    """It has a severity, a summary, a description and a pause before it fires."""
+def test_an_alert_has_a_severity_a_summary_and_a_description(alert: Alert) -> None:
+    """It also waits for a while before it fires."""
     assert alert.value("severity") in ("critical", "warning")
     assert alert.value("summary")
     assert alert.value("description")
@@ -78,8 +78,8 @@ def test_an_alert_says_whom_it_is_for_and_what_it_is(alert: Alert) -> None:
 
 
 @EACH
-def test_an_alert_links_a_dashboard_that_is_there(alert: Alert) -> None:
-    """With a variable that the dashboard has."""
+def test_an_alert_links_an_existing_dashboard(alert: Alert) -> None:
+    """The link sets a variable that the dashboard has."""
     link = re.fullmatch(
         r"http://localhost:3000/d/([\w-]+)(?:\?var-(\w+)=\{\{ \$labels\.\2 \| urlquery \}\})?",
         alert.value("dashboard_url"),
@@ -91,7 +91,7 @@ def test_an_alert_links_a_dashboard_that_is_there(alert: Alert) -> None:
 
 @EACH
 def test_an_alert_has_a_runbook(alert: Alert) -> None:
-    """The page that it links is about it, and has every part."""
+    """The linked page is about the alert and has every section."""
     assert alert.value("runbook_url") == f"docs/runbooks/{alert.name}.md"
     text = (ROOT / alert.value("runbook_url")).read_text("utf-8")
 
@@ -99,13 +99,13 @@ def test_an_alert_has_a_runbook(alert: Alert) -> None:
     assert tuple(re.findall(r"^## (.+)$", text, re.M)) == HEADINGS
 
 
-def test_every_runbook_is_of_an_alert() -> None:
-    """None is left of an alert that is gone."""
+def test_every_runbook_belongs_to_an_alert() -> None:
+    """No runbook is left over from a deleted alert."""
     assert {path.stem for path in RUNBOOKS.iterdir()} == {alert.name for alert in ALERTS}
 
 
-def test_recorded_series_that_are_asked_for_are_recorded() -> None:
-    """And none is recorded twice."""
+def test_queried_recording_rules_exist() -> None:
+    """Each recorded series that a rule queries is recorded exactly once."""
     recorded = [name for text in FILES.values() for name in _RECORD.findall(text)]
     asked = {name for text in FILES.values() for name in _RECORDED.findall(text)}
 
@@ -113,8 +113,8 @@ def test_recorded_series_that_are_asked_for_are_recorded() -> None:
     assert asked == set(recorded)
 
 
-def test_series_that_are_asked_for_are_exported() -> None:
-    """By name; window sums with labels and windows that they have."""
+def test_queried_series_are_exported() -> None:
+    """Rules use existing names, and of window sums existing labels and windows."""
     windows = {series.name: series for series in CODES.values()}
     for text in FILES.values():
         for name, matchers in _SERIES.findall(text):
@@ -128,8 +128,8 @@ def test_series_that_are_asked_for_are_exported() -> None:
             assert labels.keys() <= set(series.labels), name
 
 
-def test_alerts_that_hold_others_back_exist() -> None:
-    """Every name in Alertmanager's configuration is an alert's, also after one is renamed."""
+def test_inhibition_rules_name_existing_alerts() -> None:
+    """Renaming an alert without Alertmanager's configuration fails here."""
     named = re.findall(r'alertname=~?"([^"]+)"', ALERTMANAGER.read_text("utf-8"))
 
     assert named
@@ -137,7 +137,7 @@ def test_alerts_that_hold_others_back_exist() -> None:
 
 
 def test_the_local_prometheus_has_the_configuration_of_the_containers(tmp_path: Path) -> None:
-    """Only places differ: rules and targets are found where they are here."""
+    """Only paths and targets differ."""
     shipped = (RULES / "prometheus.yml").read_text("utf-8").splitlines()
     write_targets(tmp_path, workers=["127.0.0.1:1"])
     local = prometheus_config(tmp_path, tmp_path / "rules").splitlines()
@@ -149,8 +149,8 @@ def test_the_local_prometheus_has_the_configuration_of_the_containers(tmp_path: 
     assert (tmp_path / "workers.yml").read_text() == '[{"targets": ["127.0.0.1:1"]}]'
 
 
-def test_local_alerts_link_to_a_page_that_is_there(tmp_path: Path) -> None:
-    """Without Grafana an alert leads to a worker's page, and nothing else differs."""
+def test_local_alerts_link_to_the_page_of_a_worker(tmp_path: Path) -> None:
+    """Without Grafana an alert links to that page; nothing else differs."""
     write_rules(tmp_path, "http://127.0.0.1:1/")
     local = {path.name: path.read_text("utf-8").splitlines() for path in tmp_path.iterdir()}
 

@@ -1,4 +1,4 @@
-"""Answers and texts of turns, out of recorded events and what the engine made of them."""
+"""Answers and document texts of turns, taken from recorded events that the engine has accepted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOON_S = 1_718_020_800
 
 
 class Read:
-    """Events as a replay reads them: through the engine, and once more for their texts."""
+    """Events read as a replay reads them: by the engine, and again for their texts."""
 
     def __init__(self) -> None:
         self.config = EngineConfig()
@@ -38,7 +38,7 @@ class Read:
         self.events: dict[str, list[Event]] = {}
 
     def feed(self, value: bytes, key: bytes | None = None, stamp: int | None = None) -> None:
-        """Take a record; a bad one is left out."""
+        """Read a record; skip it if it is invalid."""
         event = decode(value, key=key, timestamp_ms=stamp, limits=self.config.limits)
         if isinstance(event, Event):
             name = event.conversation_id
@@ -51,24 +51,24 @@ class Read:
             self.events.setdefault(name, []).append(event)
 
     def send(self, kind: str, second: int, **fields: Any) -> None:
-        """Take an event of conversation ``c``, turn 1 unless it says otherwise."""
+        """Read an event of conversation ``c``, of turn 1 unless given."""
         body = {"type": kind, "event_id": f"{kind}-{second}", "conversation_id": "c", "turn": 1,
                 "occurred_at": NOON_S + second, **fields}  # fmt: skip
         self.feed(json.dumps(body).encode())
 
     def search(self, second: int, *results: dict[str, Any], **fields: Any) -> None:
-        """A search whose results have the given fields."""
+        """Read a search whose results have the given fields."""
         found = [{"result_id": f"{second}-{n}", **one} for n, one in enumerate(results)]
         sent = {"search_id": f"s{second}", "results": found}
         self.send("search_iteration", second, **{"iteration": 1, "searches": [sent], **fields})
 
     def turns(self, turn_scope: str = "last") -> list[AnsweredTurn]:
-        """What the turns of ``c`` said."""
+        """Answers and texts of the turns of ``c``."""
         return list(answered_turns(self.conversations["c"], self.events["c"], turn_scope))
 
 
 def test_a_turn_has_its_answer_and_the_texts_of_its_unique_results() -> None:
-    """Title, and content or else snippet; a duplicate has no text of its own."""
+    """A text is the title with the content, or else the snippet; a duplicate adds none."""
     read = Read()
     read.search(1, {"doc_id": "a", "title": "Nile", "content": "A river", "snippet": "short"})
     read.search(2, {"doc_id": "a", "title": "other"}, {"doc_id": "b", "snippet": "Po"}, iteration=2)
@@ -84,7 +84,7 @@ def test_a_turn_has_its_answer_and_the_texts_of_its_unique_results() -> None:
 
 
 def test_the_first_occurrence_in_canonical_order_gives_the_text() -> None:
-    """Also where it arrived last."""
+    """This holds even if it arrived last."""
     read = Read()
     read.search(2, {"doc_id": "a", "title": "later"}, iteration=2)
     read.search(1, {"doc_id": "a", "title": "earlier"}, iteration=1)
@@ -92,8 +92,8 @@ def test_the_first_occurrence_in_canonical_order_gives_the_text() -> None:
     assert read.turns()[0].texts == ["earlier"]
 
 
-def test_only_the_standing_events_speak() -> None:
-    """A search and an end that later versions replaced say nothing, whatever came first."""
+def test_only_events_that_are_in_force_give_texts() -> None:
+    """A search or an end that a later version has replaced gives none, in any order of arrival."""
     read = Read()
     read.send("turn_completed", 9, answer="new")
     read.send("turn_completed", 8, answer="old", question="gone")
@@ -107,8 +107,8 @@ def test_only_the_standing_events_speak() -> None:
     assert (turn.answer, turn.question, turn.texts) == ("new", None, ["new"])
 
 
-def test_of_searches_with_one_id_in_an_event_the_first_speaks() -> None:
-    """Also behind another search: places in the event are those of the event."""
+def test_of_searches_with_equal_ids_in_an_event_the_first_gives_the_text() -> None:
+    """Another search may come before it in the event."""
     read = Read()
     searches = [
         {"search_id": name, "results": [{"result_id": f"{name}-{at}", "title": f"{name} {at}"}]}
@@ -119,8 +119,8 @@ def test_of_searches_with_one_id_in_an_event_the_first_speaks() -> None:
     assert read.turns()[0].texts == ["x 0", "y 2"]
 
 
-def test_a_blank_content_is_none() -> None:
-    """The snippet stands in for it; a result without any text has none."""
+def test_a_blank_content_counts_as_missing() -> None:
+    """The snippet replaces it; a result without any text has none."""
     read = Read()
     read.search(1, {"content": " \n", "snippet": "Po"}, {"doc_id": "b"}, {"title": " "})
 
@@ -128,7 +128,7 @@ def test_a_blank_content_is_none() -> None:
 
 
 def test_an_end_without_a_search_is_no_turn() -> None:
-    """Only a search iteration makes a turn exist; each turn that does has its own end."""
+    """Only a search iteration creates a turn, and each turn has its own end."""
     read = Read()
     read.search(1, {"title": "one"})
     read.send("turn_completed", 2, answer="first")
@@ -139,8 +139,8 @@ def test_an_end_without_a_search_is_no_turn() -> None:
     assert [turn.turn for turn in read.turns()] == [2]
 
 
-def test_events_that_are_not_those_of_the_conversation_are_an_error() -> None:
-    """The message says which event is missing."""
+def test_a_missing_event_of_the_conversation_is_an_error() -> None:
+    """The message names the event."""
     read = Read()
     read.search(1, {"title": "one"})
     read.events["c"].clear()
@@ -152,7 +152,7 @@ def test_events_that_are_not_those_of_the_conversation_are_an_error() -> None:
 @settings(max_examples=examples(60))
 @given(streams(), st.randoms(use_true_random=False))
 def test_texts_are_those_of_the_oracle(stream: list[KeyedRecord], shuffled: Any) -> None:
-    """Whatever the events: a text for each result that the oracle finds unique, in its order."""
+    """Random events give a text for each result that is unique to the oracle, in its order."""
     expected = oracle.evaluate([oracle.Record(v, k, t) for k, v, t in stream], turn_scope="all")
     order = list(stream)
     shuffled.shuffle(order)

@@ -1,4 +1,4 @@
-"""What a partition goes through: the table of states and events."""
+"""The states of an assigned partition: the table of states and events."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ STOPS = (Event.REVOKED, Event.UNFIT, Event.MOVED, Event.FENCED, Event.OTHER_RECO
 
 
 def partition(state: State) -> AssignedPartition:
-    """One in that state."""
+    """A partition in that state."""
     made = AssignedPartition(3, ("events", "labels"))
     made.state = state
     return made
 
 
 @pytest.mark.parametrize(("state", "event"), CELLS, ids=lambda one: one.name)
-def test_an_event_leads_where_the_table_says(state: State, event: Event) -> None:
-    """What cannot come about raises, and changes nothing."""
+def test_an_event_leads_to_the_state_in_the_table(state: State, event: Event) -> None:
+    """An impossible event raises, and changes nothing."""
     made = partition(state)
 
     if (state, event) in TRANSITIONS:
@@ -38,8 +38,8 @@ def test_an_event_leads_where_the_table_says(state: State, event: Event) -> None
         assert made.state is state
 
 
-def test_a_partition_becomes_active_by_a_claim_only() -> None:
-    """That is, after a confirmed commit and a look at owner, offsets and logs."""
+def test_a_partition_becomes_active_only_by_a_claim() -> None:
+    """The claim follows a confirmed commit and a check of owner, offsets and logs."""
     ways = {cell for cell, after in TRANSITIONS.items() if after is State.ACTIVE}
 
     assert ways == {(State.TAKING_OVER, Event.CLAIMED)}
@@ -48,15 +48,15 @@ def test_a_partition_becomes_active_by_a_claim_only() -> None:
     }
 
 
-def test_whatever_is_said_against_an_active_partition_ends_that() -> None:
-    """Nothing that stops one leaves it active, and every state hears of a rebalance."""
+def test_every_event_against_an_active_partition_ends_its_activity() -> None:
+    """No event that stops a partition leaves it active, and every state handles a rebalance."""
     assert all(TRANSITIONS[State.ACTIVE, event] is not State.ACTIVE for event in STOPS)
     assert all((state, Event.REVOKED) in TRANSITIONS for state in State)
 
 
 @pytest.mark.parametrize("state", State, ids=lambda one: one.name)
-def test_every_state_has_a_way_to_be_active(state: State) -> None:
-    """No partition is stuck for good: a rebalance gives it another chance."""
+def test_every_state_can_become_active_again(state: State) -> None:
+    """No partition is stuck for good, because a rebalance makes it eligible again."""
     reached = {state}
     while True:
         more = {after for (at, _), after in TRANSITIONS.items() if at in reached} - reached

@@ -1,4 +1,4 @@
-"""The audit over the memory store, and over a real Redis: it finds what is wrong, and only that."""
+"""The audit finds each difference, and only differences, in the memory store and in Redis."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ Bucket = tuple[str, int, str]
 
 
 async def never() -> bool:
-    """Once is enough."""
+    """A writer that never writes while the audit reads."""
     return False
 
 
 async def filled(store: StateStore) -> StatePartition:
-    """A partition that has read the traffic."""
+    """Let a partition read the traffic."""
     partition = await opened(store, MemoryDeadLetters(), cache_results=10_000)
     records = [
         Record(record.value, record.key, record.timestamp_ms, TOPIC, 0, offset)
@@ -57,7 +57,7 @@ async def change(
     *conversations: ConversationWrite,
     buckets: Mapping[Bucket, bytes | None] | None = None,
 ) -> None:
-    """Write past the worker."""
+    """Write buckets to the store without the worker."""
     batch = BatchWrite(0, b"token", uuid4().bytes, {}, {}, conversations, buckets or {})
     assert await store.write(batch) == Written()
 
@@ -77,7 +77,7 @@ async def a_conversation(store: StateStore) -> tuple[ConversationKey, StoredConv
 
 @asynccontextmanager
 async def real(redis: RedisServer) -> AsyncIterator[StateStore]:
-    """A namespace of its own."""
+    """A store in its own namespace of a real Redis."""
     space = connect(RedisOptions(url=redis.url, namespace=f"audit-{uuid4()}"))
     try:
         yield space.generation(await begin(space, IDENTITY, 0))
@@ -86,7 +86,7 @@ async def real(redis: RedisServer) -> AsyncIterator[StateStore]:
 
 
 def codes(found: Audit) -> set[str]:
-    """The series that differ."""
+    """Codes of the series that differ."""
     return {difference.code for difference in found.differences}
 
 
@@ -103,7 +103,7 @@ async def test_a_sound_state_has_no_difference() -> None:
 
 
 async def test_a_changed_bucket_is_found() -> None:
-    """One sum of one bucket is off by one: that sum is reported, with its place."""
+    """If one sum of one bucket is off by one, that sum is reported with its bucket."""
     store = MemoryStore()
     await filled(store)
     place, sums = await a_bucket(store)
@@ -118,7 +118,7 @@ async def test_a_changed_bucket_is_found() -> None:
 
 @pytest.mark.slow
 async def test_a_lost_bucket_is_found() -> None:
-    """Every sum of a bucket that is not there is reported with 0 stored."""
+    """Every sum of a missing bucket is reported with 0 stored."""
     store = MemoryStore()
     await filled(store)
     place, sums = await a_bucket(store)
@@ -130,7 +130,7 @@ async def test_a_lost_bucket_is_found() -> None:
 
 
 async def test_a_lost_conversation_is_found() -> None:
-    """A conversation that went without expiring leaves sums that nothing explains."""
+    """A conversation that vanished without expiring leaves unexplained sums."""
     store = MemoryStore()
     await filled(store)
     key, _ = await a_conversation(store)
@@ -143,7 +143,7 @@ async def test_a_lost_conversation_is_found() -> None:
 
 
 async def test_a_doubled_conversation_is_found() -> None:
-    """A conversation that is stored under two keys adds more than the buckets hold."""
+    """A conversation stored under two keys adds more than the buckets hold."""
     store = MemoryStore()
     await filled(store)
     _, held = await a_conversation(store)
@@ -188,8 +188,8 @@ def label(conversation: str, result_id: str, gain: int) -> tuple[bytes, bytes, i
     return conversation.encode(), text.encode(), (NOON_S + 5) * 1000
 
 
-async def test_what_makes_no_sense_is_named() -> None:
-    """Bytes that cannot be read are reported by their place, and the rest is compared."""
+async def test_undecodable_bytes_are_reported_by_their_key() -> None:
+    """Everything else is compared."""
     store = MemoryStore()
     await filled(store)
     place, _ = await a_bucket(store)
@@ -204,8 +204,8 @@ async def test_what_makes_no_sense_is_named() -> None:
     assert found.differences
 
 
-async def test_what_an_expired_conversation_left_is_known() -> None:
-    """On a partition where nothing comes any more, expired conversations stay in the windows."""
+async def test_sums_of_expired_conversations_are_accounted_for() -> None:
+    """On an idle partition, expired conversations stay in the windows."""
     store = MemoryStore()
     partition = await filled(store)
     horizon = partition.record_time_ms + DAY_MS + 1
@@ -219,7 +219,7 @@ async def test_what_an_expired_conversation_left_is_known() -> None:
 
 @pytest.mark.slow
 async def test_a_changed_bucket_is_found_among_expired_conversations() -> None:
-    """What expired conversations left hides no error."""
+    """Sums of expired conversations hide no error."""
     store = MemoryStore()
     partition = await filled(store)
     await partition.expire(partition.record_time_ms + DAY_MS + 1, once)
@@ -229,8 +229,8 @@ async def test_a_changed_bucket_is_found_among_expired_conversations() -> None:
     assert codes(await audit(store, OPTIONS, never)) == {"r"}
 
 
-async def test_what_expired_conversations_left_goes_with_the_window() -> None:
-    """A day later nothing is kept of them, in the windows or beside."""
+async def test_sums_of_expired_conversations_leave_with_the_window() -> None:
+    """A day later the store keeps nothing for them."""
     store = MemoryStore()
     partition = await filled(store)
     await partition.expire(partition.record_time_ms + DAY_MS + 1, once)
@@ -244,8 +244,8 @@ async def test_what_expired_conversations_left_goes_with_the_window() -> None:
     assert (await audit(store, OPTIONS, never)).differences == []
 
 
-async def test_agents_beyond_the_cap_are_other() -> None:
-    """Agents that came too late for series of their own are compared as `other`."""
+async def test_agents_beyond_the_limit_are_compared_as_other() -> None:
+    """Agents that came too late for their own series count under `other`."""
     store = MemoryStore()
     partition = await opened(store, MemoryDeadLetters(), cache_results=10)
     records = []
@@ -260,14 +260,14 @@ async def test_agents_beyond_the_cap_are_other() -> None:
 
 
 class BusyStore(MemoryStore):
-    """A store that a worker writes to while it is read, so many times."""
+    """A store that a worker writes to during the first few reads."""
 
     def __init__(self) -> None:
         super().__init__()
         self.times = 0
 
     async def buckets(self, partition: int, window: str | None = None) -> dict[Bucket, bytes]:
-        """After the buckets were read, a record comes."""
+        """Read the buckets, then write a record."""
         found = await super().buckets(partition)
         if self.times > 0:
             self.times -= 1
@@ -279,12 +279,12 @@ class BusyStore(MemoryStore):
 
 
 async def always() -> bool:
-    """As often as it takes."""
+    """A worker that writes during every read."""
     return True
 
 
 async def test_a_partition_that_is_written_to_is_read_again() -> None:
-    """Two writes while it is read: the third reading is of one moment, and counts."""
+    """After two reads with concurrent writes, the third is consistent and counts."""
     store = BusyStore()
     await filled(store)
     store.times = 2
@@ -295,8 +295,8 @@ async def test_a_partition_that_is_written_to_is_read_again() -> None:
     assert found.conversations == TRAFFIC.conversations + 2
 
 
-async def test_a_partition_that_is_always_written_to_is_said_to_be_so() -> None:
-    """Without a quiet moment it is not compared, and nothing is claimed of it."""
+async def test_a_partition_that_is_always_written_to_is_reported_as_not_compared() -> None:
+    """Without a consistent read the audit claims nothing about it."""
     store = BusyStore()
     await filled(store)
     store.times = 1
@@ -307,7 +307,7 @@ async def test_a_partition_that_is_always_written_to_is_said_to_be_so() -> None:
 
 
 async def test_expiry_while_it_is_read_counts_as_a_write(redis_server: RedisServer) -> None:
-    """Deleting conversations moves no position, but another reading is seen to be needed."""
+    """Deleting conversations changes no offset, but the audit reads again."""
     async with real(redis_server) as store:
         partition = await filled(store)
         before = await store.describe(0)
@@ -319,7 +319,7 @@ async def test_expiry_while_it_is_read_counts_as_a_write(redis_server: RedisServ
 
 
 async def test_an_audit_over_redis(redis_server: RedisServer) -> None:
-    """A real Redis: sound at first, also after expiry, and a changed bucket is found."""
+    """State in a real Redis is sound at first and after expiry, and a changed bucket is found."""
     async with real(redis_server) as store:
         partition = await filled(store)
         assert (await audit(store, OPTIONS, never)).differences == []

@@ -1,4 +1,4 @@
-"""A replay's sums through time, and what of them becomes OpenMetrics."""
+"""Sums of a replay over time, and their export as OpenMetrics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRAFFIC = list(
 
 
 def replayed(traffic: Iterable[TrafficRecord] = TRAFFIC, **options: Any) -> Replay:
-    """A replay of some traffic."""
+    """A replay of the traffic."""
     replay = Replay(**options)
     for record in traffic:
         replay.feed(Record(record.value, record.key, record.timestamp_ms))
@@ -37,14 +37,14 @@ def replayed(traffic: Iterable[TrafficRecord] = TRAFFIC, **options: Any) -> Repl
 
 
 def steps_of(replay: Replay, step_us: int = MINUTE_US) -> range:
-    """From the first event to some time after the last."""
+    """Steps from the first event until after the last one."""
     first = replay.history().first_us
     assert first is not None
     return range(first // step_us * step_us, replay.last_event_us + 40 * step_us, step_us)
 
 
-def test_routes_without_series_of_their_own_are_summed_up_together() -> None:
-    """However many there are, and in whatever bucket."""
+def test_routes_without_their_own_series_are_summed_together() -> None:
+    """This holds for any number of routes in any bucket."""
     routes = [f"r{number}" for number in range(MOST_CODES)]
     history = History([parse_window("1h")])
     sums = WindowSums(history, Names(frozenset({"a"}), frozenset({"r0"})), 60 * MINUTE_US)
@@ -64,7 +64,7 @@ def test_routes_without_series_of_their_own_are_summed_up_together() -> None:
 
 
 def rows_at(history: History, steps: range, at: int) -> list[dict[str, Any]]:
-    """The sums at one of the steps, as ``windows.json`` has them."""
+    """The sums at one step, in the form of ``windows.json``."""
     sums = [
         (course.window, course.agent, {course.code: course.values[at]})
         for course in history.courses(steps)
@@ -74,8 +74,8 @@ def rows_at(history: History, steps: range, at: int) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 1.0])
-def test_at_each_step_the_sums_are_those_of_the_windows(share: float) -> None:
-    """Backfilled series and ``windows.json`` of that time are the same numbers."""
+def test_the_sums_of_each_step_equal_the_windows(share: float) -> None:
+    """Backfilled series equal the ``windows.json`` of that time."""
     replay = replayed()
     steps = steps_of(replay)
     at = int(share * (len(steps) - 1))
@@ -84,7 +84,7 @@ def test_at_each_step_the_sums_are_those_of_the_windows(share: float) -> None:
 
 
 def test_steps_may_be_further_apart_than_a_window() -> None:
-    """What came and went between two of them shows in neither."""
+    """Events that entered and left a window between two steps appear in neither."""
     replay = replayed()
     steps = steps_of(replay, 7 * MINUTE_US)
 
@@ -92,7 +92,7 @@ def test_steps_may_be_further_apart_than_a_window() -> None:
         assert rows_at(replay.history(), steps, at) == replay.windows(steps[at])["sums"]
 
 
-def test_releases_can_stand_in_the_place_of_agents() -> None:
+def test_series_can_be_labelled_by_release_instead_of_agent() -> None:
     """The series have the label that the windows have."""
     replay = replayed(config=EngineConfig(dimension="release"))
     steps = steps_of(replay)
@@ -103,8 +103,8 @@ def test_releases_can_stand_in_the_place_of_agents() -> None:
     assert "release" in rows[0]
 
 
-def test_names_beyond_the_limits_are_others() -> None:
-    """As in the windows: configured ones first, then by code point."""
+def test_names_beyond_the_limits_count_as_other() -> None:
+    """As in the windows, configured names come first, then names by code point."""
     event = {
         "type": "search_iteration", "turn": 1, "iteration": 1, "occurred_at": 1_718_020_800,
     }  # fmt: skip
@@ -122,8 +122,8 @@ def test_names_beyond_the_limits_are_others() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    """Every line, and what stands above them."""
+def test_a_written_file_is_read_back_unchanged(tmp_path: Path) -> None:
+    """This includes every line and the header."""
     history = replayed(agents=["support"]).history()
     write_buckets(tmp_path, history)
 
@@ -131,7 +131,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 def test_equal_input_gives_equal_lines(tmp_path: Path) -> None:
-    """Whatever order the records came in."""
+    """The order of the records does not matter."""
     write_buckets(tmp_path, replayed().history())
     one = (tmp_path / BUCKETS).read_bytes()
     write_buckets(tmp_path, replayed(reversed(TRAFFIC)).history())
@@ -141,7 +141,7 @@ def test_equal_input_gives_equal_lines(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_sums_of_several_replays_add_up(tmp_path: Path) -> None:
-    """Conversations replayed apart give what they give together."""
+    """Conversations replayed separately give the same sums as one replay of all."""
     halves = []
     for number in (0, 1):
         part = [r for r in TRAFFIC if r.key is not None and r.key[-1] % 2 == number]
@@ -153,8 +153,8 @@ def test_sums_of_several_replays_add_up(tmp_path: Path) -> None:
     assert list(read_buckets(halves).lines()) == list(whole.lines())
 
 
-def test_replays_with_other_windows_do_not_add_up(tmp_path: Path) -> None:
-    """The message names what differs."""
+def test_replays_with_different_windows_cannot_be_added(tmp_path: Path) -> None:
+    """The message names the difference."""
     for name in ("1m", "5m"):
         (tmp_path / name).mkdir()
         write_buckets(tmp_path / name, replayed([], windows=[parse_window(name)]).history())
@@ -183,8 +183,8 @@ HEADER = json.dumps(History([parse_window("1m")]).header()).encode() + b"\n"
         ),
     ],
 )
-def test_what_is_no_such_file_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
-    """With file, line, and what to do."""
+def test_a_malformed_file_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
+    """The error has the file, the line and the remedy."""
     (tmp_path / BUCKETS).write_bytes(content)
 
     with pytest.raises(UnfitHistory, match=why):
@@ -193,21 +193,21 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path, content: bytes, why: st
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """What a replay has written."""
+    """A directory that a replay has written."""
     write_buckets(tmp_path, replayed().history())
     return tmp_path
 
 
 def run(*arguments: str) -> str:
-    """What the command says that has to succeed."""
+    """Output of the command, which must succeed."""
     done = CliRunner().invoke(app, ["backfill", *arguments], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     return done.stderr
 
 
 @pytest.mark.slow
-def test_a_parser_of_openmetrics_takes_what_is_written(directory: Path) -> None:
-    """Families are gauges; a series' samples stand together, and go forward in time."""
+def test_an_openmetrics_parser_accepts_the_output(directory: Path) -> None:
+    """Families are gauges; samples of a series are adjacent and in order of time."""
     said = run(str(directory))
 
     samples = 0
@@ -224,8 +224,8 @@ def test_a_parser_of_openmetrics_takes_what_is_written(directory: Path) -> None:
     assert "promtool tsdb create-blocks-from openmetrics" in said
 
 
-def test_samples_lie_at_multiples_of_the_step_between_the_bounds(directory: Path) -> None:
-    """From the first time on, without the last."""
+def test_sample_times_are_multiples_of_the_step_within_the_bounds(directory: Path) -> None:
+    """The first bound is included and the last is not."""
     first = replayed().history().first_us
     assert first is not None
     text = [f"1970-01-01T00:00:{second:02}Z" for second in (1, 32)]
@@ -237,7 +237,7 @@ def test_samples_lie_at_multiples_of_the_step_between_the_bounds(directory: Path
     assert {line.rpartition(" ")[2] for line in lines if not line.startswith("#")} == {"15", "30"}
 
 
-def test_labels_of_ones_own_replace_the_usual_ones(directory: Path) -> None:
+def test_given_labels_replace_the_default_ones(directory: Path) -> None:
     """They are on every series."""
     run(str(directory), "--label", "job=past", "--label", 'who=a "quoted" one')
 
@@ -258,13 +258,15 @@ def test_labels_of_ones_own_replace_the_usual_ones(directory: Path) -> None:
         (["--to", "1970-01-01T00:00:00Z"], "--from and --to have no multiple of --step"),
     ],
 )
-def test_slips_are_told(directory: Path, arguments: list[str], why: str) -> None:
-    """One line says what to write instead."""
+def test_invalid_options_are_refused_in_one_line(
+    directory: Path, arguments: list[str], why: str
+) -> None:
+    """The line says what to write instead."""
     with pytest.raises(UsageError, match=why):
         CliRunner().invoke(app, ["backfill", str(directory), *arguments], catch_exceptions=False)
 
 
-def test_a_directory_without_buckets_is_named(tmp_path: Path) -> None:
-    """With the command that writes them."""
+def test_a_directory_without_buckets_is_refused(tmp_path: Path) -> None:
+    """The error names it and the command that writes buckets."""
     with pytest.raises(UsageError, match=r"buckets.jsonl: no such file; `stream-metrics replay`"):
         CliRunner().invoke(app, ["backfill", str(tmp_path)], catch_exceptions=False)

@@ -1,4 +1,4 @@
-"""Hostile and malformed records: each ends as an event or as a rejection with a known reason."""
+"""Hostile and malformed records: each becomes an event or a rejection with a known reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OK = "event"
 
 @dataclass(frozen=True)
 class Row:
-    """A record and what it gives: ``OK`` or a reason. ``at``: the event's instant, if it counts."""
+    """A record with its outcome: ``OK`` or a reason. ``at`` is the event's time, if it matters."""
 
     name: str
     value: bytes | None
@@ -66,7 +66,7 @@ def sized(size: int) -> bytes:
 
 
 def nested(levels: int, opener: str = "[", closer: str = "]") -> bytes:
-    """An event with an unknown field, ``levels`` deep with the event itself."""
+    """An event with an unknown field; the event itself counts as one of its ``levels``."""
     return spliced(f'"x":{opener * (levels - 1)}{closer * (levels - 1)}'.encode())
 
 
@@ -76,7 +76,7 @@ def at(value: Any, expected: str, instant: int | None = None, **more: Any) -> Ro
 
 
 def stamped(text: str, expected: str, instant: int | None = None) -> Row:
-    """A row about ``occurred_at`` as it stands in the JSON."""
+    """A row about ``occurred_at`` as written in the JSON."""
     value = raw(occurred_at=0).replace(b'"occurred_at": 0', f'"occurred_at": {text}'.encode())
     return Row(f"time token {text[:30]}", value, expected, at=instant)
 
@@ -314,8 +314,8 @@ TABLE = NOT_JSON + SHAPE + NUMBERS + SIZES + URLS + KEYS + TIMES
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_record(row: Row) -> None:
-    """The record gives the event or the rejection that the table states."""
+def test_a_record_has_the_listed_outcome(row: Row) -> None:
+    """Decoding gives the event or the rejection in the table."""
     got = decode(
         row.value,
         key=row.key,
@@ -329,13 +329,13 @@ def test_record(row: Row) -> None:
         assert got.occurred_us == row.at
 
 
-def test_table_covers_the_reasons() -> None:
-    """Every reason that decoding can give stands in the table."""
+def test_the_table_covers_every_reason() -> None:
+    """Every reason that decoding can give occurs in the table."""
     assert {row.expected for row in TABLE} == {OK, *REASONS} - {"internal_error"}
 
 
-def test_limits_are_settings() -> None:
-    """A limit that is set lower refuses what the default takes."""
+def test_limits_can_be_lowered() -> None:
+    """A lower limit refuses what the default accepts."""
     tight = Limits(
         record_bytes=400, json_levels=3, searches_per_event=1, results_per_event=2,
         labels_per_event=1, relevant_per_event=1, ids_per_result=1, fields_per_result=1,
@@ -354,7 +354,7 @@ def test_limits_are_settings() -> None:
         assert got.reason == reason
 
 
-# --- what the message may say ---------------------------------------------------------------------
+# --- messages never quote the record --------------------------------------------------------------
 
 CANARY = "canary_zq"
 _PLANTED = st.sampled_from([
@@ -376,7 +376,7 @@ def _planted(node: Any, draw: st.DrawFn) -> Any:
 
 @st.composite
 def planted(draw: st.DrawFn) -> bytes:
-    """An event with canaries for values and names; sometimes cut, so that it is no JSON."""
+    """An event with canaries as values and names; sometimes truncated, so that it is not JSON."""
     full = FULL[draw(st.sampled_from(sorted(FULL)))]
     document = {name: _planted(value, draw) for name, value in full.items()}
     if draw(st.booleans()):
@@ -389,15 +389,15 @@ def planted(draw: st.DrawFn) -> bytes:
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=examples(300))
 @given(planted(), st.none() | st.just(CANARY.encode()))
 def test_messages_never_quote_the_record(value: bytes, key: bytes | None) -> None:
-    """Nothing of a record's content gets into the message that describes it."""
+    """No content of a record gets into its error message."""
     got = decode(value, key=key, limits=LIMITS)
     assert not isinstance(got, BadRecord) or CANARY not in got.message
     assert not isinstance(got, BadRecord) or len(got.message) <= 600
 
 
 @pytest.mark.parametrize("text", ["x - at .canary_zq", "canary_zq", "' - at `$.canary_zq"])
-def test_message_about_a_choice_hides_the_value(text: str) -> None:
-    """A wrong `decision` is located, but not quoted, not even one that looks like a path."""
+def test_a_message_about_a_choice_hides_the_value(text: str) -> None:
+    """A wrong `decision` is located but not quoted, even if it looks like a path."""
     got = decode(raw("search_iteration", gate={"decision": text}), limits=LIMITS)
     assert got == BadRecord("invalid", "Invalid enum value - at `$.gate.decision`")
 
@@ -422,7 +422,7 @@ _BRACKETED = st.recursive(
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(_BRACKETED)
 def test_levels_are_counted_outside_texts(value: Any) -> None:
-    """Texts full of brackets, quotes and backslashes do not mislead the count of levels."""
+    """Brackets, quotes and backslashes in texts do not affect the count of levels."""
     record = json.dumps({**event(), "x": value, "y": [[]] * 9}).encode()
     levels = max(1 + depth(value), 3)
     assert isinstance(decode(record, limits=Limits(json_levels=levels)), Event)
@@ -431,7 +431,7 @@ def test_levels_are_counted_outside_texts(value: Any) -> None:
     assert refused.reason == "too_deep"
 
 
-# --- anything at all ------------------------------------------------------------------------------
+# --- arbitrary input ------------------------------------------------------------------------------
 
 _ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -447,7 +447,7 @@ _ANY = st.recursive(
     st.none() | st.integers(-(2**63), 2**63 - 1),
 )
 def test_arbitrary_bytes_never_raise(value: bytes, key: bytes | None, stamp: int | None) -> None:
-    """Bytes of any kind, with any key and timestamp, are answered and not thrown back."""
+    """Any bytes, with any key and timestamp, give an event or a rejection."""
     got = decode(value, key=key, timestamp_ms=stamp, limits=LIMITS)
     assert isinstance(got, Event) or got.reason in REASONS
 
@@ -455,7 +455,7 @@ def test_arbitrary_bytes_never_raise(value: bytes, key: bytes | None, stamp: int
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.sampled_from(sorted(FULL)), st.dictionaries(st.text(), _ANY), st.data())
 def test_arbitrary_json_never_raises(kind: str, extra: dict[str, Any], data: st.DataObject) -> None:
-    """An event in which any fields are replaced by any JSON is answered and not thrown back."""
+    """An event with any fields replaced by any JSON gives an event or a rejection."""
     changed = data.draw(st.lists(st.sampled_from(sorted(FULL[kind])), max_size=3))
     document = {**FULL[kind], **extra, **{name: data.draw(_ANY) for name in changed}}
     got = decode(json.dumps(document).encode(), limits=LIMITS)

@@ -1,4 +1,4 @@
-"""What a turn and a conversation may grow to, and what the cache makes of large ones."""
+"""Limits on the size of a turn and a conversation, and how the cache treats large ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Body = dict[str, Any]
 
 
 def event(kind: str, number: int, conversation: str = "c", turn: int = 1, **body: Any) -> Body:
-    """An event, the later the higher its number."""
+    """An event; a higher number means a later one."""
     return {
         "type": kind,
         "event_id": f"{kind[0]}{number}",
@@ -44,7 +44,7 @@ def labelling(number: int, *names: str, **more: Any) -> Body:
 
 
 def batched(*batches: list[Body], **limits: int) -> list[dict[str, Any]]:
-    """The rows of all turns, each batch taken as one."""
+    """The rows of all turns, with each batch applied as one."""
     engine = Replay(EngineConfig(limits=replace(Limits(), **limits)), turn_scope="all")
     for batch in batches:
         for body in batch:
@@ -54,17 +54,17 @@ def batched(*batches: list[Body], **limits: int) -> list[dict[str, Any]]:
 
 
 def rows(events: list[Body], **limits: int) -> list[dict[str, Any]]:
-    """The rows of all turns, each event taken by itself."""
+    """The rows of all turns, with each event applied by itself."""
     return batched(*([body] for body in events), **limits)
 
 
 def results(*names: str, **more: Any) -> Body:
-    """A search that found these."""
+    """A search that found these results."""
     return {"results": [{"result_id": name, "doc_id": name, **more} for name in names]}
 
 
 def test_searches_without_results_are_bounded() -> None:
-    """They add no result, and are refused by a limit of their own; the turn says so."""
+    """They add no result, so a limit of their own refuses them; the turn is flagged."""
     events = [searching(n, {}, {}) for n in range(3)]
 
     ((full,), (over,)) = rows(events, searches_per_turn=6), rows(events, searches_per_turn=5)
@@ -73,7 +73,7 @@ def test_searches_without_results_are_bounded() -> None:
 
 
 def test_values_are_bounded() -> None:
-    """What ids and fields hold beyond eight values a result counts against the turn."""
+    """Values of ids and fields beyond eight per result count towards the turn's limit."""
     ids = {"version_id": [str(n) for n in range(20)]}
     events = [searching(n, results(f"r{n}", ids=ids)) for n in range(3)]
     for body in events:
@@ -85,8 +85,8 @@ def test_values_are_bounded() -> None:
     assert (over["results"], over["over_limit"]) == (2, True)
 
 
-def test_what_is_replaced_makes_room() -> None:
-    """A newer version of a search takes the place of the old one in every limit."""
+def test_a_replaced_search_frees_its_room() -> None:
+    """Every limit counts the newer version of a search instead of the old one."""
     ids = {"version_id": [str(n) for n in range(20)]}
     found: Body = {"search_id": "s", "results": [{"result_id": "r", "ids": ids}]}
     events = [searching(n, found) for n in range(10)]
@@ -96,8 +96,8 @@ def test_what_is_replaced_makes_room() -> None:
     assert (row["results"], row["over_limit"]) == (1, False)
 
 
-def test_labels_refused_before_any_turn_are_told() -> None:
-    """Of labels for too many turns some are refused; a turn that comes to exist then says so."""
+def test_labels_refused_before_any_turn_flag_a_later_turn() -> None:
+    """If labels for too many turns are refused, a turn created afterwards is flagged."""
     labels = [labelling(turn, "r", turn=turn) for turn in range(1, 5)]
     (row,) = rows([*labels, searching(9, results("r"), turn=4)], turns_per_conversation=3)
     (all_there,) = rows([*labels, searching(9, results("r"), turn=4)], turns_per_conversation=4)
@@ -106,8 +106,8 @@ def test_labels_refused_before_any_turn_are_told() -> None:
     assert (all_there["labelled"], all_there["over_limit"]) == (1, False)
 
 
-def test_labels_that_bring_nothing_leave_the_mark_of_a_limit() -> None:
-    """What a turn has refused before it exists is told, whatever empty event came between."""
+def test_empty_label_events_keep_the_flag_of_a_limit() -> None:
+    """A turn that was refused something before it exists is flagged, even after an empty event."""
     waiting = labelling(1, "x", turn=2)
     events = [waiting, labelling(2, "a"), labelling(3), searching(4, results("a"))]
 
@@ -117,7 +117,7 @@ def test_labels_that_bring_nothing_leave_the_mark_of_a_limit() -> None:
 
 
 def test_labels_of_results_that_are_replaced_count_as_waiting() -> None:
-    """Whoever replaces a search again and again leaves no more labels behind than may wait."""
+    """Replacing a search again and again leaves no more labels than may wait."""
     events = []
     for number in range(0, 6, 2):
         found = {"search_id": "s", **results(f"a{number}", f"b{number}")}
@@ -130,7 +130,7 @@ def test_labels_of_results_that_are_replaced_count_as_waiting() -> None:
 
 
 def test_of_labels_of_replaced_results_the_latest_is_refused() -> None:
-    """What was taken first stays, and counts when its result comes back."""
+    """Labels that came first stay, and count when their result returns."""
     events = [
         searching(1, {"search_id": "s", **results("a", "b")}),
         labelling(2, "a"),
@@ -144,8 +144,9 @@ def test_of_labels_of_replaced_results_the_latest_is_refused() -> None:
     assert (first["labelled"], last["labelled"]) == (1, 0)
 
 
-def test_an_iteration_that_a_search_has_left_is_no_longer_one() -> None:
-    """In the batch in which it left, too: whatever searches there afterwards needs room."""
+def test_an_iteration_without_searches_frees_its_room() -> None:
+    """This holds within the batch that moves the search away; a later search there needs room
+    again."""
     found = {"search_id": "s", **results("a")}
     first = [searching(1, found), searching(2, results("b"), iteration=2)]
     moved = searching(3, found, iteration=2)
@@ -156,8 +157,8 @@ def test_an_iteration_that_a_search_has_left_is_no_longer_one() -> None:
     assert ([its["iteration"] for its in row["iterations"]], row["over_limit"]) == ([2, 3], True)
 
 
-def test_a_forget_takes_the_marks_of_limits_along() -> None:
-    """Whatever was refused before it, a turn of newer events is not flagged, in whatever batch."""
+def test_a_forget_clears_the_flags_of_limits() -> None:
+    """A turn of newer events is not flagged for earlier refusals, however batches are cut."""
     forget = event("forget", 5)
     newer = searching(9, results("r"))
     refused = [searching(1, results("a", "b"))]
@@ -191,8 +192,8 @@ KINDS: dict[str, Body] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_whatever_a_conversation_holds_weighs_in_the_cache(kind: str) -> None:
-    """A cache for a thousand results keeps few conversations that hold a thousand other things."""
+async def test_everything_in_a_conversation_counts_towards_the_cache(kind: str) -> None:
+    """A cache for a thousand results keeps few conversations that hold a thousand other items."""
     fed = await Fed.new(cache_results=1_000)
     for number in range(20):
         name = f"c{number}"
@@ -204,8 +205,8 @@ async def test_whatever_a_conversation_holds_weighs_in_the_cache(kind: str) -> N
     assert cache.results <= 1_000
 
 
-async def test_a_conversation_larger_than_the_cache_leaves_the_others() -> None:
-    """It is read from the store each time, and nothing is dropped for it."""
+async def test_a_conversation_larger_than_the_cache_evicts_no_other() -> None:
+    """It is read from the store each time."""
     fed = await Fed.new(cache_results=100)
     small = json.dumps(labelling(1, "r", conversation="small")).encode()
     large = json.dumps({**KINDS["labels"], "conversation_id": "large"}).encode()
@@ -226,8 +227,8 @@ SEQUENCES: dict[str, list[Body]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [*KINDS, *SEQUENCES])
-async def test_what_the_cache_drops_is_freed_without_the_collector(kind: str) -> None:
-    """Nothing in a conversation refers in a circle, so that the cache bounds memory at once."""
+async def test_evicted_conversations_are_freed_without_garbage_collection(kind: str) -> None:
+    """A conversation has no reference cycles, so eviction frees its memory at once."""
     bodies = SEQUENCES.get(kind) or [KINDS[kind]]
     fed = await Fed.new(cache_results=10_000)
     for number in range(3):

@@ -41,7 +41,7 @@ def by_agent(one: Interpretation) -> list[tuple[str | None, str]]:
     return sorted((who or "", reason) for who, reason in one.by_agent)
 
 
-# Whom a refusal is of.
+# The agent that a refusal counts for.
 
 
 def test_a_refusal_counts_for_the_agent_of_its_turn() -> None:
@@ -101,7 +101,7 @@ def test_a_trace_for_which_there_is_no_room_has_its_service() -> None:
     assert (one.service, by_agent(one)) == ("support", [("support", "no_room")])
 
 
-# What a bridge says of it.
+# Metrics and logs of refusals.
 
 
 def test_an_agent_with_refusals_only_is_counted_by_reason() -> None:
@@ -124,7 +124,7 @@ def test_an_agent_with_refusals_only_is_counted_by_reason() -> None:
     assert value(registry, "traces", agent="service", outcome="empty") == 1
 
 
-def test_refused_and_told_traces_count_for_the_same_agent() -> None:
+def test_refused_and_accepted_traces_count_for_the_same_agent() -> None:
     """Otherwise the alert would count refusals under the service, and the agent's share would be
     0."""
     registry = CollectorRegistry()

@@ -34,7 +34,7 @@ async def bridge(world: World) -> BridgeMember:
 
 
 async def read(member: BridgeMember) -> None:
-    """Read to the end, and again when that is long ago."""
+    """Read to the end, and again much later."""
     for _ in range(2):
         idle = 0
         while idle < 3:

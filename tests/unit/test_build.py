@@ -1,4 +1,4 @@
-"""What a build needs, and when it may take the place of what is in force."""
+"""When a build is needed, and when it may replace the generation in force."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LIVE = NOTHING.begun(OLD, "a", 1)
 
 @dataclass
 class ScriptedLogs:
-    """Logs that begin somewhere, with a first record or none."""
+    """Logs with given starts, and a first record or none."""
 
     first: dict[Place, int]
     oldest: dict[Place, int] = field(default_factory=dict)
@@ -56,17 +56,17 @@ class ScriptedLogs:
         return {place: self.oldest[place] for place in places if place in self.oldest}
 
 
-# -- what differs
+# -- differences
 
 
 def test_settings_that_differ_are_listed_with_both_values() -> None:
-    """And nothing is, of state that is built anew as it was."""
+    """Nothing is listed if state is rebuilt with equal settings."""
     assert differences(OLD, NEW) == ["metrics.good_gain was 2, is 3"]
     assert differences(OLD, OLD) == []
 
 
 def test_topics_and_schema_that_differ_are_listed() -> None:
-    """In words."""
+    """The list describes them in words."""
     other = replace(OLD, schema_version=2, partition_counts={"events": 3})
 
     assert differences(OLD, other) == [
@@ -75,17 +75,17 @@ def test_topics_and_schema_that_differ_are_listed() -> None:
     ]
 
 
-# -- which generation
+# -- the generation of a worker
 
 
 @pytest.mark.parametrize(
     ("ours", "build", "number"),
     [(OLD, False, 1), (OLD, True, 1), (NEW, False, 2), (NEW, True, 2)],
 )
-def test_a_worker_joins_the_generation_that_its_settings_are_for(
+def test_a_worker_joins_the_generation_with_its_settings(
     ours: Identity, build: bool, number: int
 ) -> None:
-    """The one in force, or the one that is being built."""
+    """That is the generation in force or the one being built."""
     found = joined(LIVE.registered(NEW, "b", 2), lambda _: ours, build=build)
 
     assert found is not None
@@ -93,16 +93,16 @@ def test_a_worker_joins_the_generation_that_its_settings_are_for(
 
 
 @pytest.mark.parametrize(("build", "number"), [(False, 1), (True, 2)])
-def test_where_both_fit_the_worker_is_told_which(build: bool, number: int) -> None:
-    """State that is repaired is built with equal settings."""
+def test_an_option_decides_if_both_generations_fit(build: bool, number: int) -> None:
+    """A repair builds state with equal settings."""
     found = joined(LIVE.registered(OLD, "b", 2), lambda _: OLD, build=build)
 
     assert found is not None
     assert found.number == number
 
 
-def test_a_worker_that_fits_neither_is_refused() -> None:
-    """With what differs from the state in force, and the way out."""
+def test_a_worker_that_fits_no_generation_is_refused() -> None:
+    """The error lists the differences from the state in force and the remedy."""
     with pytest.raises(OtherIdentity, match=r"good_gain was 2, is 3.*stream-metrics build"):
         joined(LIVE, lambda _: NEW)
     assert joined(NOTHING, lambda _: NEW) is None
@@ -112,11 +112,8 @@ def test_a_worker_that_fits_neither_is_refused() -> None:
     ("layout", "group", "start"),
     [(LIVE, "group", "latest"), (LIVE.registered(NEW, "b", 2), "group.2", "earliest")],
 )
-def test_what_is_built_is_built_from_the_start_of_the_log(
-    layout: Layout, group: str, start: str
-) -> None:
-    """Whatever ``kafka.start`` is, in a group of its own; the first generation goes by the
-    setting."""
+def test_a_build_reads_from_the_start_of_the_log(layout: Layout, group: str, start: str) -> None:
+    """It ignores ``kafka.start`` and has its own group; the first generation follows it."""
     kafka = KafkaSettings(group_id="group", start="latest")
 
     found = kafka_for(kafka, layout.generations[-1])
@@ -124,11 +121,11 @@ def test_what_is_built_is_built_from_the_start_of_the_log(
     assert (found.group_id, found.start) == (group, start)
 
 
-# -- partitions that were added
+# -- added partitions
 
 
 def grown(topic: str, at_ms: int) -> Layout:
-    """The topic got partitions then."""
+    """A topic that got partitions at that time."""
     return LIVE.has_grown([topic], at_ms)
 
 
@@ -140,10 +137,10 @@ def grown(topic: str, at_ms: int) -> Layout:
         (grown("events", NOW_MS), NEW, {("events", 0): NOW_MS + HOUR_MS, ("events", 1): 1 << 60}),
     ],
 )
-def test_records_of_before_partitions_were_added_must_be_brought_together(
+def test_records_older_than_added_partitions_need_the_internal_topic(
     layout: Layout, ours: Identity, oldest: dict[Place, int]
 ) -> None:
-    """Read as they lie, one conversation would be two."""
+    """Read directly, one conversation would be counted as two."""
     with pytest.raises(CannotBuild, match=r"kafka\.repartition_topic"):
         check_counts(layout, ours, oldest)
 
@@ -163,18 +160,18 @@ def test_records_of_before_partitions_were_added_must_be_brought_together(
         ),
     ],
 )
-def test_topics_without_such_records_can_be_read(
+def test_topics_without_older_records_can_be_read_directly(
     layout: Layout, ours: Identity, oldest: dict[Place, int]
 ) -> None:
-    """An internal topic, or logs that begin after the change."""
+    """These are internal topics and logs that begin after the change."""
     check_counts(layout, ours, oldest)
 
 
 # -- reach
 
 
-async def test_a_log_must_reach_back_as_far_as_figures_do() -> None:
-    """The time to live, the longest window, and a day; to the millisecond."""
+async def test_a_log_must_reach_back_as_far_as_the_metrics() -> None:
+    """It needs the time to live, the longest window and a day, to the millisecond."""
     places = [("events", number) for number in range(4)]
     needed = NOW_MS - 3 * DAY_MS  # both are a day
     logs = ScriptedLogs(
@@ -188,11 +185,11 @@ async def test_a_log_must_reach_back_as_far_as_figures_do() -> None:
     assert all("figures would be short until" in line for line in found)
 
 
-# -- room
+# -- memory
 
 
-async def test_the_memory_that_is_needed_is_estimated_by_a_sample() -> None:
-    """Parts, names and keys of conversations, and buckets; what is damaged counts like the rest."""
+async def test_the_needed_memory_is_estimated_from_a_sample() -> None:
+    """It covers parts, names and keys of conversations, and buckets; damaged values count too."""
     space = MemoryStore()
     generation = await begin(space, OLD, 0)
     state = space.generation(generation)
@@ -216,10 +213,10 @@ async def test_the_memory_that_is_needed_is_estimated_by_a_sample() -> None:
     ("share", "was_full", "waits"),
     [(0.85, False, False), (0.851, False, True), (0.84, True, True), (0.83, True, False)],
 )
-def test_nothing_is_built_while_redis_is_nearly_full(
+def test_a_build_pauses_while_redis_is_nearly_full(
     share: float, was_full: bool, waits: bool
 ) -> None:
-    """It goes on a little below, so that it does not flutter."""
+    """It resumes at a lower level, so that it does not flap."""
     assert bool(full(share, was_full=was_full)) == waits
 
 
@@ -227,7 +224,7 @@ def test_nothing_is_built_while_redis_is_nearly_full(
 
 
 async def built(behind: list[int | None], *, silent_ms: int = 0) -> tuple[MemoryStore, Generation]:
-    """A generation whose workers say how far behind they are."""
+    """A generation whose workers report how far behind they are."""
     space = MemoryStore()
     generation = await begin(space, OLD, 0)
     state = space.generation(generation)
@@ -254,7 +251,7 @@ async def built(behind: list[int | None], *, silent_ms: int = 0) -> tuple[Memory
 async def test_a_build_has_caught_up_once_all_of_its_partitions_have(
     behind: list[int | None], silent_ms: int, caught_up: bool
 ) -> None:
-    """By heartbeats that are fresh; one that is missing says nothing."""
+    """Only recent heartbeats count, and a missing one counts as behind."""
     space, generation = await built(behind, silent_ms=silent_ms)
 
     assert (await progress(space, generation)).caught_up == caught_up

@@ -1,4 +1,4 @@
-"""What is fetched or built once per user."""
+"""Files that are fetched or built once per user."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from deploy.local.cache import made
 
 
-def test_it_is_made_once_however_many_ask_for_it(tmp_path: Path) -> None:
-    """All of those who ask at once get the same whole thing, which one of them has made."""
+def test_concurrent_requests_build_a_file_once(tmp_path: Path) -> None:
+    """All get the same complete file, which one of them has built."""
     path, together, makers = tmp_path / "cache" / "tool", Barrier(4), list[Path]()
 
     def make(unfinished: Path) -> None:
@@ -28,8 +28,8 @@ def test_it_is_made_once_however_many_ask_for_it(tmp_path: Path) -> None:
     assert len(makers) == 1
 
 
-def test_what_could_not_be_made_is_made_the_next_time(tmp_path: Path) -> None:
-    """A failure leaves nothing under the name, nor anything that is half done."""
+def test_a_failed_build_is_tried_again_next_time(tmp_path: Path) -> None:
+    """A failure leaves nothing under the name, not even a partial file."""
     path = tmp_path / "tool"
 
     def fail(unfinished: Path) -> None:

@@ -1,4 +1,5 @@
-"""Intervals hold, and tests find, about as often as they say."""
+"""Confidence intervals cover the true value, and tests find differences, about as often as
+promised."""
 
 from __future__ import annotations
 
@@ -29,12 +30,12 @@ from tests.calibration.study import (
 ALL = (*SHAPES, *CLUSTERED)
 SETS = 200
 DRAWS = 1_000
-# Promises are kept in the full simulation; a short one may miss them by chance, but not by much.
+# The full simulation keeps the promises; a short one may miss them slightly by chance.
 ERRORS = 3.5
 
 
 def units(data: Data, at: int, shape: Shape) -> Units:
-    """One of the data sets, as the statistics take it."""
+    """One of the data sets in the form that the statistics take."""
     keys = tuple(f"{unit:05}" for unit in range(data.n))
     sums, counts = data.sums[:, at].copy(), data.counts[:, at].copy()
     return Units(keys, sums, counts, data.n, None, shape.binary)
@@ -43,7 +44,7 @@ def units(data: Data, at: int, shape: Shape) -> Units:
 @pytest.mark.parametrize("shape", ALL, ids=lambda shape: shape.name)
 @pytest.mark.parametrize("n", [9, 60])
 def test_simulated_intervals_are_the_real_ones(shape: Shape, n: int) -> None:
-    """The bounds of many data sets at once are those of each by itself."""
+    """Bounds computed for many data sets jointly equal those of each one alone."""
     data = drawn(shape, generator_of(shape, n, "check"), n, SETS)
     for method, (low, high) in intervals(data).items():
         if method == "wilson" and not shape.binary:
@@ -58,7 +59,7 @@ def test_simulated_intervals_are_the_real_ones(shape: Shape, n: int) -> None:
 @pytest.mark.parametrize("shape", ALL, ids=lambda shape: shape.name)
 @pytest.mark.parametrize("n", [14, 40])
 def test_simulated_tests_are_the_real_ones(shape: Shape, n: int) -> None:
-    """The p-values of many data sets at once are those of each by itself."""
+    """P-values computed for many data sets jointly equal those of each one alone."""
     generator = generator_of(shape, n, "check")
     pair = drawn_pair(shape, generator, n, SETS)
     apart = drawn(shape, generator, n, SETS), drawn(shape, generator, n + 5, SETS)
@@ -75,8 +76,8 @@ def test_simulated_tests_are_the_real_ones(shape: Shape, n: int) -> None:
 
 
 @pytest.mark.parametrize("shape", ALL, ids=lambda shape: shape.name)
-def test_intervals_hold_the_true_value(shape: Shape) -> None:
-    """Of 1,000 intervals over 200 units about 950 do."""
+def test_intervals_cover_the_true_value(shape: Shape) -> None:
+    """Of 1,000 intervals over 200 units, about 950 cover it."""
     rates = coverage(shape, 200, 1_000)
 
     assert [rate for rate in rates if missed(rate, ERRORS)] == []
@@ -86,8 +87,8 @@ def test_intervals_hold_the_true_value(shape: Shape) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", ALL, ids=lambda shape: shape.name)
 @pytest.mark.parametrize("n", [20, 50])
-def test_tests_find_few_differences_that_are_not_there(shape: Shape, n: int) -> None:
-    """Of 1,000 comparisons of equals at most 60 or so are called significant."""
+def test_tests_find_few_false_differences(shape: Shape, n: int) -> None:
+    """Of 1,000 comparisons of equals, about 60 at most are significant."""
     rates = false_positives(shape, n, 1_000, DRAWS)
     rates += false_positives_unpaired(shape, n, 1_000, DRAWS)
 
@@ -95,15 +96,14 @@ def test_tests_find_few_differences_that_are_not_there(shape: Shape, n: int) -> 
     assert len(rates) == 8
 
 
-def test_searches_taken_by_themselves_mislead() -> None:
-    """As if they were independent, the searches of a conversation give intervals that are too
-    narrow."""
+def test_intervals_of_searches_treated_as_independent_are_too_narrow() -> None:
+    """Searches of one conversation depend on each other."""
     naive = {rate.what: rate.rate for rate in coverage(CLUSTERED[0], 200, 1_000)}
 
     assert naive["each search by itself"] < 0.8 < 0.9 < naive["percentile"]
 
 
-def test_a_broken_promise_is_seen() -> None:
+def test_a_broken_promise_is_reported() -> None:
     """An interval that is too narrow, or a test that finds too much, is reported."""
     rate = coverage(SHAPES[1], 200, 200)[0]
     narrow = type(rate)("coverage", rate.shape, 200, "percentile", 0.91, 10_000)
@@ -115,8 +115,8 @@ def test_a_broken_promise_is_seen() -> None:
     assert np.isfinite(rate.error)
 
 
-def test_a_rate_by_its_bound_is_counted_over_more_simulations() -> None:
-    """On either side of the bound, as long as chance could have taken it there."""
+def test_a_rate_close_to_its_bound_gets_more_simulations() -> None:
+    """This applies on either side of the bound, as long as chance could explain it."""
     shape = SHAPES[0]
 
     def of(share: float) -> bool:

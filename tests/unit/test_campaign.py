@@ -1,4 +1,4 @@
-"""What the fault campaign is made of, without servers."""
+"""Parts of the fault campaign that need no servers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ HOUR = 3_600
 
 
 def test_a_seed_makes_the_same_schedule_each_time() -> None:
-    """A failed seed can be run again: its schedule depends on seed and options only."""
+    """A schedule depends only on seed and options, so a failed seed can be run again."""
     assert make_plan(Options(7)) == make_plan(Options(7))
     assert make_plan(Options(7)) != make_plan(Options(8))
 
 
-def test_a_deck_of_seeds_has_every_fault() -> None:
-    """Fifteen seeds in a row, from the first on, have each fault at least once between them."""
+def test_fifteen_consecutive_seeds_cover_every_fault() -> None:
+    """From the first seed on, each fault occurs at least once among them."""
     drawn = {
         strike.fault
         for seed in range(1, DECK_SEEDS + 1)
@@ -42,8 +42,8 @@ def test_a_deck_of_seeds_has_every_fault() -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 31))
-def test_a_round_has_faults_that_fit(seed: int) -> None:
-    """A round has the servers that its faults need, and one at most of those that are alone."""
+def test_a_round_has_the_servers_of_its_faults(seed: int) -> None:
+    """It has at most one of the faults that exclude each other."""
     plan = make_plan(Options(seed))
 
     faults = [FAULTS[strike.fault] for strike in plan.strikes]
@@ -54,24 +54,24 @@ def test_a_round_has_faults_that_fit(seed: int) -> None:
     assert not any(fault.first for fault in faults[1:])
 
 
-def test_a_choice_of_faults_has_their_servers() -> None:
-    """Where only faults of special servers are asked for, every round has these."""
+def test_chosen_faults_get_their_servers() -> None:
+    """If only faults of special servers are chosen, every round has these servers."""
     plans = [make_plan(Options(seed, only=("sentinel_failover",))) for seed in range(1, 9)]
 
     assert {plan.servers for plan in plans} == {Need.SENTINEL}
 
 
-def test_upgrades_go_there_and_back() -> None:
-    """The first upgrade of a round is to another schema, and the second one back."""
+def test_a_round_upgrades_the_schema_and_downgrades_it_again() -> None:
+    """The first upgrade of a round changes the schema, and the second one changes it back."""
     assert other_schema(SCHEMAS[0]) == SCHEMAS[-1]
     assert other_schema(other_schema(SCHEMAS[0])) == SCHEMAS[0]
 
 
-# -- what went before it was compared -----------------------------------------------------------
+# -- records deleted before the comparison ----------------------------------------------------
 
 
-def test_a_second_part_begins_where_the_first_ended(tmp_path: Path) -> None:
-    """What is kept aside of a partition once is not kept a second time."""
+def test_records_of_a_partition_are_kept_once(tmp_path: Path) -> None:
+    """A second copy begins where the first one ended."""
     history = History(tmp_path)
     history.add({("events", 1): 100})
 
@@ -82,8 +82,8 @@ def test_a_second_part_begins_where_the_first_ended(tmp_path: Path) -> None:
     assert again.begins() == {("events", 1): 250, ("events", 2): 40}
 
 
-def test_deleted_records_are_passed_over(tmp_path: Path) -> None:
-    """They count for nothing, also where a broker that was killed has them again."""
+def test_deleted_records_are_ignored(tmp_path: Path) -> None:
+    """They do not count, even if a killed broker has them again."""
     history = History(tmp_path)
     history.add({("events", 1): 100})
     history.part(0).touch()
@@ -94,8 +94,8 @@ def test_deleted_records_are_passed_over(tmp_path: Path) -> None:
     assert list(kept_aside(history)) == []
 
 
-def test_a_state_built_anew_has_no_past(tmp_path: Path) -> None:
-    """What was read of a partition number is dropped on all topics, and of others it is not."""
+def test_a_rebuilt_partition_starts_without_earlier_records(tmp_path: Path) -> None:
+    """Records of its number are dropped on all topics; those of other partitions are kept."""
     history = History(tmp_path)
     history.add({("events", 1): 100, ("labels", 1): 10, ("events", 2): 40})
 
@@ -104,12 +104,12 @@ def test_a_state_built_anew_has_no_past(tmp_path: Path) -> None:
     assert History(tmp_path).begins() == {("events", 2): 40}
 
 
-# -- a network that is broken for one process ---------------------------------------------------
+# -- a network that is broken for one process -------------------------------------------------
 
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    """A proxy before a server that answers with what it gets."""
+    """A proxy in front of a server that echoes its input."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(100):
@@ -124,7 +124,7 @@ async def proxy() -> AsyncIterator[Proxy]:
 
 
 async def echo(proxy: Proxy) -> bytes:
-    """What comes back through the proxy; nothing if the connection is reset."""
+    """Output of the server through the proxy; empty if the connection is reset."""
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
     try:
         writer.write(b"hello")
@@ -135,22 +135,22 @@ async def echo(proxy: Proxy) -> bytes:
         writer.close()
 
 
-async def test_a_process_is_cut_off(proxy: Proxy) -> None:
-    """Connections of the process that is named are reset."""
+async def test_the_named_process_is_disconnected(proxy: Proxy) -> None:
+    """Its connections are reset."""
     proxy.set("cut", os.getpid())
 
     assert await echo(proxy) == b""
 
 
-async def test_others_are_not_cut_off(proxy: Proxy) -> None:
-    """Connections of other processes pass as before."""
+async def test_other_processes_stay_connected(proxy: Proxy) -> None:
+    """Their connections work as before."""
     proxy.set("cut", os.getppid())
 
     assert await echo(proxy) == b"hello"
 
 
 async def test_a_stall_ends(proxy: Proxy) -> None:
-    """What was sent into a stalled connection arrives once it is open again."""
+    """Bytes sent during a stall arrive after it."""
     proxy.set("stall", os.getpid())
     answer = asyncio.create_task(echo(proxy))
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
@@ -163,13 +163,13 @@ async def test_a_stall_ends(proxy: Proxy) -> None:
     writer.close()
 
 
-# -- clocks -------------------------------------------------------------------------------------
+# -- clocks -----------------------------------------------------------------------------------
 
 
-def test_a_process_has_the_time_that_the_file_says(
+def test_the_clock_of_a_process_follows_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wall-clock time is ahead by the seconds in the file, and monotonic time is not."""
+    """Wall-clock time is ahead by the seconds in the file; monotonic time is not."""
     right, monotonic = time.time(), time.monotonic()
     monkeypatch.setattr(time, "time", time.time)
     monkeypatch.setattr(time, "time_ns", time.time_ns)
@@ -183,11 +183,11 @@ def test_a_process_has_the_time_that_the_file_says(
     assert time.monotonic() - monotonic < 36 * HOUR
 
 
-# -- the report ---------------------------------------------------------------------------------
+# -- the report -------------------------------------------------------------------------------
 
 
 def outcome(seed: int, *, wrong: bool) -> Outcome:
-    """A round of two faults, of which the second never landed where something is wrong."""
+    """A round of two faults; if something is wrong, the second one never took effect."""
     first, second = (
         Landing(name, 0.2, 1.0, 2.0, 30, 4.0, 9.0, 0) for name in ("zombie", "redis_kill")
     )
@@ -203,8 +203,8 @@ def outcome(seed: int, *, wrong: bool) -> Outcome:
     )
 
 
-def test_a_fault_that_never_landed_is_in_the_table() -> None:
-    """A round that broke off has a line for each of its faults."""
+def test_a_fault_that_took_no_effect_is_in_the_table() -> None:
+    """An aborted round has a line for each of its faults."""
     lines = table([outcome(7, wrong=True)]).splitlines()[2:]
 
     assert [[cell.strip() for cell in line.split("|")][1:4] for line in lines] == [
@@ -213,8 +213,8 @@ def test_a_fault_that_never_landed_is_in_the_table() -> None:
     ]
 
 
-def test_coverage_counts_what_landed() -> None:
-    """A fault's line has how often it landed, and in which seeds."""
+def test_coverage_counts_faults_that_took_effect() -> None:
+    """A fault's line says how often it took effect, and in which seeds."""
     outcomes = [outcome(7, wrong=True), outcome(8, wrong=False)]
 
     lines = coverage(outcomes, ["zombie", "redis_kill", "scale"]).splitlines()[2:]

@@ -1,4 +1,4 @@
-"""The search for canaries finds them in every form that they could leave in."""
+"""The search for canaries finds them in every encoding that could leak."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_canary_is_found(form: str) -> None:
-    """Whatever the form, the place is named, and no other."""
+def test_a_canary_is_found_in_every_form(form: str) -> None:
+    """Only its place is named."""
     CANARIES.word("0.title")
     found = CANARIES.found(b"\x00\xff before" + FORMS[form] + b"behind \x80")
 
@@ -45,8 +45,8 @@ def test_a_canary_is_found(form: str) -> None:
     assert all("0.query" in place for place in found)
 
 
-def test_an_allowed_place_is_passed_over() -> None:
-    """What may be there is not reported; the rest still is."""
+def test_an_allowed_place_is_not_reported() -> None:
+    """All other places still are."""
     canaries = Canaries()
     both = canaries.word("0.a.agent") + canaries.word("0.query")
 
@@ -54,7 +54,7 @@ def test_an_allowed_place_is_passed_over() -> None:
 
 
 def test_stored_values_are_unpacked() -> None:
-    """Texts inside of packed values inside of packed values come to light."""
+    """Texts are found inside nested packed values."""
     inner = msgspec.msgpack.encode([[b"x", "within"]])
     stored = msgspec.msgpack.encode({"name": inner})
 
@@ -63,7 +63,7 @@ def test_stored_values_are_unpacked() -> None:
 
 @pytest.mark.parametrize("kind", FULL)
 def test_canaries_are_planted_everywhere(kind: str) -> None:
-    """No text of an event remains but words of the contract, times, and names of fields."""
+    """An event keeps no other text than words of the contract, times and field names."""
     canaries = Canaries()
     planted = json.dumps(canaries.planted(FULL[kind], "0"))
 

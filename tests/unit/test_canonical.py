@@ -1,4 +1,4 @@
-"""The canonical JSON behind an event's digest: one content, one text, whoever wrote it how."""
+"""The canonical JSON behind an event's digest: equal content gives equal text."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ EXACT = settings(
 )
 
 
-def plainly(obj: Any) -> bytes:
-    """What the canonical form is by definition."""
+def reference_form(obj: Any) -> bytes:
+    """The canonical form by its definition."""
     return json.dumps(obj, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def agrees(raw: bytes) -> bool:
-    """Whether the canonical form of ``raw`` is the plain one, by either reading of ``raw``."""
+def matches_reference(raw: bytes) -> bool:
+    """Whether the canonical form of ``raw`` equals the reference, by either reading of ``raw``."""
     obj, delicate = decode_json(raw)
-    return canonical_json(obj, delicate=delicate) == plainly(json.loads(raw))
+    return canonical_json(obj, delicate=delicate) == reference_form(json.loads(raw))
 
 
 def form(raw: bytes) -> bytes:
@@ -41,7 +41,7 @@ def digest(raw: bytes) -> bytes:
     return content_digest(obj, delicate=delicate)
 
 
-# --- JSON texts, written in every way that JSON allows --------------------------------------------
+# --- JSON texts in every spelling -----------------------------------------------------------------
 
 _SPACE = st.text(" \t\r\n", max_size=2)
 _DIGITS = st.text("0123456789", min_size=1, max_size=25)
@@ -99,51 +99,51 @@ DOCUMENT = _containers(st.recursive(_LEAF, _containers, max_leaves=8))
 @pytest.mark.slow
 @EXACT
 @given(DOCUMENT)
-def test_any_text(text: str) -> None:
-    """For any JSON object or list, in any spelling, the fast path writes what `json` writes."""
-    assert agrees(text.encode())
+def test_any_json_text_has_the_form_that_json_writes(text: str) -> None:
+    """This holds for any object or list in any spelling."""
+    assert matches_reference(text.encode())
 
 
 @settings(EXACT, max_examples=examples(1_000))
 @given(NUMBER, _SPACE)
-def test_any_number(token: str, space: str) -> None:
-    """The same for single numbers, of which most are the hard ones."""
-    assert agrees(f'{{"a":{space}{token}}}'.encode())
-    assert agrees(f"[0,{space}{token}{space}]".encode())
+def test_any_number_has_the_form_that_json_writes(token: str, space: str) -> None:
+    """Most of the numbers are hard cases."""
+    assert matches_reference(f'{{"a":{space}{token}}}'.encode())
+    assert matches_reference(f"[0,{space}{token}{space}]".encode())
 
 
-def test_powers_of_ten() -> None:
-    """At every magnitude, and one step to either side, a float is written as `repr` writes it."""
+def test_floats_are_written_as_repr_writes_them() -> None:
+    """This holds for every power of ten and its two neighbours."""
     for exponent in range(-330, 309):
         for factor in ("1", "9.999999999999999", "1.0000000000000002"):
             token = f"{factor}e{exponent - (factor[0] == '9')}"
             plain = f"{float(token):.340f}" if exponent < 17 else f"{float(token):.1f}"
-            assert agrees(f"[{token}]".encode()), token
-            assert agrees(f"[{plain}]".encode()), token
+            assert matches_reference(f"[{token}]".encode()), token
+            assert matches_reference(f"[{plain}]".encode()), token
 
 
 @pytest.mark.slow
-def test_every_character() -> None:
-    """Every character is written as `json` writes it, whether it was escaped or not."""
+def test_every_character_has_the_form_that_json_writes() -> None:
+    """It does not matter whether it was escaped."""
     for code in (*range(0xD800), *range(0xE000, 0x10000), 0x10000, 0x1F600, 0x10FFFF):
         units = chr(code).encode("utf-16-be").hex()
         coded = "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
-        assert agrees(f'["{coded}",{{"{coded}":1}}]'.encode())
-        assert agrees(json.dumps([chr(code)], ensure_ascii=False).encode())
+        assert matches_reference(f'["{coded}",{{"{coded}":1}}]'.encode())
+        assert matches_reference(json.dumps([chr(code)], ensure_ascii=False).encode())
 
 
-def test_keys_by_code_point() -> None:
-    """Keys are sorted by code point, which differs from the order of UTF-16 units."""
+def test_keys_are_sorted_by_code_point() -> None:
+    """This differs from the order of UTF-16 units."""
     raw = json.dumps(
         {"\U00010000": 1, "\uffff": 2, "b": 3, "B": 4, "": 5, "a\x00": 6, "a": 7}
     ).encode()
     text = form(raw)
     assert text == '{"":5,"B":4,"a":7,"a\\u0000":6,"b":3,"\uffff":2,"\U00010000":1}'.encode()
-    assert agrees(raw)
+    assert matches_reference(raw)
 
 
-def test_last_of_equal_keys() -> None:
-    """Of keys that stand twice the last one counts, for the event and for its digest."""
+def test_the_last_of_equal_keys_counts() -> None:
+    """This holds for the event and for its digest."""
     raw = b'{"a":1e0,"a":{"b":1},"a":2}'
     assert form(raw) == b'{"a":2}'
 
@@ -161,26 +161,26 @@ _VALUES = st.recursive(
 
 @EXACT
 @given(st.dictionaries(st.text(max_size=3), _VALUES), st.randoms(use_true_random=False))
-def test_digest_ignores_spelling(document: dict[str, Any], random: Any) -> None:
-    """Key order, white space and escapes change nothing; the digest is that of the plain form."""
+def test_the_digest_ignores_spelling(document: dict[str, Any], random: Any) -> None:
+    """Key order, white space and escapes change nothing."""
     names = list(document)
     random.shuffle(names)
     shuffled = {name: document[name] for name in names}
     spellings = [json.dumps(document), json.dumps(shuffled, indent=1, ensure_ascii=False)]
     digests = {digest(s.encode()) for s in spellings}
-    assert digests == {hashlib.sha256(plainly(document)).digest()[:16]}
+    assert digests == {hashlib.sha256(reference_form(document)).digest()[:16]}
 
 
 @pytest.mark.parametrize("number", [2**1024 - 2**970 - 1, 10**308])
-def test_largest_integers(number: int) -> None:
-    """Integers up to the largest that a double can stand for have a digest."""
+def test_the_largest_exact_integers_have_a_digest(number: int) -> None:
+    """These are the largest that a double represents exactly."""
     raw = json.dumps({"a": [-number, number]}).encode()
     assert len(digest(raw)) == 16
 
 
 @pytest.mark.parametrize("number", [2**1024 - 2**970, -(2**1024), 10**400])
-def test_integers_beyond_doubles(number: int) -> None:
-    """Beyond that an integer is refused, because JSON readers disagree about it."""
+def test_integers_beyond_doubles_are_refused(number: int) -> None:
+    """JSON readers disagree about them."""
     raw = json.dumps({"a": [{"b": number}]}).encode()
     with pytest.raises(OverflowError):
         digest(raw)

@@ -1,4 +1,4 @@
-"""The options that commands share: one way to ask for JSON, and choices that are told."""
+"""Options that commands share: one way to ask for JSON, and choices that errors list."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = ("replay", "report")
 
 
 def commands() -> Iterator[str]:
-    """Every command, those of groups as well."""
+    """Every command, including those of groups."""
     root: Any = typer.main.get_command(app)
     for name, command in root.commands.items():
         for below in getattr(command, "commands", [""]):
@@ -28,7 +28,7 @@ def commands() -> Iterator[str]:
 
 @pytest.mark.slow
 def test_every_format_offers_a_table_and_json() -> None:
-    """A table is what people get who ask for nothing; no command has a flag of its own for JSON."""
+    """The table is the default, and no command has its own flag for JSON."""
     helps = {
         name: CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "200"}).stdout
         for name in commands()
@@ -63,7 +63,7 @@ CHOICES = [
 
 @pytest.mark.parametrize(("command", "flag", "choice"), CHOICES)
 def test_choices_are_shown_in_help_and_in_the_error(command: str, flag: str, choice: str) -> None:
-    """Whoever types another word is told the words, and exit code 2."""
+    """A word that is not among them ends with exit code 2."""
     wrong = CliRunner().invoke(app, [*command.split(), flag, "z"])
     told = CliRunner().invoke(app, [command.split()[0], "--help"], env={"COLUMNS": "200"})
 
@@ -76,8 +76,8 @@ HEAVY = ("aiokafka", "aiohttp", "numpy", "redis", "scipy", "stream_metrics.cli.s
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["dlq", "--help"]])
-def test_what_needs_no_command_imports_none(arguments: list[str]) -> None:
-    """Help and version come at once: they import no client, no settings and no arithmetic."""
+def test_help_and_version_import_no_command(arguments: list[str]) -> None:
+    """They load no client, no settings and no numeric library."""
     code = (
         "import atexit, sys\n"
         f"atexit.register(lambda: print(*(sys.modules.keys() & {set(HEAVY)!r}), sep=','))\n"
@@ -92,7 +92,7 @@ def test_what_needs_no_command_imports_none(arguments: list[str]) -> None:
 
 
 def test_help_shows_the_first_paragraph_of_each_command() -> None:
-    """What `--help` lists of a command is what the command says itself."""
+    """The list in `--help` has what the command's own help says first."""
     root: Any = typer.main.get_command(app)
 
     listed = {name: stub.help for name, stub in root.commands.described().items()}
@@ -101,8 +101,8 @@ def test_help_shows_the_first_paragraph_of_each_command() -> None:
     assert all(listed.values())
 
 
-def test_a_misspelt_command_is_told_the_right_one() -> None:
-    """Commands that are imported by need are suggested like others."""
+def test_a_misspelt_command_gets_a_suggestion() -> None:
+    """Commands that are imported on demand are suggested too."""
     result = CliRunner().invoke(app, ["replai"])
 
     assert result.exit_code == 2

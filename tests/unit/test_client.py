@@ -67,7 +67,7 @@ def results_of(event: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-# --- what an agent says -----------------------------------------------------------------------
+# --- recorded calls -------------------------------------------------------------------------------
 
 
 def test_recorded_calls_become_events_that_the_worker_accepts() -> None:
@@ -262,7 +262,7 @@ def test_without_texts_no_text_is_sent_and_documents_keep_their_identity() -> No
     assert fourth == "d"
 
 
-# --- ids and order ----------------------------------------------------------------------------
+# --- ids and order --------------------------------------------------------------------------------
 
 
 def test_ids_are_the_same_when_a_turn_is_recorded_again() -> None:
@@ -384,7 +384,7 @@ def test_a_clock_that_records_a_turn_does_not_lock_the_recorder() -> None:
     assert len(set(inner)) == len(inner) - inner.count(0) + 1
 
 
-# --- partitions -------------------------------------------------------------------------------
+# --- partitions -----------------------------------------------------------------------------------
 
 
 @given(st.binary(max_size=40), st.integers(1, 200))
@@ -411,7 +411,7 @@ def test_the_hash_is_that_of_kafkas_own_tests(key: bytes, hash_code: int) -> Non
     assert murmur2(key) == hash_code & 0xFFFFFFFF
 
 
-# --- strict -----------------------------------------------------------------------------------
+# --- strict ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -492,7 +492,7 @@ def test_invalid_results_raise_only_if_strict(results: Any) -> None:
         lambda recording, endless: recording.turn("c").iteration().search("q", endless),
     ],
 )
-def test_iterators_are_left_alone(call: Callable[[Recorder, Iterator[str]], object]) -> None:
+def test_iterators_are_not_consumed(call: Callable[[Recorder, Iterator[str]], object]) -> None:
     """An iterator may be endless, and the agent would miss what was read from it."""
     endless = itertools.repeat("T", 3)
     with recorder([], strict=False) as recording:
@@ -502,7 +502,7 @@ def test_iterators_are_left_alone(call: Callable[[Recorder, Iterator[str]], obje
     assert len(list(endless)) == 3
 
 
-# --- what the agent never notices -------------------------------------------------------------
+# --- failures never reach the agent ---------------------------------------------------------------
 
 
 class Hostile:
@@ -512,7 +512,7 @@ class Hostile:
         raise RuntimeError(name)
 
 
-class Wordless:
+class Unreadable:
     """Raises when it is converted to text, compared, hashed or tested for truth."""
 
     def _refuse(self, *_: object) -> Any:
@@ -527,7 +527,7 @@ CYCLE["fields"] = CYCLE["metadata"] = CYCLE
 ANYTHING: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
     | st.binary(max_size=3) | st.just(object()) | st.builds(Hostile)
-    | st.builds(Wordless) | st.just(itertools.repeat("T")) | st.just(np.arange(3))
+    | st.builds(Unreadable) | st.just(itertools.repeat("T")) | st.just(np.arange(3))
     | st.just("\ud800") | st.just(10**400) | st.just(CYCLE),
     lambda inner: st.lists(inner, max_size=3)
     | st.dictionaries(st.sampled_from(["doc_id", "id", "ids", "content", "metadata"]), inner),
@@ -569,7 +569,7 @@ def test_dimensions_that_are_no_mapping_are_refused_unread() -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [Wordless(), 10**5_000, math.nan, [], "1"], ids=lambda value: type(value).__name__
+    "number", [Unreadable(), 10**5_000, math.nan, [], "1"], ids=lambda value: type(value).__name__
 )
 def test_an_invalid_number_raises_only_if_strict(number: Any) -> None:
     """A number that cannot be encoded becomes a failed event, not an exception."""
@@ -842,7 +842,7 @@ def test_an_unavailable_broker_does_not_block() -> None:
     assert (recording.dropped, recording.sent) == (5_000, 0)
 
 
-# --- processes --------------------------------------------------------------------------------
+# --- processes ------------------------------------------------------------------------------------
 
 
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -909,7 +909,7 @@ def _imported() -> Iterator[str]:
                 yield (node.module or "").partition(".")[0]
 
 
-# --- construction -----------------------------------------------------------------------------
+# --- construction ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -947,7 +947,7 @@ def test_a_missing_folder_or_client_is_refused_immediately(tmp_path: Path) -> No
     )
 
 
-# --- asynchronous -----------------------------------------------------------------------------
+# --- asynchronous ---------------------------------------------------------------------------------
 
 
 async def test_coroutines_record_with_the_same_methods() -> None:
@@ -1014,7 +1014,7 @@ def test_no_event_of_a_lenient_recorder_is_bad_if_its_arguments_are_good() -> No
     assert results_of(events[0])[0]["score"] == 0.5
 
 
-# --- documents --------------------------------------------------------------------------------
+# --- documents ------------------------------------------------------------------------------------
 
 PAGES = ("docs/guides/client.md", "client/README.md")
 BLOCKS = [
@@ -1062,7 +1062,7 @@ def test_the_figures_of_the_guide_are_those_of_its_program(
     assert [line.rstrip() for line in done.stderr.splitlines()] == shown[1].splitlines()
 
 
-# --- figures ----------------------------------------------------------------------------------
+# --- figures --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("attempts", [1, 2])

@@ -1,4 +1,4 @@
-"""Two clocks, of which neither can make a conversation expire early."""
+"""The worker's time, from two clocks of which neither can make a conversation expire early."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVENTS, LABELS = Place("events", 0), Place("labels", 0)
 
 
 class Clocks:
-    """The true time, and how far each of three clocks is off."""
+    """The true time, and the offset of each of three clocks from it."""
 
     def __init__(self, wall_off_ms: int = 0) -> None:
         self.elapsed = 100.0  # the monotonic clock's seconds
@@ -30,11 +30,11 @@ class Clocks:
 
     @property
     def true_ms(self) -> int:
-        """What time it is."""
+        """The true time."""
         return TRUE_MS + int(1000 * self.elapsed)
 
     def hear(self) -> None:
-        """Ask the store."""
+        """Ask the store for its time."""
         self.clock.heard(self.true_ms + self.store_off_ms)
 
 
@@ -48,10 +48,10 @@ class Clocks:
         )
     )
 )
-def test_time_is_not_ahead_while_one_clock_is_right(
+def test_time_is_never_ahead_if_one_clock_is_right(
     jumps: list[tuple[int, int, int, bool]],
 ) -> None:
-    """Whatever jumps one of the two clocks makes, the time that counts is at most the true one."""
+    """Whatever jumps the other clock makes, the resulting time is at most the true one."""
     clocks = Clocks()
     clocks.hear()
     for wall_off_ms, store_off_ms, seconds, wall_jumps in jumps:
@@ -62,8 +62,8 @@ def test_time_is_not_ahead_while_one_clock_is_right(
         assert clocks.clock.now_ms() <= clocks.true_ms
 
 
-def test_time_goes_on_between_two_answers_of_the_store() -> None:
-    """While both clocks are right, the time is the true one."""
+def test_time_advances_between_two_answers_of_the_store() -> None:
+    """While both clocks are right, the result is the true time."""
     clocks = Clocks()
     clocks.hear()
     clocks.elapsed += 3_600
@@ -71,8 +71,8 @@ def test_time_goes_on_between_two_answers_of_the_store() -> None:
     assert abs(clocks.clock.now_ms() - clocks.true_ms) <= 1
 
 
-def test_a_store_that_has_caught_up_is_believed() -> None:
-    """After the store's clock was set right the time is the true one again."""
+def test_a_corrected_store_clock_is_used_again() -> None:
+    """After the correction the result is the true time again."""
     clocks = Clocks()
     clocks.store_off_ms = -DAY_MS
     clocks.hear()
@@ -86,7 +86,7 @@ HOUR_MS = 3_600_000
 
 
 def partition() -> AssignedPartition:
-    """One of which nothing was read."""
+    """A partition that has read nothing."""
     return AssignedPartition(0, (EVENTS.topic, LABELS.topic))
 
 
@@ -97,7 +97,7 @@ def hear(made: AssignedPartition, ends: Mapping[Place, int], asked_ms: int) -> N
 
 
 def at(made: AssignedPartition, events: int, labels: int) -> AssignedPartition:
-    """It stands at these offsets, and its newest records are of this very moment."""
+    """The partition has read up to these offsets, and its newest records are recent."""
     made.stand_at(
         {
             EVENTS.topic: Position(events, record_time_ms=TRUE_MS),
@@ -108,7 +108,8 @@ def at(made: AssignedPartition, events: int, labels: int) -> AssignedPartition:
 
 
 def behind() -> AssignedPartition:
-    """One whose logs go on for long, and of which enough was read for times to be told."""
+    """A partition whose logs are much longer, and which has read enough records to have a record
+    time."""
     made = partition()
     hear(made, {EVENTS: 9_000, LABELS: 9_000}, TRUE_MS)
     for place, hours in ((EVENTS, 60), (LABELS, 50)):
@@ -118,7 +119,7 @@ def behind() -> AssignedPartition:
 
 
 def test_a_topic_that_is_behind_holds_record_time_back() -> None:
-    """Conversations expire by the record time of the topic that is read least far."""
+    """Conversations expire by the record time of the topic that is furthest behind."""
     made = behind()
 
     assert at(made, 8_999, 8_999).read_up_to_ms() == TRUE_MS - 60 * HOUR_MS
@@ -127,8 +128,8 @@ def test_a_topic_that_is_behind_holds_record_time_back() -> None:
 
 
 @pytest.mark.parametrize("ahead_hours", [1, 40, 60, 240])
-def test_a_wild_timestamp_in_a_backlog_moves_record_time_no_further(ahead_hours: int) -> None:
-    """The producers' other records are older, and so may be those that are yet to be read."""
+def test_a_wrong_timestamp_in_a_backlog_does_not_advance_record_time(ahead_hours: int) -> None:
+    """The other records of the producers are older, and so may be the unread ones."""
     made = at(behind(), 1_000, 1_000)
     before = made.read_up_to_ms()
     assert before is not None
@@ -141,8 +142,8 @@ def test_a_wild_timestamp_in_a_backlog_moves_record_time_no_further(ahead_hours:
     assert before <= after <= before + 1
 
 
-def test_a_few_timestamps_tell_no_time() -> None:
-    """They may all be of one producer whose clock is ahead."""
+def test_a_few_timestamps_give_no_record_time() -> None:
+    """All may come from one producer whose clock is ahead."""
     made = partition()
     hear(made, {EVENTS: 9_000, LABELS: 9_000}, TRUE_MS)
     for log in made.logs.values():
@@ -151,32 +152,32 @@ def test_a_few_timestamps_tell_no_time() -> None:
     assert at(made, 999, 999).read_up_to_ms() == 0
 
 
-def test_what_was_read_before_a_jump_back_tells_no_time() -> None:
-    """After the store went back, times of records that are unread again do not count."""
+def test_records_read_before_a_jump_back_give_no_record_time() -> None:
+    """After the store went back, records that are unread again do not count."""
     made = behind()
     made.logs[EVENTS].begin()
 
     assert at(made, 0, 1_000).read_up_to_ms() == 0
 
 
-def test_an_end_heard_long_ago_says_nothing_about_now() -> None:
-    """While the brokers are away, record time stands still: what they got meanwhile is unread."""
+def test_an_outdated_end_offset_stops_record_time() -> None:
+    """While brokers are unreachable, they may receive records that are unread."""
     away = partition()
     hear(away, {EVENTS: 10, LABELS: 5}, TRUE_MS - 2 * DAY_MS)
 
     assert at(away, 10, 5).read_up_to_ms() == TRUE_MS - 2 * DAY_MS
 
 
-def test_without_an_end_nothing_expires() -> None:
-    """Until the brokers have said where a topic ends, record time is not known."""
+def test_without_end_offsets_nothing_expires() -> None:
+    """Record time is unknown until the brokers have reported the end of each topic."""
     new = partition()
     hear(new, {EVENTS: 10}, TRUE_MS)
 
     assert at(new, 10, 5).read_up_to_ms() is None
 
 
-def test_how_far_a_worker_is_behind_grows_while_the_brokers_are_away() -> None:
-    """It is told by the topic that is read least far, and not before every end was heard."""
+def test_the_lag_in_time_grows_while_brokers_are_unreachable() -> None:
+    """It is that of the topic furthest behind, and unknown until every end was reported."""
     made = partition()
     hear(made, {EVENTS: 10, LABELS: 5}, TRUE_MS - HOUR_MS)
 

@@ -1,4 +1,4 @@
-"""Files of test collections: what is read, and the one error that each broken file ends with."""
+"""Files of test collections: their contents, and the one error of each broken file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CASE = {"text": "Krampfanfälle", "expected_hpo_ids": ["HP:0001250"]}
 
 
 def write(path: Path, content: str | bytes) -> Path:
-    """A file, packed if its name says so."""
+    """Write a file, compressed if its name says so."""
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file, open_packed(file, packing_of_name(path.name)) as into:
@@ -36,7 +36,7 @@ def write(path: Path, content: str | bytes) -> Path:
 
 
 def truth(path: Path, **options: Any) -> Collection:
-    """The collection of a path."""
+    """The collection at a path."""
     return read_truth(path, **options).collection
 
 
@@ -44,20 +44,20 @@ def truth(path: Path, **options: Any) -> Collection:
 
 
 @pytest.mark.parametrize("name", ["run.txt", "run.txt.gz", "run.txt.zst"])
-def test_a_run_is_ordered_by_score_and_then_by_id(tmp_path: Path, name: str) -> None:
-    """The highest score comes first, of equal ones the last id; the rank is not looked at."""
+def test_a_run_is_sorted_by_score_and_then_by_id(tmp_path: Path, name: str) -> None:
+    """The highest score comes first, equal ones by descending id; the rank column is ignored."""
     assert read_run(write(tmp_path / name, RUN)) == {"1": ["c", "b", "a"]}
 
 
-def test_a_packed_file_needs_no_name_that_says_so(tmp_path: Path) -> None:
-    """What gzip has written is known by its first bytes."""
+def test_gzip_is_recognised_by_content(tmp_path: Path) -> None:
+    """The name of the file does not matter."""
     path = write(tmp_path / "run", gzip.compress(RUN.encode()))
 
     assert read_run(path) == {"1": ["c", "b", "a"]}
 
 
 def test_scores_are_compared_in_double_precision_unless_asked(tmp_path: Path) -> None:
-    """Scores that differ beyond single precision are no tie, but with the option they are."""
+    """With the option, scores that differ only beyond single precision are ties."""
     path = write(tmp_path / "run", "1 Q0 a 1 1.000000000001 m\n1 Q0 b 2 1.0 m\n")
 
     assert read_run(path) == {"1": ["a", "b"]}
@@ -65,21 +65,21 @@ def test_scores_are_compared_in_double_precision_unless_asked(tmp_path: Path) ->
 
 
 def test_scores_beyond_single_precision_are_ties(tmp_path: Path) -> None:
-    """What is too large for single precision is infinite there."""
+    """Scores too large for single precision are infinite there."""
     path = write(tmp_path / "run", "1 Q0 a 1 1e300 m\n1 Q0 b 2 1e299 m\n1 Q0 c 3 1 m\n")
 
     assert read_run(path, float32=True) == {"1": ["b", "a", "c"]}
 
 
-def test_blanks_tabs_and_comments_are_nothing(tmp_path: Path) -> None:
-    """Fields stand apart by any blanks; lines without fields, and comments, are passed over."""
+def test_any_white_space_separates_fields(tmp_path: Path) -> None:
+    """Blank lines and comments are ignored."""
     path = write(tmp_path / "run", "# a comment\n\n1\tQ0  a 1\t0.5 my run of May\r\n   \n")
 
     assert read_run(path) == {"1": ["a"]}
 
 
-def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
-    """Editors that write one do not change the first query's id, nor the JSON of test cases."""
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+    """It changes neither the first query's id nor the JSON of test cases."""
     mark = b"\xef\xbb\xbf"
 
     assert read_run(write(tmp_path / "run", mark + RUN.encode())) == {"1": ["c", "b", "a"]}
@@ -87,14 +87,14 @@ def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
     assert truth(path).queries == ["0"]
 
 
-def test_qrels_have_grades_below_zero_and_in_between(tmp_path: Path) -> None:
-    """Grades are numbers as they stand."""
+def test_grades_may_be_negative_or_fractional(tmp_path: Path) -> None:
+    """They are used as written."""
     path = write(tmp_path / "qrels", QRELS + "3 0 a 0.5\n")
 
     assert truth(path).qrels == {"1": {"a": 1.0, "b": 0.0}, "2": {"a": -1.0}, "3": {"a": 0.5}}
 
 
-def test_subtopics_are_what_the_second_field_says(tmp_path: Path) -> None:
+def test_the_second_field_is_the_subtopic(tmp_path: Path) -> None:
     """A document may be judged for several subtopics of a query."""
     path = write(tmp_path / "qrels", "1 s a 1\n1 t a 1\n1 t b 1\n")
 
@@ -110,7 +110,7 @@ def test_subtopics_are_what_the_second_field_says(tmp_path: Path) -> None:
 
 
 def test_files_give_what_ir_measures_gives(tmp_path: Path) -> None:
-    """A thousand random queries from files score as ir-measures scores the same files."""
+    """A thousand random queries score as in ir-measures, which reads the same files."""
     draw = random.Random(3)
     documents = [f"d{number:03}" for number in range(60)]
     qrels, run = [], []
@@ -160,8 +160,8 @@ def test_files_give_what_ir_measures_gives(tmp_path: Path) -> None:
         ("\n", "there is no ranking in this file"),
     ],
 )
-def test_a_broken_run_says_where(tmp_path: Path, content: str | bytes, message: str) -> None:
-    """One error names the file, the line, and what is wrong."""
+def test_a_broken_run_is_located(tmp_path: Path, content: str | bytes, message: str) -> None:
+    """One error has the file, the line and the problem."""
     with pytest.raises(InputError, match=rf"run\b.*{message}"):
         read_run(write(tmp_path / "run", content))
 
@@ -179,14 +179,14 @@ def test_a_broken_run_says_where(tmp_path: Path, content: str | bytes, message: 
         ("", "there are no qrels in this file"),
     ],
 )
-def test_broken_qrels_say_where(tmp_path: Path, content: str, message: str) -> None:
-    """One error names the file, the line, and what is wrong."""
+def test_broken_qrels_are_located(tmp_path: Path, content: str, message: str) -> None:
+    """One error has the file, the line and the problem."""
     with pytest.raises(InputError, match=message):
         truth(write(tmp_path / "qrels", content))
 
 
-def test_a_truncated_file_is_no_shorter_run(tmp_path: Path) -> None:
-    """A gzip file that was cut off is an error that says how far it went."""
+def test_a_truncated_file_is_an_error(tmp_path: Path) -> None:
+    """The error of a truncated gzip file says how far reading got."""
     lines = "".join(f"{number} Q0 d{number} 1 {number / 7} mine\n" for number in range(20_000))
     whole = write(tmp_path / "run.gz", lines).read_bytes()
     (tmp_path / "run.gz").write_bytes(whole[: len(whole) // 2])
@@ -198,7 +198,7 @@ def test_a_truncated_file_is_no_shorter_run(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
-    """A name that says gzip over bytes that are none, and bytes that went bad, are errors."""
+    """Neither a gzip name with other content nor damaged gzip content is read."""
     (tmp_path / "run.gz").write_text(RUN)
     packed = bytearray(gzip.compress(RUN.encode()))
     packed[-6] ^= 0xFF
@@ -209,15 +209,15 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
             read_run(tmp_path / name)
 
 
-def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    """It is named."""
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    """The error names it."""
     for read in (read_run, truth):
         with pytest.raises(InputError, match="missing: no such file"):
             read(tmp_path / "missing")
 
 
-def test_reading_says_how_far_it_is(tmp_path: Path) -> None:
-    """Lines are told as they are read, and in the end as many as there are."""
+def test_reading_reports_progress(tmp_path: Path) -> None:
+    """The reported lines add up to those of the file."""
     count = 120_000
     lines = "".join(f"q Q0 d{number} 1 {number} mine\n" for number in range(count))
     told: list[int] = []
@@ -239,7 +239,7 @@ BEIR_QUERIES = (
 
 
 def beir(folder: Path, **files: str) -> Path:
-    """A folder of BEIR without a corpus."""
+    """Write a BEIR folder without a corpus."""
     files = {"qrels/test.tsv": BEIR_QRELS, "queries.jsonl": BEIR_QUERIES} | files
     for name, content in files.items():
         if content:
@@ -248,7 +248,7 @@ def beir(folder: Path, **files: str) -> Path:
 
 
 def test_a_beir_folder_needs_no_corpus(tmp_path: Path) -> None:
-    """Qrels come from the split, dimensions from the metadata; ids may have blanks in them."""
+    """Qrels come from the split, dimensions from the metadata; ids may contain blanks."""
     found = read_truth(beir(tmp_path))
 
     assert found.kind == "beir"
@@ -256,8 +256,8 @@ def test_a_beir_folder_needs_no_corpus(tmp_path: Path) -> None:
     assert found.collection.dimensions == {"q 1": {"language": "de"}, "q2": {}}
 
 
-def test_long_texts_are_no_dimensions(tmp_path: Path) -> None:
-    """Some sets keep a query's description in its metadata; nobody splits figures by that."""
+def test_long_texts_are_not_dimensions(tmp_path: Path) -> None:
+    """Some collections keep a query's description in its metadata, which splits nothing."""
     metadata = {"description": "x" * 65, "topic": "x" * 64, "empty": ""}
     query = json.dumps({"_id": "q2", "metadata": metadata})
     folder = beir(
@@ -268,15 +268,15 @@ def test_long_texts_are_no_dimensions(tmp_path: Path) -> None:
     assert truth(folder).dimensions == {"q2": {"topic": "x" * 64}}
 
 
-def test_a_beir_qrels_file_does_alone(tmp_path: Path) -> None:
-    """Its header tells it from TREC's."""
+def test_a_beir_qrels_file_is_enough(tmp_path: Path) -> None:
+    """Its header distinguishes it from TREC's."""
     path = beir(tmp_path) / "qrels" / "test.tsv"
 
     assert truth(path).qrels == {"q 1": {"doc one": 2.0}, "q2": {"d2": 1.0}}
 
 
 def test_the_split_is_test_or_the_only_one(tmp_path: Path) -> None:
-    """A split can be named; of several without a test split one has to be."""
+    """A split can be given, and must be if there are several but no test split."""
     one = beir(tmp_path / "one", **{"qrels/test.tsv": "", "qrels/dev.tsv": BEIR_QRELS})
     two = beir(tmp_path / "two", **{"qrels/dev.tsv": "query-id\tcorpus-id\tscore\nq3\td\t1\n"})
     several = beir(
@@ -308,10 +308,10 @@ def test_the_split_is_test_or_the_only_one(tmp_path: Path) -> None:
         ("qrels/test.tsv", BEIR_QRELS + "q2\td4\tx\n", "line 4: the score 'x' is not a number"),
     ],
 )
-def test_a_broken_beir_folder_says_where(
+def test_an_error_in_a_beir_folder_is_located(
     tmp_path: Path, name: str, content: str, message: str
 ) -> None:
-    """One error names the file, the place in it, and what is wrong."""
+    """One error has the file, the position and the problem."""
     with pytest.raises(InputError, match=message):
         truth(beir(tmp_path, **{name: content}))
 
@@ -320,12 +320,12 @@ def test_a_broken_beir_folder_says_where(
 
 
 def cases(*changes: dict[str, Any], **metadata: str) -> str:
-    """A file of cases, each the usual one with changes."""
+    """A file of cases; each is the default one with changes."""
     return json.dumps({"metadata": metadata, "test_cases": [CASE | change for change in changes]})
 
 
 def test_a_case_without_an_id_has_its_index(tmp_path: Path) -> None:
-    """The second of three cases has an id, the others are 0 and 2."""
+    """Of three cases the second has an id; the others are 0 and 2."""
     path = write(tmp_path / "tiny.json", cases({}, {"case_id": "fits"}, {}))
 
     found = read_truth(path)
@@ -334,15 +334,15 @@ def test_a_case_without_an_id_has_its_index(tmp_path: Path) -> None:
     assert found.collection.qrels == {name: {"HP:0001250": 1.0} for name in ("0", "fits", "2")}
 
 
-def test_a_list_of_cases_is_a_file_too(tmp_path: Path) -> None:
-    """The older form has no metadata around the cases."""
+def test_a_plain_list_of_cases_is_accepted(tmp_path: Path) -> None:
+    """The older format has no metadata around the cases."""
     path = write(tmp_path / "german" / "tiny.json", json.dumps([CASE]))
 
     assert truth(path).dimensions == {"0": {"language": "de"}}
 
 
 def test_a_case_has_its_dimensions(tmp_path: Path) -> None:
-    """Language, difficulty, category and branch of the ontology can be split by."""
+    """These are language, difficulty, category and branch of the ontology."""
     about = {"difficulty": "easy", "category": "synonym", "hpo_domain": "Nervous system"}
     path = write(tmp_path / "cases.json", cases(about, {}, language="nl"))
 
@@ -350,7 +350,7 @@ def test_a_case_has_its_dimensions(tmp_path: Path) -> None:
 
 
 def test_the_language_may_come_from_the_folder(tmp_path: Path) -> None:
-    """All files below a folder are read; what a file says itself counts more than its folder."""
+    """All files below a folder are read; a language in a file overrides its folder's."""
     write(tmp_path / "german" / "a.json", cases({"case_id": "a"}))
     write(tmp_path / "fr" / "b.json.gz", cases({"case_id": "b"}))
     write(tmp_path / "english" / "c.json", cases({"case_id": "c"}, language="es"))
@@ -386,16 +386,14 @@ def test_the_language_may_come_from_the_folder(tmp_path: Path) -> None:
         (cases({"case_id": "1"}, {}), r"case 1 \(1\): .* already has a case '1'"),
     ],
 )
-def test_a_case_that_breaks_the_schema_says_where(
-    tmp_path: Path, content: str, message: str
-) -> None:
-    """One error names the file, the case and the field."""
+def test_an_invalid_case_is_located(tmp_path: Path, content: str, message: str) -> None:
+    """One error has the file, the case and the field."""
     with pytest.raises(InputError, match=rf"cases\.json.*{message}"):
         truth(write(tmp_path / "cases.json", content))
 
 
 def test_retrieved_lists_are_rankings(tmp_path: Path) -> None:
-    """A line a case; an index may be a number, and an id may be there more than once."""
+    """Each line is a case; an index may be a number, and an id may occur repeatedly."""
     path = write(
         tmp_path / "found.jsonl",
         '{"case_id": "a", "retrieved": ["HP:0000002", "HP:0000001", "HP:0000002"]}\n'
@@ -416,13 +414,13 @@ def test_retrieved_lists_are_rankings(tmp_path: Path) -> None:
         ('{"case_id": "a", ', "line 1: not JSON"),
     ],
 )
-def test_a_broken_list_says_where(tmp_path: Path, line: str, message: str) -> None:
-    """One error names the file, the line, and what is wrong."""
+def test_a_broken_list_is_located(tmp_path: Path, line: str, message: str) -> None:
+    """One error has the file, the line and the problem."""
     with pytest.raises(InputError, match=rf"found\.jsonl, {message}"):
         read_run(write(tmp_path / "found.jsonl", line))
 
 
-# -- whatever comes ---------------------------------------------------------------------------
+# -- arbitrary files --------------------------------------------------------------------------
 
 PIECES = st.sampled_from(
     ["1", "Q0", "a", "0.5", "nan", "\t", "\n", " ", "{", "}", "[", "]", '"', ":", ",", "#",
@@ -438,7 +436,7 @@ PIECES = st.sampled_from(
 def test_any_file_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, content: str | bytes
 ) -> None:
-    """Whatever bytes a file has, a reader takes them or says what is wrong with them."""
+    """A reader accepts arbitrary bytes or says what is wrong with them."""
     path = tmp_path_factory.mktemp("any") / "file"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 
@@ -447,11 +445,11 @@ def test_any_file_is_read_or_refused(
             assert read(path)
 
 
-# -- what is what -----------------------------------------------------------------------------
+# -- kinds of files ---------------------------------------------------------------------------
 
 
-def test_options_of_other_kinds_are_errors(tmp_path: Path) -> None:
-    """Subtopics are TREC's and splits are BEIR's; elsewhere they would be passed over silently."""
+def test_options_of_another_kind_are_errors(tmp_path: Path) -> None:
+    """Subtopics belong to TREC and splits to BEIR; other kinds would ignore them silently."""
     qrels, folder = write(tmp_path / "qrels", QRELS), beir(tmp_path / "beir")
 
     with pytest.raises(InputError, match="only a BEIR folder has splits"):
@@ -461,7 +459,7 @@ def test_options_of_other_kinds_are_errors(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_qrels_is_an_error(tmp_path: Path) -> None:
-    """It says what a folder may be; and a run is no folder."""
+    """The error says what a folder may contain; a run cannot be a folder."""
     with pytest.raises(InputError, match="this folder has no qrels"):
         truth(tmp_path)
     with pytest.raises(InputError, match="this is a folder"):

@@ -1,4 +1,4 @@
-"""``stream-metrics compare`` as whoever types it sees it, and what it computes."""
+"""``stream-metrics compare``: its output and its figures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def scores(n: int, *, seed: int, metric: str = "mrr", shift: float = 0.0) -> Sco
 
 
 def run(name: str, values: Scores, config: dict[str, Any] | None = None, **by: str) -> Run:
-    """A run with one row a query; ``by`` gives every second query a dimension."""
+    """A run with one row per query; ``by`` gives every second query a dimension."""
     rows = [
         Observation(query, by if at % 2 else {}, found)
         for at, (query, found) in enumerate(values.items())
@@ -61,7 +61,7 @@ def units(values: Scores) -> Units:
 
 
 def metric_of(found: dict[str, Any], name: str = "mrr") -> dict[str, Any]:
-    """The block of a metric."""
+    """The result for a metric."""
     block: dict[str, Any] = found["family"]["tables"]["queries"]["metrics"][name]
     return block
 
@@ -72,11 +72,11 @@ def only(found: dict[str, Any], name: str = "mrr") -> dict[str, Any]:
     return dict(one)
 
 
-# -- what is computed -------------------------------------------------------------------------
+# -- figures ----------------------------------------------------------------------------------
 
 
 def test_shared_units_are_compared_in_pairs() -> None:
-    """Difference, interval, p and effect are those of the paired comparison, later less first."""
+    """Difference, interval, p and effect are those of the paired comparison, later minus first."""
     one, other = scores(30, seed=1), scores(30, seed=2, shift=0.1)
 
     found = only(compare_runs([run("A", one), run("B", other)], FAST))
@@ -91,7 +91,7 @@ def test_shared_units_are_compared_in_pairs() -> None:
 
 
 def test_units_of_one_run_only_are_counted_and_left_out() -> None:
-    """The difference is that of the shared units; both numbers of others stand beside it."""
+    """The difference is that of the shared units, with the numbers of the others."""
     one, other = scores(30, seed=1), scores(40, seed=1)
     del other["q000"]
     other["q001"]["mrr"] = one["q001"]["mrr"]
@@ -104,8 +104,8 @@ def test_units_of_one_run_only_are_counted_and_left_out() -> None:
     assert any("29 shared units; 1 only in A, 10 only in B" in note for note in result["notes"])
 
 
-def test_a_figure_that_fewer_units_have_is_named() -> None:
-    """Where the units of a figure are not those of its file, values and difference may disagree."""
+def test_a_metric_with_fewer_units_has_a_note() -> None:
+    """If a metric lacks units that its file has, values and difference may disagree."""
     one, other = scores(30, seed=1), scores(30, seed=2)
     for query in ("q000", "q001"):
         other[query]["mrr"] = None
@@ -118,8 +118,8 @@ def test_a_figure_that_fewer_units_have_is_named() -> None:
     ) in notes
 
 
-def test_figures_of_the_gate_are_not_told_by_what_skipped_turns_lack() -> None:
-    """A turn that was skipped has no search that could say its language: no stratum has it."""
+def test_gate_metrics_are_not_split_by_fields_of_searches() -> None:
+    """A skipped turn has no search that could give its language, so no stratum has it."""
 
     def runs(*conversations: tuple[bool, dict[str, str]]) -> list[Run]:
         rows = [
@@ -141,7 +141,7 @@ def test_figures_of_the_gate_are_not_told_by_what_skipped_turns_lack() -> None:
 
 
 def test_without_shared_units_the_comparison_is_unpaired_and_says_so() -> None:
-    """Welch's test for means with a value a unit, and a note."""
+    """It uses Welch's test for means with one value per unit, and has a note."""
     one = scores(12, seed=1)
     other = {f"x{query}": value for query, value in scores(14, seed=2).items()}
 
@@ -154,8 +154,8 @@ def test_without_shared_units_the_comparison_is_unpaired_and_says_so() -> None:
     assert any("no query is in both. The differences are unpaired" in n for n in result["notes"])
 
 
-def test_units_with_several_values_are_not_put_to_welch() -> None:
-    """Unpaired quotients of sums are tested as such, by the cluster bootstrap."""
+def test_units_with_several_values_are_not_compared_by_welch() -> None:
+    """Unpaired ratios of sums are tested by the cluster bootstrap."""
     draw = random.Random(3)
     runs = []
     for name in "AB":
@@ -172,7 +172,7 @@ def test_units_with_several_values_are_not_put_to_welch() -> None:
 
 
 def test_a_test_of_means_says_that_it_is_one() -> None:
-    """Where t is asked of units with several values, the reason says what p is of."""
+    """If t is chosen for units with several values, the reason says what p refers to."""
     draw = random.Random(4)
     tables: list[dict[Kind, Observations]] = []
     for _ in range(2):
@@ -187,8 +187,9 @@ def test_a_test_of_means_says_that_it_is_one() -> None:
     assert found["reason"] == "the test is of the units' own means, not of the figure"
 
 
-def test_p_values_are_adjusted_over_all_runs_and_figures() -> None:
-    """Holm over runs times metrics; a figure without a direction is no part of the family."""
+def test_p_values_are_adjusted_over_all_runs_and_metrics() -> None:
+    """The family of Holm's correction is runs times metrics, without metrics that have no
+    direction."""
     draw = random.Random(5)
 
     def several() -> Scores:
@@ -209,7 +210,7 @@ def test_p_values_are_adjusted_over_all_runs_and_figures() -> None:
 
 
 def test_strata_are_families_of_their_own() -> None:
-    """What is found in the whole does not change by looking at strata, nor the other way round."""
+    """Looking at strata does not change the results of the whole, nor the other way round."""
     one, other = scores(40, seed=1), scores(40, seed=2)
     runs = [run("A", one, language="de"), run("B", other, language="de")]
 
@@ -228,7 +229,7 @@ def test_strata_are_families_of_their_own() -> None:
     (0.3, "mrr", "better"), (-0.3, "mrr", "worse"), (0.3, "redundancy@10", "worse"),
 ])  # fmt: skip
 def test_significance_has_a_direction(shift: float, metric: str, verdict: str) -> None:
-    """The registry knows whether higher or lower is better, and the verdict follows it."""
+    """The registry knows whether higher or lower is better; the verdict follows it."""
     draw = random.Random(9)
     one = scores(60, seed=1, metric=metric)
     other: Scores = {
@@ -241,8 +242,8 @@ def test_significance_has_a_direction(shift: float, metric: str, verdict: str) -
     assert (found["significant"], found["verdict"]) == (True, verdict)
 
 
-def test_notes_are_about_the_files_that_figures_are_of() -> None:
-    """A file of which no figure was chosen is left out of them."""
+def test_notes_concern_only_the_files_of_chosen_metrics() -> None:
+    """A file without a chosen metric has no note."""
     other = Observations("turns", "conversation", [Observation("c", {}, {"exact_match": 1.0})])
     runs = [run("A", scores(9, seed=1)), run("B", scores(9, seed=2))]
     runs = [one._replace(files={**one.files, "turns": other}) for one in runs]
@@ -256,8 +257,8 @@ def test_notes_are_about_the_files_that_figures_are_of() -> None:
     assert "turns" in all_
 
 
-def test_other_settings_and_sources_are_pointed_out() -> None:
-    """A note names the setting with both values."""
+def test_different_settings_and_sources_have_a_note() -> None:
+    """The note names the setting with both values."""
     runs = [
         run("A", scores(9, seed=1), {"evaluation": {"rel": 1, "seed": 3}}),
         run("B", scores(9, seed=2), {"evaluation": {"rel": 2, "seed": 3}}),
@@ -270,7 +271,7 @@ def test_other_settings_and_sources_are_pointed_out() -> None:
 
 
 def test_the_order_of_rows_changes_nothing() -> None:
-    """Resampling goes by the units' keys."""
+    """Resampling depends on the keys of units."""
     one, other = scores(25, seed=1), scores(25, seed=2)
     turned = dict(reversed(other.items()))
 
@@ -280,8 +281,8 @@ def test_the_order_of_rows_changes_nothing() -> None:
     )
 
 
-def test_a_family_is_adjusted_as_it_is_asked_for() -> None:
-    """Bonferroni takes each p times the size of the family; without a correction p stays."""
+def test_the_correction_can_be_chosen() -> None:
+    """Bonferroni multiplies each p by the size of the family; without a correction p stays."""
     draw = random.Random(5)
     values: list[Scores] = [
         {f"q{at}": {name: draw.random() for name in ("mrr", "ndcg@10")} for at in range(20)}
@@ -305,8 +306,8 @@ def test_a_family_is_adjusted_as_it_is_asked_for() -> None:
     )
 
 
-def test_intervals_are_made_as_they_are_asked_for() -> None:
-    """Kind, confidence and resamples hold for values, the last two for differences as well."""
+def test_intervals_can_be_chosen() -> None:
+    """Kind, confidence and resamples apply to values; the last two apply to differences too."""
     one, other = scores(30, seed=1), scores(30, seed=2)
     runs = [run("A", one), run("B", other)]
     method = FAST._replace(intervals=Intervals("bca", 0.8, 300))
@@ -321,8 +322,8 @@ def test_intervals_are_made_as_they_are_asked_for() -> None:
 
 
 def test_the_kind_of_interval_never_changes_a_value() -> None:
-    """Student's interval is of means with a value a unit; a quotient of sums keeps the percentile
-    interval, and its value."""
+    """Student's interval is for means with one value per unit; a ratio of sums keeps the percentile
+    interval."""
     draw = random.Random(3)
     runs = []
     for name in "AB":
@@ -343,7 +344,7 @@ def test_the_kind_of_interval_never_changes_a_value() -> None:
 
 
 def test_without_tests_there_are_differences_only() -> None:
-    """Nothing is tested, and so nothing is a family; values, intervals and effects are there."""
+    """There is no family, but values, intervals and effects are there."""
     runs = [run("A", scores(30, seed=1)), run("B", scores(30, seed=2))]
 
     result = compare_runs(runs, FAST._replace(tested=False))
@@ -356,7 +357,7 @@ def test_without_tests_there_are_differences_only() -> None:
 
 
 def test_without_intervals_there_are_values_and_tests() -> None:
-    """Bounds of values and differences are null; p is the same."""
+    """Bounds of values and differences are null, and p is the same."""
     runs = [run("A", scores(30, seed=1)), run("B", scores(30, seed=2))]
 
     block = metric_of(compare_runs(runs, FAST._replace(intervals=None)))
@@ -370,7 +371,7 @@ def test_without_intervals_there_are_values_and_tests() -> None:
 
 
 def test_directions_are_those_of_the_registries() -> None:
-    """Every metric of both registries has its own direction."""
+    """Every metric of both registries keeps its direction."""
     assert {metric.name: metric.better for metric in METRICS} == {
         metric.name: better_of(metric.name) for metric in METRICS
     }
@@ -383,13 +384,13 @@ def test_directions_are_those_of_the_registries() -> None:
     ("srr", "srr"), ("srr.micro", "srr"), ("srr.macro", "srr.macro"), ("cg.macro", "cg"),
     ("NDCG_at_10", "ndcg@10"), ("rbp(p=0.80)", "rbp"),
 ])  # fmt: skip
-def test_a_figure_may_be_written_in_several_ways(text: str, name: str) -> None:
-    """Micro and macro may be said, and ranked metrics written as everywhere."""
+def test_a_metric_may_be_written_in_several_ways(text: str, name: str) -> None:
+    """Micro and macro may be given, and ranked metrics may be written as everywhere."""
     assert canonical_name(text, ["srr", "srr.macro", "cg", "ndcg@10", "rbp"]) == name
 
 
-def test_an_unknown_figure_comes_with_the_nearest() -> None:
-    """A slip of the pen is seen at once."""
+def test_an_unknown_metric_gets_a_suggestion() -> None:
+    """The error names the nearest one, so a typing error is easy to see."""
     with pytest.raises(UnknownFigure, match=r"'ndcg@1o'.*did you mean ndcg@10"):
         canonical_name("ndcg@1o", ["ndcg@10", "srr"])
 
@@ -398,8 +399,8 @@ def test_an_unknown_figure_comes_with_the_nearest() -> None:
     ("average_precision", "map@10"), ("mean_reciprocal_rank@10", "mrr@10 or mrr"),
     ("hit_rate", "hit@1 or hit@10"), ("ndcg@7", "ndcg@10"),
 ])  # fmt: skip
-def test_a_figure_is_suggested_by_its_name_in_full(text: str, near: str) -> None:
-    """Whatever a metric is called elsewhere, the message has what there is of it, and no more."""
+def test_suggestions_give_full_names(text: str, near: str) -> None:
+    """The message lists only metrics that exist here, whatever they are called elsewhere."""
     known = ["srr", "precision@10", "map@10", "mrr", "mrr@10", "hit@1", "hit@10", "ndcg@10"]
 
     with pytest.raises(UnknownFigure, match=rf"did you mean {near}\?$"):
@@ -426,14 +427,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def invoke(*arguments: str, code: int = 0) -> str:
-    """What the command prints on standard output."""
+    """Standard output of the command."""
     done = CliRunner().invoke(app, list(arguments))
     assert done.exit_code == code, (done.output, done.exception)
     return done.stdout
 
 
 def test_the_table_has_values_and_differences(folder: Path) -> None:
-    """A line a metric and run, and one a comparison, with interval, p, Holm's p and verdict."""
+    """It has a line per metric and run, and a line per comparison with interval, p, Holm's p and
+    verdict."""
     said = invoke("compare", "A", "B", "--resamples", "200")
 
     assert re.search(r"^ndcg@5 +higher +A +0\.\d{4} +\[0\.\d{4}, 0\.\d{4}\] +40$", said, re.M)
@@ -444,7 +446,7 @@ def test_the_table_has_values_and_differences(folder: Path) -> None:
 
 
 def test_markdown_is_a_table_that_a_name_cannot_break(folder: Path) -> None:
-    """A pipe in a directory's name is escaped: every line of a table has as many cells."""
+    """A pipe in a directory's name is escaped, so every line has as many cells."""
     (folder / "B").rename(folder / "a|b<i>")
 
     said = invoke("compare", "A", "a|b<i>", "--resamples", "200", "--format", "md")
@@ -454,8 +456,8 @@ def test_markdown_is_a_table_that_a_name_cannot_break(folder: Path) -> None:
     assert r"a\|b\<i\> vs A" in said
 
 
-def test_json_is_what_out_holds_and_the_same_each_time(folder: Path) -> None:
-    """The same directories give the same bytes, on standard output and in compare.json."""
+def test_json_is_reproducible(folder: Path) -> None:
+    """The same directories give the same bytes on standard output and in compare.json."""
     options = ("compare", "A", "B", "--resamples", "200", "--format", "json", "--out", "found")
 
     first = invoke(*options)
@@ -467,7 +469,7 @@ def test_json_is_what_out_holds_and_the_same_each_time(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_replays_are_compared_by_conversation(folder: Path) -> None:
-    """The rows of a replay against themselves: no difference, p is 1."""
+    """The rows of a replay compared to themselves have no difference, and p is 1."""
     invoke("generate", "--out", "t.jsonl", "--conversations", "12")
     invoke("replay", "t.jsonl", "--out", "one")
     invoke("replay", "t.jsonl", "--out", "two")
@@ -500,8 +502,8 @@ resamples = 300
 """
 
 
-def test_settings_choose_figures_and_statistics(folder: Path) -> None:
-    """What a file says is in the comparison and in the titles of its tables."""
+def test_settings_choose_metrics_and_statistics(folder: Path) -> None:
+    """The settings of a file are in the comparison and in the titles of its tables."""
     (folder / "s.toml").write_text(SETTINGS)
     options = ("compare", "A", "B", "--config", "s.toml")
 
@@ -518,7 +520,7 @@ def test_settings_choose_figures_and_statistics(folder: Path) -> None:
     assert "adjusted (Bonferroni) over 1, significant below 0.2" in said
 
 
-def test_flags_weigh_more_than_settings(folder: Path) -> None:
+def test_flags_override_settings(folder: Path) -> None:
     """Each flag replaces the setting of its name."""
     (folder / "s.toml").write_text(SETTINGS)
 
@@ -536,7 +538,7 @@ def test_flags_weigh_more_than_settings(folder: Path) -> None:
 
 
 def test_tests_can_be_turned_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tables say so, and on the page no column of p-values is left with anything in it."""
+    """The tables say so, and the columns of p-values on the page are empty."""
     monkeypatch.setenv("STREAM_METRICS_COMPARISON__SIGNIFICANCE_TESTING", "false")
 
     said = invoke("compare", "A", "B", "--out", "found")
@@ -547,7 +549,7 @@ def test_tests_can_be_turned_off(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 def test_a_replay_is_reported_with_the_intervals_of_the_settings(folder: Path) -> None:
-    """They are in the report, among its settings, and in the titles of its page."""
+    """The report has them among its settings and in the titles of its page."""
     (folder / "s.toml").write_text(SETTINGS)
     invoke("generate", "--out", "t.jsonl", "--conversations", "12")
 
@@ -562,10 +564,10 @@ def test_a_replay_is_reported_with_the_intervals_of_the_settings(folder: Path) -
 
 
 @pytest.mark.parametrize("gate", ["any.worse", "mrr.worse", "mrr.p<0.1", "mrr.p_adjusted<0.1"])
-def test_a_condition_about_a_test_that_is_not_made_is_refused(
+def test_a_condition_on_a_disabled_test_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gate: str
 ) -> None:
-    """It would never hold, and a build would be taken for sound."""
+    """It would never hold, and a regression would pass CI."""
     monkeypatch.setenv("STREAM_METRICS_COMPARISON__SIGNIFICANCE_TESTING", "false")
 
     said = refused(capsys, "compare", "A", "B", "--fail-if", gate)
@@ -583,11 +585,11 @@ def test_a_condition_about_a_test_that_is_not_made_is_refused(
     ("EVALUATION__INTERVAL", "z", "'percentile', 'bca', 't' or 'wilson'"),
     ("EVALUATION__CONFIDENCE", "95", "less than 1"),
 ])  # fmt: skip
-def test_a_bad_setting_is_said_in_a_line(
+def test_an_invalid_setting_is_refused_in_one_line(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str,
     value: str, possible: str,
 ) -> None:  # fmt: skip
-    """It names the setting and what is possible."""
+    """The line names the setting and its valid values."""
     monkeypatch.setenv(f"STREAM_METRICS_{name}", value)
 
     said = refused(capsys, "compare", "A", "B")
@@ -618,10 +620,10 @@ NO_FIGURES: dict[str, Any] = {
     (("A", "unversioned"), "report.json: schema version None is not 1"),
     (("A", "disjoint"), "no figure in common; there are mrr"),
 ])  # fmt: skip
-def test_what_cannot_be_compared_is_said_in_a_line(
+def test_runs_that_cannot_be_compared_are_refused_in_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
-    """Exit code 2 and one line that names what is wrong."""
+    """The exit code is 2, and the line says what is wrong."""
     for name, line in {
         "broken": "{",
         "other": '{"query_id": "q", "scores": {"mrr": "high"}}',

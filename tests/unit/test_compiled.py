@@ -1,4 +1,4 @@
-"""One file chooses between Python and compiled code; compiled modules do what sources say."""
+"""The choice between Python and compiled code, and that both behave the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VARIABLE = "STREAM_METRICS_KERNEL"
 
 
 def run(*arguments: str, root: Path = ROOT, fails: bool = False, **environment: str) -> str:
-    """What a Python that runs the sources in ``root`` prints; on standard error, if it fails."""
+    """Output of a Python that runs the sources in ``root``; standard error if it fails."""
     inherited = {name: value for name, value in os.environ.items() if name != VARIABLE}
     done = subprocess.run(
         [sys.executable, *arguments],
@@ -40,7 +40,7 @@ def run(*arguments: str, root: Path = ROOT, fails: bool = False, **environment: 
 
 
 def wheel() -> str:
-    """The value of PYTHONPATH under which the installed wheel runs, as it does here."""
+    """The value of PYTHONPATH with which the installed wheel runs."""
     folder = Path(stream_metrics.__file__).parents[1]
     assert folder != ROOT
     return os.pathsep.join([str(folder), str(ROOT)])
@@ -48,7 +48,7 @@ def wheel() -> str:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the package's sources, to be changed."""
+    """A copy of the package's sources that a test may change."""
     shutil.copytree(
         ROOT / "stream_metrics", tmp_path / "stream_metrics",
         ignore=shutil.ignore_patterns("__pycache__"),
@@ -60,32 +60,32 @@ def copy(tmp_path: Path) -> Path:
 
 
 def test_sources_run_as_python() -> None:
-    """Whoever changes a module in the tree runs what is written there."""
+    """A changed module in the tree runs as written."""
     assert Path(run("-c", WHICH).strip()) == ROOT / "stream_metrics" / "core" / "engine" / "step.py"
     assert run("-c", CHOSEN).split()[1] == "python"
 
 
-def test_python_leaves_the_kernel_aside() -> None:
+def test_the_choice_python_does_not_use_the_kernel() -> None:
     """The reference runs by itself, whatever is installed."""
     assert run("-c", CHOSEN, STREAM_METRICS_KERNEL="python").split()[0] == "python"
 
 
 @pytest.mark.kernel
 @pytest.mark.parametrize("choice", ["", "auto"])
-def test_the_kernel_is_used_where_it_is_installed(choice: str) -> None:
-    """Unless the environment says otherwise."""
+def test_an_installed_kernel_is_used(choice: str) -> None:
+    """The environment can choose otherwise."""
     assert run("-c", CHOSEN, STREAM_METRICS_KERNEL=choice).split()[0] == "compiled"
 
 
-def test_another_choice_is_an_error_that_names_both() -> None:
-    """A misspelt value is not taken for one of them."""
+def test_an_unknown_choice_is_an_error_that_names_both() -> None:
+    """A misspelt value does not fall back to one of them."""
     said = run("-c", CHOSEN, fails=True, STREAM_METRICS_KERNEL="pyhton")
 
     assert "STREAM_METRICS_KERNEL is 'pyhton'; set it to auto or python" in said
 
 
-def test_a_helper_without_the_kernel_leaves_its_arguments_to_python() -> None:
-    """Each of those that the file offers, so that every user is written in one way."""
+def test_without_the_kernel_every_helper_returns_none() -> None:
+    """Callers then do the work in Python."""
     ask = (
         "from stream_metrics.core import compiled; "
         "answers = {getattr(compiled, name)(1, 2, 3) for name in compiled.__all__}; "
@@ -100,10 +100,8 @@ def test_a_helper_without_the_kernel_leaves_its_arguments_to_python() -> None:
 @pytest.mark.parametrize(
     "kernel", [f"INTERFACE = {INTERFACE - 1}", f"INTERFACE = {INTERFACE + 1}", ""]
 )
-def test_a_kernel_of_another_version_is_an_error_that_says_what_to_do(
-    copy: Path, kernel: str
-) -> None:
-    """Older or newer: nothing is asked of it that it may not have, and it is not passed over."""
+def test_a_kernel_of_another_version_is_refused(copy: Path, kernel: str) -> None:
+    """The error about an older or newer kernel says what to do."""
     (copy / "stream_metrics_kernel.py").write_text(kernel)
 
     said = run("-c", WHICH, root=copy, fails=True)
@@ -118,8 +116,8 @@ def test_a_kernel_of_another_version_is_an_error_that_says_what_to_do(
 
 
 @pytest.mark.compiled
-def test_the_wheel_has_each_module_compiled_beside_its_source() -> None:
-    """All of those that ``setup.py`` lists; imports take the compiled one."""
+def test_the_wheel_has_each_listed_module_compiled() -> None:
+    """Imports prefer the compiled form of all modules in ``setup.py``."""
     root = Path(stream_metrics.__file__).parents[1]
     modules = runpy.run_path(str(ROOT / "setup.py"), run_name="listed")["MODULES"]
     names = [module.removesuffix(".py").replace("/", ".") for module in modules]
@@ -140,7 +138,7 @@ def test_the_wheel_has_each_module_compiled_beside_its_source() -> None:
 @pytest.mark.compiled
 @pytest.mark.slow
 def test_the_state_is_the_same_byte_for_byte(tmp_path: Path) -> None:
-    """A day's records leave the same windows and conversations, compiled or not."""
+    """A day's records leave equal windows and conversations, compiled or not."""
     file = tmp_path / "records.pickle"
     file.write_bytes(pickle.dumps(as_records(traffic(3_000).records)))
     command = ("-m", "tests.compiled", str(file))
@@ -152,7 +150,7 @@ def test_the_state_is_the_same_byte_for_byte(tmp_path: Path) -> None:
     assert compiled["state"] == plain["state"]
 
 
-def test_a_wheel_is_pure_unless_the_environment_asks_for_more() -> None:
+def test_a_wheel_is_pure_by_default() -> None:
     """Installing needs no C compiler; ``STREAM_METRICS_MYPYC=1`` without mypyc is an error."""
     extensions = (
         "import runpy, sys; sys.modules['mypyc'] = None; "
@@ -166,12 +164,13 @@ def test_a_wheel_is_pure_unless_the_environment_asks_for_more() -> None:
 
 
 def test_type_checkers_read_the_types_of_an_installed_package() -> None:
-    """The wheel has ``py.typed``, without which they take every name of the package as unknown."""
+    """The wheel has ``py.typed``; without it, all names of the package are unknown to type
+    checkers."""
     assert "stream_metrics/py.typed" in installed(ROOT)
 
 
 def test_make_compiles_again_after_a_change_of_any_file() -> None:
-    """The compiled wheel is what runs; an old one would hide the change."""
+    """An outdated compiled wheel would hide the change."""
     print_them = "--eval=print-sources: ; @echo $(COMPILED_SOURCES)"
     done = subprocess.run(
         ["make", "--no-print-directory", print_them, "print-sources"],

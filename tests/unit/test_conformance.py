@@ -1,4 +1,4 @@
-"""Traces of the conformance programs: each tells what its program did, or says that it cannot."""
+"""Traces of the conformance programs: each is interpreted as its program ran, or refused."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ACCOUNTS = json.loads((CAPTURES / "accounts.json").read_text())
 
 
 @pytest.mark.parametrize("name", sorted(ACCOUNTS))
-def test_a_program_is_told_as_it_was_or_refused(name: str) -> None:
-    """The verdict on each capture is the known one, and none is wrong."""
+def test_each_capture_has_the_known_verdict(name: str) -> None:
+    """No capture is interpreted wrongly."""
     lines = gzip.decompress((CAPTURES / f"{name}.jsonl.gz").read_bytes()).decode().splitlines()
     known = ACCOUNTS[name]
 

@@ -1,4 +1,4 @@
-"""One contract in three forms: the decoder, the published models, and the generated documents."""
+"""The contract in three forms: the decoder, the published models, and the generated documents."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ SCHEMA_IS_STRICTER = {'{"":null}', f'{{"{"x" * 257}":null}}'}  # in `relevant`
 
 
 def decodes(text: str) -> bool | None:
-    """The decoder's verdict; None if it turns the event away by a rule that only it has."""
+    """The decoder's verdict; None if it rejects the event by a rule that only it has."""
     event = decode(text.encode(), limits=LIMITS)
     if isinstance(event, BadRecord):
         return None if event.reason in DECODERS_OWN else False
     return True
 
 
-def reads(text: str) -> bool:
+def validates(text: str) -> bool:
     """The models' verdict."""
     try:
         read(text.encode())
@@ -73,24 +73,24 @@ def test_full_events_are_valid(kind: str) -> None:
     """The corpus starts from events that all three forms of the contract accept."""
     text = json.dumps(FULL[kind])
     assert decodes(text)
-    assert reads(text)
+    assert validates(text)
     assert SCHEMA.is_valid(FULL[kind])
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=str)
-def test_every_value_in_every_field(field: Field) -> None:
-    """Decoder and models accept a value exactly where the corpus's own rules say so."""
+def test_any_value_in_any_field_gets_the_same_verdict(field: Field) -> None:
+    """Decoder and models accept a value exactly if the corpus's own rules do."""
     wrong = []
     for case in cases(field):
-        decoded, modelled = decodes(case.text), reads(case.text)
+        decoded, modelled = decodes(case.text), validates(case.text)
         if (decoded is not None and decoded != case.accepted) or modelled != case.accepted:
             wrong.append((str(case.token)[:60], case.accepted, decoded, modelled))
     assert wrong == []
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=str)
-def test_schema_says_the_same(field: Field) -> None:
-    """JSON Schema gives the models' verdict but for the few things that it cannot express."""
+def test_the_schema_gives_the_models_verdict(field: Field) -> None:
+    """The exceptions are the few things that JSON Schema cannot express."""
     wrong = []
     for case in cases(field):
         if case.token is not None and len(case.token) > 4_300:
@@ -102,8 +102,8 @@ def test_schema_says_the_same(field: Field) -> None:
     assert wrong == []
 
 
-def test_corpus_knows_every_field() -> None:
-    """A field that is added to the models must be added to the corpus."""
+def test_the_corpus_has_every_field() -> None:
+    """A field added to the models must be added to the corpus."""
     definitions = json_schema()["$defs"]
     named = {step for field in FIELDS for step in field.path if isinstance(step, str)}
     published = {name for model in definitions.values() for name in model["properties"]}
@@ -141,7 +141,7 @@ def _places(node: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def mutated(draw: st.DrawFn) -> str:
-    """A valid event to which one to four things happened."""
+    """A valid event with one to four changes."""
     event = copy.deepcopy(FULL[draw(st.sampled_from(sorted(FULL)))])
     for _ in range(draw(st.integers(1, 4))):
         places = _places(event)
@@ -170,21 +170,21 @@ def mutated(draw: st.DrawFn) -> str:
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(mutated())
-def test_mutated_events(text: str) -> None:
-    """Whatever happens to a valid event, decoder and models still agree about it."""
+def test_decoder_and_models_agree_about_mutated_events(text: str) -> None:
+    """They give the same verdict after any changes to a valid event."""
     decoded = decodes(text)
-    assert decoded is None or decoded == reads(text)
+    assert decoded is None or decoded == validates(text)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(mutated())
-def test_schema_never_refuses_what_the_models_accept(text: str) -> None:
-    """A producer who validates by the schema loses no event that the worker would take."""
+def test_the_schema_accepts_everything_that_the_models_accept(text: str) -> None:
+    """A producer who validates by the schema loses no event that the worker would accept."""
     event = json.loads(text)
     grades = event.get("relevant")
     if isinstance(grades, dict) and any(not 1 <= len(doc) <= 256 for doc in grades):
         return
-    if reads(text):
+    if validates(text):
         assert SCHEMA.is_valid(event)
 
 
@@ -203,8 +203,8 @@ def test_committed_documents_are_current(name: str) -> None:
     ) == rendered()[name]
 
 
-def test_rejections_are_current() -> None:
-    """The table for users is the generated one and explains every reason, once."""
+def test_the_page_of_rejections_is_current() -> None:
+    """It equals the generated one and explains every reason once."""
     assert (ROOT / "docs" / "reference" / "rejections.md").read_text(
         encoding="utf-8"
     ) == rejections()
@@ -212,8 +212,8 @@ def test_rejections_are_current() -> None:
 
 
 @pytest.mark.parametrize("schema", [json_schema(), row_schema()], ids=["events", "row"])
-def test_schema_is_valid_and_self_contained(schema: dict[str, Any]) -> None:
-    """The schema is a valid draft 2020-12 schema, whose references and id need no network."""
+def test_the_schema_is_valid_and_self_contained(schema: dict[str, Any]) -> None:
+    """It is a draft 2020-12 schema whose references and id need no network."""
     Draft202012Validator.check_schema(schema)
     assert schema["$id"].startswith("urn:")
     assert all(ref.startswith("#/$defs/") for ref in _refs(schema))
@@ -221,7 +221,7 @@ def test_schema_is_valid_and_self_contained(schema: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("schema", [json_schema(), row_schema()], ids=["events", "row"])
 def test_every_field_is_described(schema: dict[str, Any]) -> None:
-    """Every published model and field says what it means, except the tag itself."""
+    """Every published model and field has a description, except the tag itself."""
     silent = [
         f"{model}.{name}"
         for model, definition in schema["$defs"].items()
@@ -234,7 +234,7 @@ def test_every_field_is_described(schema: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_published_examples_are_accepted() -> None:
-    """The examples in the documents, whole events and single values alike, are valid."""
+    """The events and single values in the documents are valid."""
     for example in json_schema()["examples"]:
         assert decodes(json.dumps(example))
         assert SCHEMA.is_valid(example)
@@ -262,8 +262,8 @@ def _follow(document: Any, ref: str) -> Any:
 INPUTS = ("search-iterations", "relevance-labels")
 
 
-def test_asyncapi_structure() -> None:
-    """The AsyncAPI document has the parts that version 3.0 asks for, and no dangling reference."""
+def test_the_asyncapi_document_is_complete() -> None:
+    """It has the parts that version 3.0 requires, and no dangling reference."""
     document = asyncapi()
     assert document["asyncapi"] == "3.0.0"
     assert {"title", "version"} <= set(document["info"])
@@ -282,8 +282,8 @@ def test_asyncapi_structure() -> None:
     )
 
 
-def test_asyncapi_messages() -> None:
-    """Every event type is a message of every input topic, keyed by the conversation."""
+def test_every_event_type_is_a_message_of_every_input_topic() -> None:
+    """Its key is the conversation."""
     document = asyncapi()
     messages = document["components"]["messages"]
     for channel in ("searchIterations", "relevanceLabels"):
@@ -296,7 +296,7 @@ def test_asyncapi_messages() -> None:
 
 
 def rows() -> list[dict[str, Any]]:
-    """Rows of all kinds: of generated traffic and of the example streams, of every turn."""
+    """Rows of all kinds: of generated traffic and of the example streams, for every turn."""
     replay = Replay(turn_scope="all")
     for record in generate(TrafficProfile(seed=3, conversations=40)):
         replay.feed(Record(record.value, record.key, record.timestamp_ms))
@@ -315,7 +315,7 @@ def _like(value: Any, model: type[BaseModel]) -> None:
 
 
 def test_rows_have_the_published_form() -> None:
-    """Rows hold what the models say, in that order, and keep to the JSON Schema."""
+    """They have the fields of the models, in that order, and satisfy the JSON Schema."""
     validator = Draft202012Validator(row_schema())
     found = rows()
     assert len(found) > 50
@@ -337,7 +337,7 @@ def test_rows_have_the_published_form() -> None:
 
 
 def test_shared_examples_are_valid() -> None:
-    """The example streams in the repository keep to the contract."""
+    """The example streams in the repository follow the contract."""
     streams = [
         path
         for path in sorted((ROOT / "examples").glob("*.jsonl"))
@@ -346,5 +346,5 @@ def test_shared_examples_are_valid() -> None:
     lines = [line for path in streams for line in path.read_text(encoding="utf-8").splitlines()]
     for line in lines or [json.dumps(model.example) for model in MODELS.values()]:
         assert SCHEMA.is_valid(json.loads(line)), line
-        assert reads(line), line
+        assert validates(line), line
         assert decodes(line), line

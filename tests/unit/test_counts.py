@@ -1,4 +1,4 @@
-"""An event calls no more functions than it did, with the kernel and without."""
+"""Function calls per event do not increase, with the kernel and without it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BY_KIND = {"call": "Python calls", "c_call": "C calls"}
 
 
 def counted(kernel: str, hash_seed: int = 0) -> dict[str, float]:
-    """Calls an event in a process of its own, which no other test has warmed up."""
+    """Calls per event in a new process, which no other test has warmed up."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -45,20 +45,20 @@ def counted(kernel: str, hash_seed: int = 0) -> dict[str, float]:
         ("python", "in Python"),
     ],
 )
-def test_no_event_calls_more(kernel: str, how: str) -> None:
-    """Function calls an event stay within the recorded ones."""
+def test_function_calls_per_event_stay_within_the_recorded_counts(kernel: str, how: str) -> None:
+    """Both forms are counted."""
     hold({f"{BY_KIND[kind]}, {how}": value for kind, value in counted(kernel).items()})
 
 
 @pytest.mark.slow
 @pytest.mark.kernel
 def test_counts_are_the_same_in_every_run() -> None:
-    """Another order of sets changes nothing with the kernel."""
+    """With the kernel, the order of sets changes nothing."""
     assert counted("", hash_seed=1) == counted("", hash_seed=2)
 
 
-def test_what_grows_is_named() -> None:
-    """A count above the margin fails, and says by how much and what to do; others pass."""
+def test_an_increased_count_fails() -> None:
+    """The failure says by how much, and what to do; other counts pass."""
     recorded = {"commands": 2.0, "bytes": 100.0}
 
     hold({"commands": 2.05, "bytes": 90.0}, recorded)
@@ -66,21 +66,21 @@ def test_what_grows_is_named() -> None:
         hold({"commands": 2.0, "bytes": 104.0}, recorded)
 
 
-def test_what_is_much_less_is_named() -> None:
-    """A count far below fails too, with the line that records it."""
+def test_a_much_lower_count_fails() -> None:
+    """The failure has the line that records it."""
     recorded = {"commands": 2.0, "bytes": 2_000.0}
 
     with pytest.raises(AssertionError, match=r'(?s)1,234.50.*38.3% below.* {4}"bytes": 1_234.5,$'):
         hold({"commands": 2.0, "bytes": 1_234.5}, recorded)
 
 
-def test_nothing_counted_fails() -> None:
-    """A counter that is broken, or records that are not processed, are no improvement."""
+def test_counts_of_zero_fail() -> None:
+    """A broken counter, or unprocessed records, are no improvement."""
     for name in RECORDED:
         with pytest.raises(AssertionError, match=f"{name}: 0.00, which is 100.0% below"):
             hold({name: 0.0})
 
 
 def test_every_recorded_count_is_above_zero() -> None:
-    """A count of zero would hold nothing back."""
+    """A recorded zero would let every count pass."""
     assert all(value > 0 for value in RECORDED.values())

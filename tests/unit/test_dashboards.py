@@ -1,4 +1,4 @@
-"""The dashboards are those that the code gives, and keep the rules of dashboard-linter."""
+"""The dashboards are the generated ones and follow the rules of dashboard-linter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOARDS = {path.stem: json.loads(text) for path, text in files()}
 
 
 def spoil(path: str, value: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A function that puts ``value`` into a board, at keys and places with dots between."""
+    """A function that sets ``value`` in a dashboard at a dotted path."""
 
     def spoiled(board: dict[str, Any]) -> dict[str, Any]:
         *way, last = path.split(".")
@@ -64,27 +64,27 @@ PANELS = [
 
 
 def test_the_committed_dashboards_are_current() -> None:
-    """``make dashboards`` changes nothing."""
+    """``make dashboards`` would change nothing."""
     made = dict(files())
     assert {path: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")} == made
 
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
-def test_a_board_keeps_the_rules_of_the_linter(board: dict[str, Any], rule: Rule) -> None:
-    """dashboard-linter's rules have no complaint about it."""
+def test_a_dashboard_follows_the_rules_of_the_linter(board: dict[str, Any], rule: Rule) -> None:
+    """No rule of dashboard-linter reports a problem."""
     assert list(rule.complaints(board)) == []
 
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
-def test_a_rule_complains_of_a_board_that_breaks_it(rule: Rule) -> None:
-    """No rule passes because it looks at nothing."""
+def test_a_rule_reports_a_dashboard_that_breaks_it(rule: Rule) -> None:
+    """No rule passes because it checks nothing."""
     assert list(rule.complaints(SPOILED[rule.name](copy.deepcopy(BOARDS["pipeline"])))) != []
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
-def test_a_board_shows_alerts_and_deployments(board: dict[str, Any]) -> None:
-    """Both are annotations of the chosen data source."""
+def test_a_dashboard_shows_alerts_and_deployments(board: dict[str, Any]) -> None:
+    """Both are annotations from the chosen data source."""
     assert [a["name"] for a in board["annotations"]["list"]] == ["Alerts", "Deployments"]
     assert {a["datasource"]["uid"] for a in board["annotations"]["list"]} == {"${datasource}"}
     # The one label beside alertstate that every alert has: rules sum over all others but agents'.
@@ -93,8 +93,8 @@ def test_a_board_shows_alerts_and_deployments(board: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("board", "panel"), PANELS)
-def test_a_counter_is_added_up_over_workers(board: dict[str, Any], panel: dict[str, Any]) -> None:
-    """A rate is taken of each series, then summed: not the other way round, nor left as it is."""
+def test_counters_are_summed_over_workers(board: dict[str, Any], panel: dict[str, Any]) -> None:
+    """The rate of each series is taken first, then the sum."""
     for target in panel["targets"]:
         expr = target["expr"]
         rates = re.findall(r"\brate\(", expr)
@@ -103,17 +103,17 @@ def test_a_counter_is_added_up_over_workers(board: dict[str, Any], panel: dict[s
 
 
 @pytest.mark.parametrize(("board", "panel"), PANELS)
-def test_a_query_uses_only_what_its_board_lets_choose(
+def test_a_query_uses_only_variables_of_its_dashboard(
     board: dict[str, Any], panel: dict[str, Any]
 ) -> None:
-    """Every variable in a query is one of the board, or Grafana's own."""
+    """Grafana's own variables are allowed too."""
     offered = {variable["name"] for variable in board["templating"]["list"]}
     for target in panel["targets"]:
         assert set(re.findall(r"\$(\w+)", target["expr"])) <= {*offered, "__rate_interval"}
 
 
 @pytest.mark.parametrize(("board", "panel"), PANELS)
-def test_a_window_is_one_that_the_series_have(board: dict[str, Any], panel: dict[str, Any]) -> None:
+def test_every_window_to_choose_has_series(board: dict[str, Any], panel: dict[str, Any]) -> None:
     """No choice of the variable ``window`` leaves a panel without data."""
     lengths = {series.name: series.windows for series in CODES.values()}
     offered: list[str] = next(
@@ -129,7 +129,7 @@ def test_a_window_is_one_that_the_series_have(board: dict[str, Any], panel: dict
 
 
 def test_panels_do_not_overlap() -> None:
-    """No cell of a board's grid is taken twice."""
+    """Each cell of a dashboard's grid belongs to at most one panel."""
     for board in BOARDS.values():
         cells = [
             (x, y)
@@ -141,8 +141,8 @@ def test_panels_do_not_overlap() -> None:
         assert max(x for x, _ in cells) < 24
 
 
-def test_a_name_that_no_worker_exports_is_refused() -> None:
-    """So that a renamed metric breaks the dashboards here, not in production."""
+def test_a_query_of_an_unknown_metric_is_refused() -> None:
+    """A renamed metric fails here, not in production."""
     with pytest.raises(KeyError, match="no worker exports"):
         select("streammetrics_window_nothing")
     with pytest.raises(KeyError, match="no label place"):
@@ -150,7 +150,7 @@ def test_a_name_that_no_worker_exports_is_refused() -> None:
 
 
 def test_every_family_of_windows_is_on_a_dashboard() -> None:
-    """None is exported that nobody looks at."""
+    """Each exported family of window sums is queried by a panel."""
     text = "".join(text for _, text in files())
     assert [
         name for name in families() if name.startswith(PREFIX) and f"{name}{{" not in text
@@ -170,14 +170,14 @@ def test_every_family_of_windows_is_on_a_dashboard() -> None:
     ],
 )
 def test_thresholds_are_those_of_the_alerts(alert: str, threshold: float) -> None:
-    """A line on a panel is where the alert's rule has it."""
+    """A threshold line on a panel is that of the alert's rule."""
     rules = (ROOT / "deploy/prometheus/alerts.rules.yml").read_text("utf-8").split("- alert: ")
     exprs = [rule for rule in rules if rule.splitlines()[0].endswith(alert)]
     assert any(re.search(rf"[<>] {threshold:g}\b", expr) for expr in exprs)
 
 
 def test_the_page_about_panels_is_current() -> None:
-    """It has each query as it is now, and what the rules say."""
+    """It has each query as it is now, and the descriptions of the rules."""
     page = PAGE.read_text(encoding="utf-8")
     assert [str(asked) for asked in queries() if cells(asked) not in page] == [], "run: make panels"
     assert rules() in page, "run: make panels"

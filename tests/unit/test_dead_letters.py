@@ -1,4 +1,7 @@
-"""Bad records on the live path: each is a dead letter with its reason, and nothing else happens."""
+"""Bad records in the worker:
+
+each becomes a dead letter with its reason, and changes nothing else.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ BAD = [row for row in TABLE if row.expected != OK and row.expected != "missing_k
 async def state_after(
     sent: list[tuple[bytes | None, bytes | None, int | None]],
 ) -> tuple[list[str], dict[str, object], MemoryDeadLetters]:
-    """Rows, windows and dead letters after the live path has taken these records."""
+    """Rows, windows and dead letters after the worker has read these records."""
     store, letters = MemoryStore(), MemoryDeadLetters()
     partition = await opened(store, letters, cache_results=10_000)
     records = [
@@ -37,7 +40,7 @@ async def state_after(
 
 
 async def test_bad_records_change_nothing_else() -> None:
-    """Between good records, every bad one of the table is set aside, and the rest is the same."""
+    """Each bad record of the table, sent between good ones, becomes a dead letter."""
     half = len(GOOD) // 2
     bad = [(b"c" if row.key is None else row.key, row.value, row.timestamp_ms) for row in BAD]
 

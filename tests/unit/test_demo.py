@@ -25,7 +25,7 @@ WITHIN_SECONDS = 60.0
 
 
 class Terminal:
-    """A demo in a terminal of its own."""
+    """A demo in a pseudo-terminal."""
 
     def __init__(self, pid: int, descriptor: int) -> None:
         self.pid = pid
@@ -34,7 +34,7 @@ class Terminal:
         self.said = ""
 
     def wait_for(self, pattern: str) -> re.Match[str]:
-        """The first match in what it says from here on."""
+        """The first match in the output after the previous one."""
         end = time.monotonic() + WITHIN_SECONDS
         while (found := re.search(pattern, self.said)) is None:
             left = end - time.monotonic()
@@ -45,11 +45,11 @@ class Terminal:
         return found
 
     def press(self, keys: str) -> None:
-        """Type something."""
+        """Send keys."""
         os.write(self._descriptor, keys.encode())
 
     def exit_code(self) -> int:
-        """How it ended; reads on meanwhile, so that it can."""
+        """Exit code of the demo; reads its output meanwhile, so that it can end."""
         try:
             while read := os.read(self._descriptor, 65536):
                 self.said += self._decoder.decode(read)
@@ -78,22 +78,22 @@ def demo_in_a_terminal(*options: str) -> Iterator[Terminal]:
 
 
 def srr_spike(url: str) -> str:
-    """The level of the rule for SRR on the page."""
+    """The level of the SRR rule on the page."""
     with urllib.request.urlopen(f"{url}api/state", timeout=10) as answer:  # noqa: S310
         levels = {rule["name"]: rule["level"] for rule in json.load(answer)["rules"]}
     return str(levels["srr_spike"])
 
 
 def wait_for_level(url: str, *levels: str) -> None:
-    """The page, which is worked out once a second, comes to show one of the levels."""
+    """Wait until the page, which is computed every second, shows one of the levels."""
     end = time.monotonic() + WITHIN_SECONDS
     while srr_spike(url) not in levels:
         assert time.monotonic() < end, f"the page shows {srr_spike(url)}"
 
 
 @pytest.mark.slow
-def test_in_a_terminal_the_page_stays_at_the_incident_and_enter_plays_the_rest() -> None:
-    """The clock stops while the alert fires; after Enter the day ends and the page stays."""
+def test_in_a_terminal_the_demo_pauses_at_the_incident_until_enter() -> None:
+    """The clock stops while the alert fires; after Enter the day ends, and the page stays."""
     with demo_in_a_terminal("--seconds", "3", "--port", "0") as terminal:
         url = terminal.wait_for(r"during the incident: see .*?(http://localhost:\d+/)")[1]
         terminal.wait_for("Enter plays the rest of the day")
@@ -109,8 +109,8 @@ def test_in_a_terminal_the_page_stays_at_the_incident_and_enter_plays_the_rest()
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_the_day_plays_is_not_written_into_the_panel() -> None:
-    """The panel is erased whole: an echoed ``^C`` would move its last line."""
+def test_ctrl_c_is_not_echoed_into_the_panel() -> None:
+    """An echoed ``^C`` would move the panel's last line, so that it is not erased completely."""
     with demo_in_a_terminal("--seconds", "60", "--port", "0") as terminal:
         terminal.wait_for(r"\d\d:\d\d UTC")
         terminal.press("\x03")
@@ -121,7 +121,7 @@ def test_ctrl_c_while_the_day_plays_is_not_written_into_the_panel() -> None:
 
 @pytest.mark.slow
 def test_without_a_terminal_the_demo_plays_the_day_and_ends() -> None:
-    """It prints lines, says what the alert did and why records were rejected."""
+    """Its lines describe the alert and why records were rejected."""
     found = subprocess.run(
         [*COMMAND, "--seconds", "1", "--port", "0"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WITHIN_SECONDS,
@@ -134,7 +134,7 @@ def test_without_a_terminal_the_demo_plays_the_day_and_ends() -> None:
 
 
 @pytest.mark.slow
-def test_a_port_in_use_is_answered_with_a_line_to_type() -> None:
+def test_the_error_about_a_port_in_use_has_a_command_to_copy() -> None:
     """``make demo`` passes options on by DEMO, and the error shows how."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
