@@ -29,7 +29,7 @@ TOKEN = b"benchmark"
 
 
 async def once(call: Callable[[], Awaitable[T]]) -> T:
-    """Store calls without patience: a failure ends the measurement."""
+    """Makes store calls without retries: a failure ends the measurement."""
     return await call()
 
 

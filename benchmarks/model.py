@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from stream_metrics.live.worker.batches import Room
+from stream_metrics.live.worker.batches import BatchSizer
 
 BATCH_RECORDS = 500  # state.batch_records
 POLL_RECORDS = 2_000  # kafka.max_poll_records
@@ -154,12 +154,12 @@ def batch_catching_up(partitions: Collection[Sequence[int]]) -> float:
 
 def _cuts(logs: Sequence[int]) -> int:
     """Into how many batches a state partition is cut, its topics read in turn, none too large."""
-    room, batches, left = Room(), 0, list(logs)
+    sizer, batches, left = BatchSizer(), 0, list(logs)
     while any(left):
         for topic, records in enumerate(left):
             if records:
-                size = min(records, room.records, BATCH_RECORDS)
-                room.note(size, 0.0)
+                size = min(records, sizer.records, BATCH_RECORDS)
+                sizer.note(size, 0.0)
                 left[topic] -= size
                 batches += 1
     return batches

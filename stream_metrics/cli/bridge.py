@@ -38,7 +38,7 @@ from stream_metrics.live.web import Pages, make_app, serve
 from stream_metrics.live.worker.bridge import Assemblies, Bridge
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.inputs import InputOptions
-from stream_metrics.live.worker.patience import Part, Patience
+from stream_metrics.live.worker.retry import ComponentReasons, RetryPolicy
 from stream_metrics.live.worker.traces import TraceInputs
 
 REKEY: Final = "rekey"  # name of the part that fills the internal topic
@@ -93,7 +93,7 @@ class BridgeRuntime:
         self._metrics = LoggedBridgeMetrics(self.registry, topics, agents)
         self.health = Health(settings.web.watchdog_seconds or math.inf, reasons=INITIAL_REASONS)
         self.pages = Pages(self.registry, self.health)
-        self._patience = Patience(self.health, lambda: None)
+        self._retry = RetryPolicy(self.health, lambda: None)
         self._rekey: KafkaRepartition | None = None
 
     async def run(self) -> None:
@@ -106,9 +106,9 @@ class BridgeRuntime:
         assemblies = Assemblies(settings.bridge.bounds(settings.otlp))
         cluster = Cluster(traces, bridge_rights(traces, settings.kafka.topics))
         inputs = TraceInputs(
-            traces_source(traces, cluster, settings.kafka.topics, self._patience, self.health),
+            traces_source(traces, cluster, settings.kafka.topics, self._retry, self.health),
             InputOptions(traces.group_id, traces.on_offset_gap, traces.start, in_order=False),
-            self._patience,
+            self._retry,
             self.health,
             self._metrics,
             clock,
@@ -125,12 +125,12 @@ class BridgeRuntime:
             interpreter,
             events,
             letters,
-            self._patience,
+            self._retry,
             self._metrics,
             settings.bridge.topic,
         )
         if settings.bridge.rekey:
-            part = Part(REKEY, self.health)
+            part = ComponentReasons(REKEY, self.health)
             self._rekey = KafkaRepartition(
                 traces, cluster, route_by_trace, part, self._metrics, clock
             )
@@ -145,7 +145,7 @@ class BridgeRuntime:
             trace_max=settings.bridge.trace_max,
             rekey=settings.bridge.rekey,
         )
-        running = [self._patience.rounds(bridge.turn)]
+        running = [self._retry.rounds(bridge.turn)]
         parts: list[tuple[TraceInputs | KafkaRepartition, frozenset[str]]] = [
             (inputs, WAITING_REASONS)
         ]
@@ -172,7 +172,7 @@ class BridgeRuntime:
 
     def stop(self) -> None:
         """Finish the current round and leave the group."""
-        self._patience.stop()
+        self._retry.stop()
         if self._rekey is not None:
             self._rekey.stop()
 

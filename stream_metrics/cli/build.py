@@ -22,7 +22,7 @@ from stream_metrics.clients.kafka.errors import KafkaRefused
 from stream_metrics.clients.kafka.partition_reader import KafkaLogs, open_consumer
 from stream_metrics.clients.kafka.topics import TopicsInvalid, equal_counts, partition_counts
 from stream_metrics.live.kafka.output import KafkaFence
-from stream_metrics.live.layout import Generation, Identity, Impossible, Layout
+from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
 from stream_metrics.live.ports import OutputUnavailable, StoreRefused, StoreUnavailable
 from stream_metrics.live.redis.check import memory_bytes
 from stream_metrics.live.redis.connect import connect
@@ -37,13 +37,13 @@ from stream_metrics.live.worker.build import (
     short_logs,
 )
 from stream_metrics.live.worker.generations import change, new_mark
-from stream_metrics.live.worker.standing import unfinished
+from stream_metrics.live.worker.stored_state import unfinished_message
 from stream_metrics.live.worker.switch import (
-    REST_SECONDS,
+    SETTLE_SECONDS,
     Fence,
     NoFence,
-    clear_away,
     finish,
+    forget_purged,
 )
 from stream_metrics.live.worker.switch import give_up as give_up_build
 
@@ -94,7 +94,7 @@ def build(
                 yes=yes,
             )
         )
-    except (CannotBuild, Impossible, TopicsInvalid, KafkaRefused) as error:
+    except (CannotBuild, InvalidTransition, TopicsInvalid, KafkaRefused) as error:
         raise UsageError(str(error)) from error
     except (StoreUnavailable, StoreRefused) as error:
         raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}. {RETRY_HINT}") from error
@@ -124,7 +124,7 @@ async def _build(
         if give_up:
             return await _give_up(store, settings, layout)
         live = layout.in_force
-        if left := unfinished(layout):
+        if left := unfinished_message(layout):
             if dry_run:
                 stderr_console().print(left, markup=False)
                 return 0
@@ -190,7 +190,7 @@ async def _register(
         return None
     for old in layout.generations:
         if old.purged:
-            await clear_away(store, old)
+            await forget_purged(store, old)
     mark, now_ms = new_mark(), time.time_ns() // 1_000_000
     stored = await change(
         store, lambda now: now.registered(target, mark, now_ms, retained=retained)
@@ -263,7 +263,7 @@ async def _give_up(store: RedisStore, settings: Settings, layout: Layout) -> int
     if building is not None:
         await give_up_build(store, building.number)
     elif live is not None and live.state == "fencing":
-        raise Impossible(
+        raise InvalidTransition(
             f"generation {live.number} has taken the place of the one before. To go back, build "
             "with the earlier settings"
         )
@@ -277,7 +277,7 @@ async def _finish(store: RedisStore, settings: Settings) -> None:
     fence: Fence = NoFence() if settings.kafka.output_topic is None else KafkaFence(settings.kafka)
     told = False
     while True:
-        layout = await finish(store, fence, lambda: asyncio.sleep(REST_SECONDS))
+        layout = await finish(store, fence, lambda: asyncio.sleep(SETTLE_SECONDS))
         if not layout.to_purge:
             return
         if not told and layout.in_force is not None:

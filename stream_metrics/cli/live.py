@@ -56,7 +56,12 @@ from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.worker.export import NowTooEarly, Replaced, export_windows, rows_of
 from stream_metrics.live.worker.generations import fitting, joined
 from stream_metrics.live.worker.identity import OtherIdentity, other_counts
-from stream_metrics.live.worker.standing import building, damaged, standing, unfinished
+from stream_metrics.live.worker.stored_state import (
+    build_message,
+    damage_message,
+    inspect_state,
+    unfinished_message,
+)
 
 KAFKA_WITHIN_SECONDS = 15
 
@@ -210,13 +215,13 @@ async def _check_state(
     try:
         layout = await store.layout()
     except DamagedState as damage:
-        return [Finding("state", "error", damaged(damage))]
+        return [Finding("state", "error", damage_message(damage))]
     except UnknownFormat as later:
         return [Finding("state", "error", str(later))]
     more = []
-    if told := await building(store, layout, fitting(layout, ours)):
+    if told := await build_message(store, layout, fitting(layout, ours)):
         more.append(Finding("build", "ok", told))
-    if told := unfinished(layout):
+    if told := unfinished_message(layout):
         more.append(Finding("build", "warning", told))
     try:
         generation = joined(layout, ours)
@@ -228,7 +233,7 @@ async def _check_state(
             Finding("fingerprint", "ok", settings.fingerprint()),
         ]
     settings = for_state(settings, generation.identity)
-    found = await standing(store.generation(generation), generation)
+    found = await inspect_state(store.generation(generation), generation)
     findings = [Finding("state", "error", why) for why in found.damaged]
     if known and (why := other_counts(generation.identity, topics)):
         findings.append(Finding("state", "error", why))

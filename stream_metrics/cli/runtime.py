@@ -40,7 +40,7 @@ from stream_metrics.live.kafka.internal_topic import KafkaUpstream
 from stream_metrics.live.kafka.output import KafkaFence, KafkaOutputs
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from stream_metrics.live.kafka.repartition import KafkaRepartition
-from stream_metrics.live.layout import Generation, Identity, Impossible
+from stream_metrics.live.layout import Generation, Identity, InvalidTransition
 from stream_metrics.live.page.board import Board, Inputs
 from stream_metrics.live.page.group import Group, OwnedPartitions, StateSource
 from stream_metrics.live.page.server import PageServer
@@ -52,24 +52,24 @@ from stream_metrics.live.redis.check import check, max_memory_ratio, memory_byte
 from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.web import Pages
-from stream_metrics.live.worker.announce import Announcer, Scope
+from stream_metrics.live.worker.announce import AnnouncementScope, Announcer
 from stream_metrics.live.worker.build import full
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.generations import begin, change, joined
 from stream_metrics.live.worker.identity import check_identity
-from stream_metrics.live.worker.keying import KeyWatch
+from stream_metrics.live.worker.keying import KeyMonitor
 from stream_metrics.live.worker.loop import NOT_READING, OTHER_COUNTS, Loop, LoopOptions
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.patience import Part, Patience, Stopped
 from stream_metrics.live.worker.publication import Publication, before, before_of
 from stream_metrics.live.worker.repartition import route
-from stream_metrics.live.worker.switch import LOOK_SECONDS as LAYOUT_SECONDS
+from stream_metrics.live.worker.retry import ComponentReasons, RetryPolicy, Stopped
 from stream_metrics.live.worker.switch import (
-    REST_SECONDS,
+    LAYOUT_CHECK_SECONDS,
+    SETTLE_SECONDS,
+    LayoutWatcher,
     NoFence,
-    Watcher,
     announced,
     roll_forward,
 )
@@ -120,7 +120,7 @@ class Runtime:
             dict.fromkeys(settings.kafka.topics + settings.kafka.state_topics),
             settings.metrics.windows,
         )
-        self.patience = Patience(self.health, self.operations.redis_error)
+        self.retry = RetryPolicy(self.health, self.operations.redis_error)
         self.cache = ConversationCache(settings.state.cache_results)
         self.source: KafkaSource | None = None
         self.store: StateStore | None = None
@@ -205,7 +205,7 @@ class Runtime:
         except Stopped:
             pass
         except Superseded as superseded:
-            with suppress(StoreUnavailable, Impossible):  # whoever comes next tries again
+            with suppress(StoreUnavailable, InvalidTransition):  # whoever comes next tries again
                 await roll_forward(store, superseded, self._clock.now_ms())
             raise
         finally:
@@ -218,15 +218,15 @@ class Runtime:
         def ours(built: Identity) -> Identity:
             return identity(for_state(settings, built), topics)
 
-        found = joined(await self.patience(store.layout), ours, build=self._build)
+        found = joined(await self.retry(store.layout), ours, build=self._build)
         if found is None:
             counts = await self._counts(Cluster(settings.kafka), settings)
             new = identity(settings, counts)
-            begun = await self.patience(lambda: begin(store, new, self._clock.now_ms()))
+            begun = await self.retry(lambda: begin(store, new, self._clock.now_ms()))
             check_identity(begun.identity, ours(begun.identity))  # another worker was quicker
             found = begun
         number, schema = found.number, settings.state.write_schema
-        await self.patience(lambda: change(store, lambda now: now.with_schema(number, schema)))
+        await self.retry(lambda: change(store, lambda now: now.with_schema(number, schema)))
         return found
 
     async def _counts(self, cluster: Cluster, settings: Settings) -> dict[str, int]:
@@ -238,7 +238,7 @@ class Runtime:
             except (KafkaError, OSError, TimeoutError) as error:
                 why = await cluster.explain(error)
                 self.health.set("kafka", f"cannot connect: {why}")
-                await self.patience.pause(1.0)
+                await self.retry.pause(1.0)
                 continue
             self.health.clear("kafka")
             check_state_topics(settings.kafka, counts)
@@ -263,7 +263,7 @@ class Runtime:
                 settings.kafka,
                 cluster,
                 partial(route, limits=settings.engine_config().limits),
-                Part(REPARTITION, self.health),
+                ComponentReasons(REPARTITION, self.health),
                 self.operations,
                 self._clock,
                 published.letters,
@@ -294,7 +294,7 @@ class Runtime:
                 shown.of(number) if shown is not None else None,
             )
 
-        layout = await self.patience(space.layout)
+        layout = await self.retry(space.layout)
 
         async def prepare(partition: StatePartition) -> None:
             """Take over what is forgotten, where the log does not reach back to it."""
@@ -302,21 +302,21 @@ class Runtime:
                 other = before(layout, generation)
                 held = before_of(space, layout, generation, partition.number)
                 schema, number = settings.state.write_schema, other.number if other else 0
-                await self.patience(
-                    lambda: carry(partition, held, number, options.key_id, schema, self.patience)
+                await self.retry(
+                    lambda: carry(partition, held, number, options.key_id, schema, self.retry)
                 )
 
         async def grown(topics: Sequence[str]) -> None:
             """Note when topics got other partitions: builds read around what came before."""
             now_ms = self._clock.now_ms()
-            await self.patience(lambda: change(space, lambda now: now.has_grown(topics, now_ms)))
+            await self.retry(lambda: change(space, lambda now: now.has_grown(topics, now_ms)))
 
-        def scope_of(number: int) -> Scope | None:
+        def scope_of(number: int) -> AnnouncementScope | None:
             """What there is to announce, once the generation has taken another's place."""
             found = watcher.newest.of(generation.number)
             if published.muted or found is None or before(watcher.newest, generation) is None:
                 return None
-            return Scope(
+            return AnnouncementScope(
                 store,
                 options.engine,
                 options.turn_scope,
@@ -335,9 +335,9 @@ class Runtime:
             loop.follow("rebuild" if is_muted else base.on_offset_gap)
 
         fence = KafkaFence(base) if base.output_topic is not None else NoFence()
-        rest = partial(self.patience.pause, 2 * REST_SECONDS)  # half of it at least
-        watcher = Watcher(space, layout, generation, fence, rest, muted)
-        announcer = Announcer(scope_of, self.patience)
+        rest = partial(self.retry.pause, 2 * SETTLE_SECONDS)  # half of it at least
+        watcher = LayoutWatcher(space, layout, generation, fence, rest, muted)
+        announcer = Announcer(scope_of, self.retry)
 
         self.store = store
         source = self.source = KafkaSource(
@@ -346,7 +346,7 @@ class Runtime:
             Membership(kafka.group_id, kafka.state_topics, RangePartitionAssignor),
             partial(state_topic_counts, kafka),
             partial(record_of, internal_topic=kafka.repartition_topic),
-            self.patience,
+            self.retry,
             self.health,
             on_assigned=self.operations.rebalanced,
             on_committed=partial(self.operations.stage, "commit"),
@@ -363,11 +363,11 @@ class Runtime:
             ),
             ours,
             make_partition,
-            self.patience,
+            self.retry,
             self.health,
             self.operations,
             self._clock,
-            KeyWatch(self.operations.keyed_differently, PARTITIONERS),
+            KeyMonitor(self.operations.keyed_differently, PARTITIONERS),
             outputs=shown,
             upstream=upstream,
             may_read=lambda: (self._full or None) if published.muted else None,
@@ -398,31 +398,31 @@ class Runtime:
             if upstream is not None:
                 await upstream.stop()
 
-    async def _follow(self, watcher: Watcher) -> None:
+    async def _follow(self, watcher: LayoutWatcher) -> None:
         """Look at the layout now and then; raises ``Superseded`` where the worker is to end."""
         try:
-            while not self.patience.stopping:
-                await self.patience(watcher.look)
-                await self.patience.pause(LAYOUT_SECONDS)
+            while not self.retry.stopping:
+                await self.retry(watcher.look)
+                await self.retry.pause(LAYOUT_CHECK_SECONDS)
         except Stopped:
             pass
 
     async def _watch(self, store: RedisStore) -> None:
         """Notice a Redis that is away also while there is nothing to write."""
-        while not self.patience.stopping:
+        while not self.retry.stopping:
             try:
                 used, limit = await memory_bytes(store)
                 self._full = full(await max_memory_ratio(store), was_full=bool(self._full))
             except (StoreUnavailable, StoreRefused) as error:
                 self.health.set("redis", str(error))
             else:
-                if "redis" not in self.patience.waiting:
+                if "redis" not in self.retry.waiting:
                     self.health.clear("redis")
                 self.operations.memory(used, limit)
             self.operations.cache(len(self.cache), self.cache.results)
             self.operations.obstructed(self.health.obstacles())
             try:
-                await self.patience.pause(WATCH_SECONDS)
+                await self.retry.pause(WATCH_SECONDS)
             except Stopped:
                 return
 
@@ -431,7 +431,7 @@ class Runtime:
             with suppress(StoreRefused):  # of which the check says more
                 await store.layout()
 
-        await self.patience(reachable)
+        await self.retry(reachable)
         for problem in await check(store):
             if not problem.fatal or self.settings.force:
                 log.warning("redis", problem=problem.message)
@@ -440,6 +440,6 @@ class Runtime:
 
     def stop(self) -> None:
         """Finish the batch in flight and leave the group."""
-        self.patience.stop()
+        self.retry.stop()
         if self._repartition is not None:
             self._repartition.stop()

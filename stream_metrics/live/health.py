@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from stream_metrics.live.worker.watchdog import Standing, Watchdog
+from stream_metrics.live.worker.watchdog import Watchdog, WorkerStatus
 
 log = structlog.get_logger(__name__)
 
@@ -77,7 +77,7 @@ class Health:
 class MonitoredPart(Protocol):
     """A part of the process whose progress is monitored."""
 
-    def standing(self, waiting: frozenset[str]) -> Standing:
+    def status(self, waiting: frozenset[str]) -> WorkerStatus:
         """Its progress; ``waiting`` names the reasons for which it has to wait."""
         ...
 
@@ -108,7 +108,7 @@ class ProgressMonitor:
         health, stuck = self._health, None
         for number, (watchdog, part, reasons) in enumerate(self._parts):
             waiting = reasons & health.reasons.keys()
-            why = watchdog.look(self._clock(), part.standing(waiting))
+            why = watchdog.look(self._clock(), part.status(waiting))
             stuck = stuck or why
             if number == 0 and (watchdog.moved or waiting):
                 health.beat()  # a long batch or a long wait is not a dead loop

@@ -98,7 +98,7 @@ class Generation(Struct, frozen=True):
         return self.identity.group if self.number == 1 else f"{self.identity.group}.{self.number}"
 
 
-class Impossible(Exception):
+class InvalidTransition(Exception):
     """The document does not allow this change; the message says why."""
 
 
@@ -149,7 +149,7 @@ class Layout(Struct, frozen=True):
     def begun(self, identity: Identity, mark: str, now_ms: int) -> Layout:
         """The first generation is live."""
         if self.in_force is not None or self.building is not None:
-            raise Impossible("the namespace has state")
+            raise InvalidTransition("the namespace has state")
         return self.with_last(Generation(self.last + 1, mark, "live", identity, now_ms))
 
     def registered(
@@ -157,10 +157,12 @@ class Layout(Struct, frozen=True):
     ) -> Layout:
         """Another generation is being built; those that were purged are forgotten."""
         if self.building is not None:
-            raise Impossible(f"generation {self.building.number} is being built")
+            raise InvalidTransition(f"generation {self.building.number} is being built")
         current = self.in_force
         if current is None or current.state != "live" or self.to_purge:
-            raise Impossible("no generation is live yet, or one that has ended is not purged yet")
+            raise InvalidTransition(
+                "no generation is live yet, or one that has ended is not purged yet"
+            )
         kept = tuple(g for g in self.generations if not g.purged)
         new = Generation(self.last + 1, mark, "building", identity, now_ms, retained)
         return replace(self, generations=kept).with_last(new)
@@ -171,7 +173,7 @@ class Layout(Struct, frozen=True):
         if new.in_force:
             return self
         if new.state != "building" or old is None or old.state != "live":
-            raise Impossible(f"generation {number} is not being built beside a live one")
+            raise InvalidTransition(f"generation {number} is not being built beside a live one")
         new = replace(new, state="fencing", since_ms=now_ms)
         return self._changed(replace(old, state="retired"), new)
 
@@ -181,7 +183,7 @@ class Layout(Struct, frozen=True):
         if new.state == "live" or new.ended:
             return self
         if new.state != "fencing":
-            raise Impossible(f"generation {number} has not taken any other's place")
+            raise InvalidTransition(f"generation {number} has not taken any other's place")
         return self._changed(replace(new, state="live"))
 
     def abandoned(self, number: int) -> Layout:
@@ -190,7 +192,7 @@ class Layout(Struct, frozen=True):
         if found.state == "abandoned":
             return self
         if found.state != "building":
-            raise Impossible(f"generation {number} is not being built (any more)")
+            raise InvalidTransition(f"generation {number} is not being built (any more)")
         return self._changed(replace(found, state="abandoned"))
 
     def purged(self, number: int) -> Layout:
@@ -199,7 +201,7 @@ class Layout(Struct, frozen=True):
         if found is None or found.purged:
             return self
         if not found.ended:
-            raise Impossible(f"generation {number} is in use")
+            raise InvalidTransition(f"generation {number} is in use")
         return self._changed(replace(found, purged=True))
 
     def with_schema(self, number: int, schema: int) -> Layout:
@@ -264,7 +266,7 @@ class Layout(Struct, frozen=True):
     def _known(self, number: int) -> Generation:
         found = self.of(number)
         if found is None:
-            raise Impossible(f"there is no generation {number} (any more)")
+            raise InvalidTransition(f"there is no generation {number} (any more)")
         return found
 
     def with_last(self, new: Generation) -> Layout:

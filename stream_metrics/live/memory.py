@@ -32,7 +32,7 @@ from stream_metrics.live.ports import (
     WriteResult,
     Written,
 )
-from stream_metrics.live.worker.batches import check_batch, check_claim, nobody
+from stream_metrics.live.worker.batches import check_batch, check_claim, frozen_token
 from stream_metrics.live.worker.clock import wall_ms
 from stream_metrics.live.worker.generations import check_in_use
 
@@ -292,7 +292,7 @@ class MemoryStore:
             return
         self._content.frozen[place] = by
         if (held := self._partition(partition)) is not None:
-            held.token = nobody(by)
+            held.token = frozen_token(by)
 
     async def wipe(self, partition: int, token: bytes | None = None) -> WipeResult:
         """See ``StateStore.wipe``."""

@@ -25,7 +25,7 @@ from stream_metrics.live.redis.connect import RedisOptions, connect
 from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.worker.generations import state_in_force
 
-LOOK_SECONDS: Final = 0.05
+LAYOUT_CHECK_SECONDS: Final = 0.05
 LOOK_AT_COMMITS_SECONDS: Final = 0.4
 PATIENCE_SECONDS: Final = 3.0
 
@@ -108,7 +108,7 @@ class Watcher:
                 with suppress(StoreUnavailable, StoreRefused):
                     for generation in await followed(store):
                         self._take(generation, await states_of(store, generation))
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(LAYOUT_CHECK_SECONDS)
         finally:
             await store.close()
 

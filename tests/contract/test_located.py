@@ -9,7 +9,7 @@ from stream_metrics.live.ports import Position, StateStore
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.telemetry import Silent
+from stream_metrics.live.worker.telemetry import NoTelemetry
 from tests.property.test_partition import TOPIC, once, options
 from tests.unit.test_forget import forget
 from tests.unit.test_state_partition import NOON_S, search
@@ -20,7 +20,7 @@ async def hold(store: StateStore, number: int, *conversations: str, forgotten: s
     shared = options()
     partition = StatePartition(
         number, shared, store, MemoryDeadLetters(), ConversationCache(100),
-        SharedNames(store, shared), Silent(), b"token",
+        SharedNames(store, shared), NoTelemetry(), b"token",
     )  # fmt: skip
     partition.adopt(await store.claim(number, b"token", {TOPIC: Position(0)}))
     sent = [search(name, 1, NOON_S, "a")[:2] for name in conversations]

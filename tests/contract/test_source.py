@@ -16,13 +16,13 @@ from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.cluster import Group
 from stream_metrics.live.kafka.group_source import KafkaSource
 from stream_metrics.live.worker.inputs import CommittedSource
-from stream_metrics.live.worker.source import Commit, Fetched, Place
+from stream_metrics.live.worker.source import Commit, Fetched, PartitionId
 from tests.simulation.brokers import Brokers, Member, ScriptedCluster, ScriptedConsumer
 from tests.simulation.sources import ScriptedSource
 from tests.simulation.system import AtOnce
 
 TOPIC = "events"
-FIRST, SECOND = Place(TOPIC, 0), Place(TOPIC, 1)
+FIRST, SECOND = PartitionId(TOPIC, 0), PartitionId(TOPIC, 1)
 NOW_MS = 1_718_020_800_000
 
 Make = Callable[[Brokers], tuple[Member, CommittedSource]]
@@ -75,7 +75,7 @@ async def joined(make: Make, brokers: Brokers) -> tuple[Member, CommittedSource]
     return member, source
 
 
-def offsets(fetched: Fetched) -> dict[Place, list[int]]:
+def offsets(fetched: Fetched) -> dict[PartitionId, list[int]]:
     """What was read."""
     return {place: [r.offset for r in records] for place, records in fetched.records.items()}
 
@@ -166,7 +166,7 @@ async def test_commits_are_told_with_their_notes(make: Make) -> None:
     await source.confirm({FIRST: Commit(2, "a note")})
     await source.commit_for_all({SECOND: Commit(0)})
 
-    assert await source.committed([FIRST, SECOND, Place(TOPIC, 7)]) == {
+    assert await source.committed([FIRST, SECOND, PartitionId(TOPIC, 7)]) == {
         FIRST: Commit(2, "a note"),
         SECOND: Commit(0),
     }

@@ -22,7 +22,7 @@ from stream_metrics.live.worker.generations import admit, begin
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import PartitionOptions
 from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.telemetry import Silent
+from stream_metrics.live.worker.telemetry import NoTelemetry
 from tests.property.test_partition import once
 
 FOLDER: Final = Path(__file__).parent
@@ -64,7 +64,7 @@ async def owner(store: MemoryStore, schema: int, token: bytes) -> StatePartition
     shared = options(schema)
     partition = StatePartition(
         0, shared, store, MemoryDeadLetters(), ConversationCache(1_000),
-        SharedNames(store, shared), Silent(), token,
+        SharedNames(store, shared), NoTelemetry(), token,
     )  # fmt: skip
     start = {TOPIC: Position(0)}
     partition.adopt(await store.claim(0, token, start))

@@ -22,7 +22,7 @@ from stream_metrics.live.worker.generations import begin, joined
 from stream_metrics.live.worker.identity import OtherIdentity
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.telemetry import Silent
+from stream_metrics.live.worker.telemetry import NoTelemetry
 from tests.golden import TOPIC, dump, restored
 from tests.property.test_partition import once
 
@@ -71,7 +71,7 @@ async def worked(settings: Settings, store: MemoryStore, first: int) -> None:
     options = replace(partition_options(settings), identity=identity(settings, COUNTS))
     partition = StatePartition(
         0, options, store, MemoryDeadLetters(), ConversationCache(1_000),
-        SharedNames(store, options), Silent(), b"owner",
+        SharedNames(store, options), NoTelemetry(), b"owner",
     )  # fmt: skip
     start = {TOPIC: Position(0)}
     partition.adopt(await store.claim(0, b"owner", start))

@@ -34,7 +34,7 @@ BUILDS: Final = (
     Mutation(
         "switch without a fence",
         "transactional ids of the old generation are not initialised",
-        (Edit(SWITCH, "            await fence.shut_out(old)\n", ""),),
+        (Edit(SWITCH, "            await fence.fence_producers(old)\n", ""),),
         SLEEPS,
         "assert b'old' not in",
     ),
@@ -89,7 +89,7 @@ BUILDS: Final = (
     Mutation(
         "announced after the first page",
         "the mark that all rows are sent is noted too early",
-        (Edit(ANNOUNCE, "        if len(page) < self._scope.at_once:", "        if page:"),),
+        (Edit(ANNOUNCE, "        if len(page) < self._scope.page_size:", "        if page:"),),
         ANNOUNCED,
         "assert",
     ),

@@ -261,11 +261,11 @@ self._source.read_from(
             Edit(
                 TAKEOVER,
                 """\
-            if not await self._confirm(number, aims, FRESH if fresh else ""):
+            if not await self._confirm(number, aims, NOTHING_WRITTEN if fresh else ""):
                 return None
 """,
                 """\
-            await self._confirm(number, aims, FRESH if fresh else "")
+            await self._confirm(number, aims, NOTHING_WRITTEN if fresh else "")
 """,
             ),
         ),
@@ -367,10 +367,10 @@ self._source.read_from(
             Edit(
                 PARTITION,
                 """\
-            if not sure:
-                await self._look()
+            if not owner_checked:
+                await self._check_owner()
 """,
-                "            if not sure:\n",
+                "            if not owner_checked:\n",
             ),
         ),
         "tests/property/test_output.py::test_whoever_dies_or_wakes_up_late",

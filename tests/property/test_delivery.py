@@ -13,7 +13,7 @@ from aiokafka import TopicPartition
 from msgspec import structs
 
 from stream_metrics.live.worker import lag
-from stream_metrics.live.worker.source import Place
+from stream_metrics.live.worker.source import PartitionId
 from tests.helpers import examples, rest_long
 from tests.simulation.schedule import DAY_MS, play, system_of
 from tests.simulation.sources import ScriptedSource
@@ -119,7 +119,7 @@ async def reading_a_backlog(*, wild: bool) -> System:
             log[at] = structs.replace(first, timestamp_ms=system.now_ms)
     worker = await system.start()
     system.rebalance()
-    source, places = worker.client, [Place(*place) for place in system.brokers.logs]
+    source, places = worker.client, [PartitionId(*place) for place in system.brokers.logs]
     assert isinstance(source, ScriptedSource)
     source.at_once = 0
     await system.act(worker, "read")  # takes over

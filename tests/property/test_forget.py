@@ -24,7 +24,7 @@ from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.export import Export, export_state
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.telemetry import Silent
+from stream_metrics.live.worker.telemetry import NoTelemetry
 from tests import oracle
 from tests.property.test_partition import once, options
 from tests.strategies import OFFSETS_US, KeyedRecord, arrivals, moment, streams
@@ -79,7 +79,7 @@ class Topics:
             MemoryDeadLetters(),
             ConversationCache(self._cache_results),
             SharedNames(self.store, self._options),
-            Silent(),
+            NoTelemetry(),
             b"token",
         )
         start = {topic: Position(0) for topic in TOPICS}

@@ -32,8 +32,8 @@ from stream_metrics.live.ports import OutputMessage, Position
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.export import export_state
 from stream_metrics.live.worker.names import SharedNames
-from stream_metrics.live.worker.partition import Lost, StatePartition
-from stream_metrics.live.worker.telemetry import Silent
+from stream_metrics.live.worker.partition import PartitionLost, StatePartition
+from stream_metrics.live.worker.telemetry import NoTelemetry
 from tests.helpers import examples
 from tests.property.test_forget import is_forget
 from tests.property.test_partition import once, options
@@ -120,7 +120,7 @@ class Worker:
                     await partition.process(records, once)
                 else:
                     await partition.check(once)
-            except Lost:
+            except PartitionLost:
                 self._open.pop(number, None)
                 if not again:
                     return
@@ -154,7 +154,7 @@ class Worker:
                 MemoryDeadLetters(),
                 ConversationCache(self._cache_results),
                 SharedNames(self._store, shared),
-                Silent(),
+                NoTelemetry(),
                 token,
                 output,
             )

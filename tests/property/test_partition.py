@@ -27,7 +27,7 @@ from stream_metrics.live.worker.generations import begin
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import PartitionOptions
 from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.telemetry import Silent, Telemetry
+from stream_metrics.live.worker.telemetry import NoTelemetry, Telemetry
 from tests import oracle
 from tests.helpers import examples
 from tests.oracle.retrieval import METRICS
@@ -45,7 +45,7 @@ def options() -> PartitionOptions:
 
 
 async def once(call: Callable[[], Awaitable[Any]]) -> Any:
-    """No patience: the memory store answers at once."""
+    """Calls once: the memory store answers at once."""
     return await call()
 
 
@@ -67,7 +67,7 @@ async def opened(
         letters,
         ConversationCache(cache_results),
         SharedNames(store, shared),
-        telemetry or Silent(),
+        telemetry or NoTelemetry(),
         b"token",
         output,
     )

@@ -18,7 +18,7 @@ from deploy.local.servers import RedisServer
 from stream_metrics.cli.runtime import Runtime
 from stream_metrics.cli.settings import Settings
 from stream_metrics.live.health import WATCHDOG
-from stream_metrics.live.worker.source import Commit, Place
+from stream_metrics.live.worker.source import Commit, PartitionId
 from tests.helpers import wait_until
 
 pytestmark = pytest.mark.service
@@ -243,7 +243,7 @@ async def test_a_held_partition_is_no_alarm(kafka: Kafka, redis_server: RedisSer
         await stays_alive(runtime, 2 * SECONDS)
 
 
-def committed(runtime: Runtime) -> Mapping[Place, Commit]:
+def committed(runtime: Runtime) -> Mapping[PartitionId, Commit]:
     """What the worker has committed."""
     assert runtime.source is not None
     return runtime.source.acknowledged

@@ -83,13 +83,13 @@ class BridgeMember:
         self.late = self.gaps = 0
         self.complete_until_s = 0.0
         self.refused: Counter[str] = Counter()
-        patience = AtOnce(self.health, lambda: None)
+        retry = AtOnce(self.health, lambda: None)
         assemblies = Assemblies(world.bounds)
         self.interpreter = TraceInterpreter(MAPPING, world.options, Limits())
         self.inputs = TraceInputs(
             self.source,
             InputOptions("bridge", in_order=False, **settings),
-            patience,
+            retry,
             self.health,
             self,
             Clock(lambda: world.now_ms),
@@ -104,7 +104,7 @@ class BridgeMember:
             self.interpreter,
             self,
             _Letters(self),
-            patience,
+            retry,
             self,
             TOPIC,
         )

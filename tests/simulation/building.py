@@ -25,7 +25,7 @@ from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.lab.traffic import partition_for
 from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
-from stream_metrics.live.layout import Generation, Identity, Impossible
+from stream_metrics.live.layout import Generation, Identity, InvalidTransition
 from stream_metrics.live.memory import (
     MemoryDeadLetters,
     MemoryOutput,
@@ -36,23 +36,23 @@ from stream_metrics.live.memory import (
 )
 from stream_metrics.live.ports import StoreUnavailable, Superseded
 from stream_metrics.live.prometheus.operations import Operations
-from stream_metrics.live.worker.announce import Announcer, Scope
+from stream_metrics.live.worker.announce import AnnouncementScope, Announcer
 from stream_metrics.live.worker.audit import AuditOptions, audit
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.export import export_state
 from stream_metrics.live.worker.generations import begin, change
-from stream_metrics.live.worker.keying import KeyWatch
+from stream_metrics.live.worker.keying import KeyMonitor
 from stream_metrics.live.worker.loop import Loop, LoopOptions
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import PartitionOptions
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.publication import Publication, before
 from stream_metrics.live.worker.switch import (
-    Watcher,
+    LayoutWatcher,
     announced,
-    clear_away,
     finish,
+    forget_purged,
     give_up,
     roll_forward,
 )
@@ -135,7 +135,7 @@ class Fence:
     topic: MemoryTopic
     trouble: Trouble
 
-    async def shut_out(self, generation: Generation) -> None:
+    async def fence_producers(self, generation: Generation) -> None:
         """See ``worker.switch.Fence``."""
         for number in range(generation.identity.count):
             if self.trouble.due() in ("dies before", "dies after"):
@@ -156,7 +156,7 @@ class Process:
     loop: Loop
     trouble: Trouble
     publication: Publication
-    watcher: Watcher
+    watcher: LayoutWatcher
 
 
 @lru_cache
@@ -227,7 +227,7 @@ class Builders:
         shown = publication.outputs
         assert shown is not None
         cache, names = ConversationCache(self.cache_results), SharedNames(store, options)
-        patience = AtOnce(health, operations.redis_error)
+        retry = AtOnce(health, operations.redis_error)
 
         def make_partition(number: int, token: bytes) -> StatePartition:
             return StatePartition(
@@ -239,23 +239,25 @@ class Builders:
             publication.muted = is_muted
             loop.follow("rebuild" if is_muted else "halt")
 
-        def scope_of(number: int) -> Scope | None:
+        def scope_of(number: int) -> AnnouncementScope | None:
             newest = watcher.newest
             found, other = newest.of(generation.number), before(newest, generation)
             if publication.muted or found is None or other is None:
                 return None
             held = [(space.generation(other), number)]
-            return Scope(store, engine, "last", DAY_MS, announced(found), held, at_once=3)
+            return AnnouncementScope(
+                store, engine, "last", DAY_MS, announced(found), held, page_size=3
+            )
 
-        announcer = Announcer(scope_of, patience)
+        announcer = Announcer(scope_of, retry)
         loop = Loop(
-            client, store, LoopOptions(TOPICS), generation.identity, make_partition, patience,
-            health, operations, clock, KeyWatch(operations.keyed_differently, PARTITIONERS),
+            client, store, LoopOptions(TOPICS), generation.identity, make_partition, retry,
+            health, operations, clock, KeyMonitor(operations.keyed_differently, PARTITIONERS),
             outputs=shown, beside=announcer.step, monotonic=lambda: 0.0,
         )  # fmt: skip
         fence = Fence(self.topic, trouble)
         layout = await self.space.layout()
-        watcher = Watcher(space, layout, generation, fence, _at_once, muted)
+        watcher = LayoutWatcher(space, layout, generation, fence, _at_once, muted)
         muted(publication.muted)
         process = Process(generation, client, loop, trouble, publication, watcher)
         self.processes.append(process)
@@ -315,9 +317,9 @@ class Builders:
         wanted = OTHER[layout.in_force.identity.fingerprint]
         for old in layout.generations:
             if old.purged:
-                await clear_away(self.space, old)
+                await forget_purged(self.space, old)
         mark = f"m{layout.last}-{self.seen['registered']}"
-        with suppress(Impossible):
+        with suppress(InvalidTransition):
             await change(self.space, lambda now: now.registered(wanted, mark, self.now_ms))
         building = (await self.space.layout()).building
         if building is not None and self.workers_of(building) < 2:
@@ -344,7 +346,7 @@ class Builders:
                 await give_up(space, number)
                 self.seen["given up"] += 1
             await finish(space, Fence(self.topic, trouble), _at_once)
-        except (Died, Impossible) as stopped:
+        except (Died, InvalidTransition) as stopped:
             self.seen[f"command {stopped}"] += 1
         except StoreUnavailable:
             self.seen["command refused"] += 1

@@ -8,7 +8,7 @@ from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
 from stream_metrics.core.events.record import Extent, Record
-from stream_metrics.live.worker.source import Assignment, Commit, Fetched, Place
+from stream_metrics.live.worker.source import Assignment, Commit, Fetched, PartitionId
 from tests.simulation.brokers import Brokers
 
 
@@ -21,11 +21,11 @@ class ScriptedSource:
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self.at_once = 10
-        self.only: Place | None = None
+        self.only: PartitionId | None = None
         self.due: set[TopicPartition] = set()
         self.assignment: Assignment | None = None
-        self.acknowledged: dict[Place, Commit] = {}
-        self._next: dict[Place, int] = {}
+        self.acknowledged: dict[PartitionId, Commit] = {}
+        self._next: dict[PartitionId, int] = {}
         self._generation = 0
 
     # -- the group
@@ -34,7 +34,7 @@ class ScriptedSource:
         """Hear of the last rebalance."""
         if self in self._brokers.members and self._generation != self._brokers.generation:
             self._generation = self._brokers.generation
-            self.assignment = Assignment(frozenset(Place(*place) for place in self.due))
+            self.assignment = Assignment(frozenset(PartitionId(*place) for place in self.due))
             self._next.clear()
 
     def _is_member(self) -> bool:
@@ -43,10 +43,10 @@ class ScriptedSource:
 
     def is_member_for(self, number: int) -> bool:
         """Whether the group believes that it has this number for every topic."""
-        places = {Place(topic, number) for topic in self._brokers.topics}
+        places = {PartitionId(topic, number) for topic in self._brokers.topics}
         return self._is_member() and self._holds(places)
 
-    def _holds(self, places: Collection[Place]) -> bool:
+    def _holds(self, places: Collection[PartitionId]) -> bool:
         return self.assignment is not None and self.assignment.places >= set(places)
 
     @property
@@ -64,7 +64,7 @@ class ScriptedSource:
         """See ``Source``."""
         return dict.fromkeys(self._brokers.topics, self._brokers.partitions)
 
-    async def confirm(self, commits: Mapping[Place, Commit]) -> bool:
+    async def confirm(self, commits: Mapping[PartitionId, Commit]) -> bool:
         """Refused unless the group holds it for a member of this generation."""
         if not self._is_member():
             self.assignment = None
@@ -73,27 +73,27 @@ class ScriptedSource:
         await self.commit_for_all(commits)
         return True
 
-    async def commit_for_all(self, commits: Mapping[Place, Commit]) -> None:
+    async def commit_for_all(self, commits: Mapping[PartitionId, Commit]) -> None:
         """See ``CommittedSource``."""
         self._brokers.commit(
             {TopicPartition(*p): OffsetAndMetadata(*commit) for p, commit in commits.items()}
         )
 
-    async def commit(self, commits: Mapping[Place, Commit]) -> None:
+    async def commit(self, commits: Mapping[PartitionId, Commit]) -> None:
         """The same, but a refusal is taken for another failure."""
         assignment = self.assignment
         if await self.confirm(commits):
             self.acknowledged |= commits
         self.assignment = assignment
 
-    async def committed(self, places: Collection[Place]) -> dict[Place, Commit]:
+    async def committed(self, places: Collection[PartitionId]) -> dict[PartitionId, Commit]:
         """See ``Source``."""
         found = {place: self._brokers.commits.get(TopicPartition(*place)) for place in places}
         return {p: Commit(one.offset, one.metadata) for p, one in found.items() if one is not None}
 
     # -- reading
 
-    def read_from(self, offsets: Mapping[Place, int]) -> bool:
+    def read_from(self, offsets: Mapping[PartitionId, int]) -> bool:
         """See ``Source``."""
         if not self._holds(offsets):
             return False
@@ -102,25 +102,25 @@ class ScriptedSource:
             self.acknowledged.pop(place, None)
         return True
 
-    def stop_reading(self, places: Collection[Place]) -> None:
+    def stop_reading(self, places: Collection[PartitionId]) -> None:
         """See ``Source``."""
         for place in places:
             self._next.pop(place, None)
 
-    async def passed(self, places: Collection[Place]) -> dict[Place, int]:
+    async def passed(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         """See ``Source``."""
         return {place: self._next[place] for place in places if place in self._next}
 
-    async def extents(self, places: Collection[Place]) -> dict[Place, Extent]:
+    async def extents(self, places: Collection[PartitionId]) -> dict[PartitionId, Extent]:
         """See ``Source``."""
         firsts, ends = self._brokers.firsts, await self.ends(places)
         return {p: Extent(firsts.get(TopicPartition(*p), 0), ends[p]) for p in places}
 
-    async def ends(self, places: Collection[Place]) -> dict[Place, int]:
+    async def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         """See ``Source``."""
         return {place: self._brokers.ends[TopicPartition(*place)] for place in places}
 
-    async def first_since(self, times_ms: Mapping[Place, int]) -> dict[Place, int]:
+    async def first_since(self, times_ms: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
         """See ``CommittedSource``."""
         found = {}
         for place, since_ms in times_ms.items():
@@ -130,22 +130,22 @@ class ScriptedSource:
                     break
         return found
 
-    async def time_at(self, place: Place, extent: Extent) -> int | None:
+    async def time_at(self, place: PartitionId, extent: Extent) -> int | None:
         """See ``CommittedSource``."""
         return next((record.timestamp_ms for record in self._records(place, extent)), None)
 
-    def shows_all(self, place: Place) -> bool:
+    def shows_all(self, place: PartitionId) -> bool:
         """See ``CommittedSource``."""
         at = TopicPartition(*place)
         return len(self._brokers.logs[at]) == self._brokers.ends[at]
 
-    def _records(self, place: Place, extent: Extent) -> Iterator[Record]:
+    def _records(self, place: PartitionId, extent: Extent) -> Iterator[Record]:
         log = self._brokers.logs[TopicPartition(*place)]
         return (record for record in log[extent.first : extent.end] if record is not None)
 
     async def poll(self) -> Fetched:
         """The next records, of all that is read; markers are passed."""
-        found: dict[Place, list[Record]] = {}
+        found: dict[PartitionId, list[Record]] = {}
         left = self.at_once
         for place in sorted(self._next):
             if self.only not in (None, place):

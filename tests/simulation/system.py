@@ -32,14 +32,14 @@ from stream_metrics.live.worker.audit import AuditOptions, audit
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.export import export_state
-from stream_metrics.live.worker.keying import KeyWatch
+from stream_metrics.live.worker.keying import KeyMonitor
 from stream_metrics.live.worker.loop import Loop, LoopOptions
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import PartitionOptions
 from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.patience import Patience
+from stream_metrics.live.worker.retry import RetryPolicy
 from stream_metrics.live.worker.source import Source
-from stream_metrics.live.worker.takeover import FRESH, offsets
+from stream_metrics.live.worker.takeover import NOTHING_WRITTEN, offsets
 from tests import oracle
 from tests.simulation.brokers import Brokers, Commits, ScriptedCluster, ScriptedConsumer
 from tests.simulation.sources import ScriptedSource
@@ -55,8 +55,8 @@ COUNTS: Final = dict.fromkeys(TOPICS, PARTITIONS)
 IDENTITY: Final = Identity("group", 1, "fingerprint", COUNTS)
 
 
-class AtOnce(Patience):
-    """Patience that tries again at once."""
+class AtOnce(RetryPolicy):
+    """RetryPolicy that tries again at once."""
 
     async def pause(self, seconds: float) -> None:
         """Do not wait."""
@@ -197,19 +197,19 @@ class System:
         def make_partition(number: int, token: bytes) -> StatePartition:
             return StatePartition(number, options, store, letters, cache, names, operations, token)
 
-        patience = AtOnce(health, operations.redis_error)
-        client, source = self._reading(patience, health)
+        retry = AtOnce(health, operations.redis_error)
+        client, source = self._reading(retry, health)
         loop = Loop(
             source,
             store,
             LoopOptions(TOPICS),
             IDENTITY,
             make_partition,
-            patience,
+            retry,
             health,
             operations,
             clock,
-            KeyWatch(operations.keyed_differently, PARTITIONERS),
+            KeyMonitor(operations.keyed_differently, PARTITIONERS),
             may_read=lambda: process.stopped,
             monotonic=lambda: 0.0,  # commits and the rest happen when they are told to
         )
@@ -219,7 +219,7 @@ class System:
         return process
 
     def _reading(
-        self, patience: AtOnce, health: Health
+        self, retry: AtOnce, health: Health
     ) -> tuple[ScriptedSource | ScriptedConsumer, Source]:
         """A member of the group, and what a worker reads through it."""
         if not self.over_kafka:
@@ -234,7 +234,7 @@ class System:
             return dict(COUNTS)
 
         return client, KafkaSource(
-            KafkaSettings(topics=TOPICS), cluster, group, counts, record, patience, health
+            KafkaSettings(topics=TOPICS), cluster, group, counts, record, retry, health
         )
 
     async def replace(self, process: Process) -> None:
@@ -344,7 +344,10 @@ class System:
         for place, commit in commits.items():
             stored = self._stored.get(place.partition)
             if stored is None:
-                self._rule(commit.metadata == FRESH, "a commit without state, and without the note")
+                self._rule(
+                    commit.metadata == NOTHING_WRITTEN,
+                    "a commit without state, and without the note",
+                )
             elif place.partition not in self._went_back:
                 ahead = commit.offset > stored.offsets[place.topic]
                 self._rule(not ahead, "a commit ahead of the stored offset")

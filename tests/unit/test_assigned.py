@@ -14,7 +14,7 @@ from stream_metrics.live.worker.assigned import (
 )
 
 CELLS = list(product(State, Event))
-STOPS = (Event.REVOKED, Event.UNFIT, Event.MOVED, Event.FENCED, Event.OTHER_RECORD)
+STOPS = (Event.REVOKED, Event.FAILED, Event.MOVED, Event.FENCED, Event.OTHER_RECORD)
 
 
 def partition(state: State) -> AssignedPartition:
@@ -44,7 +44,7 @@ def test_a_partition_becomes_active_only_by_a_claim() -> None:
 
     assert ways == {(State.TAKING_OVER, Event.CLAIMED)}
     assert {at for at, after in TRANSITIONS.items() if after is State.TAKING_OVER} == {
-        (State.WANTED, Event.CLAIM)
+        (State.PENDING, Event.CLAIM)
     }
 
 

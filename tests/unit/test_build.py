@@ -22,7 +22,7 @@ from stream_metrics.live.worker.build import (
     KEY_BYTES,
     SILENT_MS,
     CannotBuild,
-    Place,
+    PartitionId,
     check_counts,
     differences,
     full,
@@ -44,14 +44,14 @@ LIVE = NOTHING.begun(OLD, "a", 1)
 class ScriptedLogs:
     """Logs with given starts, and a first record or none."""
 
-    first: dict[Place, int]
-    oldest: dict[Place, int] = field(default_factory=dict)
+    first: dict[PartitionId, int]
+    oldest: dict[PartitionId, int] = field(default_factory=dict)
 
-    async def extents(self, places: Collection[Place]) -> Mapping[Place, Extent]:
+    async def extents(self, places: Collection[PartitionId]) -> Mapping[PartitionId, Extent]:
         """See ``Logs``."""
         return {place: Extent(self.first.get(place, 0), 1_000) for place in places}
 
-    async def oldest_ms(self, places: Collection[Place]) -> Mapping[Place, int]:
+    async def oldest_ms(self, places: Collection[PartitionId]) -> Mapping[PartitionId, int]:
         """See ``Logs``."""
         return {place: self.oldest[place] for place in places if place in self.oldest}
 
@@ -138,7 +138,7 @@ def grown(topic: str, at_ms: int) -> Layout:
     ],
 )
 def test_records_older_than_added_partitions_need_the_internal_topic(
-    layout: Layout, ours: Identity, oldest: dict[Place, int]
+    layout: Layout, ours: Identity, oldest: dict[PartitionId, int]
 ) -> None:
     """Read directly, one conversation would be counted as two."""
     with pytest.raises(CannotBuild, match=r"kafka\.repartition_topic"):
@@ -161,7 +161,7 @@ def test_records_older_than_added_partitions_need_the_internal_topic(
     ],
 )
 def test_topics_without_older_records_can_be_read_directly(
-    layout: Layout, ours: Identity, oldest: dict[Place, int]
+    layout: Layout, ours: Identity, oldest: dict[PartitionId, int]
 ) -> None:
     """These are internal topics and logs that begin after the change."""
     check_counts(layout, ours, oldest)

@@ -12,11 +12,11 @@ from stream_metrics.live.ports import Position
 from stream_metrics.live.worker.assigned import AssignedPartition
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.lag import ENOUGH_STAMPS
-from stream_metrics.live.worker.source import Place
+from stream_metrics.live.worker.source import PartitionId
 
 TRUE_MS = 1_718_020_800_000
 DAY_MS = 86_400_000
-EVENTS, LABELS = Place("events", 0), Place("labels", 0)
+EVENTS, LABELS = PartitionId("events", 0), PartitionId("labels", 0)
 
 
 class Clocks:
@@ -90,7 +90,7 @@ def partition() -> AssignedPartition:
     return AssignedPartition(0, (EVENTS.topic, LABELS.topic))
 
 
-def hear(made: AssignedPartition, ends: Mapping[Place, int], asked_ms: int) -> None:
+def hear(made: AssignedPartition, ends: Mapping[PartitionId, int], asked_ms: int) -> None:
     """The brokers say where logs end."""
     for place, end in ends.items():
         made.logs[place].heard(end, asked_ms)
@@ -98,7 +98,7 @@ def hear(made: AssignedPartition, ends: Mapping[Place, int], asked_ms: int) -> N
 
 def at(made: AssignedPartition, events: int, labels: int) -> AssignedPartition:
     """The partition has read up to these offsets, and its newest records are recent."""
-    made.stand_at(
+    made.set_positions(
         {
             EVENTS.topic: Position(events, record_time_ms=TRUE_MS),
             LABELS.topic: Position(labels, record_time_ms=TRUE_MS),

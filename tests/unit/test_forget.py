@@ -15,7 +15,7 @@ from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.core.events import Limits
 from stream_metrics.live.worker.audit import AuditOptions, audit
 from stream_metrics.live.worker.options import conversation_key
-from stream_metrics.live.worker.telemetry import Silent
+from stream_metrics.live.worker.telemetry import NoTelemetry
 from tests.property.test_forget import PARTITIONS, TOPICS, Topics
 from tests.unit.test_audit import never
 from tests.unit.test_state_partition import DAY_MS, NOON_S, Fed, search
@@ -199,7 +199,7 @@ async def test_a_tombstone_expires_like_a_conversation() -> None:
 
 
 async def once_more(call: Any) -> Any:
-    """No patience."""
+    """Calls once."""
     return await call()
 
 
@@ -242,7 +242,7 @@ async def test_a_forget_among_labels_that_are_too_many_erases_them() -> None:
     assert turn.refused == 3, "when the last of them came, two were there already"
 
 
-class Counting(Silent):
+class Counting(NoTelemetry):
     """Keeps what was observed."""
 
     def __init__(self) -> None:

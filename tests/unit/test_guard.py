@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from stream_metrics.live.health import WATCHDOG, Health, ProgressMonitor, run_together
-from stream_metrics.live.worker.watchdog import Standing
+from stream_metrics.live.worker.watchdog import WorkerStatus
 
 SECONDS = 60.0
 
@@ -18,11 +18,11 @@ class Part:
     def __init__(self, *, moves: bool) -> None:
         self.moves, self.offset = moves, 0
 
-    def standing(self, waiting: frozenset[str]) -> Standing:
+    def status(self, waiting: frozenset[str]) -> WorkerStatus:
         """See ``health.MonitoredPart``."""
         self.offset += self.moves
         at = (0, "events")
-        return Standing({at: self.offset}, {at: 5}, waiting=waiting)
+        return WorkerStatus({at: self.offset}, {at: 5}, waiting=waiting)
 
 
 @pytest.mark.parametrize("stuck", [0, 1])

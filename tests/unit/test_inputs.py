@@ -28,8 +28,8 @@ from stream_metrics.live.memory import MemoryDeadLetters
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.inputs import ASK_SECONDS, CommittedInputs, InputOptions
-from stream_metrics.live.worker.patience import Part
 from stream_metrics.live.worker.repartition import Repartitioner, route
+from stream_metrics.live.worker.retry import ComponentReasons
 from stream_metrics.live.worker.watchdog import ROUNDS, Watchdog
 from tests.simulation.brokers import Brokers, ScriptedCluster, ScriptedConsumer
 from tests.simulation.system import AtOnce
@@ -47,22 +47,22 @@ class Copying:
         self.client = ScriptedConsumer(brokers)
         self.health = Health(reasons={})
         self.copied: list[tuple[int, int]] = []
-        reasons = Part(REPARTITION, self.health)
-        patience = AtOnce(reasons, lambda: None)
+        reasons = ComponentReasons(REPARTITION, self.health)
+        retry = AtOnce(reasons, lambda: None)
         chosen = KafkaSettings(topics=brokers.topics, repartition_topic="internal", **settings)
         cluster = ScriptedCluster(brokers, self.client)
         self._seconds = 0.0
         self.inputs = CommittedInputs(
-            input_source(chosen, cluster, patience, reasons),
+            input_source(chosen, cluster, retry, reasons),
             InputOptions("internal", chosen.on_offset_gap, chosen.start),
-            patience,
+            retry,
             reasons,
             Operations(CollectorRegistry(), brokers.topics),
             Clock(lambda: NOW_MS),
             monotonic=lambda: self._seconds,
         )
         self._repartitioner = Repartitioner(
-            self.inputs, self, MemoryDeadLetters(), partial(route, limits=Limits()), patience, self
+            self.inputs, self, MemoryDeadLetters(), partial(route, limits=Limits()), retry, self
         )
 
     async def turn(self, rounds: int = 1) -> None:
@@ -146,7 +146,7 @@ async def test_a_batch_that_cannot_be_unpacked_halts_its_partition_only() -> Non
     assert worker.committed(FIRST) == 4
     assert SECOND not in brokers.commits or worker.committed(SECOND) <= 1
     assert [offset for number, offset in worker.copied if number == 0] == [0, 1, 2, 3]
-    assert not any(worker.inputs.standing(frozenset()).behind.values()), "it is held, not stuck"
+    assert not any(worker.inputs.status(frozenset()).behind.values()), "it is held, not stuck"
 
 
 async def test_records_that_cannot_be_fetched_set_off_the_watchdog() -> None:
@@ -161,7 +161,7 @@ async def test_records_that_cannot_be_fetched_set_off_the_watchdog() -> None:
 
     def look(now: float) -> str | None:
         waiting = REPARTITION_WAITING & worker.health.reasons.keys()
-        return watchdog.look(now, worker.inputs.standing(waiting))
+        return watchdog.look(now, worker.inputs.status(waiting))
 
     await worker.turn()
     assert look(0.0) is None

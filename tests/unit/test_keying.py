@@ -19,8 +19,8 @@ from stream_metrics.live.worker.keying import (
     LEAST_KEYS,
     SAMPLE_KEYS,
     Keying,
+    KeyMonitor,
     KeySample,
-    KeyWatch,
     chance,
     keyed_differently,
 )
@@ -163,7 +163,7 @@ def test_a_key_counts_where_it_lies_now() -> None:
 def test_a_worker_says_once_that_topics_differ_and_once_that_they_agree_again() -> None:
     """However often it looks, and although labels are few."""
     told: list[bool] = []
-    watch = KeyWatch(told.append, PARTITIONERS)
+    watch = KeyMonitor(told.append, PARTITIONERS)
     counts = {"searches": 4, "labels": 4}
     with capture_logs() as logs:
         watch.look()
@@ -185,7 +185,7 @@ def test_a_worker_says_once_that_topics_differ_and_once_that_they_agree_again() 
 def test_a_single_topic_cannot_differ() -> None:
     """Such as the internal one of workers that repartition."""
     told: list[bool] = []
-    watch = KeyWatch(told.append, PARTITIONERS)
+    watch = KeyMonitor(told.append, PARTITIONERS)
     watch.note(placed("crc32", 4, keys(100)), {"searches": 4})
     watch.look()
 
@@ -195,7 +195,7 @@ def test_a_single_topic_cannot_differ() -> None:
 def test_more_partitions_begin_the_samples_anew() -> None:
     """What lies where fewer partitions put it would be taken for another partitioner's."""
     told: list[bool] = []
-    watch = KeyWatch(told.append, PARTITIONERS)
+    watch = KeyMonitor(told.append, PARTITIONERS)
     watch.note(placed("crc32", 4, keys(100)), {"searches": 4, "labels": 4})
     watch.note(placed("murmur2", 8, keys(100), "labels"), {"searches": 8, "labels": 8})
     watch.look()

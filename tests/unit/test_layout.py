@@ -15,7 +15,7 @@ from stream_metrics.live.layout import (
     NOTHING,
     Generation,
     Identity,
-    Impossible,
+    InvalidTransition,
     Layout,
     UnknownFormat,
     decode,
@@ -62,7 +62,7 @@ def reachable() -> Iterator[tuple[Layout, str, Layout | None]]:
         for what, step in steps(before):
             try:
                 after = step(before)
-            except Impossible:
+            except InvalidTransition:
                 yield before, what, None
                 continue
             yield before, what, after
@@ -129,7 +129,7 @@ def test_a_switch_is_fencing_until_it_is_unmuted() -> None:
 )
 def test_what_would_lose_state_is_refused(step: Callable[[], Layout], why: str) -> None:
     """The message says why it cannot be."""
-    with pytest.raises(Impossible, match=why):
+    with pytest.raises(InvalidTransition, match=why):
         step()
 
 

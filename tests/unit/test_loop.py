@@ -141,7 +141,7 @@ async def test_another_record_where_one_was_read_holds_the_partition(over_kafka:
     assert numbers(worker) == [1]
     assert "is not the one that was read there" in worker.health.reasons["partition-0"]
     assert (await system.store.describe(0)).positions == before
-    assert not worker.loop.standing(frozenset()).behind.get((0, topic)), "it is held, not stuck"
+    assert not worker.loop.status(frozenset()).behind.get((0, topic)), "it is held, not stuck"
 
 
 async def test_records_that_are_gone_hold_the_partition() -> None:

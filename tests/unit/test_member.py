@@ -34,7 +34,7 @@ from stream_metrics.live.ports import Unavailable
 from stream_metrics.live.worker.source import (
     Commit,
     Fetched,
-    Place,
+    PartitionId,
     RightsMissing,
     SourceUnavailable,
     TopicsUnavailable,
@@ -42,7 +42,7 @@ from stream_metrics.live.worker.source import (
 from tests.simulation.brokers import Brokers, ScriptedCluster, ScriptedConsumer
 from tests.simulation.system import AtOnce
 
-FIRST, SECOND = Place("events", 0), Place("events", 1)
+FIRST, SECOND = PartitionId("events", 0), PartitionId("events", 1)
 COMMITS = {FIRST: Commit(1)}
 
 
@@ -54,8 +54,8 @@ async def counts() -> dict[str, int]:
 def source_of(cluster: Cluster, health: Health, ask: Any = counts) -> KafkaSource:
     """A member that has not joined yet."""
     group = Group("group", ("events",), RangePartitionAssignor)
-    patience = AtOnce(health, lambda: None)
-    return KafkaSource(KafkaSettings(), cluster, group, ask, record_with_headers, patience, health)
+    retry = AtOnce(health, lambda: None)
+    return KafkaSource(KafkaSettings(), cluster, group, ask, record_with_headers, retry, health)
 
 
 class Slow(ScriptedConsumer):
@@ -112,7 +112,7 @@ async def reading(client: ScriptedConsumer, brokers: Brokers) -> KafkaSource:
     return source
 
 
-def offsets(fetched: Fetched) -> dict[Place, list[int]]:
+def offsets(fetched: Fetched) -> dict[PartitionId, list[int]]:
     """What was read."""
     return {place: [r.offset for r in records] for place, records in fetched.records.items()}
 

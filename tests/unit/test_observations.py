@@ -33,7 +33,7 @@ Sample = tuple[str, dict[str, str], float]
 
 
 async def once(call: Callable[[], Awaitable[Any]]) -> Any:
-    """No patience: the memory store answers at once."""
+    """Calls once: the memory store answers at once."""
     return await call()
 
 

@@ -22,8 +22,8 @@ from stream_metrics.live.memory import (
 )
 from stream_metrics.live.ports import BatchWrite, Position, WriteResult
 from stream_metrics.live.worker.export import export_state
-from stream_metrics.live.worker.partition import Lost, StatePartition
-from stream_metrics.live.worker.patience import Patience
+from stream_metrics.live.worker.partition import PartitionLost, StatePartition
+from stream_metrics.live.worker.retry import RetryPolicy
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import DAY_MS, NOON_S, search
 
@@ -233,7 +233,7 @@ async def test_a_writer_that_was_replaced_sends_nothing_more(scene: Scene) -> No
     await MemoryOutputs(scene.topic).of(0).begin()
 
     key, value, stamp = search("c", 2, NOON_S, "b")
-    with pytest.raises(Lost, match="fenced"):
+    with pytest.raises(PartitionLost, match="fenced"):
         await asleep.process([Record(value, key, stamp, TOPIC, 0, 1)], once)
 
     assert len(scene.topic.messages) == 1
@@ -258,7 +258,7 @@ async def test_a_successor_that_is_replaced_before_it_begins_sends_nothing() -> 
     await scene.store.claim(0, b"another", {TOPIC: Position(0)})
 
     key, value, stamp = search("c", 1, NOON_S, "a")
-    with pytest.raises(Lost, match="fenced"):
+    with pytest.raises(PartitionLost, match="fenced"):
         await asleep.process([Record(value, key, stamp, TOPIC, 0, 0)], once)
 
     assert scene.topic.messages == []
@@ -269,15 +269,15 @@ async def test_a_topic_that_is_away_is_waited_for(scene: Scene) -> None:
     health = Health(reasons={})
     seen: list[dict[str, str]] = []
 
-    class Watched(Patience):
+    class Watched(RetryPolicy):
         async def pause(self, seconds: float) -> None:
             seen.append(dict(health.reasons))
             scene.topic.available = len(seen) == 3
 
     scene.topic.available = False
     key, value, stamp = search("c", 1, NOON_S, "a")
-    patience = Watched(health, lambda: None)
-    await scene.owner.process([Record(value, key, stamp, TOPIC, 0, 0)], patience)
+    retry = Watched(health, lambda: None)
+    await scene.owner.process([Record(value, key, stamp, TOPIC, 0, 0)], retry)
 
     assert [list(reasons) for reasons in seen] == [["output"]] * 3
     assert health.reasons == {}

@@ -31,11 +31,11 @@ from stream_metrics.live.ports import (
     StateStore,
     StoredConversation,
 )
-from stream_metrics.live.worker.announce import Announcement, Announcer, Scope
+from stream_metrics.live.worker.announce import Announcement, AnnouncementScope, Announcer
 from stream_metrics.live.worker.generations import begin, change
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.publication import Publication
-from stream_metrics.live.worker.takeover import Unprepared
+from stream_metrics.live.worker.takeover import NotPrepared
 from stream_metrics.live.worker.tombstones import CARRIED, carry
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S, search
@@ -242,7 +242,7 @@ async def announced_after(
     ttl_ms: int,
     *,
     damaged: bool = False,
-) -> tuple[dict[str, bytes | None], StatePartition, Scope]:
+) -> tuple[dict[str, bytes | None], StatePartition, AnnouncementScope]:
     """What the topic is told, where the generation before had read other events."""
     space, old, building = await two()
     was: StateStore = space.generation(old)
@@ -253,7 +253,9 @@ async def announced_after(
     output = MemoryOutputs(topic).of(0)
     partition = await owner(state, now, output=output)
     topic.messages.clear()
-    scope = Scope(state, EngineConfig(), "last", ttl_ms, "mark", [(was, 0)], at_once=2)
+    scope = AnnouncementScope(
+        state, EngineConfig(), "last", ttl_ms, "mark", [(was, 0)], page_size=2
+    )
     announcer = Announcer(lambda _: scope, once)
     for _ in range(20):
         await announcer.step(partition)
@@ -335,7 +337,9 @@ async def test_nothing_is_built_past_a_conversation_that_may_have_been_forgotten
     await was.write(BatchWrite(0, held.token, b"torn", expected, after, [torn]))
     partition = await opened(state, MemoryDeadLetters(), 100)
 
-    with pytest.raises(Unprepared, match=r"partition 0 of generation 1, which is damaged.*give-up"):
+    with pytest.raises(
+        NotPrepared, match=r"partition 0 of generation 1, which is damaged.*give-up"
+    ):
         await carry(partition, [(was, 0)], old.number, "k", 1, once)
 
     assert partition.marks == set()

@@ -23,8 +23,8 @@ from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import RepartitionUnavailable
 from stream_metrics.live.worker.inputs import note
 from stream_metrics.live.worker.lag import ENOUGH_STAMPS, LogLag
-from stream_metrics.live.worker.patience import Part, Patience
 from stream_metrics.live.worker.repartition import Repartitioner, route
+from stream_metrics.live.worker.retry import ComponentReasons, RetryPolicy
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_bad_input import OK, TABLE, Row
 
@@ -141,12 +141,12 @@ async def test_positions_move_when_all_is_stored() -> None:
     made, health = Round(), Health(reasons={})
     seen: list[dict[str, str]] = []
 
-    class Watched(Patience):
+    class Watched(RetryPolicy):
         async def pause(self, seconds: float) -> None:
             seen.append(dict(health.reasons))
 
-    patience = Watched(Part("repartition", health), lambda: None)
-    await Repartitioner(made, made, made, partial(route, limits=Limits()), patience, made).turn()
+    retry = Watched(ComponentReasons("repartition", health), lambda: None)
+    await Repartitioner(made, made, made, partial(route, limits=Limits()), retry, made).turn()
 
     assert seen == [{"repartition_topic": "it is away"}] * 2
     assert made.happened == ["fetch", "letters", "copies", "taken"]

@@ -23,13 +23,18 @@ from stream_metrics.core.events.record import MAX_TIMESTAMP_MS, Record
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import BatchWrite, ConversationKey, StoredConversation, WriteResult
-from stream_metrics.live.worker.batches import CALL_ARGUMENTS, CALL_BYTES, Room, estimate
+from stream_metrics.live.worker.batches import CALL_ARGUMENTS, CALL_BYTES, BatchSizer, estimate
 from stream_metrics.live.worker.cache import CONVERSATION_WEIGHT, ConversationCache
 from stream_metrics.live.worker.conversations import FAR_AHEAD_MS
 from stream_metrics.live.worker.export import Export, NowTooEarly, export_state
 from stream_metrics.live.worker.options import conversation_key
-from stream_metrics.live.worker.partition import EXPIRE_AT_ONCE, EXPIRE_LOADED, Lost, StatePartition
-from stream_metrics.live.worker.telemetry import Silent
+from stream_metrics.live.worker.partition import (
+    EXPIRE_AT_ONCE,
+    EXPIRE_LOADED,
+    PartitionLost,
+    StatePartition,
+)
+from stream_metrics.live.worker.telemetry import NoTelemetry
 from tests.property.test_partition import TOPIC, once, opened, options
 
 NOON_S = 1_718_020_800
@@ -144,7 +149,7 @@ async def test_an_expired_conversation_starts_afresh() -> None:
     assert (row["n"], row["duplicates"]) == (1, 0)
 
 
-class Counted(Silent):
+class Counted(NoTelemetry):
     """Telemetry that adds the counts up."""
 
     def __init__(self) -> None:
@@ -273,19 +278,19 @@ async def test_records_whose_changes_do_not_fit_one_call_are_worked_on_once() ->
 @given(st.integers(2, 900), st.floats(1, 100, exclude_min=True))
 def test_what_no_call_holds_is_cut(records: int, filled: float) -> None:
     """Fewer records are taken next, so that a partition never stands before the same ones."""
-    room = Room()
-    room.note(records, filled)
+    sizer = BatchSizer()
+    sizer.note(records, filled)
 
-    assert 1 <= room.records < max(records, 2)
+    assert 1 <= sizer.records < max(records, 2)
 
 
 def test_a_batch_begins_small_and_grows_no_further_than_a_call_has_arguments() -> None:
     """However long batches leave calls half empty."""
-    room = Room()
-    taken = [room.records]
+    sizer = BatchSizer()
+    taken = [sizer.records]
     for _ in range(2_000):
-        room.note(1, 0.01)
-        taken.append(room.records)
+        sizer.note(1, 0.01)
+        taken.append(sizer.records)
 
     assert taken == sorted(taken)
     assert taken[0] < 400 < taken[-1] < CALL_ARGUMENTS
@@ -512,5 +517,5 @@ async def test_an_idle_partition_notices_what_happened_to_its_state(why: str) ->
     else:
         fed.store.restore(past)
 
-    with pytest.raises(Lost, match=why):
+    with pytest.raises(PartitionLost, match=why):
         await fed.state.check(once)

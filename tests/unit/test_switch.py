@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from stream_metrics.live.layout import Generation, Identity, Impossible, Layout
+from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
 from stream_metrics.live.memory import MemoryOutput, MemoryOutputs, MemoryStore, MemoryTopic
 from stream_metrics.live.ports import (
     BatchWrite,
@@ -30,11 +30,11 @@ from stream_metrics.live.ports import (
 from stream_metrics.live.worker.generations import begin, change
 from stream_metrics.live.worker.publication import Publication
 from stream_metrics.live.worker.switch import (
-    Watcher,
+    LayoutWatcher,
     announced,
-    clear_away,
     delete_all,
     finish,
+    forget_purged,
     give_up,
     roll_forward,
 )
@@ -96,7 +96,7 @@ class Fence:
     def __init__(self, topic: MemoryTopic) -> None:
         self._topic = topic
 
-    async def shut_out(self, generation: Generation) -> None:
+    async def fence_producers(self, generation: Generation) -> None:
         """See ``worker.switch.Fence``."""
         for number in range(generation.identity.count):
             await Turn()
@@ -141,7 +141,7 @@ class World:
         store: Any = Stepped(self.store)
         try:
             await finish(store, Fence(self.topic), self.rest)
-        except Impossible:
+        except InvalidTransition:
             return
 
     async def rest(self) -> None:
@@ -191,7 +191,7 @@ class World:
         def muted(is_muted: bool) -> None:
             publication.muted = is_muted
 
-        watcher = Watcher(store, self.layout, self.new, Fence(self.topic), self.rest, muted)
+        watcher = LayoutWatcher(store, self.layout, self.new, Fence(self.topic), self.rest, muted)
         for _ in range(8):
             await watcher.look()
             if publication.muted:
@@ -228,7 +228,7 @@ class World:
         ]
         state = self.store.generation(self.old)
         if cleared:
-            await clear_away(self.store, self.old)
+            await forget_purged(self.store, self.old)
         assert await state.partitions() == []
         for number in range(PARTITIONS):
             with pytest.raises(Superseded):
@@ -308,7 +308,7 @@ def test_a_build_that_has_frozen_damaged_state_is_not_given_up() -> None:
     damaged: Any = OldDamaged(world.store)
     ran(world.store.generation(world.old).freeze(0, 2))
 
-    with pytest.raises(Impossible, match="is taking the place of 1"):
+    with pytest.raises(InvalidTransition, match="is taking the place of 1"):
         ran(give_up(damaged, 2))
 
 

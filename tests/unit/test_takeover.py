@@ -32,18 +32,18 @@ from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.export import export_state
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.patience import Retry
-from stream_metrics.live.worker.source import Commit, Place
+from stream_metrics.live.worker.retry import Retry
+from stream_metrics.live.worker.source import Commit, PartitionId
 from stream_metrics.live.worker.takeover import (
-    Held,
+    Blocked,
     OffsetGap,
     Policy,
-    Ready,
+    TakenOver,
     TakeOver,
     offsets,
     other_record,
 )
-from stream_metrics.live.worker.telemetry import Silent
+from stream_metrics.live.worker.telemetry import NoTelemetry
 from tests.property.test_partition import IDENTITY as ONE_TOPIC
 from tests.property.test_partition import once, options
 
@@ -115,19 +115,19 @@ class ScriptedLog:
     fuse: Fuse
     records: dict[str, list[Record]]
     first: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, 0))
-    commits: dict[Place, Commit] = field(default_factory=dict)
+    commits: dict[PartitionId, Commit] = field(default_factory=dict)
     member: bool = True
 
-    async def extents(self, places: Collection[Place]) -> dict[Place, Extent]:
+    async def extents(self, places: Collection[PartitionId]) -> dict[PartitionId, Extent]:
         """See ``Source``."""
         self.fuse.passing("extents")
         return {place: Extent(self.first[place.topic], self.end(place.topic)) for place in places}
 
-    async def committed(self, places: Collection[Place]) -> dict[Place, Commit]:
+    async def committed(self, places: Collection[PartitionId]) -> dict[PartitionId, Commit]:
         """See ``Source``."""
         return {place: self.commits[place] for place in places if place in self.commits}
 
-    async def confirm(self, commits: Mapping[Place, Commit]) -> bool:
+    async def confirm(self, commits: Mapping[PartitionId, Commit]) -> bool:
         """See ``Source``."""
         self.fuse.passing("before confirm")
         if self.member:
@@ -176,7 +176,7 @@ def traffic(seed: int) -> dict[str, list[Record]]:
     return records
 
 
-_read: list[tuple[MemorySnapshot, dict[Place, Commit]]] = []  # made once
+_read: list[tuple[MemorySnapshot, dict[PartitionId, Commit]]] = []  # made once
 
 
 @dataclass
@@ -209,7 +209,7 @@ class World:
             cache, names = ConversationCache(1_000), SharedNames(self.store, shared)
             letters = MemoryDeadLetters()
             return StatePartition(
-                number, shared, self.store, letters, cache, names, Silent(), token
+                number, shared, self.store, letters, cache, names, NoTelemetry(), token
             )
 
         source: Any = self.log  # all that a take-over asks of one
@@ -225,20 +225,22 @@ class World:
             lambda: None,
         )
 
-    async def take(self, policy: Policy, found: Sequence[OffsetGap] = ()) -> Ready | Held | None:
+    async def take(
+        self, policy: Policy, found: Sequence[OffsetGap] = ()
+    ) -> TakenOver | Blocked | None:
         """A worker that was just started takes over."""
         return await self.take_over(policy).take(0, None, found)
 
     async def work(self, policy: Policy, found: Sequence[OffsetGap] = ()) -> None:
         """Take over, read to the end and commit."""
         ready = await self.take(policy, found)
-        assert isinstance(ready, Ready)
+        assert isinstance(ready, TakenOver)
         partition = ready.partition
         records = self.log.after(partition.positions)
         for start in range(0, len(records), BATCH):
             await partition.process(records[start : start + BATCH], once)
         read = offsets(partition.positions).items()
-        await self.log.confirm({Place(topic, 0): Commit(offset) for topic, offset in read})
+        await self.log.confirm({PartitionId(topic, 0): Commit(offset) for topic, offset in read})
 
     async def dies(self, policy: Policy, found: Sequence[OffsetGap], left: int) -> str:
         """Work until the fuse has been passed ``left`` times; where that was, or nothing."""
@@ -335,7 +337,7 @@ async def test_halt_changes_nothing_and_says_why(kind: Any, words: str) -> None:
 
     held = await world.take("halt", found)
 
-    assert isinstance(held, Held)
+    assert isinstance(held, Blocked)
     assert words in held.gaps[0].message
     assert world.told == list(held.gaps)
     assert (await world.shown(), world.log.commits) == (before, commits)
@@ -386,7 +388,7 @@ async def test_a_rebuild_that_was_cut_off_is_not_undone_by_halt(kind: Any) -> No
         place = await world.dies("rebuild", found, left)
         if not place:
             break
-        if isinstance(await world.take("halt", found), Held):
+        if isinstance(await world.take("halt", found), Blocked):
             ends.add("held")
             assert await world.shown() == old
         else:
@@ -412,7 +414,7 @@ async def test_continue_goes_on_at_the_nearest_offset(kind: Any, nearest: Any) -
 
     ready = await world.take("continue", kind(world))
 
-    assert isinstance(ready, Ready)
+    assert isinstance(ready, TakenOver)
     stored = (await world.store.describe(0)).positions
     assert stored == ready.partition.positions
     assert stored["events"].offset == nearest(world, before["events"])
@@ -503,11 +505,11 @@ async def test_an_owner_that_comes_back_keeps_what_it_has() -> None:
     """After a rebalance without a gap the same partition goes on, with its open conversations."""
     world = await World.that_has_read()
     ready = await world.take("rebuild")
-    assert isinstance(ready, Ready)
+    assert isinstance(ready, TakenOver)
 
     again = await world.take_over("rebuild").take(0, ready.partition)
 
-    assert isinstance(again, Ready)
+    assert isinstance(again, TakenOver)
     assert again.partition is ready.partition
 
 
@@ -544,7 +546,7 @@ async def test_a_switch_just_before_a_wipe_is_respected() -> None:
     before = await world.shown()
     confirm = world.log.confirm
 
-    async def late(commits: Mapping[Place, Commit]) -> bool:
+    async def late(commits: Mapping[PartitionId, Commit]) -> bool:
         await world.store.freeze(0, 2)
         return await confirm(commits)
 
@@ -572,6 +574,6 @@ async def test_an_outage_does_not_skip_a_step() -> None:
 
     ready = await world.take_over("rebuild", patient).take(0)
 
-    assert isinstance(ready, Ready)
+    assert isinstance(ready, TakenOver)
     state = await world.store.describe(0)
     assert (state.conversations, state.wiping) == (0, False)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from stream_metrics.live.worker.watchdog import ROUNDS, Standing, Watchdog
+from stream_metrics.live.worker.watchdog import ROUNDS, Watchdog, WorkerStatus
 
 A, B = (0, "events"), (1, "events")
 SECONDS = 60
 
 
-def first_alarm(story: Callable[[int], Standing], until: int = 600) -> int | None:
+def first_alarm(story: Callable[[int], WorkerStatus], until: int = 600) -> int | None:
     """The second at which the watchdog speaks, looking once a second."""
     dog = Watchdog(SECONDS)
     for now in range(until):
@@ -21,16 +21,18 @@ def first_alarm(story: Callable[[int], Standing], until: int = 600) -> int | Non
     return None
 
 
-def stuck(now: int) -> Standing:
+def stuck(now: int) -> WorkerStatus:
     """Records are left, the loop goes round, and nothing moves."""
-    return Standing({A: 7}, {A: 100}, rounds=10 * now)
+    return WorkerStatus({A: 7}, {A: 100}, rounds=10 * now)
 
 
-STUCK: dict[str, Callable[[int], Standing]] = {
+STUCK: dict[str, Callable[[int], WorkerStatus]] = {
     "nothing is fetched": stuck,
-    "the loop is blocked": lambda now: Standing({A: 7}, {A: 100}, rounds=3),
-    "a take-over never ends": lambda now: Standing(taking_over=True),
-    "a take-over without lag never ends": lambda now: Standing({A: 7}, {A: 0}, taking_over=True),
+    "the loop is blocked": lambda now: WorkerStatus({A: 7}, {A: 100}, rounds=3),
+    "a take-over never ends": lambda now: WorkerStatus(taking_over=True),
+    "a take-over without lag never ends": lambda now: WorkerStatus(
+        {A: 7}, {A: 0}, taking_over=True
+    ),
 }
 
 
@@ -40,25 +42,27 @@ def test_it_fires_within_a_minute(why: str) -> None:
     assert first_alarm(STUCK[why]) == SECONDS
 
 
-FINE: dict[str, Callable[[int], Standing]] = {
-    "nothing to do": lambda now: Standing({A: 7}, {A: 0}, rounds=now),
-    "nothing assigned": lambda now: Standing(rounds=now),
-    "all are held by policy": lambda now: Standing({}, {}, rounds=now),
-    "a slow batch moves": lambda now: Standing({A: now // 50}, {A: 10**6}, rounds=0),
-    "lag comes and goes": lambda now: Standing({A: 7}, {A: now % 50}, rounds=now),
-    "markers are passed": lambda now: Standing({A: now // 5}, {A: int(now % 5 > 0)}, rounds=now),
-    "a wipe takes steps": lambda now: Standing(taking_over=True, steps=now // 10),
-    "one by one is taken over": lambda now: Standing(
+FINE: dict[str, Callable[[int], WorkerStatus]] = {
+    "nothing to do": lambda now: WorkerStatus({A: 7}, {A: 0}, rounds=now),
+    "nothing assigned": lambda now: WorkerStatus(rounds=now),
+    "all are held by policy": lambda now: WorkerStatus({}, {}, rounds=now),
+    "a slow batch moves": lambda now: WorkerStatus({A: now // 50}, {A: 10**6}, rounds=0),
+    "lag comes and goes": lambda now: WorkerStatus({A: 7}, {A: now % 50}, rounds=now),
+    "markers are passed": lambda now: WorkerStatus(
+        {A: now // 5}, {A: int(now % 5 > 0)}, rounds=now
+    ),
+    "a wipe takes steps": lambda now: WorkerStatus(taking_over=True, steps=now // 10),
+    "one by one is taken over": lambda now: WorkerStatus(
         {A: 7}, {A: 5}, taking_over=True, steps=now // 50
     ),
-    "the group takes its time": lambda now: Standing({A: 7}, {A: 9}, rebalancing=True),
+    "the group takes its time": lambda now: WorkerStatus({A: 7}, {A: 9}, rebalancing=True),
     **{
-        f"waiting for {what}": lambda now, what=what: Standing(  # type: ignore[misc]
+        f"waiting for {what}": lambda now, what=what: WorkerStatus(  # type: ignore[misc]
             {A: 7}, {A: 9}, waiting=frozenset([what])
         )
         for what in ("redis", "kafka", "dead_letters", "topics")
     },
-    "one waits for its turn": lambda now: Standing(
+    "one waits for its turn": lambda now: WorkerStatus(
         {A: now, B: 7}, {A: 9, B: 9}, rounds=now * (ROUNDS - 1) // 600
     ),
 }
@@ -73,9 +77,9 @@ def test_it_does_not_fire(why: str) -> None:
 def test_time_runs_from_when_it_was_last_excused() -> None:
     """After a wait there is a whole minute again."""
 
-    def story(now: int) -> Standing:
+    def story(now: int) -> WorkerStatus:
         waiting = frozenset(["redis"]) if now < 100 else frozenset[str]()
-        return Standing({A: 7}, {A: 9}, waiting=waiting)
+        return WorkerStatus({A: 7}, {A: 9}, waiting=waiting)
 
     assert first_alarm(story) == 99 + SECONDS
 
@@ -83,8 +87,8 @@ def test_time_runs_from_when_it_was_last_excused() -> None:
 def test_time_runs_from_when_there_is_something_to_do() -> None:
     """A topic that was idle for long gets its minute too."""
 
-    def story(now: int) -> Standing:
-        return Standing({A: 7}, {A: int(now >= 300)}, rounds=now)
+    def story(now: int) -> WorkerStatus:
+        return WorkerStatus({A: 7}, {A: int(now >= 300)}, rounds=now)
 
     assert first_alarm(story) == 299 + SECONDS
 
@@ -92,8 +96,8 @@ def test_time_runs_from_when_there_is_something_to_do() -> None:
 def test_one_place_may_be_stuck_alone() -> None:
     """While others move, a place that gets nothing in many rounds of the loop is stuck."""
 
-    def story(now: int) -> Standing:
-        return Standing({A: now, B: 7}, {A: 9, B: 9}, rounds=now)
+    def story(now: int) -> WorkerStatus:
+        return WorkerStatus({A: now, B: 7}, {A: 9, B: 9}, rounds=now)
 
     assert first_alarm(story) == SECONDS
 
@@ -101,7 +105,7 @@ def test_one_place_may_be_stuck_alone() -> None:
 def test_the_alarm_names_what_is_stuck() -> None:
     """The reason tells place and time, for whoever reads the probe."""
     dog = Watchdog(SECONDS)
-    said = [dog.look(now, Standing({A: now, B: 7}, {B: 9}, rounds=now)) for now in (0, 60)]
+    said = [dog.look(now, WorkerStatus({A: now, B: 7}, {B: 9}, rounds=now)) for now in (0, 60)]
 
     assert said == [
         None,
@@ -113,7 +117,7 @@ def test_it_is_silent_again_once_something_moves() -> None:
     """Progress ends the alarm."""
     dog = Watchdog(SECONDS)
     said = [dog.look(now, stuck(now)) for now in (0, 60, 61)]
-    said.append(dog.look(62, Standing({A: 8}, {A: 99}, rounds=620)))
+    said.append(dog.look(62, WorkerStatus({A: 8}, {A: 99}, rounds=620)))
 
     assert [bool(reason) for reason in said] == [False, True, True, False]
 

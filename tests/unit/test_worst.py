@@ -15,7 +15,7 @@ from stream_metrics.core.events.record import Record
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.worker.export import export_state
-from stream_metrics.live.worker.worst import Found, Request, latest, whole
+from stream_metrics.live.worker.worst import Request, WorstReport, latest, whole
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S
 
@@ -261,7 +261,7 @@ async def test_parts_add_up_to_the_window(window: Window) -> None:
         assert (await asked(store, window, now_us, agent=agent))["results"] == results
 
 
-async def looked_at(store: MemoryStore, request: Request, at_most: int = 1_000) -> Found:
+async def looked_at(store: MemoryStore, request: Request, at_most: int = 1_000) -> WorstReport:
     """The answer of a worker that owns partition 0."""
     with ThreadPoolExecutor(1) as executor:
         return await latest(

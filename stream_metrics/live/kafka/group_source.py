@@ -37,12 +37,12 @@ from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import TopicsMissing
 from stream_metrics.core.events.record import Extent, Record
 from stream_metrics.live.kafka.cluster import Cluster, Group
-from stream_metrics.live.worker.patience import Patience, Reasons
+from stream_metrics.live.worker.retry import Reasons, RetryPolicy
 from stream_metrics.live.worker.source import (
     Assignment,
     Commit,
     Fetched,
-    Place,
+    PartitionId,
     RightsMissing,
     SourceUnavailable,
     TopicsUnavailable,
@@ -73,7 +73,7 @@ class KafkaSource:
         group: Group,
         counts: Callable[[], Awaitable[dict[str, int]]],
         record: Callable[[Any], Record],
-        patience: Patience,
+        retry: RetryPolicy,
         reasons: Reasons,
         *,
         on_assigned: Callable[[], None] = lambda: None,
@@ -84,7 +84,7 @@ class KafkaSource:
         self._group = group
         self._counts = counts
         self._record = record
-        self._patience = patience
+        self._retry = retry
         self._reasons = reasons
         self._on_assigned = on_assigned
         self._on_committed = on_committed
@@ -94,7 +94,7 @@ class KafkaSource:
         self._next_offsets: dict[TopicPartition, int] = {}  # what ``poll`` returns next
         self._commit_task: asyncio.Task[None] | None = None
         self.assignment: Assignment | None = None
-        self.acknowledged: dict[Place, Commit] = {}
+        self.acknowledged: dict[PartitionId, Commit] = {}
 
     @property
     def consumer(self) -> AIOKafkaConsumer:
@@ -124,7 +124,7 @@ class KafkaSource:
                 await consumer.stop()
                 why = await self._cluster.explain(error)
                 self._reasons.set("kafka", f"cannot connect: {why}")
-                await self._patience.pause(1.0)
+                await self._retry.pause(1.0)
             except BaseException:
                 await consumer.stop()
                 raise
@@ -169,7 +169,7 @@ class KafkaSource:
             held = list(places)
             if held:
                 self.consumer.pause(*held)
-            self.assignment = Assignment(frozenset(Place(*place) for place in held))
+            self.assignment = Assignment(frozenset(PartitionId(*place) for place in held))
             self._on_assigned()
 
     # -- reading --------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class KafkaSource:
                 self._next_offsets[place] = found[-1].offset + 1
         return Fetched(
             {
-                Place(*place): [self._record(one) for one in found]
+                PartitionId(*place): [self._record(one) for one in found]
                 for place, found in fetched.items()
                 if found and place in self._next_offsets
             }
@@ -207,16 +207,18 @@ class KafkaSource:
         """Handle an error of ``poll``; returns when fetching may be tried again."""
         match error:
             case UnreadableBatch():
-                return Fetched(unreadable={Place(error.topic, error.partition): error.message})
+                return Fetched(
+                    unreadable={PartitionId(error.topic, error.partition): error.message}
+                )
             case RecordTooLargeError(args=(_, TopicPartition() as place, *_)):
-                return Fetched(unreadable={Place(*place): TOO_LARGE.format(place.topic)})
+                return Fetched(unreadable={PartitionId(*place): TOO_LARGE.format(place.topic)})
             case NoOffsetForPartitionError():
                 # Raised between assignment and ``read_from``. The pause keeps a client that raises
                 # again immediately from blocking the event loop.
-                await self._patience.pause(RETRY_SECONDS)
+                await self._retry.pause(RETRY_SECONDS)
             case _ if isinstance(error, DENIED):
-                await self._patience(self._check_rights)
-                await self._patience.pause(1.0)  # brokers learn of new rights at different times
+                await self._retry(self._check_rights)
+                await self._retry.pause(1.0)  # brokers learn of new rights at different times
                 if isinstance(error, GroupAuthorizationFailedError):
                     # The client sends no heartbeats after this error.
                     await self.leave()
@@ -227,10 +229,10 @@ class KafkaSource:
                 self._reasons.set("fetch", f"records cannot be fetched: {type(error).__name__}")
                 if isinstance(error, OffsetOutOfRangeError) and self.assignment is not None:
                     self.assignment = Assignment(self.assignment.places)
-                await self._patience.pause(1.0)
+                await self._retry.pause(1.0)
         return Fetched()
 
-    def read_from(self, offsets: Mapping[Place, int]) -> bool:
+    def read_from(self, offsets: Mapping[PartitionId, int]) -> bool:
         """See ``Source``."""
         if not self._is_assigned(offsets):
             return False
@@ -245,11 +247,11 @@ class KafkaSource:
             return False
         return True
 
-    def _is_assigned(self, places: Collection[Place]) -> bool:
+    def _is_assigned(self, places: Collection[PartitionId]) -> bool:
         """Whether all are in the last known assignment; a rebalance may be about to start."""
         return self.assignment is not None and self.assignment.places >= set(places)
 
-    def stop_reading(self, places: Collection[Place]) -> None:
+    def stop_reading(self, places: Collection[PartitionId]) -> None:
         """See ``Source``."""
         held = self.consumer.assignment()
         for place in _partitions(places):
@@ -259,7 +261,7 @@ class KafkaSource:
                 # A partition without a position would keep the client from fetching any other.
                 self.consumer.seek(place, 0)
 
-    async def passed(self, places: Collection[Place]) -> dict[Place, int]:
+    async def passed(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         """See ``Source``."""
         try:
             reading = [p for p in places if TopicPartition(*p) in self._next_offsets]
@@ -276,21 +278,21 @@ class KafkaSource:
         except (TopicsMissing, KafkaRefused) as missing:
             raise TopicsUnavailable(str(missing)) from missing
 
-    async def extents(self, places: Collection[Place]) -> dict[Place, Extent]:
+    async def extents(self, places: Collection[PartitionId]) -> dict[PartitionId, Extent]:
         """See ``Source``."""
         firsts = await self._translate_errors(self.consumer.beginning_offsets(_partitions(places)))
         ends = await self.ends(places)
         return {place: Extent(firsts[TopicPartition(*place)], ends[place]) for place in places}
 
-    async def ends(self, places: Collection[Place]) -> dict[Place, int]:
+    async def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         """See ``Source``."""
         if not places:
             await self._translate_errors(self.consumer.topics())
             return {}
         found = await self._translate_errors(self.consumer.end_offsets(_partitions(places)))
-        return {Place(*place): end for place, end in found.items()}
+        return {PartitionId(*place): end for place, end in found.items()}
 
-    async def committed(self, places: Collection[Place]) -> dict[Place, Commit]:
+    async def committed(self, places: Collection[PartitionId]) -> dict[PartitionId, Commit]:
         """See ``Source``.
 
         An admin client asks, because the consumer's own method omits the metadata. The admin client
@@ -308,22 +310,22 @@ class KafkaSource:
         if missing := set(wanted) - found.keys():
             raise SourceUnavailable(f"brokers do not tell the commits of {sorted(missing)}")
         return {
-            Place(*place): Commit(commit.offset, commit.metadata or "")
+            PartitionId(*place): Commit(commit.offset, commit.metadata or "")
             for place, commit in found.items()
             if commit.offset >= 0
         }
 
-    async def first_since(self, times_ms: Mapping[Place, int]) -> dict[Place, int]:
+    async def first_since(self, times_ms: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
         """See ``CommittedSource``."""
         wanted = {TopicPartition(*place): ms for place, ms in times_ms.items()}
         found = await self._translate_errors(self.consumer.offsets_for_times(wanted))
-        return {Place(*place): at.offset for place, at in found.items() if at is not None}
+        return {PartitionId(*place): at.offset for place, at in found.items() if at is not None}
 
-    async def time_at(self, place: Place, extent: Extent) -> int | None:
+    async def time_at(self, place: PartitionId, extent: Extent) -> int | None:
         """See ``CommittedSource``."""
         return await self._translate_errors(self._cluster.time_at(TopicPartition(*place), extent))
 
-    def shows_all(self, place: Place) -> bool:
+    def shows_all(self, place: PartitionId) -> bool:
         """See ``CommittedSource``."""
         highwater = self.consumer.highwater(TopicPartition(*place))
         stable = self.consumer.last_stable_offset(TopicPartition(*place))
@@ -352,7 +354,7 @@ class KafkaSource:
 
     # -- commits --------------------------------------------------------------------------------
 
-    async def confirm(self, commits: Mapping[Place, Commit]) -> bool:
+    async def confirm(self, commits: Mapping[PartitionId, Commit]) -> bool:
         """See ``Source``.
 
         If it fails, the client rejoins the group. A commit meanwhile would make it rejoin once
@@ -369,11 +371,11 @@ class KafkaSource:
             return False
         return True
 
-    async def commit_for_all(self, commits: Mapping[Place, Commit]) -> None:
+    async def commit_for_all(self, commits: Mapping[PartitionId, Commit]) -> None:
         """See ``CommittedSource``."""
         await self._translate_errors(commit_for_all(self.consumer, _offsets_and_metadata(commits)))
 
-    async def commit(self, commits: Mapping[Place, Commit]) -> None:
+    async def commit(self, commits: Mapping[PartitionId, Commit]) -> None:
         """See ``Source``; does nothing while an earlier commit is in flight."""
         if self._commit_task is not None:
             return
@@ -382,7 +384,7 @@ class KafkaSource:
         self._commit_task = asyncio.create_task(self._commit(dict(commits)))
         await asyncio.wait({self._commit_task}, timeout=COMMIT_WITHIN_SECONDS)
 
-    async def _commit(self, commits: dict[Place, Commit]) -> None:
+    async def _commit(self, commits: dict[PartitionId, Commit]) -> None:
         started = time.perf_counter()
         try:
             await self.consumer.commit(_offsets_and_metadata(commits))
@@ -409,11 +411,11 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._source.on_rebalance(self._consumer, assigned)
 
 
-def _partitions(places: Iterable[Place]) -> list[TopicPartition]:
+def _partitions(places: Iterable[PartitionId]) -> list[TopicPartition]:
     return [TopicPartition(*place) for place in places]
 
 
 def _offsets_and_metadata(
-    commits: Mapping[Place, Commit],
+    commits: Mapping[PartitionId, Commit],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     return {TopicPartition(*p): OffsetAndMetadata(*commit) for p, commit in commits.items()}

@@ -110,7 +110,7 @@ class KafkaFence:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
 
-    async def shut_out(self, generation: Generation) -> None:
+    async def fence_producers(self, generation: Generation) -> None:
         """Start a producer with each transactional id of the generation; this fences others."""
         named = self._settings.model_copy(update={"group_id": generation.group})
         outputs = KafkaOutputs(named)

@@ -17,13 +17,13 @@ from stream_metrics.live.ports import DeadLetters
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.inputs import CommittedInputs, InputOptions
 from stream_metrics.live.worker.lag import Gauges
-from stream_metrics.live.worker.patience import Patience, Reasons
 from stream_metrics.live.worker.repartition import Counts, Repartitioner, Route
-from stream_metrics.live.worker.watchdog import Standing
+from stream_metrics.live.worker.retry import Reasons, RetryPolicy
+from stream_metrics.live.worker.watchdog import WorkerStatus
 
 
 def input_source(
-    settings: KafkaSettings, cluster: Cluster, patience: Patience, reasons: Reasons
+    settings: KafkaSettings, cluster: Cluster, retry: RetryPolicy, reasons: Reasons
 ) -> KafkaSource:
     """A source that reads ``kafka.topics`` as a member of ``kafka.repartition_group``."""
 
@@ -33,7 +33,7 @@ def input_source(
         return found
 
     group = Group(settings.repartition_group, settings.topics, RoundRobinPartitionAssignor)
-    return KafkaSource(settings, cluster, group, counts, record_with_headers, patience, reasons)
+    return KafkaSource(settings, cluster, group, counts, record_with_headers, retry, reasons)
 
 
 class RepartitionMetrics(Gauges, Counts, Protocol):
@@ -56,25 +56,25 @@ class KafkaRepartition:
         clock: Clock,
         letters: DeadLetters | None = None,
     ) -> None:
-        self._patience = Patience(reasons, lambda: None)
-        source = input_source(settings, cluster, self._patience, reasons)
+        self._retry = RetryPolicy(reasons, lambda: None)
+        source = input_source(settings, cluster, self._retry, reasons)
         options = InputOptions(settings.repartition_group, settings.on_offset_gap, settings.start)
-        self._inputs = CommittedInputs(source, options, self._patience, reasons, operations, clock)
+        self._inputs = CommittedInputs(source, options, self._retry, reasons, operations, clock)
         self._internal = KafkaInternalTopic(settings)
         self._letters = KafkaDeadLetters(settings, clock.now_ms)
         to = self._letters if letters is None else letters
         self._repartitioner = Repartitioner(
-            self._inputs, self._internal, to, route, self._patience, operations
+            self._inputs, self._internal, to, route, self._retry, operations
         )
 
-    def standing(self, waiting: frozenset[str]) -> Standing:
+    def status(self, waiting: frozenset[str]) -> WorkerStatus:
         """How far it is, for the watchdog."""
-        return self._inputs.standing(waiting)
+        return self._inputs.status(waiting)
 
     async def run(self) -> None:
         """Run until ``stop``; raises ``TopicsMissing`` if an input topic does not exist."""
         try:
-            await self._patience.rounds(self._repartitioner.turn)
+            await self._retry.rounds(self._repartitioner.turn)
         finally:
             await self._inputs.stop()
             await self._internal.stop()
@@ -82,4 +82,4 @@ class KafkaRepartition:
 
     def stop(self) -> None:
         """Finish the current round and leave the group."""
-        self._patience.stop()
+        self._retry.stop()

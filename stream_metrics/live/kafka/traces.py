@@ -16,14 +16,14 @@ from stream_metrics.live.kafka.cluster import Cluster, Group
 from stream_metrics.live.kafka.group_source import KafkaSource
 from stream_metrics.live.kafka.keyed_producer import KeyedProducer, KeyedRecord
 from stream_metrics.live.ports import InputTopicsUnavailable
-from stream_metrics.live.worker.patience import Patience, Reasons
+from stream_metrics.live.worker.retry import Reasons, RetryPolicy
 
 
 def traces_source(
     settings: KafkaSettings,
     cluster: Cluster,
     events: Sequence[str],
-    patience: Patience,
+    retry: RetryPolicy,
     reasons: Reasons,
 ) -> KafkaSource:
     """The source of a bridge that writes to the topics ``events``; all topics must exist."""
@@ -42,7 +42,7 @@ def traces_source(
 
     group = Group(settings.group_id, settings.state_topics, RoundRobinPartitionAssignor)
     record = partial(record_of, internal_topic=settings.repartition_topic)
-    return KafkaSource(settings, cluster, group, counts, record, patience, reasons)
+    return KafkaSource(settings, cluster, group, counts, record, retry, reasons)
 
 
 class KafkaEventWriter:

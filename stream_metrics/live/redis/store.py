@@ -42,7 +42,7 @@ from stream_metrics.live.redis.keys import (
     choose_tags,
 )
 from stream_metrics.live.redis.script import Client, Script
-from stream_metrics.live.worker.batches import check_batch, check_claim, nobody
+from stream_metrics.live.worker.batches import check_batch, check_claim, frozen_token
 from stream_metrics.live.worker.generations import check_in_use
 
 PAGE: Final = 256  # conversations per call when reading or deleting all of a partition
@@ -295,7 +295,7 @@ class RedisStore:
         """See ``StateStore.freeze``."""
         keys = self._partitions.get(partition)
         if keys is not None:
-            arguments: list[bytes | int] = [by, nobody(by) if by else b""]
+            arguments: list[bytes | int] = [by, frozen_token(by) if by else b""]
             async with self._translating():
                 await self._freeze.run(self.client, [keys.meta], arguments)
 

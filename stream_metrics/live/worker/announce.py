@@ -20,21 +20,21 @@ from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.ports import ConversationKey, OutputMessage, StateStore, StoredConversation
 from stream_metrics.live.worker.output import message_of
 from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.patience import Retry
-from stream_metrics.live.worker.worst import Reader
+from stream_metrics.live.worker.retry import Retry
+from stream_metrics.live.worker.worst import ConversationReader
 
 log = structlog.get_logger(__name__)
 
-AT_ONCE = 250  # conversations in one step
+PAGE_SIZE = 250  # conversations in one step
 
-Before = Sequence[tuple[StateStore, int]]
+PreviousPartitions = Sequence[tuple[StateStore, int]]
 
 
-class Scope(NamedTuple):
+class AnnouncementScope(NamedTuple):
     """What there is to announce, and how.
 
     ``before`` are the partitions of the generation before that may have had conversations of this
-    one, ``is_mine`` tells which of them it has. ``mark`` is noted when all is sent, ``at_once``
+    one, ``is_mine`` tells which of them it has. ``mark`` is noted when all is sent, ``page_size``
     conversations in one step.
     """
 
@@ -43,8 +43,8 @@ class Scope(NamedTuple):
     turn_scope: str
     ttl_ms: int
     mark: str
-    before: Before = ()
-    at_once: int = AT_ONCE
+    before: PreviousPartitions = ()
+    page_size: int = PAGE_SIZE
     is_mine: Callable[[str], bool] = lambda _: True
 
 
@@ -54,20 +54,20 @@ class Announcer:
     ``scope_of`` gives what there is to announce of a partition number; None while there is nothing.
     """
 
-    def __init__(self, scope_of: Callable[[int], Scope | None], retry: Retry) -> None:
+    def __init__(self, scope_of: Callable[[int], AnnouncementScope | None], retry: Retry) -> None:
         self._scope_of = scope_of
         self._retry = retry
         self._begun: dict[int, Announcement] = {}
 
     async def step(self, partition: StatePartition) -> None:
-        """A page of a partition's rows, if there is any left; raises ``Lost``."""
+        """A page of a partition's rows, if there is any left; raises ``PartitionLost``."""
         scope = self._scope_of(partition.number)
         if scope is None or scope.mark in partition.marks:
             self._begun.pop(partition.number, None)
             return
         await self._retry(lambda: self._step(partition, scope))
 
-    async def _step(self, partition: StatePartition, scope: Scope) -> None:
+    async def _step(self, partition: StatePartition, scope: AnnouncementScope) -> None:
         """The same; a listing that was cut off begins anew."""
         begun = self._begun.get(partition.number)
         if begun is None or not begun.is_of(partition, scope.mark):
@@ -90,10 +90,10 @@ class _Entry(NamedTuple):
 class Announcement:
     """Sends the rows of one partition, for its owner."""
 
-    def __init__(self, partition: StatePartition, scope: Scope) -> None:
+    def __init__(self, partition: StatePartition, scope: AnnouncementScope) -> None:
         self._partition = partition
         self._scope = scope
-        self._reader = Reader(scope.engine)
+        self._reader = ConversationReader(scope.engine)
         self._entries = self._listed()
 
     def is_of(self, partition: StatePartition, mark: str) -> bool:
@@ -101,11 +101,11 @@ class Announcement:
         return self._partition is partition and self._scope.mark == mark
 
     async def step(self, retry: Retry) -> None:
-        """Send the next page, and note it when that was the last; raises ``Lost``."""
+        """Send the next page, and note it when that was the last; raises ``PartitionLost``."""
         page: list[_Entry] = []
         async for entry in self._entries:
             page.append(entry)
-            if len(page) >= self._scope.at_once:
+            if len(page) >= self._scope.page_size:
                 break
         number, keys = self._partition.number, [(entry.key, False) for entry in page]
         found = await retry(lambda: self._scope.store.load(number, keys))
@@ -114,7 +114,7 @@ class Announcement:
         messages = [message for message in due if message is not None]
         if messages:
             await self._partition.publish(messages, retry)
-        if len(page) < self._scope.at_once:
+        if len(page) < self._scope.page_size:
             await self._partition.put([], [self._scope.mark], retry)
 
     async def _listed(self) -> AsyncIterator[_Entry]:

@@ -15,19 +15,19 @@ from stream_metrics.core.events.record import Extent, Record
 from stream_metrics.live.ports import Position
 from stream_metrics.live.worker.lag import LogLag
 from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.source import Place
+from stream_metrics.live.worker.source import PartitionId
 from stream_metrics.live.worker.takeover import OffsetGap, other_record
 
 
 class State(Enum):
     """Where a partition stands; only an ``ACTIVE`` one is read, written and exported."""
 
-    WANTED = "the group has assigned it; it is to be taken over"
+    PENDING = "the group has assigned it; it is to be taken over"
     TAKING_OVER = "its owner, offsets and logs are being compared, and it is being claimed"
     ACTIVE = "the store holds this worker for its owner"
-    HELD = "its logs lack what the state needs; by policy somebody has to decide"
+    BLOCKED = "its logs lack what the state needs; by policy somebody has to decide"
     HALTED = "it cannot go on: damaged state, an unreadable record, or only some of its topics"
-    GIVEN_AWAY = "the group has taken it back, or another may own it; the group will say"
+    RELEASED = "the group has taken it back, or another may own it; the group will say"
 
 
 class Event(Enum):
@@ -35,12 +35,12 @@ class Event(Enum):
 
     REVOKED = "the group assigns anew, or is to be asked again"
     ASSIGNED = "the assignment has it for every topic"
-    SPLIT = "the assignment has it for some topics only"
+    PARTLY_ASSIGNED = "the assignment has it for some topics only"
     CLAIM = "its take-over begins"
     CLAIMED = "it was taken over, and is read from its stored offsets"
     UNCONFIRMED = "the group does not hold this worker for its member"
     GAP = "its logs lack what the state needs, and the policy is to halt"
-    UNFIT = "its state is damaged, or its next record cannot be read"
+    FAILED = "its state is damaged, or its next record cannot be read"
     MOVED = "the store has other offsets than expected"
     FENCED = "the store has another owner"
     OTHER_RECORD = "the record before its position is not the one that was read there"
@@ -49,27 +49,27 @@ class Event(Enum):
 _S, _E = State, Event
 
 TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
-    (_S.WANTED, _E.REVOKED): _S.GIVEN_AWAY,
-    (_S.TAKING_OVER, _E.REVOKED): _S.GIVEN_AWAY,
-    (_S.ACTIVE, _E.REVOKED): _S.GIVEN_AWAY,
-    (_S.HELD, _E.REVOKED): _S.HELD,
+    (_S.PENDING, _E.REVOKED): _S.RELEASED,
+    (_S.TAKING_OVER, _E.REVOKED): _S.RELEASED,
+    (_S.ACTIVE, _E.REVOKED): _S.RELEASED,
+    (_S.BLOCKED, _E.REVOKED): _S.BLOCKED,
     (_S.HALTED, _E.REVOKED): _S.HALTED,
-    (_S.GIVEN_AWAY, _E.REVOKED): _S.GIVEN_AWAY,
-    (_S.HELD, _E.ASSIGNED): _S.WANTED,
-    (_S.HALTED, _E.ASSIGNED): _S.WANTED,
-    (_S.GIVEN_AWAY, _E.ASSIGNED): _S.WANTED,
-    (_S.HELD, _E.SPLIT): _S.HALTED,
-    (_S.HALTED, _E.SPLIT): _S.HALTED,
-    (_S.GIVEN_AWAY, _E.SPLIT): _S.HALTED,
-    (_S.WANTED, _E.CLAIM): _S.TAKING_OVER,
+    (_S.RELEASED, _E.REVOKED): _S.RELEASED,
+    (_S.BLOCKED, _E.ASSIGNED): _S.PENDING,
+    (_S.HALTED, _E.ASSIGNED): _S.PENDING,
+    (_S.RELEASED, _E.ASSIGNED): _S.PENDING,
+    (_S.BLOCKED, _E.PARTLY_ASSIGNED): _S.HALTED,
+    (_S.HALTED, _E.PARTLY_ASSIGNED): _S.HALTED,
+    (_S.RELEASED, _E.PARTLY_ASSIGNED): _S.HALTED,
+    (_S.PENDING, _E.CLAIM): _S.TAKING_OVER,
     (_S.TAKING_OVER, _E.CLAIMED): _S.ACTIVE,
-    (_S.TAKING_OVER, _E.UNCONFIRMED): _S.GIVEN_AWAY,
-    (_S.TAKING_OVER, _E.GAP): _S.HELD,
-    (_S.TAKING_OVER, _E.UNFIT): _S.HALTED,
-    (_S.ACTIVE, _E.UNFIT): _S.HALTED,
-    (_S.ACTIVE, _E.MOVED): _S.WANTED,
-    (_S.ACTIVE, _E.FENCED): _S.GIVEN_AWAY,
-    (_S.ACTIVE, _E.OTHER_RECORD): _S.WANTED,
+    (_S.TAKING_OVER, _E.UNCONFIRMED): _S.RELEASED,
+    (_S.TAKING_OVER, _E.GAP): _S.BLOCKED,
+    (_S.TAKING_OVER, _E.FAILED): _S.HALTED,
+    (_S.ACTIVE, _E.FAILED): _S.HALTED,
+    (_S.ACTIVE, _E.MOVED): _S.PENDING,
+    (_S.ACTIVE, _E.FENCED): _S.RELEASED,
+    (_S.ACTIVE, _E.OTHER_RECORD): _S.PENDING,
 }
 
 
@@ -83,13 +83,13 @@ class AssignedPartition:
 
     def __init__(self, number: int, topics: Sequence[str], *, in_order: bool = True) -> None:
         self.number = number
-        self.state = State.GIVEN_AWAY
+        self.state = State.RELEASED
         self.why = ""  # of a partition that is held or halted, until it is active again
         self.owned: StatePartition | None = None
         self.gaps: list[OffsetGap] = []
-        self.logs = {Place(topic, number): LogLag(in_order=in_order) for topic in topics}
+        self.logs = {PartitionId(topic, number): LogLag(in_order=in_order) for topic in topics}
         self._stands: Mapping[str, Position] = {}
-        self._expected: dict[Place, Position] = {}
+        self._expected: dict[PartitionId, Position] = {}
 
     def on(self, event: Event) -> None:
         """Go to the state that the table says."""
@@ -97,14 +97,14 @@ class AssignedPartition:
         if after is None:
             raise ValueError(f"partition {self.number}: {event.name} while {self.state.name}")
         self.state = after
-        if after is not State.WANTED:
+        if after is not State.PENDING:
             self.gaps = []
 
     def forget(self) -> None:
         """Drop what is in memory; where the partition stands remains known."""
         self._stands, self.owned = self.positions, None
 
-    def stand_at(self, positions: Mapping[str, Position]) -> None:
+    def set_positions(self, positions: Mapping[str, Position]) -> None:
         """The store has these positions, and nothing is in memory."""
         self._stands, self.owned = positions, None
 
@@ -115,7 +115,7 @@ class AssignedPartition:
 
     # -- recognising logs -----------------------------------------------------------------------
 
-    def starts(self, extents: Mapping[str, Extent]) -> dict[Place, int]:
+    def starts(self, extents: Mapping[str, Extent]) -> dict[PartitionId, int]:
         """From where to read: one record back, where there is one to be recognised.
 
         That record must be the one that was read there. If it is another one, the topic was made
@@ -129,14 +129,14 @@ class AssignedPartition:
                 self._expected[place] = position
         return self.next_offsets()
 
-    def next_offsets(self) -> dict[Place, int]:
+    def next_offsets(self) -> dict[PartitionId, int]:
         """What is to be read next."""
         return {
             place: self.positions[place.topic].offset - (place in self._expected)
             for place in self.logs
         }
 
-    def new_records(self, place: Place, records: Sequence[Record]) -> Sequence[Record]:
+    def new_records(self, place: PartitionId, records: Sequence[Record]) -> Sequence[Record]:
         """Those that the state does not have; none of a log that is another one (``gaps``)."""
         if place in self._expected and not self._recognise(place, records[0]):
             return ()
@@ -145,7 +145,7 @@ class AssignedPartition:
             return [record for record in records if record.offset >= stored]
         return records
 
-    def _recognise(self, place: Place, first: Record) -> bool:
+    def _recognise(self, place: PartitionId, first: Record) -> bool:
         assert self.owned is not None
         position = self._expected.pop(place)
         if first.offset != position.offset - 1:
@@ -158,7 +158,7 @@ class AssignedPartition:
         self.gaps.append(other_record(place.topic, position.offset))
         return False
 
-    def recognised(self, passed: Mapping[Place, int]) -> bool:
+    def recognised(self, passed: Mapping[PartitionId, int]) -> bool:
         """Whether every log is, once reading has come so far: where a record is expected there may
         be a marker."""
         for place, offset in passed.items():
@@ -169,7 +169,7 @@ class AssignedPartition:
 
     # -- how far it is --------------------------------------------------------------------------
 
-    def behind(self) -> dict[Place, int]:
+    def behind(self) -> dict[PartitionId, int]:
         """Records between each position and the end of its log as last heard."""
         return {
             place: log.behind(self.positions[place.topic].offset)
@@ -180,7 +180,7 @@ class AssignedPartition:
     def read_up_to_ms(self) -> int | None:
         """Record time up to which every topic has been read; None if an end was never heard."""
         times = [
-            self.logs[Place(topic, self.number)].read_up_to_ms(position.offset)
+            self.logs[PartitionId(topic, self.number)].read_up_to_ms(position.offset)
             for topic, position in self.positions.items()
         ]
         known = [time for time in times if time is not None]

@@ -31,7 +31,7 @@ from stream_metrics.core.engine.windows import (
 from stream_metrics.live.ports import StateStore
 
 Again = Callable[[], Awaitable[bool]]
-Place = tuple[str, int, str]  # window, bucket, agent
+BucketKey = tuple[str, int, str]  # window, bucket, agent
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,8 +78,8 @@ class _Reading:
     """A state partition as of one moment: what is stored, and what the conversations add up to."""
 
     record_time_us: int
-    buckets: Mapping[Place, bytes]
-    computed: dict[Place, Sums] = field(default_factory=dict)
+    buckets: Mapping[BucketKey, bytes]
+    computed: dict[BucketKey, Sums] = field(default_factory=dict)
     conversations: int = 0
     unreadable: list[str] = field(default_factory=list)
 
@@ -153,7 +153,7 @@ async def _add_up(
 
 def _compare(number: int, reading: _Reading, options: AuditOptions, found: Audit) -> None:
     computed = reading.computed
-    stored: dict[Place, Sums] = {}
+    stored: dict[BucketKey, Sums] = {}
     for (name, bucket, agent), data in reading.buckets.items():
         sums = _sums(number, (name, bucket, agent), data, reading)
         if name.startswith(LEFT):
@@ -183,7 +183,7 @@ def _compare(number: int, reading: _Reading, options: AuditOptions, found: Audit
             )  # fmt: skip
 
 
-def _sums(number: int, place: Place, data: bytes, found: _Reading) -> Mapping[str, int]:
+def _sums(number: int, place: BucketKey, data: bytes, found: _Reading) -> Mapping[str, int]:
     try:
         sums = decode_sums(data)
         if not all(type(code) is str and type(value) is int for code, value in sums.items()):

@@ -61,21 +61,21 @@ def estimate(batch: BatchWrite) -> tuple[int, int]:
     return size, arguments
 
 
-class Room:
+class BatchSizer:
     """How many records one call holds, by those that came before.
 
     Those that need most count: searches come in turn with labels, which need less. They are
     forgotten little by little. A batch that leaves a call half empty says nothing, since most of it
     may be what every batch has.
 
-    >>> room = Room()
-    >>> room.records
+    >>> sizer = BatchSizer()
+    >>> sizer.records
     320
-    >>> room.note(400, 1.6)
-    >>> room.records
+    >>> sizer.note(400, 1.6)
+    >>> sizer.records
     200
-    >>> room.note(200, 0.1)
-    >>> room.records
+    >>> sizer.note(200, 0.1)
+    >>> sizer.records
     210
     """
 
@@ -133,10 +133,10 @@ def check_claim(partition: int, token: bytes, start: Mapping[str, Position]) -> 
     check_positions(start)
 
 
-def nobody(generation: int) -> bytes:
+def frozen_token(generation: int) -> bytes:
     """The token in the place of the owner's once that generation has taken the place of another.
 
-    >>> nobody(2)
+    >>> frozen_token(2)
     b'frozen by 2'
     """
     return b"frozen by %d" % generation

@@ -29,7 +29,7 @@ from stream_metrics.core.telemetry import ConflictingScopes, Event, Span
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds, ClosedTrace, ReadPosition
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.live.ports import DeadLetters
-from stream_metrics.live.worker.patience import Retry
+from stream_metrics.live.worker.retry import Retry
 
 CLOCK_MARGIN_MS: Final = 1_000
 """How far the clocks of this machine and the brokers may differ at the end of a partition."""

@@ -16,7 +16,7 @@ from stream_metrics.live.layout import Generation, Identity, Layout
 from stream_metrics.live.ports import StateStore
 from stream_metrics.live.worker.identity import changed_settings
 
-Place = tuple[str, int]  # topic and partition
+PartitionId = tuple[str, int]  # topic and partition
 
 DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000  # for which producers may go by an earlier partition count
@@ -35,11 +35,11 @@ class CannotBuild(Exception):
 class Logs(Protocol):
     """What Kafka says of where logs begin and end."""
 
-    async def extents(self, places: Collection[Place]) -> Mapping[Place, Extent]:
+    async def extents(self, places: Collection[PartitionId]) -> Mapping[PartitionId, Extent]:
         """Where each log begins and ends now."""
         ...
 
-    async def oldest_ms(self, places: Collection[Place]) -> Mapping[Place, int]:
+    async def oldest_ms(self, places: Collection[PartitionId]) -> Mapping[PartitionId, int]:
         """The timestamp of the first record of each log; logs without one are left out."""
         ...
 
@@ -57,7 +57,7 @@ def differences(stored: Identity, ours: Identity) -> list[str]:
     return found
 
 
-def check_counts(layout: Layout, ours: Identity, oldest_ms: Mapping[Place, int]) -> None:
+def check_counts(layout: Layout, ours: Identity, oldest_ms: Mapping[PartitionId, int]) -> None:
     """Raise ``CannotBuild`` where records of one conversation lie on several partition numbers.
 
     They do where a topic got partitions since its oldest record was written; ``oldest_ms`` are the
@@ -89,7 +89,11 @@ def needed_ms(windows: Collection[Window], ttl_ms: int, now_ms: int) -> int:
 
 
 async def short_logs(
-    logs: Logs, places: Collection[Place], windows: Collection[Window], ttl_ms: int, now_ms: int
+    logs: Logs,
+    places: Collection[PartitionId],
+    windows: Collection[Window],
+    ttl_ms: int,
+    now_ms: int,
 ) -> list[str]:
     """Which logs do not reach back as far as figures do, and until when those would be short."""
     extents = await logs.extents(places)

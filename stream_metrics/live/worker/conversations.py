@@ -26,8 +26,8 @@ from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.identity import OtherIdentity
 from stream_metrics.live.worker.options import PartitionOptions, conversation_key
 from stream_metrics.live.worker.output import message_after
-from stream_metrics.live.worker.patience import Retry
-from stream_metrics.live.worker.telemetry import Telemetry, asked
+from stream_metrics.live.worker.retry import Retry
+from stream_metrics.live.worker.telemetry import Telemetry, timed
 
 T = TypeVar("T")
 
@@ -253,7 +253,7 @@ class Conversations:
         return await self._ask(lambda: self._store.load(self._number, wanted), retry)
 
     async def _ask(self, call: Callable[[], Awaitable[T]], retry: Retry) -> T:
-        return await asked(call, retry, self._telemetry)
+        return await timed(call, retry, self._telemetry)
 
     def _intake(self, key_id: str, *, require_key: bool = False) -> Intake:
         engine = self._options.engine

@@ -18,17 +18,17 @@ from stream_metrics.core.events.record import Extent, Record
 from stream_metrics.live.ports import Position
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.lag import Gauges, LogLag
-from stream_metrics.live.worker.patience import Patience, Reasons
+from stream_metrics.live.worker.retry import Reasons, RetryPolicy
 from stream_metrics.live.worker.source import (
     Assignment,
     Commit,
-    Place,
+    PartitionId,
     RightsMissing,
     Source,
     SourceUnavailable,
 )
 from stream_metrics.live.worker.takeover import Policy, Start
-from stream_metrics.live.worker.watchdog import Standing
+from stream_metrics.live.worker.watchdog import WorkerStatus
 
 log = structlog.get_logger(__name__)
 
@@ -56,19 +56,19 @@ def note_ms(text: str) -> int:
 class CommittedSource(Source, Protocol):
     """A source whose commits say how far its group is."""
 
-    async def commit_for_all(self, commits: Mapping[Place, Commit]) -> None:
+    async def commit_for_all(self, commits: Mapping[PartitionId, Commit]) -> None:
         """Commit, also for other members' places; raises ``Unavailable``."""
         ...
 
-    async def first_since(self, times_ms: Mapping[Place, int]) -> dict[Place, int]:
+    async def first_since(self, times_ms: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
         """The offset of the first record that is not older; places without one are left out."""
         ...
 
-    async def time_at(self, place: Place, extent: Extent) -> int | None:
+    async def time_at(self, place: PartitionId, extent: Extent) -> int | None:
         """The timestamp of the first record of the extent; None if there is none."""
         ...
 
-    def shows_all(self, place: Place) -> bool:
+    def shows_all(self, place: PartitionId) -> bool:
         """Whether no transaction is open: records behind it are as old as when it began."""
         ...
 
@@ -110,7 +110,7 @@ class CommittedInputs:
         self,
         source: CommittedSource,
         options: InputOptions,
-        retry: Patience,
+        retry: RetryPolicy,
         reasons: Reasons,
         gauges: Gauges,
         clock: Clock,
@@ -126,8 +126,8 @@ class CommittedInputs:
         self._monotonic = monotonic
         self._joined = False
         self._assignment: Assignment | None = None  # the one that was looked at
-        self._all: list[Place] = []  # every partition of the topics
-        self._logs: dict[Place, InputLog] = {}
+        self._all: list[PartitionId] = []  # every partition of the topics
+        self._logs: dict[PartitionId, InputLog] = {}
         self._next_note = self._next_ask = monotonic()
         self._steps = 0
         self._rounds = 0
@@ -173,10 +173,10 @@ class CommittedInputs:
         """Leave the group."""
         await self.source.leave()
 
-    def standing(self, waiting: frozenset[str]) -> Standing:
+    def status(self, waiting: frozenset[str]) -> WorkerStatus:
         """How far it is, for the watchdog; ``waiting`` names what it is known to wait for."""
         logs = {(place.partition, place.topic): one for place, one in self.reading().items()}
-        return Standing(
+        return WorkerStatus(
             {place: one.position.offset for place, one in logs.items()},
             {place: one.lag.behind(one.position.offset) for place, one in logs.items()},
             taking_over=self._changed,
@@ -186,7 +186,7 @@ class CommittedInputs:
             waiting=waiting,
         )
 
-    def reading(self) -> dict[Place, InputLog]:
+    def reading(self) -> dict[PartitionId, InputLog]:
         """What is this member's and does not stand still."""
         return {} if self._changed else {p: one for p, one in self._logs.items() if not one.halted}
 
@@ -201,7 +201,7 @@ class CommittedInputs:
         """Find out from where to read what the group gave us, and read on."""
         places = sorted(assignment.places)
         counts = await self._retry(self.source.partition_counts)
-        known = {Place(topic, n) for topic, count in counts.items() for n in range(count)}
+        known = {PartitionId(topic, n) for topic, count in counts.items() for n in range(count)}
         self._all = sorted(known | assignment.places)
         commits = await self._commits(assignment)
         if commits is None:  # another member is about to say where the group begins
@@ -234,7 +234,7 @@ class CommittedInputs:
         self._reasons.clear("assignment")
         log.info("input partitions", partitions=[f"{p.topic}/{p.partition}" for p in places])
 
-    async def _commits(self, assignment: Assignment) -> dict[Place, Commit] | None:
+    async def _commits(self, assignment: Assignment) -> dict[PartitionId, Commit] | None:
         """The group's commits; None while it is another member's to say where the group begins.
 
         A group that begins at the ends commits those of all partitions, so that whichever has no
@@ -252,7 +252,7 @@ class CommittedInputs:
         await self._retry(lambda: self.source.commit_for_all(commits))
         return commits
 
-    def begin(self, place: Place, extent: Extent, commit: Commit | None) -> None:
+    def begin(self, place: PartitionId, extent: Extent, commit: Commit | None) -> None:
         """Find out where the reading of a partition goes on, or halt it."""
         one = self._logs[place]
         if commit is None:
@@ -265,7 +265,7 @@ class CommittedInputs:
         if one.position.offset != commit.offset:
             self._pass_gap(place, extent, commit.offset)
 
-    def _pass_gap(self, place: Place, extent: Extent, offset: int) -> None:
+    def _pass_gap(self, place: PartitionId, extent: Extent, offset: int) -> None:
         """Halt before a gap, unless the policy is to read on behind it."""
         self._gauges.offset_gap(place.topic)
         goes_on = self._options.on_offset_gap == "continue"
@@ -280,7 +280,7 @@ class CommittedInputs:
         if not goes_on:
             self._halt(place, why)
 
-    def _halt(self, place: Place, why: str) -> None:
+    def _halt(self, place: PartitionId, why: str) -> None:
         """Stop this input partition only; the others go on."""
         log.error("input partition halted", reason=why)
         self._logs[place].halted = True
@@ -288,12 +288,12 @@ class CommittedInputs:
         self.source.stop_reading([place])
 
     async def starts(
-        self, extents: Mapping[Place, Extent], commits: Mapping[Place, Commit]
-    ) -> dict[Place, int]:
+        self, extents: Mapping[PartitionId, Extent], commits: Mapping[PartitionId, Commit]
+    ) -> dict[PartitionId, int]:
         """From where to read each partition that is not halted."""
         return {p: one.position.offset for p, one in self._logs.items() if not one.halted}
 
-    def commits(self) -> dict[Place, Commit]:
+    def commits(self) -> dict[PartitionId, Commit]:
         """What whoever reads next must know."""
         return {
             place: Commit(one.position.offset, note(one.read_up_to_ms()))

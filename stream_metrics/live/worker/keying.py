@@ -158,7 +158,7 @@ def is_everywhere(record: Record) -> bool:
     return _MAY_BE_FORGET in (record.value or b"")
 
 
-class KeyWatch:
+class KeyMonitor:
     """Samples the keys that a worker reads, and notices when topics are keyed differently.
 
     The sample of a topic takes the key of every record until it is full, then those of three

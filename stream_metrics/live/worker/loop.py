@@ -36,15 +36,22 @@ from stream_metrics.live.ports import Outputs, StateStore, Upstream
 from stream_metrics.live.worker.assigned import AssignedPartition, Event, State
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.identity import other_counts
-from stream_metrics.live.worker.keying import KeyWatch
-from stream_metrics.live.worker.partition import Lost, StatePartition
-from stream_metrics.live.worker.patience import Patience, Reasons, Stopped
+from stream_metrics.live.worker.keying import KeyMonitor
+from stream_metrics.live.worker.partition import PartitionLost, StatePartition
 from stream_metrics.live.worker.probe import Probe
+from stream_metrics.live.worker.retry import Reasons, RetryPolicy, Stopped
 from stream_metrics.live.worker.source import Assignment, Commit, Fetched, Source
-from stream_metrics.live.worker.standing import damaged
-from stream_metrics.live.worker.takeover import Held, OffsetGap, Policy, Start, TakeOver, Unprepared
+from stream_metrics.live.worker.stored_state import damage_message
+from stream_metrics.live.worker.takeover import (
+    Blocked,
+    NotPrepared,
+    OffsetGap,
+    Policy,
+    Start,
+    TakeOver,
+)
 from stream_metrics.live.worker.telemetry import LoopMetrics
-from stream_metrics.live.worker.watchdog import Standing
+from stream_metrics.live.worker.watchdog import WorkerStatus
 
 log = structlog.get_logger(__name__)
 
@@ -86,11 +93,11 @@ class Loop:
         options: LoopOptions,
         identity: Identity,
         make_partition: Callable[[int, bytes], StatePartition],
-        retry: Patience,
+        retry: RetryPolicy,
         reasons: Reasons,
         metrics: LoopMetrics,
         clock: Clock,
-        keys: KeyWatch,
+        keys: KeyMonitor,
         *,
         outputs: Outputs | None = None,
         upstream: Upstream | None = None,
@@ -153,17 +160,17 @@ class Loop:
         """Handle offset gaps so from now on."""
         self._take_over.policy = policy
 
-    def standing(self, waiting: frozenset[str]) -> Standing:
+    def status(self, waiting: frozenset[str]) -> WorkerStatus:
         """How far it is, for the watchdog; ``waiting`` names what it is known to wait for."""
         offsets, behind = {}, {}
         for partition in self._partitions.values():
-            if partition.owned is None or partition.state in (State.HELD, State.HALTED):
+            if partition.owned is None or partition.state in (State.BLOCKED, State.HALTED):
                 continue
             for place, records in partition.behind().items():
                 at = place.partition, place.topic
                 offsets[at] = partition.positions[place.topic].offset
                 behind[at] = records
-        return Standing(
+        return WorkerStatus(
             offsets,
             behind,
             taking_over=self._taking_over or self._changed,
@@ -312,7 +319,9 @@ class Loop:
                 partition.on(Event.ASSIGNED)
                 wanted.append(partition)
             else:
-                self._halt(partition, Event.SPLIT, "held for some of the input topics only")
+                self._halt(
+                    partition, Event.PARTLY_ASSIGNED, "held for some of the input topics only"
+                )
         return wanted
 
     async def _take(self, partition: AssignedPartition) -> None:
@@ -322,16 +331,16 @@ class Loop:
         asked_ms = self.probe.filled_up_to_ms()
         try:
             taken = await self._take_over.take(partition.number, partition.owned, gaps)
-        except (DamagedState, Unprepared) as error:
+        except (DamagedState, NotPrepared) as error:
             partition.forget()
-            why = damaged(error) if isinstance(error, DamagedState) else str(error)
-            self._halt(partition, Event.UNFIT, why)
+            why = damage_message(error) if isinstance(error, DamagedState) else str(error)
+            self._halt(partition, Event.FAILED, why)
             return
         if taken is None:
             partition.on(Event.UNCONFIRMED)
             return
-        if isinstance(taken, Held):
-            partition.stand_at(taken.positions)
+        if isinstance(taken, Blocked):
+            partition.set_positions(taken.positions)
             why = "; ".join(gap.message for gap in taken.gaps)
             self._halt(partition, Event.GAP, f"offset gap: {why}")
             return
@@ -391,7 +400,7 @@ class Loop:
         for partition in self._active():
             for place in partition.logs:
                 if place in fetched.unreadable and partition.state is State.ACTIVE:
-                    self._halt(partition, Event.UNFIT, fetched.unreadable[place])
+                    self._halt(partition, Event.FAILED, fetched.unreadable[place])
 
     def _new_records(
         self, fetched: Fetched
@@ -425,13 +434,13 @@ class Loop:
         assert partition.owned is not None
         try:
             yield partition.owned
-        except Lost as lost:
+        except PartitionLost as lost:
             await self._lost(partition, lost)
         except DamagedState as damage:
             partition.forget()
-            self._halt(partition, Event.UNFIT, damaged(damage))
+            self._halt(partition, Event.FAILED, damage_message(damage))
 
-    async def _lost(self, partition: AssignedPartition, lost: Lost) -> None:
+    async def _lost(self, partition: AssignedPartition, lost: PartitionLost) -> None:
         """The store refused: find out whether we are the owner, and from where to go on.
 
         Where another is, the group has most likely given all away, and we are the last to hear of

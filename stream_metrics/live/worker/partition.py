@@ -52,15 +52,15 @@ from stream_metrics.live.worker.batches import (
     CALL_ARGUMENTS,
     CALL_BYTES,
     HARD_CAP_BYTES,
-    Room,
+    BatchSizer,
     estimate,
 )
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.conversations import Conversations, Work
 from stream_metrics.live.worker.names import SharedNames, note_unnamed
 from stream_metrics.live.worker.options import PartitionOptions, record_digest
-from stream_metrics.live.worker.patience import Retry
-from stream_metrics.live.worker.telemetry import Telemetry, asked
+from stream_metrics.live.worker.retry import Retry
+from stream_metrics.live.worker.telemetry import Telemetry, timed
 
 BEGINNING: Final = -(1 << 53)  # before any time that a record may have
 EXPIRE_AT_ONCE: Final = 200
@@ -72,7 +72,7 @@ TOO_MUCH_STATE: Final = BadRecord(
 T = TypeVar("T")
 
 
-class Lost(Exception):
+class PartitionLost(Exception):
     """The state partition has another owner, or its stored offsets have gone back."""
 
     def __init__(self, partition: int, why: str) -> None:
@@ -128,7 +128,7 @@ class StatePartition:
         )
         self._batches = 0
         self._begun = 0  # conversations that the records taken last have begun
-        self._room = Room()
+        self._sizer = BatchSizer()
         self.overdue = False  # whether there may be more to expire
 
     # -- ownership ------------------------------------------------------------------------------
@@ -153,18 +153,18 @@ class StatePartition:
     # -- a batch --------------------------------------------------------------------------------
 
     async def process(self, records: Sequence[Record], retry: Retry) -> int:
-        """Take records in the order given (each topic's in its order); returns how many.
+        """Process records, each topic's in the order of its offsets; returns their number.
 
-        Large inputs are taken in several atomic steps, cut between records. Raises ``Lost`` when
-        the store says that another owner, or another past, holds the partition.
+        Many records are written in several atomic steps. Raises ``PartitionLost`` if the store has
+        another owner or other offsets.
         """
         start = 0
         self._begun = 0
         while start < len(records):
-            size = min(self._options.batch_records, self._room.records)
+            size = min(self._options.batch_records, self._sizer.records)
             chunk = records[start : start + size]
             filled = await self._process(chunk, retry)
-            self._room.note(len(chunk), filled)
+            self._sizer.note(len(chunk), filled)
             if filled > 1 and len(chunk) > 1:
                 continue
             start += len(chunk)
@@ -297,17 +297,17 @@ class StatePartition:
     async def _publish(
         self, output: Output, messages: Sequence[OutputMessage], retry: Retry
     ) -> None:
-        """Produce ``messages`` as the owner; raises ``Lost`` instead once somebody else is."""
-        sure = True  # a way that was begun before was begun by an owner, or before its claim
+        """Produce ``messages``; raises ``PartitionLost`` if this worker is not the owner."""
+        owner_checked = True  # an output that has begun did so as the owner, or before the claim
 
         async def send() -> None:
-            nonlocal sure
+            nonlocal owner_checked
             if not output.begun:
-                sure = False
+                owner_checked = False
                 await output.begin()
-            if not sure:
-                await self._look()
-                sure = True
+            if not owner_checked:
+                await self._check_owner()
+                owner_checked = True
             await output.send(messages)
 
         while True:
@@ -319,12 +319,12 @@ class StatePartition:
     async def _write(self, batch: BatchWrite, retry: Retry) -> None:
         result = await self._ask(lambda: self._store.write(batch), retry)
         if type(result) is Fenced:
-            raise Lost(self.number, "fenced")
+            raise PartitionLost(self.number, "fenced")
         if type(result) is Moved:
-            raise Lost(self.number, "moved")
+            raise PartitionLost(self.number, "moved")
 
     async def _ask(self, call: Callable[[], Awaitable[T]], retry: Retry) -> T:
-        return await asked(call, retry, self._telemetry)
+        return await timed(call, retry, self._telemetry)
 
     def _positions_after(
         self, records: Sequence[Record], works: dict[ConversationKey, Work]
@@ -366,27 +366,27 @@ class StatePartition:
     # -- now and then -----------------------------------------------------------------------------
 
     async def check(self, retry: Retry) -> None:
-        """Raise ``Lost`` if the store has another owner or other offsets; for idle partitions."""
-        await self._ask(self._look, retry)
+        """Raise ``PartitionLost`` if the store has another owner or other offsets."""
+        await self._ask(self._check_owner, retry)
 
     async def beat(self, retry: Retry, behind_ms: int | None) -> None:
         """Send the heartbeat, which says how far the partition is behind; None: not known."""
         worker = self._options.worker
         if worker:
-            await asked(
+            await timed(
                 lambda: self._store.heartbeat(self.number, self.token, worker, behind_ms),
                 retry,
                 self._telemetry,
             )
 
-    async def _look(self) -> None:
+    async def _check_owner(self) -> None:
         state = await self._store.describe(self.number)
         if state.token != self.token:
-            raise Lost(self.number, "fenced")
+            raise PartitionLost(self.number, "fenced")
         if {t: p.offset for t, p in state.positions.items()} != {
             t: p.offset for t, p in self.positions.items()
         }:
-            raise Lost(self.number, "moved")
+            raise PartitionLost(self.number, "moved")
 
     async def advance(self, offsets: Mapping[str, int], retry: Retry) -> None:
         """Note offsets that were passed without a record, such as transaction markers."""
@@ -400,7 +400,7 @@ class StatePartition:
     async def put(
         self, writes: Sequence[ConversationWrite], marks: Sequence[str], retry: Retry
     ) -> None:
-        """Write conversations that no record has brought, and note marks. Raises ``Lost``."""
+        """Write conversations and marks without reading records; raises ``PartitionLost``."""
         call = await self._call(
             {}, list(writes), dict(self.positions), retry, Observations(), marks=marks
         )
@@ -409,12 +409,12 @@ class StatePartition:
         self.marks.update(marks)
 
     async def publish(self, messages: Sequence[OutputMessage], retry: Retry) -> None:
-        """Send messages as the owner, if there is an output topic. Raises ``Lost``."""
+        """Send messages as the owner, if there is an output topic. Raises ``PartitionLost``."""
         if self._output is not None:
             await self._publish(self._output, messages, retry)
 
     async def move(self, positions: dict[str, Position], retry: Retry) -> None:
-        """Go on from other positions; all else stays. Raises ``Lost``."""
+        """Go on from other positions; all else stays. Raises ``PartitionLost``."""
         call = await self._call({}, [], positions, retry, Observations())
         await self._write(call.batch, retry)
         call.taken()

@@ -10,7 +10,7 @@ from stream_metrics.live.ports import Upstream
 from stream_metrics.live.worker.assigned import AssignedPartition
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.lag import Gauges
-from stream_metrics.live.worker.patience import Patience, Reasons
+from stream_metrics.live.worker.retry import Reasons, RetryPolicy
 from stream_metrics.live.worker.source import RightsMissing, Source, SourceUnavailable
 
 PROBE_SECONDS: Final = 3.0
@@ -30,7 +30,7 @@ class Probe:
         gauges: Gauges,
         clock: Clock,
         upstream: Upstream | None,
-        retry: Patience,
+        retry: RetryPolicy,
         reasons: Reasons,
     ) -> None:
         self._source = source

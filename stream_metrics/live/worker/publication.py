@@ -17,8 +17,6 @@ from stream_metrics.live.layout import Generation, Layout
 from stream_metrics.live.ports import DeadLetters, Output, OutputMessage, Outputs, StateStore
 from stream_metrics.live.worker.generations import check_in_use
 
-Place = tuple[str, int]  # topic and partition
-
 
 def before(layout: Layout, generation: Generation) -> Generation | None:
     """The generation that is, or was, in force while this one was built; None for the first."""
@@ -73,7 +71,9 @@ class _Letters:
         self._store = store
         self._generation = generation
         self._to = to
-        self._read: dict[Place, int] = {}  # offsets up to which others have read, as last heard
+        self._read: dict[
+            tuple[str, int], int
+        ] = {}  # offsets up to which others have read, as last heard
 
     async def send(self, letters: Sequence[DeadLetter]) -> None:
         """See ``DeadLetters.send``."""
@@ -90,7 +90,7 @@ class _Letters:
             self._read[place] = await self._read_up_to(place)
         return record.offset < self._read[place]
 
-    async def _read_up_to(self, place: Place) -> int:
+    async def _read_up_to(self, place: tuple[str, int]) -> int:
         """The offset up to which it has read this log; 0 if it does not read it, or if nobody can
         tell because its state is damaged: a letter that is there twice is better than none."""
         topic, number = place

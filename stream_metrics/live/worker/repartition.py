@@ -28,7 +28,7 @@ from stream_metrics.core.events.key import key_of
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import DeadLetter, Origin, Record
 from stream_metrics.live.ports import DeadLetters
-from stream_metrics.live.worker.patience import Retry
+from stream_metrics.live.worker.retry import Retry
 
 Route = Callable[[Sequence[Record]], tuple[list[Record], list[DeadLetter]]]
 """Copies of the records, each under the key that it is to have, and the records without one."""

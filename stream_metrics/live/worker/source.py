@@ -14,7 +14,7 @@ from stream_metrics.core.events.record import Extent, Record
 from stream_metrics.live.ports import Unavailable
 
 
-class Place(NamedTuple):
+class PartitionId(NamedTuple):
     """One partition of one topic."""
 
     topic: str
@@ -37,7 +37,7 @@ class Assignment:
     read next: then all of them must be looked at again.
     """
 
-    places: frozenset[Place]
+    places: frozenset[PartitionId]
 
 
 class Fetched(NamedTuple):
@@ -47,8 +47,8 @@ class Fetched(NamedTuple):
     cannot be read, and why.
     """
 
-    records: Mapping[Place, Sequence[Record]] = {}
-    unreadable: Mapping[Place, str] = {}
+    records: Mapping[PartitionId, Sequence[Record]] = {}
+    unreadable: Mapping[PartitionId, str] = {}
 
 
 class SourceUnavailable(Unavailable):
@@ -87,7 +87,7 @@ class Source(Protocol):
         ...
 
     @property
-    def acknowledged(self) -> Mapping[Place, Commit]:
+    def acknowledged(self) -> Mapping[PartitionId, Commit]:
         """The last acknowledged commit of each place since ``read_from`` named it."""
         ...
 
@@ -113,34 +113,34 @@ class Source(Protocol):
         """
         ...
 
-    def read_from(self, offsets: Mapping[Place, int]) -> bool:
+    def read_from(self, offsets: Mapping[PartitionId, int]) -> bool:
         """Read on from there; False, and nothing is read, if one is not in ``assignment``."""
         ...
 
-    def stop_reading(self, places: Collection[Place]) -> None:
+    def stop_reading(self, places: Collection[PartitionId]) -> None:
         """Read nothing there until ``read_from`` names it again."""
         ...
 
-    async def passed(self, places: Collection[Place]) -> dict[Place, int]:
+    async def passed(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         """Up to where reading has come, holes included; nothing if it is this member's no longer.
 
         All records before were returned by ``poll``.
         """
         ...
 
-    async def extents(self, places: Collection[Place]) -> dict[Place, Extent]:
+    async def extents(self, places: Collection[PartitionId]) -> dict[PartitionId, Extent]:
         """What each log has now."""
         ...
 
-    async def ends(self, places: Collection[Place]) -> dict[Place, int]:
+    async def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         """Where each log ends now. Without places it asks whether anybody answers."""
         ...
 
-    async def committed(self, places: Collection[Place]) -> dict[Place, Commit]:
+    async def committed(self, places: Collection[PartitionId]) -> dict[PartitionId, Commit]:
         """What the group has committed; places without a commit are left out."""
         ...
 
-    async def confirm(self, commits: Mapping[Place, Commit]) -> bool:
+    async def confirm(self, commits: Mapping[PartitionId, Commit]) -> bool:
         """Commit, and wait for the answer; True if the group holds this member for the owner.
 
         If not, ``assignment`` is another one, or None until the group has said what is this
@@ -148,6 +148,6 @@ class Source(Protocol):
         """
         ...
 
-    async def commit(self, commits: Mapping[Place, Commit]) -> None:
+    async def commit(self, commits: Mapping[PartitionId, Commit]) -> None:
         """Commit as a hint: a failure is logged, and made up for by a later commit."""
         ...

@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from stream_metrics.live.layout import Generation, Impossible, Layout
+from stream_metrics.live.layout import Generation, InvalidTransition, Layout
 from stream_metrics.live.ports import StateStore, Superseded, Wiped, Wiping
 from stream_metrics.live.worker.generations import change
 
-LOOK_SECONDS: Final = 5.0  # between two looks of a worker at the layout
-REST_SECONDS: Final = 2 * LOOK_SECONDS
+LAYOUT_CHECK_SECONDS: Final = 5.0  # between two looks of a worker at the layout
+SETTLE_SECONDS: Final = 2 * LAYOUT_CHECK_SECONDS
 
 Retry = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 
@@ -31,7 +31,7 @@ Retry = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 class Fence(Protocol):
     """The output topic, as far as a switch goes."""
 
-    async def shut_out(self, generation: Generation) -> None:
+    async def fence_producers(self, generation: Generation) -> None:
         """Let nothing arrive any more that partitions of the generation have in hand."""
         ...
 
@@ -39,7 +39,7 @@ class Fence(Protocol):
 class NoFence:
     """There is no output topic."""
 
-    async def shut_out(self, generation: Generation) -> None:
+    async def fence_producers(self, generation: Generation) -> None:
         """Nothing was ever sent."""
 
 
@@ -71,7 +71,7 @@ async def purge(store: StateStore, old: Generation) -> None:
     await change(store, lambda now: now.purged(old.number))
 
 
-async def clear_away(store: StateStore, old: Generation) -> None:
+async def forget_purged(store: StateStore, old: Generation) -> None:
     """Delete the marks of a generation that was purged, before the layout forgets it.
 
     What a store that went back has brought again goes too.
@@ -112,11 +112,11 @@ async def all_announced(store: StateStore, generation: Generation) -> bool:
     return all([mark in (await state.describe(number)).marks for number in numbers])
 
 
-async def finish(store: StateStore, fence: Fence, rest: Callable[[], Awaitable[None]]) -> Layout:
-    """Do what a switch, or a build that was given up, has left to do; the layout afterwards.
+async def finish(store: StateStore, fence: Fence, settle: Callable[[], Awaitable[None]]) -> Layout:
+    """Finish an unfinished switch or abandoned build; returns the layout afterwards.
 
-    ``rest`` waits until every worker that is alive has looked at the layout. Raises ``Impossible``
-    if the store has gone back meanwhile: look again.
+    ``settle`` waits until every running worker has read the layout. Raises ``InvalidTransition`` if
+    the store has lost writes meanwhile; the caller then reads the layout again.
     """
     layout = await store.layout()
     current = layout.in_force
@@ -126,11 +126,13 @@ async def finish(store: StateStore, fence: Fence, rest: Callable[[], Awaitable[N
         retired = [old for old in layout.to_purge if old.state == "retired"]
         for old in retired:
             await freeze(store, old, current.number)
-            await fence.shut_out(old)
-        await rest()
+            await fence.fence_producers(old)
+        await settle()
         for old in retired:
             if not await is_frozen(store, old):
-                raise Impossible(f"the store has lost that generation {old.number} was frozen")
+                raise InvalidTransition(
+                    f"the store has lost that generation {old.number} was frozen"
+                )
         layout = await change(store, lambda now: now.unmuted(current.number))
     for old in layout.to_purge:
         if old.state == "retired" and not await all_announced(store, current):
@@ -141,16 +143,16 @@ async def finish(store: StateStore, fence: Fence, rest: Callable[[], Awaitable[N
 
 
 async def give_up(store: StateStore, number: int) -> None:
-    """Give up a build; raises ``Impossible`` once it has taken the place of another generation.
+    """Abandon a build; raises ``InvalidTransition`` if it has already replaced the live generation.
 
-    A store may have lost that from the layout: frozen partitions tell of it.
+    The layout may have lost that switch, so frozen partitions are checked as well.
     """
     live = (await store.layout()).in_force
     if live is not None:
         state = store.generation(live)
         for partition in range(live.identity.count):
             if await state.frozen_by(partition) == number:
-                raise Impossible(f"generation {number} is taking the place of {live.number}")
+                raise InvalidTransition(f"generation {number} is taking the place of {live.number}")
     await change(store, lambda now: now.abandoned(number))
 
 
@@ -166,7 +168,7 @@ async def roll_forward(store: StateStore, superseded: Superseded, now_ms: int) -
     await change(store, step)
 
 
-class Watcher:
+class LayoutWatcher:
     """Looks at the layout on behalf of a worker of one generation.
 
     ``muted`` hears whether the generation is to be muted. ``newest`` is the layout as last seen.
@@ -200,7 +202,7 @@ class Watcher:
         if mine.in_force and (mine.state == "fencing" or layout.to_purge):
             try:
                 layout = await finish(self._store, self._fence, self._rest)
-            except Impossible:
+            except InvalidTransition:
                 return  # the next look finds out
             self.newest = layout
             mine = layout.of(self._generation.number)

@@ -23,16 +23,16 @@ from typing import Final, Literal
 
 from stream_metrics.core.events.record import Extent
 from stream_metrics.live.ports import Fenced, PartitionState, Position, StateStore, Wiped
-from stream_metrics.live.worker.partition import Lost, StatePartition
-from stream_metrics.live.worker.patience import Retry
-from stream_metrics.live.worker.source import Commit, Place, Source
+from stream_metrics.live.worker.partition import PartitionLost, StatePartition
+from stream_metrics.live.worker.retry import Retry
+from stream_metrics.live.worker.source import Commit, PartitionId, Source
 
 Policy = Literal["halt", "rebuild", "continue"]
 Start = Literal["earliest", "latest"]
 Positions = Mapping[str, Position]
 
 
-FRESH: Final = "stream-metrics: nothing written yet"
+NOTHING_WRITTEN: Final = "stream-metrics: nothing written yet"
 """The note of a commit that says where to begin, and that no state was written."""
 
 
@@ -46,7 +46,7 @@ class OffsetGap:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class TakenOver:
     """The partition is ours, and can be read from its positions."""
 
     partition: StatePartition
@@ -54,14 +54,14 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Blocked:
     """Nothing was changed because of these gaps; ``positions`` are those of the state."""
 
     gaps: Sequence[OffsetGap]
     positions: dict[str, Position]
 
 
-def beginnings(
+def initial_positions(
     extents: Mapping[str, Extent], commits: Mapping[str, Commit], start: Start
 ) -> tuple[dict[str, Position], list[OffsetGap]]:
     """Where a partition begins that the store does not know, and what speaks against it.
@@ -76,7 +76,7 @@ def beginnings(
             positions[topic] = Position(extent.end if start == "latest" else extent.first)
             continue
         positions[topic] = Position(commit.offset)
-        if commit.note != FRESH:
+        if commit.note != NOTHING_WRITTEN:
             message = (
                 f"the group has committed offset {commit.offset} of {topic}, but the store "
                 "has no state for it: the state is lost, or redis.namespace is wrong"
@@ -129,16 +129,16 @@ def offsets(positions: Positions) -> dict[str, int]:
     return {topic: position.offset for topic, position in positions.items()}
 
 
-class Unprepared(Exception):
+class NotPrepared(Exception):
     """A partition cannot be made ready to read; the message says why and what to do."""
 
 
 class TakeOver:
     """Takes partition numbers over, one by one.
 
-    ``tell`` hears of every gap; ``step`` is called after every step of a wipe. ``prepare`` makes a
-    partition ready that was just claimed, before anything is read; it may raise ``Lost``, and
-    ``Unprepared``.
+    ``on_gap`` is called with every offset gap, ``on_step`` after every step of a wipe. ``prepare``
+    is called with a claimed partition before any record of it is read; it may raise
+    ``PartitionLost`` or ``NotPrepared``.
     """
 
     def __init__(
@@ -150,8 +150,8 @@ class TakeOver:
         retry: Retry,
         policy: Policy,
         start: Start,
-        tell: Callable[[int, OffsetGap], None],
-        step: Callable[[], None],
+        on_gap: Callable[[int, OffsetGap], None],
+        on_step: Callable[[], None],
         prepare: Callable[[StatePartition], Awaitable[None]] | None = None,
     ) -> None:
         self._source = source
@@ -162,15 +162,15 @@ class TakeOver:
         self.policy: Policy = policy
         self._prepare = prepare
         self._start = start
-        self._tell = tell
-        self._step = step
+        self._on_gap = on_gap
+        self._on_step = on_step
 
     async def take(
         self,
         number: int,
         kept: StatePartition | None = None,
         found: Sequence[OffsetGap] = (),
-    ) -> Ready | Held | None:
+    ) -> TakenOver | Blocked | None:
         """Become the owner; None if the group does not hold us for that.
 
         ``kept`` is used as it is if it is the owner still. ``found`` are gaps that reading has
@@ -184,15 +184,15 @@ class TakeOver:
             positions, gaps = self._stored(state, extents, commits, found)
             rebuild = bool(gaps) and self.policy == "rebuild"
             for gap in gaps:
-                self._tell(number, gap)
+                self._on_gap(number, gap)
             if gaps and self.policy == "halt":
-                return Held(gaps, positions)
+                return Blocked(gaps, positions)
             aims = behind(positions, gaps)
             if rebuild:
                 aims = {topic: Position(extent.first) for topic, extent in extents.items()}
             fresh = rebuild or not (known or gaps)
             anew = rebuild or not known
-            if not await self._confirm(number, aims, FRESH if fresh else ""):
+            if not await self._confirm(number, aims, NOTHING_WRITTEN if fresh else ""):
                 return None
             token = secrets.token_bytes(16)
             if anew and not await self._wiped(number, state.token or token):
@@ -207,9 +207,9 @@ class TakeOver:
                     await kept.move(aims, self._retry)
                 if self._prepare is not None:
                     await self._prepare(kept)
-            except Lost:
+            except PartitionLost:
                 continue
-            return Ready(kept, extents)
+            return TakenOver(kept, extents)
 
     def _stored(
         self,
@@ -221,7 +221,7 @@ class TakeOver:
         """From where the partition would be read, and what speaks against it."""
         positions, gaps = state.positions, list[OffsetGap]()
         if state.token is None:
-            positions, gaps = beginnings(extents, commits, self._start)
+            positions, gaps = initial_positions(extents, commits, self._start)
         told = {gap.topic for gap in gaps}
         gaps += [gap for gap in gaps_between(positions, extents) if gap.topic not in told]
         gaps += [
@@ -246,12 +246,13 @@ class TakeOver:
     async def _confirm(self, number: int, aims: Positions, note: str) -> bool:
         """Whether the group holds us for the owner: a commit of these offsets succeeds."""
         commits = {
-            Place(topic, number): Commit(position.offset, note) for topic, position in aims.items()
+            PartitionId(topic, number): Commit(position.offset, note)
+            for topic, position in aims.items()
         }
         return await self._retry(lambda: self._source.confirm(commits))
 
-    def _places(self, number: int) -> list[Place]:
-        return [Place(topic, number) for topic in self._topics]
+    def _places(self, number: int) -> list[PartitionId]:
+        return [PartitionId(topic, number) for topic in self._topics]
 
     async def _describe(self, number: int) -> PartitionState:
         return await self._retry(lambda: self._store.describe(number))
@@ -263,7 +264,7 @@ class TakeOver:
         """Wipe what is there; False if somebody else has become the owner."""
         while True:
             result = await self._retry(lambda: self._store.wipe(number, token))
-            self._step()
+            self._on_step()
             if result in (Wiped(), Fenced()):
                 return result == Wiped()
 

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.live.ports import OutputMessage
 from stream_metrics.live.worker.lag import Gauges
-from stream_metrics.live.worker.patience import Retry
+from stream_metrics.live.worker.retry import Retry
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class LoopMetrics(Gauges, Protocol):
     def progressed(self, now: float) -> None: ...
 
 
-class Silent:
+class NoTelemetry:
     """Telemetry for replays, demos and tests: nobody listens."""
 
     def observe(self, observations: Observations) -> None:
@@ -66,7 +66,7 @@ class Silent:
         """Ignore."""
 
 
-async def asked(call: Callable[[], Awaitable[T]], retry: Retry, telemetry: Telemetry) -> T:
+async def timed(call: Callable[[], Awaitable[T]], retry: Retry, telemetry: Telemetry) -> T:
     """The store's answer; how long it took is told."""
     started = time.perf_counter()
     answer = await retry(call)

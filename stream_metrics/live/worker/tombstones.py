@@ -11,27 +11,28 @@ from typing import Final
 from stream_metrics.core.engine.codec import encode_tombstone, stored_header
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.ports import ConversationWrite
-from stream_metrics.live.worker.announce import Before
+from stream_metrics.live.worker.announce import PreviousPartitions
 from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.patience import Retry
-from stream_metrics.live.worker.takeover import Unprepared
+from stream_metrics.live.worker.retry import Retry
+from stream_metrics.live.worker.takeover import NotPrepared
 
 CARRIED: Final = "tombstones"  # the mark of a partition that has them
-AT_ONCE: Final = 500
+PAGE_SIZE: Final = 500
 
 
 async def carry(
     partition: StatePartition,
-    before: Before,
+    before: PreviousPartitions,
     generation: int,
     key_id: str,
     schema: int,
     retry: Retry,
 ) -> None:
-    """Take over what is forgotten in these partitions of a generation, before anything is read.
+    """Copy the tombstones of these partitions of a generation, before any record is read.
 
-    Cut off, it is done again: the mark is noted with the last of them. Raises ``Lost``, and
-    ``Unprepared`` where a conversation cannot be read: it may be one that was forgotten.
+    The mark is written with the last of them, so an interrupted copy is repeated. Raises
+    ``PartitionLost``, and ``NotPrepared`` for a conversation that cannot be read, which may be a
+    tombstone.
     """
     page: list[ConversationWrite] = []
     for store, number in before:
@@ -42,11 +43,11 @@ async def carry(
                     continue
                 hot = encode_tombstone(schema, key_id, forgotten)
                 page.append(ConversationWrite(key, hot, last_record_ms=parts.last_record_ms))
-                if len(page) >= AT_ONCE:
+                if len(page) >= PAGE_SIZE:
                     await partition.put(page, [], retry)
                     page = []
         except DamagedState as damage:
-            raise Unprepared(
+            raise NotPrepared(
                 f"forgotten conversations cannot be taken over from state partition {number} of "
                 f"generation {generation}, which is damaged: {damage}. Restore a backup of that "
                 "generation; or give this build up (`stream-metrics build --give-up`), and build "

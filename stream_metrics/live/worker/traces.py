@@ -28,8 +28,8 @@ from stream_metrics.live.worker.inputs import (
     InputOptions,
 )
 from stream_metrics.live.worker.lag import Gauges
-from stream_metrics.live.worker.patience import Patience, Reasons
-from stream_metrics.live.worker.source import Commit, Place
+from stream_metrics.live.worker.retry import Reasons, RetryPolicy
+from stream_metrics.live.worker.source import Commit, PartitionId
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +72,7 @@ class TraceInputs(CommittedInputs):
         self,
         source: CommittedSource,
         options: InputOptions,
-        retry: Patience,
+        retry: RetryPolicy,
         reasons: Reasons,
         gauges: Gauges,
         clock: Clock,
@@ -93,7 +93,7 @@ class TraceInputs(CommittedInputs):
             if self.source.shows_all(place)
         }
 
-    def commits(self) -> dict[Place, Commit]:
+    def commits(self) -> dict[PartitionId, Commit]:
         """The offsets and metadata that the next reader needs."""
         found = {}
         for place, one in self.reading().items():
@@ -105,11 +105,11 @@ class TraceInputs(CommittedInputs):
         return found
 
     async def starts(
-        self, extents: Mapping[Place, Extent], commits: Mapping[Place, Commit]
-    ) -> dict[Place, int]:
+        self, extents: Mapping[PartitionId, Extent], commits: Mapping[PartitionId, Commit]
+    ) -> dict[PartitionId, int]:
         """Where to start reading each partition: before its read position, so that the traces that
         had records there are known. Raises ``ConflictingScopes``."""
-        begins: dict[Place, ReadPosition] = {}
+        begins: dict[PartitionId, ReadPosition] = {}
         since_ms: dict[int, int] = {}
         for place, offset in (await super().starts(extents, commits)).items():
             extent, commit = extents[place], commits.get(place)
@@ -149,7 +149,7 @@ class TraceInputs(CommittedInputs):
             self._interpreter.add_scopes(parse_note(commit.note)[1])
 
     async def _begin(
-        self, place: Place, offset: int, extent: Extent, commit: Commit | None
+        self, place: PartitionId, offset: int, extent: Extent, commit: Commit | None
     ) -> ReadPosition:
         """The read position of a partition."""
         time_ms, scopes = parse_note(commit.note if commit else None)
@@ -161,7 +161,7 @@ class TraceInputs(CommittedInputs):
         return ReadPosition(offset, await self._time_ms(place, Extent(offset, extent.end)))
 
     async def _since_ms(
-        self, place: Place, begin: ReadPosition, extent: Extent, commit: Commit | None
+        self, place: PartitionId, begin: ReadPosition, extent: Extent, commit: Commit | None
     ) -> int:
         """The time from which traces cannot have begun in deleted records; 0 if that is always
         so."""
@@ -182,7 +182,7 @@ class TraceInputs(CommittedInputs):
         )
         return since_ms
 
-    async def _time_ms(self, place: Place, extent: Extent) -> int:
+    async def _time_ms(self, place: PartitionId, extent: Extent) -> int:
         """The time of the first record of the extent; the present time if there is none."""
         if extent.first < extent.end:
             found = await self._retry(lambda: self.source.time_at(place, extent))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-Place = tuple[int, str]  # partition number and topic
+PartitionKey = tuple[int, str]  # partition number and topic
 
 # A place may have to wait while others are read. Only after so many rounds of the loop without a
 # record for it is it taken for stuck by itself.
@@ -19,7 +19,7 @@ ROUNDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WorkerStatus:
     """How a worker stands at a moment.
 
     ``offsets`` are the stored positions of all places that are not held by policy, ``behind`` the
@@ -27,8 +27,8 @@ class Standing:
     those of the loop. ``waiting`` names what the worker says that it waits for.
     """
 
-    offsets: Mapping[Place, int] = field(default_factory=dict)
-    behind: Mapping[Place, int] = field(default_factory=dict)
+    offsets: Mapping[PartitionKey, int] = field(default_factory=dict)
+    behind: Mapping[PartitionKey, int] = field(default_factory=dict)
     taking_over: bool = False
     rebalancing: bool = False
     steps: int = 0
@@ -56,7 +56,7 @@ class _Still:
 
 
 class Watchdog:
-    """Looks at the standing again and again; ``seconds`` without progress are too many, 0: never.
+    """Looks at the status again and again; ``seconds`` without progress are too many, 0: never.
 
     The clock is the caller's.
     """
@@ -64,45 +64,45 @@ class Watchdog:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.moved = False  # whether the last look saw progress
-        self._before = Standing()
+        self._before = WorkerStatus()
         self._since: float | None = None
-        self._still: dict[Place, _Still] = {}
+        self._still: dict[PartitionKey, _Still] = {}
 
-    def look(self, now: float, standing: Standing) -> str | None:
+    def look(self, now: float, status: WorkerStatus) -> str | None:
         """Why the worker is stuck, or None."""
-        before, self._before = self._before, standing
-        self.moved = standing.offsets != before.offsets or standing.steps != before.steps
-        if self._since is None or self.moved or standing.excused or not standing.busy:
+        before, self._before = self._before, status
+        self.moved = status.offsets != before.offsets or status.steps != before.steps
+        if self._since is None or self.moved or status.excused or not status.busy:
             self._since = now
-        self._note_places(now, standing)
+        self._note_places(now, status)
         if not self.seconds:
             return None
         silent = now - self._since
         if silent >= self.seconds:
-            return f"no progress for {silent:.0f} s: {_left(standing)}, and nothing to wait for"
+            return f"no progress for {silent:.0f} s: {_left(status)}, and nothing to wait for"
         stuck = [
             place
             for place, still in self._still.items()
-            if now - still.since >= self.seconds and standing.rounds - still.rounds >= ROUNDS
+            if now - still.since >= self.seconds and status.rounds - still.rounds >= ROUNDS
         ]
         if not stuck:
             return None
         named = ", ".join(f"partition {number} of {topic}" for number, topic in sorted(stuck))
         return f"nothing read from {named} for {self.seconds:.0f} s, although it has more records"
 
-    def _note_places(self, now: float, standing: Standing) -> None:
-        if standing.excused:
+    def _note_places(self, now: float, status: WorkerStatus) -> None:
+        if status.excused:
             self._still.clear()
-        for place in self._still.keys() - standing.offsets.keys():
+        for place in self._still.keys() - status.offsets.keys():
             del self._still[place]
-        for place, offset in standing.offsets.items():
+        for place, offset in status.offsets.items():
             still = self._still.get(place)
-            if not standing.behind.get(place):
+            if not status.behind.get(place):
                 self._still.pop(place, None)
             elif still is None or still.offset != offset:
-                self._still[place] = _Still(offset, now, standing.rounds)
+                self._still[place] = _Still(offset, now, status.rounds)
 
 
-def _left(standing: Standing) -> str:
-    behind = sum(standing.behind.values())
+def _left(status: WorkerStatus) -> str:
+    behind = sum(status.behind.values())
     return f"{behind} records left to read" if behind else "still taking over partitions"

@@ -40,7 +40,7 @@ class Request:
 
 
 @dataclass(slots=True)
-class Found:
+class WorstReport:
     """What was found, and how much was looked at; ``complete`` is False where that was not all.
 
     ``partitions`` are those whose conversations were read.
@@ -85,7 +85,7 @@ class Found:
         }
 
 
-class Reader:
+class ConversationReader:
     """Makes conversations of stored bytes, without their fingerprints."""
 
     def __init__(self, config: EngineConfig) -> None:
@@ -101,10 +101,10 @@ class Reader:
 
 async def whole(
     store: StateStore, config: EngineConfig, agents: Sequence[str], request: Request
-) -> Found:
+) -> WorstReport:
     """Over every conversation of the namespace, each as of one moment, a page at a time."""
     found = await _nothing_yet(store, config, agents, request)
-    reader = Reader(config)
+    reader = ConversationReader(config)
     found.partitions = await store.partitions()
     for partition in found.partitions:
         async for _, stored in store.conversations(partition):
@@ -122,14 +122,14 @@ async def latest(
     *,
     max_conversations: int,
     executor: Executor,
-) -> Found:
+) -> WorstReport:
     """Over the conversations of some partitions whose latest record lies in the window.
 
     At most ``max_conversations``, of each partition the latest. They are read a page at a time and
     worked through in ``executor``, with pauses, so that whoever shares the event loop goes on.
     """
     found = await _nothing_yet(store, config, agents, request)
-    reader = Reader(config)
+    reader = ConversationReader(config)
     since_ms = found.scope.from_us // 1000 - EARLY_MS
     share = max(1, max_conversations // max(1, len(partitions)))
     loop = asyncio.get_running_loop()
@@ -155,7 +155,7 @@ async def latest(
 
 async def _nothing_yet(
     store: StateStore, config: EngineConfig, agents: Sequence[str], request: Request
-) -> Found:
+) -> WorstReport:
     known: frozenset[str] = frozenset()
     if request.agent == OTHER:
         kind = f"{config.dimension}s"
@@ -168,7 +168,7 @@ async def _nothing_yet(
         min_results=request.min_results,
         max_pairs=request.max_pairs,
     )
-    return Found(request, config.dimension, scope, worst)
+    return WorstReport(request, config.dimension, scope, worst)
 
 
 def _admits(agent: str | None, known: frozenset[str]) -> Callable[[str], bool]:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 HOUR: Final = 3_600
 JUMPS: Final = (90, 2 * HOUR, 36 * HOUR, 240 * HOUR)  # conversations expire after 24 hours
-LOOK_SECONDS: Final = 7.0  # workers look at the clock of Redis, and for what expires, every five
+LAYOUT_CHECK_SECONDS: Final = (
+    7.0  # workers look at the clock of Redis, and for what expires, every five
+)
 
 
 class Jump(Fault):
@@ -42,7 +44,7 @@ class Jump(Fault):
                 lambda: not world.watcher.looks[-1].behind(ends), "the state does not get on"
             )
             since = now()
-            await world.until(lambda: now() > since + LOOK_SECONDS, "time stands still")
+            await world.until(lambda: now() > since + LAYOUT_CHECK_SECONDS, "time stands still")
         finally:
             clock.set(0)
 

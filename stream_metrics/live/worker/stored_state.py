@@ -12,7 +12,7 @@ from stream_metrics.live.worker.build import differences, progress
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StoredState:
     """Which state partitions there are, which are being wiped, and which cannot be read."""
 
     partitions: tuple[int, ...]
@@ -20,7 +20,7 @@ class Standing:
     damaged: tuple[str, ...]
 
 
-def damaged(damage: DamagedState) -> str:
+def damage_message(damage: DamagedState) -> str:
     """Why a partition is halted whose state cannot be read."""
     return (
         f"its state in Redis is damaged: {damage}; restore a backup, or run "
@@ -28,23 +28,23 @@ def damaged(damage: DamagedState) -> str:
     )
 
 
-async def standing(store: StateStore, generation: Generation) -> Standing:
+async def inspect_state(store: StateStore, generation: Generation) -> StoredState:
     """What there is of a generation, in ``store``, which holds it; raises ``StoreUnavailable``."""
     begun, wiping, broken = [], [], []
     for number in range(generation.identity.count):
         try:
             state = await store.describe(number)
         except DamagedState as damage:
-            broken.append(f"state partition {number} would be halted: {damaged(damage)}")
+            broken.append(f"state partition {number} would be halted: {damage_message(damage)}")
             continue
         if state.token is not None:
             begun.append(number)
         if state.wiping:
             wiping.append(number)
-    return Standing(tuple(begun), tuple(wiping), tuple(broken))
+    return StoredState(tuple(begun), tuple(wiping), tuple(broken))
 
 
-async def building(store: StateStore, layout: Layout, fit: Sequence[Generation]) -> str:
+async def build_message(store: StateStore, layout: Layout, fit: Sequence[Generation]) -> str:
     """What is being built beside the state in force, how far that is, and what workers join.
 
     ``fit`` are the generations that were built with a worker's settings. Empty if nothing is being
@@ -63,7 +63,7 @@ async def building(store: StateStore, layout: Layout, fit: Sequence[Generation])
     )
 
 
-def unfinished(layout: Layout) -> str:
+def unfinished_message(layout: Layout) -> str:
     """What is left to do of a switch, or of a build that was given up; empty if nothing is."""
     live = layout.in_force
     ended = ", ".join(str(generation.number) for generation in layout.to_purge)

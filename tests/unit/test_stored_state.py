@@ -19,7 +19,7 @@ from stream_metrics.live.memory import MemoryStore
 from stream_metrics.live.ports import Position
 from stream_metrics.live.redis.connect import RedisOptions, connect
 from stream_metrics.live.worker.generations import begin, change
-from stream_metrics.live.worker.standing import Standing, standing
+from stream_metrics.live.worker.stored_state import StoredState, inspect_state
 
 COUNTS = {"events": 2}
 OURS = identity(Settings(), COUNTS)
@@ -37,9 +37,9 @@ async def stored() -> tuple[MemoryStore, Generation]:
 
 async def test_partitions_that_have_begun_are_told() -> None:
     """Also that there are none yet."""
-    assert await standing(*await stored()) == Standing((0, 1), (), ())
+    assert await inspect_state(*await stored()) == StoredState((0, 1), (), ())
     generation = await begin(empty := MemoryStore(), OURS, 0)
-    assert await standing(empty.generation(generation), generation) == Standing((), (), ())
+    assert await inspect_state(empty.generation(generation), generation) == StoredState((), (), ())
 
 
 async def test_a_wipe_that_was_cut_off_is_told() -> None:
@@ -47,7 +47,7 @@ async def test_a_wipe_that_was_cut_off_is_told() -> None:
     store, generation = await stored()
     await store.wipe(1)
 
-    assert await standing(store, generation) == Standing((0,), (1,), ())
+    assert await inspect_state(store, generation) == StoredState((0,), (1,), ())
 
 
 @pytest.fixture

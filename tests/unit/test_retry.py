@@ -9,12 +9,12 @@ import pytest
 
 from stream_metrics.live.health import Health
 from stream_metrics.live.ports import DeadLettersUnavailable, StoreUnavailable
-from stream_metrics.live.worker.patience import Patience, Stopped
+from stream_metrics.live.worker.retry import RetryPolicy, Stopped
 
 
-def patience(health: Health) -> Patience:
+def retry(health: Health) -> RetryPolicy:
     """One that waits for milliseconds."""
-    return Patience(
+    return RetryPolicy(
         health, lambda: None, first_seconds=0.001, cap_seconds=0.002, grace_seconds=0.05
     )
 
@@ -33,7 +33,7 @@ async def test_the_reason_stands_while_it_waits(error: Exception, name: str) -> 
             raise error
         return "done"
 
-    assert await patience(health)(third_time) == "done"
+    assert await retry(health)(third_time) == "done"
     assert reasons == [{}, {name: str(error)}, {name: str(error)}]
     assert health.reasons == {}
 
@@ -41,7 +41,7 @@ async def test_the_reason_stands_while_it_waits(error: Exception, name: str) -> 
 async def test_a_stop_ends_a_wait() -> None:
     """Told to stop while a call fails again and again, it gives up."""
     health = Health(reasons={})
-    waiting = patience(health)
+    waiting = retry(health)
 
     async def never() -> None:
         waiting.stop()
@@ -53,7 +53,7 @@ async def test_a_stop_ends_a_wait() -> None:
 
 async def test_a_stop_ends_a_call_that_hangs() -> None:
     """Told to stop while a call hangs, it lets the call go after its grace."""
-    waiting = patience(Health(reasons={}))
+    waiting = retry(Health(reasons={}))
     began = asyncio.Event()
 
     async def hangs() -> None:
@@ -71,7 +71,7 @@ async def test_a_stop_ends_a_call_that_hangs() -> None:
 
 async def test_a_stop_lets_a_call_finish() -> None:
     """A call that ends within the grace counts, so that the batch in flight is finished."""
-    waiting = patience(Health(reasons={}))
+    waiting = retry(Health(reasons={}))
     release = asyncio.Event()
 
     async def soon() -> str:

@@ -29,7 +29,7 @@ class Reasons(Protocol):
     def beat(self) -> None: ...
 
 
-class Part:
+class ComponentReasons:
     """The reasons of a part of the worker that works beside its loop, under the part's name."""
 
     def __init__(self, name: str, reasons: Reasons) -> None:
@@ -52,7 +52,7 @@ class Stopped(Exception):
     """The worker is told to stop while it waits."""
 
 
-class Patience:
+class RetryPolicy:
     """Repeats a call until it succeeds; what it waits for stands in the readiness reasons.
 
     ``waiting`` names what calls are waiting for now.
@@ -96,20 +96,20 @@ class Patience:
         waiting: str | None = None
         while True:
             try:
-                result = await self._unless_stopped(call)
+                result = await self._call_unless_stopped(call)
             except Unavailable as error:
                 if waiting not in (None, error.reason):
-                    self._no_longer(waiting)
+                    self._clear(waiting)
                 waiting, reason = error.reason, str(error)
                 if isinstance(error, StoreUnavailable):
                     self._on_error()
             except Stopped:
                 raise  # the reason stands until the end
             except BaseException:
-                self._no_longer(waiting)
+                self._clear(waiting)
                 raise
             else:
-                self._no_longer(waiting)
+                self._clear(waiting)
                 return result
             self.waiting.add(waiting)
             self._reasons.set(waiting, reason)
@@ -117,12 +117,12 @@ class Patience:
             failures += 1
             await self.pause(min(self._cap, self._first * 2 ** min(failures, 10)))
 
-    def _no_longer(self, waiting: str | None) -> None:
+    def _clear(self, waiting: str | None) -> None:
         if waiting is not None:
             self.waiting.discard(waiting)
             self._reasons.clear(waiting)
 
-    async def _unless_stopped(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _call_unless_stopped(self, call: Callable[[], Awaitable[T]]) -> T:
         """The result of ``call``; once the worker is to stop it has some seconds to come."""
         work = asyncio.ensure_future(call())
         stop = asyncio.ensure_future(self._stopping.wait())
