@@ -28,7 +28,7 @@ from stream_metrics.live.redis.check import memory_bytes
 from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.worker.build import (
-    ROOM,
+    PAUSE_ABOVE,
     CannotBuild,
     check_counts,
     differences,
@@ -210,10 +210,10 @@ async def _check_memory(store: RedisStore, live: Generation) -> str:
     used, limit = await memory_bytes(store)
     more = "an unknown number of" if needed is None else f"about {needed:,}"
     what = f"memory: {more} bytes more; Redis uses {used:,}"
-    if limit and used + (needed or 0) > ROOM * limit:
+    if limit and used + (needed or 0) > PAUSE_ABOVE * limit:
         raise CannotBuild(
-            f"{what} of {limit:,}, and a build stops at {ROOM:.0%}. Raise maxmemory, or shorten "
-            "state.ttl first"
+            f"{what} of {limit:,}, and a build pauses at {PAUSE_ABOVE:.0%}. Raise "
+            "maxmemory, or shorten state.ttl first"
         )
     return f"{what} of {limit:,}" if limit else f"{what}, without a limit"
 

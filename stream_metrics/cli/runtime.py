@@ -53,7 +53,7 @@ from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.web import Pages
 from stream_metrics.live.worker.announce import AnnouncementScope, Announcer
-from stream_metrics.live.worker.build import full
+from stream_metrics.live.worker.build import pause_reason
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.generations import begin, change, joined
@@ -127,7 +127,7 @@ class Runtime:
         self.loop: Loop | None = None
         self._repartition: KafkaRepartition | None = None
         self._source: StateSource | None = None
-        self._full = ""  # why nothing is built now
+        self._pause_reason = ""  # why the build pauses; empty if it does not
         self._clock = clock or Clock()
         self._windows = WindowCollector(
             self._open_windows,
@@ -370,7 +370,7 @@ class Runtime:
             KeyMonitor(self.operations.keyed_differently, PARTITIONERS),
             outputs=shown,
             upstream=upstream,
-            may_read=lambda: (self._full or None) if published.muted else None,
+            may_read=lambda: (self._pause_reason or None) if published.muted else None,
             prepare=prepare,
             beside=announcer.step,
             grown=grown,
@@ -412,7 +412,9 @@ class Runtime:
         while not self.retry.stopping:
             try:
                 used, limit = await memory_bytes(store)
-                self._full = full(await max_memory_ratio(store), was_full=bool(self._full))
+                self._pause_reason = pause_reason(
+                    await max_memory_ratio(store), paused=bool(self._pause_reason)
+                )
             except (StoreUnavailable, StoreRefused) as error:
                 self.health.set("redis", str(error))
             else:

@@ -99,7 +99,7 @@ BUILDS: Final = (
         (
             Edit(
                 ANNOUNCE,
-                "        for store, number in self._scope.before:",
+                "        for store, number in self._scope.previous:",
                 "        for store, number in ():",
             ),
         ),

@@ -230,10 +230,10 @@ DELIVERY: Final = (
         (
             Edit(
                 LOOP,
-                "self._source.read_from(partition.starts(taken.extents))",
+                "self._source.read_from(partition.start_offsets(taken.extents))",
                 """\
 self._source.read_from(
-            partition.starts(taken.extents)
+            partition.start_offsets(taken.extents)
             | {p: c.offset for p, c in (await self._source.committed(partition.logs)).items()}
         )""",
             ),

@@ -134,7 +134,7 @@ async def test_it_builds_nothing_unless_the_answer_is_yes(asked: Asked) -> None:
 async def test_topics_that_begin_too_late_are_refused_unless_that_is_accepted(
     kafka: Kafka, asked: Asked
 ) -> None:
-    """It names the log, when it begins and until when figures would be short."""
+    """It names the log, when it begins and until when figures would be too low."""
     async with admin(kafka.bootstrap_servers) as client:
         place = TopicPartition(asked.topics[0], 0)
         await client.delete_records({place: RecordsToDelete(before_offset=1)})
@@ -142,12 +142,12 @@ async def test_topics_that_begin_too_late_are_refused_unless_that_is_accepted(
     code, said = await asked.build("--dry-run")
     assert code == 2
     assert f"{asked.topics[0]}/0 begins at " in said
-    assert "so figures would be short until " in said
+    assert "so figures would be too low until " in said
     assert "accept that with --from-retained" in said
 
     code, said = await asked.build("--dry-run", "--from-retained")
     assert code == 0, said
-    assert "figures would be short" in said
+    assert "figures would be too low" in said
 
 
 async def test_a_build_that_goes_on_is_watched_again_and_given_up(asked: Asked) -> None:

@@ -16,16 +16,16 @@ from stream_metrics.live.layout import NOTHING, Generation, Identity, Layout
 from stream_metrics.live.memory import MemoryStore
 from stream_metrics.live.ports import BatchWrite, ConversationWrite, Position, StateStore
 from stream_metrics.live.worker.build import (
-    BEHIND_MS,
+    CAUGHT_UP_MS,
     DAY_MS,
     HOUR_MS,
     KEY_BYTES,
-    SILENT_MS,
+    HEARTBEAT_TIMEOUT_MS,
     CannotBuild,
     PartitionId,
     check_counts,
     differences,
-    full,
+    pause_reason,
     needed_bytes,
     progress,
     short_logs,
@@ -182,7 +182,7 @@ async def test_a_log_must_reach_back_as_far_as_the_metrics() -> None:
     found = await short_logs(logs, places, DEFAULT_WINDOWS, DAY_MS, NOW_MS)
 
     assert [line.partition(" ")[0] for line in found] == ["events/2", "events/3"]
-    assert all("figures would be short until" in line for line in found)
+    assert all("figures would be too low until" in line for line in found)
 
 
 # -- memory
@@ -217,7 +217,7 @@ def test_a_build_pauses_while_redis_is_nearly_full(
     share: float, was_full: bool, waits: bool
 ) -> None:
     """It resumes at a lower level, so that it does not flap."""
-    assert bool(full(share, was_full=was_full)) == waits
+    assert bool(pause_reason(share, paused=was_full)) == waits
 
 
 # -- progress
@@ -239,12 +239,12 @@ async def built(behind: list[int | None], *, silent_ms: int = 0) -> tuple[Memory
 @pytest.mark.parametrize(
     ("behind", "silent_ms", "caught_up"),
     [
-        ([0, BEHIND_MS], 0, True),
-        ([0, BEHIND_MS], SILENT_MS, True),
-        ([0, BEHIND_MS + 1], 0, False),
+        ([0, CAUGHT_UP_MS], 0, True),
+        ([0, CAUGHT_UP_MS], HEARTBEAT_TIMEOUT_MS, True),
+        ([0, CAUGHT_UP_MS + 1], 0, False),
         ([0, None], 0, False),
         ([0], 0, False),
-        ([0, 0], SILENT_MS + 1, False),
+        ([0, 0], HEARTBEAT_TIMEOUT_MS + 1, False),
         ([], 0, False),
     ],
 )

@@ -303,7 +303,7 @@ async def test_an_announcement_that_was_cut_off_begins_anew() -> None:
     await again.step(once)
 
     assert len(sent) == 7
-    assert not again.is_of(partition, "another mark")
+    assert not again.belongs_to(partition, "another mark")
 
 
 # -- tombstones

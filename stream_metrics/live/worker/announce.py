@@ -1,9 +1,9 @@
-"""All rows of a state partition, once its generation has taken the place of another.
+"""Sends all rows of a state partition after its generation has replaced another one.
 
-The owner sends them a page at a time, between batches: it alone writes for its conversations, so
-that no row is overtaken by an older one. First come the conversations that had a row in the
-generation before and have none now; they get null, but for those that have expired by now, whose
-last rows stay.
+The owner sends them a page at a time, between batches. It is the only writer for its conversations,
+so no older row can follow a newer one. First come the conversations that had a row in the previous
+generation and have none now: null is sent for each, except for those that have expired since, whose
+last rows are kept.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from stream_metrics.live.worker.worst import ConversationReader
 
 log = structlog.get_logger(__name__)
 
-PAGE_SIZE = 250  # conversations in one step
+PAGE_SIZE = 250  # conversations per step
 
 PreviousPartitions = Sequence[tuple[StateStore, int]]
 
 
 class AnnouncementScope(NamedTuple):
-    """What there is to announce, and how.
+    """What a partition has to announce.
 
-    ``before`` are the partitions of the generation before that may have had conversations of this
-    one, ``is_mine`` tells which of them it has. ``mark`` is noted when all is sent, ``page_size``
-    conversations in one step.
+    ``previous`` are the partitions of the previous generation that may hold conversations of this
+    one, and ``is_mine`` tells which conversations do belong to it. ``mark`` is written once all
+    rows are sent. One step sends the rows of ``page_size`` conversations.
     """
 
     store: StateStore
@@ -43,44 +43,44 @@ class AnnouncementScope(NamedTuple):
     turn_scope: str
     ttl_ms: int
     mark: str
-    before: PreviousPartitions = ()
+    previous: PreviousPartitions = ()
     page_size: int = PAGE_SIZE
     is_mine: Callable[[str], bool] = lambda _: True
 
 
 class Announcer:
-    """Announces each partition of a worker that it has not announced yet.
+    """Announces the partitions of a worker that are not announced yet.
 
-    ``scope_of`` gives what there is to announce of a partition number; None while there is nothing.
+    ``scope_of`` returns what a partition number has to announce, None while that is nothing.
     """
 
     def __init__(self, scope_of: Callable[[int], AnnouncementScope | None], retry: Retry) -> None:
         self._scope_of = scope_of
         self._retry = retry
-        self._begun: dict[int, Announcement] = {}
+        self._running: dict[int, Announcement] = {}
 
     async def step(self, partition: StatePartition) -> None:
-        """A page of a partition's rows, if there is any left; raises ``PartitionLost``."""
+        """Send a page of a partition's rows, if any is left; raises ``PartitionLost``."""
         scope = self._scope_of(partition.number)
         if scope is None or scope.mark in partition.marks:
-            self._begun.pop(partition.number, None)
+            self._running.pop(partition.number, None)
             return
         await self._retry(lambda: self._step(partition, scope))
 
     async def _step(self, partition: StatePartition, scope: AnnouncementScope) -> None:
-        """The same; a listing that was cut off begins anew."""
-        begun = self._begun.get(partition.number)
-        if begun is None or not begun.is_of(partition, scope.mark):
-            begun = self._begun[partition.number] = Announcement(partition, scope)
+        """Send a page; an interrupted announcement starts over."""
+        running = self._running.get(partition.number)
+        if running is None or not running.belongs_to(partition, scope.mark):
+            running = self._running[partition.number] = Announcement(partition, scope)
         try:
-            await begun.step(self._retry)
+            await running.step(self._retry)
         except BaseException:
-            self._begun.pop(partition.number, None)
+            self._running.pop(partition.number, None)
             raise
 
 
 class _Entry(NamedTuple):
-    """A conversation to speak of: ``name`` and its last record where it had a row before."""
+    """A conversation to announce; ``name`` and its last record if it had a row before."""
 
     key: ConversationKey
     name: str = ""
@@ -94,14 +94,14 @@ class Announcement:
         self._partition = partition
         self._scope = scope
         self._reader = ConversationReader(scope.engine)
-        self._entries = self._listed()
+        self._entries = self._list()
 
-    def is_of(self, partition: StatePartition, mark: str) -> bool:
-        """Whether it is this one's, for the same switch."""
+    def belongs_to(self, partition: StatePartition, mark: str) -> bool:
+        """Whether it announces this partition for the same switch."""
         return self._partition is partition and self._scope.mark == mark
 
     async def step(self, retry: Retry) -> None:
-        """Send the next page, and note it when that was the last; raises ``PartitionLost``."""
+        """Send the next page; after the last one, write the mark. Raises ``PartitionLost``."""
         page: list[_Entry] = []
         async for entry in self._entries:
             page.append(entry)
@@ -110,16 +110,16 @@ class Announcement:
         number, keys = self._partition.number, [(entry.key, False) for entry in page]
         found = await retry(lambda: self._scope.store.load(number, keys))
         assert isinstance(found, list)
-        due = (self._message(entry, parts) for entry, parts in zip(page, found, strict=True))
-        messages = [message for message in due if message is not None]
+        candidates = (self._message(entry, parts) for entry, parts in zip(page, found, strict=True))
+        messages = [message for message in candidates if message is not None]
         if messages:
             await self._partition.publish(messages, retry)
         if len(page) < self._scope.page_size:
             await self._partition.put([], [self._scope.mark], retry)
 
-    async def _listed(self) -> AsyncIterator[_Entry]:
-        """Those that had a row before, then those that are here."""
-        for store, number in self._scope.before:
+    async def _list(self) -> AsyncIterator[_Entry]:
+        """Conversations that had a row before, then those of this generation."""
+        for store, number in self._scope.previous:
             try:
                 async for key, parts in store.conversations(number):
                     name = _name_with_row(parts)
@@ -127,7 +127,7 @@ class Announcement:
                         yield _Entry(key, name, parts.last_record_ms)
             except DamagedState as damage:
                 log.error(
-                    "conversations of the generation before cannot be listed; those that have no "
+                    "conversations of the previous generation cannot be listed; those that have no "
                     "row any more keep their last one on the output topic",
                     partition=number,
                     reason=str(damage),
@@ -136,7 +136,7 @@ class Announcement:
             yield _Entry(key)
 
     def _message(self, entry: _Entry, parts: StoredConversation) -> OutputMessage | None:
-        """What the topic is to be told of it now."""
+        """The message due for a conversation; None if there is none."""
         rows = []
         if parts.hot and not (header := stored_header(parts.hot)).is_stub:
             if header.conversation_id:
@@ -151,7 +151,7 @@ class Announcement:
 
 
 def _name_with_row(parts: StoredConversation) -> str:
-    """The id of a conversation that had a row; empty if it had none, or cannot be read."""
+    """The id of a conversation that had a row; empty if it had none or cannot be decoded."""
     try:
         found = decode_conversation("", parts.hot, "")
     except DamagedState:

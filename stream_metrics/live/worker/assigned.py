@@ -1,8 +1,8 @@
-"""What a partition that the group has assigned to this worker goes through.
+"""The states of a partition that the group has assigned to this worker.
 
-``TRANSITIONS`` has a cell for each event that can come about in a state; any other raises
-``ValueError`` and changes nothing. ``worker.loop`` says what is done in each. A partition that the
-group has not assigned to this worker has no object.
+``TRANSITIONS`` lists the events that can occur in each state; any other event raises ``ValueError``
+and changes nothing. ``worker.loop`` acts on the states. Only partitions that are assigned to this
+worker have an object.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from stream_metrics.live.worker.takeover import OffsetGap, other_record
 
 
 class State(Enum):
-    """Where a partition stands; only an ``ACTIVE`` one is read, written and exported."""
+    """The state of a partition; only an ``ACTIVE`` one is read, written and exported."""
 
-    PENDING = "the group has assigned it; it is to be taken over"
+    PENDING = "the group has assigned it, and it has yet to be taken over"
     TAKING_OVER = "its owner, offsets and logs are being compared, and it is being claimed"
     ACTIVE = "the store holds this worker for its owner"
-    BLOCKED = "its logs lack what the state needs; by policy somebody has to decide"
-    HALTED = "it cannot go on: damaged state, an unreadable record, or only some of its topics"
-    RELEASED = "the group has taken it back, or another may own it; the group will say"
+    BLOCKED = "records that its state needs are missing, and the policy is to halt"
+    HALTED = "damaged state, an unreadable record, or an assignment that lacks some topics"
+    RELEASED = "the group has revoked it, or another worker may own it"
 
 
 class Event(Enum):
     """What happens to a partition."""
 
-    REVOKED = "the group assigns anew, or is to be asked again"
-    ASSIGNED = "the assignment has it for every topic"
-    PARTLY_ASSIGNED = "the assignment has it for some topics only"
-    CLAIM = "its take-over begins"
-    CLAIMED = "it was taken over, and is read from its stored offsets"
-    UNCONFIRMED = "the group does not hold this worker for its member"
-    GAP = "its logs lack what the state needs, and the policy is to halt"
-    FAILED = "its state is damaged, or its next record cannot be read"
-    MOVED = "the store has other offsets than expected"
+    REVOKED = "the group rebalances, or has to be asked again"
+    ASSIGNED = "the assignment includes it for every topic"
+    PARTLY_ASSIGNED = "the assignment includes it for some topics only"
+    CLAIM = "this worker begins to take it over"
+    CLAIMED = "the take-over is complete; reading starts at the stored offsets"
+    UNCONFIRMED = "the group does not recognise this worker as its owner"
+    GAP = "records that the state needs are missing, and the policy is to halt"
+    FAILED = "its state is damaged, or its next record is unreadable"
+    MOVED = "the stored offsets are not the expected ones"
     FENCED = "the store has another owner"
     OTHER_RECORD = "the record before its position is not the one that was read there"
 
@@ -74,25 +74,25 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
 
 
 class AssignedPartition:
-    """One partition number: its state, what is in memory of it, and how far its logs are read.
+    """One partition number: its state, its data in memory, and how far its logs have been read.
 
-    ``owned`` is what is in memory, also while the partition is given away: it may come back.
-    ``gaps`` are those that reading has shown. A new one counts as given away until the assignment
-    says what is ours of it.
+    ``owned`` is the data in memory; it is kept while the partition is released, because the group
+    may assign it to this worker again. ``gaps`` are offset gaps found while reading. A new object
+    is ``RELEASED`` until the assignment is processed.
     """
 
     def __init__(self, number: int, topics: Sequence[str], *, in_order: bool = True) -> None:
         self.number = number
         self.state = State.RELEASED
-        self.why = ""  # of a partition that is held or halted, until it is active again
+        self.why = ""  # it is blocked or halted; kept until it is active again
         self.owned: StatePartition | None = None
         self.gaps: list[OffsetGap] = []
         self.logs = {PartitionId(topic, number): LogLag(in_order=in_order) for topic in topics}
-        self._stands: Mapping[str, Position] = {}
+        self._last_positions: Mapping[str, Position] = {}
         self._expected: dict[PartitionId, Position] = {}
 
     def on(self, event: Event) -> None:
-        """Go to the state that the table says."""
+        """Change the state as ``TRANSITIONS`` says; raises ``ValueError``."""
         after = TRANSITIONS.get((self.state, event))
         if after is None:
             raise ValueError(f"partition {self.number}: {event.name} while {self.state.name}")
@@ -101,25 +101,25 @@ class AssignedPartition:
             self.gaps = []
 
     def forget(self) -> None:
-        """Drop what is in memory; where the partition stands remains known."""
-        self._stands, self.owned = self.positions, None
+        """Drop the data in memory, but keep the positions."""
+        self._last_positions, self.owned = self.positions, None
 
     def set_positions(self, positions: Mapping[str, Position]) -> None:
-        """The store has these positions, and nothing is in memory."""
-        self._stands, self.owned = positions, None
+        """Set the stored positions of a partition that has no data in memory."""
+        self._last_positions, self.owned = positions, None
 
     @property
     def positions(self) -> Mapping[str, Position]:
-        """Where each topic stands, as far as that is known."""
-        return self._stands if self.owned is None else self.owned.positions
+        """The position of each topic, as far as it is known."""
+        return self._last_positions if self.owned is None else self.owned.positions
 
-    # -- recognising logs -----------------------------------------------------------------------
+    # -- verifying logs -------------------------------------------------------------------------
 
-    def starts(self, extents: Mapping[str, Extent]) -> dict[PartitionId, int]:
-        """From where to read: one record back, where there is one to be recognised.
+    def start_offsets(self, extents: Mapping[str, Extent]) -> dict[PartitionId, int]:
+        """The offsets to start reading at: one record before each position, to verify the log.
 
-        That record must be the one that was read there. If it is another one, the topic was made
-        anew or truncated, though its offsets may look right.
+        If that record is not the one that was read there, the topic was recreated or truncated,
+        even though its offsets may look right.
         """
         self._expected = {}
         for place, log in self.logs.items():
@@ -130,22 +130,22 @@ class AssignedPartition:
         return self.next_offsets()
 
     def next_offsets(self) -> dict[PartitionId, int]:
-        """What is to be read next."""
+        """The offsets to read next."""
         return {
             place: self.positions[place.topic].offset - (place in self._expected)
             for place in self.logs
         }
 
     def new_records(self, place: PartitionId, records: Sequence[Record]) -> Sequence[Record]:
-        """Those that the state does not have; none of a log that is another one (``gaps``)."""
-        if place in self._expected and not self._recognise(place, records[0]):
+        """The records that the state does not have; none if the log has changed (see ``gaps``)."""
+        if place in self._expected and not self._verify(place, records[0]):
             return ()
         stored = self.positions[place.topic].offset
         if records[0].offset < stored:
             return [record for record in records if record.offset >= stored]
         return records
 
-    def _recognise(self, place: PartitionId, first: Record) -> bool:
+    def _verify(self, place: PartitionId, first: Record) -> bool:
         assert self.owned is not None
         position = self._expected.pop(place)
         if first.offset != position.offset - 1:
@@ -158,19 +158,21 @@ class AssignedPartition:
         self.gaps.append(other_record(place.topic, position.offset))
         return False
 
-    def recognised(self, passed: Mapping[PartitionId, int]) -> bool:
-        """Whether every log is, once reading has come so far: where a record is expected there may
-        be a marker."""
+    def is_verified(self, passed: Mapping[PartitionId, int]) -> bool:
+        """Whether every log is verified, given the offsets up to which each has been read.
+
+        A transaction marker may be where a record was expected.
+        """
         for place, offset in passed.items():
             expected = self._expected.get(place)
             if expected is not None and offset >= expected.offset:
                 del self._expected[place]
         return not self._expected
 
-    # -- how far it is --------------------------------------------------------------------------
+    # -- lag ------------------------------------------------------------------------------------
 
     def behind(self) -> dict[PartitionId, int]:
-        """Records between each position and the end of its log as last heard."""
+        """The number of records between each position and the last known end of its log."""
         return {
             place: log.behind(self.positions[place.topic].offset)
             for place, log in self.logs.items()
@@ -178,7 +180,7 @@ class AssignedPartition:
         }
 
     def read_up_to_ms(self) -> int | None:
-        """Record time up to which every topic has been read; None if an end was never heard."""
+        """Record time up to which every topic has been read; None while an end is unknown."""
         times = [
             self.logs[PartitionId(topic, self.number)].read_up_to_ms(position.offset)
             for topic, position in self.positions.items()
@@ -187,6 +189,6 @@ class AssignedPartition:
         return min(known, default=None) if len(known) == len(times) else None
 
     def behind_ms(self, now_ms: int) -> int | None:
-        """How long ago it was up to which every topic has been read; None if that is not known."""
+        """The age of ``read_up_to_ms`` in milliseconds; None if that is not known."""
         read_up_to_ms = self.read_up_to_ms()
         return max(0, now_ms - read_up_to_ms) if read_up_to_ms else None

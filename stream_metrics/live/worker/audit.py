@@ -2,11 +2,11 @@
 
 For every bucket that has not left its window, and every series in it:
 
-    stored = what the conversations in the store add + what conversations left when they expired
+    stored = sums of the conversations in the store + sums of expired conversations
 
-The second part is written by the step that deletes them (``worker.partition``). A conversation that
-was forgotten adds nothing, and has been taken out of its buckets. So the two sides are equal, and
-each difference is an error. ``docs/guides/operations.md`` says what it may mean.
+The second term is written by the step that deletes them (``worker.partition``). A forgotten
+conversation adds nothing, because it was subtracted from its buckets. Both sides are equal, so each
+difference is an error. ``docs/guides/operations.md`` says what it may mean.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from stream_metrics.core.engine.windows import (
 )
 from stream_metrics.live.ports import StateStore
 
-Again = Callable[[], Awaitable[bool]]
+RetryRead = Callable[[], Awaitable[bool]]
 BucketKey = tuple[str, int, str]  # window, bucket, agent
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Difference:
-    """A sum of a bucket that is not what the conversations add up to; ``code`` names the series."""
+    """A stored sum that differs from the sum of the conversations; ``code`` names the series."""
 
     partition: int
     window: str
@@ -49,10 +49,10 @@ class Difference:
 
 @dataclass(slots=True)
 class Audit:
-    """What was compared, and what was found.
+    """The result of an audit.
 
-    ``unreadable`` are parts of the state that make no sense, ``busy`` the partitions that could
-    not be read as of one moment.
+    ``unreadable`` describes stored values that cannot be decoded. ``busy`` are the partitions that
+    could not be read without concurrent writes.
     """
 
     partitions: int = 0
@@ -65,7 +65,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What the state was built with."""
+    """The settings that the state was built with."""
 
     engine: EngineConfig
     windows: tuple[Window, ...]
@@ -75,7 +75,7 @@ class AuditOptions:
 
 @dataclass(slots=True)
 class _Reading:
-    """A state partition as of one moment: what is stored, and what the conversations add up to."""
+    """A consistent read of a state partition: its stored buckets, and the computed ones."""
 
     record_time_us: int
     buckets: Mapping[BucketKey, bytes]
@@ -84,15 +84,15 @@ class _Reading:
     unreadable: list[str] = field(default_factory=list)
 
 
-async def audit(store: StateStore, options: AuditOptions, again: Again) -> Audit:
-    """Compare every state partition; nothing is written.
+async def audit(store: StateStore, options: AuditOptions, retry: RetryRead) -> Audit:
+    """Compare every state partition, without writing.
 
-    Holds one partition's buckets at a time, and one page of its conversations. ``again`` is asked
-    before a partition is read once more because it was written to meanwhile.
+    Memory holds the buckets of one partition and one page of its conversations at a time. A
+    partition that was written to meanwhile is read again if ``retry`` returns true.
     """
     found = Audit()
     for number in await store.partitions():
-        reading = await _read(store, number, options, again)
+        reading = await _read(store, number, options, retry)
         if reading is None:
             found.busy.append(number)
             continue
@@ -102,24 +102,24 @@ async def audit(store: StateStore, options: AuditOptions, again: Again) -> Audit
 
 
 async def _read(
-    store: StateStore, number: int, options: AuditOptions, again: Again
+    store: StateStore, number: int, options: AuditOptions, retry: RetryRead
 ) -> _Reading | None:
-    """All of a partition, read anew until nothing was written meanwhile; None if that fails."""
+    """Read a partition until nothing was written meanwhile; None if the retries end before."""
     while True:
         before = await store.describe(number)
         times = [position.record_time_ms for position in before.positions.values()]
         reading = _Reading(1000 * max(times, default=0), await store.buckets(number))
-        # whoever asked for a place did so before the bucket was written: ask after reading it
+        # names are admitted before buckets are written, so read the names after the buckets
         await _add_up(store, number, reading, await _names(store, options), options)
         after = await store.describe(number)
         if (before.positions, before.last_batch) == (after.positions, after.last_batch):
             return reading
-        if not await again():
+        if not await retry():
             return None
 
 
 async def _names(store: StateStore, options: AuditOptions) -> Names:
-    """Who has series of its own."""
+    """The names that have their own series."""
     engine, layout = options.engine, await store.layout()
     kind = f"{engine.dimension}s"
     return Names(
@@ -131,7 +131,7 @@ async def _names(store: StateStore, options: AuditOptions) -> Names:
 async def _add_up(
     store: StateStore, number: int, reading: _Reading, names: Names, options: AuditOptions
 ) -> None:
-    """What every conversation adds, by the state as it is stored."""
+    """Add the contributions of every stored conversation to ``reading``."""
     engine = options.engine
     dedup = deduplicator(engine.rules, b"")
     step = Step(engine, lambda _: dedup)
@@ -142,12 +142,12 @@ async def _add_up(
             cells = conversation_cells(conversation, engine)
         except MemoryError:
             raise
-        except Exception as error:  # whatever is wrong with stored bytes is a finding
+        except Exception as error:  # any error in decoding stored bytes is a finding
             reading.unreadable.append(
                 f"partition {number}: conversation {key.hex()}: {type(error).__name__}"
             )
         else:
-            reading.conversations += bool(conversation.turns)  # the others are tombstones
+            reading.conversations += bool(conversation.turns)  # not tombstones
             add_to_buckets(reading.computed, cells, names, options.windows, reading.record_time_us)
 
 

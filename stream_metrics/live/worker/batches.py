@@ -1,9 +1,9 @@
-"""What every store asks of a batch before it touches anything, and how large a batch is.
+"""Validation of batches before any store writes them, and estimates of their size.
 
-Sizes are estimates of what one call to a store carries: bytes of keys and values, and arguments.
-A caller splits a batch that is over ``CALL_BYTES`` or ``CALL_ARGUMENTS`` at an offset, which means
-that its work is done again; so it takes as many records as should fit by those before. A batch of
-one record may be larger, up to ``HARD_CAP_BYTES``.
+A size is an estimate of one call to a store: bytes of keys and values, and the number of arguments.
+A caller splits a batch that exceeds ``CALL_BYTES`` or ``CALL_ARGUMENTS`` and processes its records
+again, so it predicts from earlier batches how many records fit. A batch of one record may be
+larger, up to ``HARD_CAP_BYTES``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ CALL_BYTES: Final = 1 << 20
 CALL_ARGUMENTS: Final = 8_000
 HARD_CAP_BYTES: Final = 64 << 20
 KEY_BYTES: Final = 64
-EXACT: Final = 1 << 53  # beyond it a sorted set's score is not a whole number any more
+MAX_EXACT: Final = 1 << 53  # the largest integer that a sorted set's score represents exactly
 
-AIM: Final = 0.8  # of what a call may hold: the next records may need more than those before
-TELLING: Final = 0.5  # of what a call may hold: what fills less says nothing of many records
-FIRST: Final = 320  # records that a call holds where nothing is known yet: searches of ten results
-REMEMBERED: Final = 0.95  # of what the records before needed, with each batch
+TARGET_FILL: Final = 0.8  # share of a call to fill: the next records may need more
+MIN_INFORMATIVE_FILL: Final = 0.5  # a batch that fills less is mostly fixed overhead
+INITIAL_RECORDS: Final = 320  # records per call before the first batch: searches of ten results
+DECAY: Final = 0.95  # of the estimate, per batch
 
-_OVERHEAD: Final = 96  # of a conversation's or a window's key name in the call
+_OVERHEAD: Final = 96  # bytes of a conversation's or a window's key name in the call
 _BYTES: Final[frozenset[type]] = frozenset({bytes})
 _NUMBER: Final[frozenset[type]] = frozenset({int})
 _TEXT: Final[frozenset[type]] = frozenset({str})
@@ -32,11 +32,11 @@ _BYTES_OR_NONE: Final[frozenset[type]] = frozenset({bytes, type(None)})
 
 
 class BatchTooLarge(ValueError):
-    """A batch above ``HARD_CAP_BYTES``; no store takes it."""
+    """A batch exceeds ``HARD_CAP_BYTES``."""
 
 
 def estimate(batch: BatchWrite) -> tuple[int, int]:
-    """How many bytes and arguments the call for ``batch`` has, a little too high rather than low.
+    """The bytes and arguments of the call for ``batch``; a slight overestimate.
 
     >>> estimate(BatchWrite(0, b"token", b"id", {}, {}))
     (103, 7)
@@ -62,11 +62,11 @@ def estimate(batch: BatchWrite) -> tuple[int, int]:
 
 
 class BatchSizer:
-    """How many records one call holds, by those that came before.
+    """Predicts from earlier batches how many records fit into one call.
 
-    Those that need most count: searches come in turn with labels, which need less. They are
-    forgotten little by little. A batch that leaves a call half empty says nothing, since most of it
-    may be what every batch has.
+    The estimate follows the largest records, because searches alternate with labels, which need
+    less; it decays with each batch. A batch that leaves a call half empty is ignored, since most of
+    it may be overhead that every batch has.
 
     >>> sizer = BatchSizer()
     >>> sizer.records
@@ -80,25 +80,26 @@ class BatchSizer:
     """
 
     def __init__(self) -> None:
-        self._each = AIM / FIRST  # of a call
+        self._share = TARGET_FILL / INITIAL_RECORDS  # of a call, per record
 
     def note(self, records: int, filled: float) -> None:
-        """So many records have filled so much of a call."""
-        self._each = max(REMEMBERED * self._each, 1 / CALL_ARGUMENTS)  # each needs one at least
-        if filled > TELLING:
-            self._each = max(self._each, filled / records)
+        """Record that ``records`` records filled the share ``filled`` of a call."""
+        self._share = max(DECAY * self._share, 1 / CALL_ARGUMENTS)  # at least one argument each
+        if filled > MIN_INFORMATIVE_FILL:
+            self._share = max(self._share, filled / records)
 
     @property
     def records(self) -> int:
-        """As many as fill a call but for some room, since the next ones may need more.
+        """The number of records that fill ``TARGET_FILL`` of a call, at least 1.
 
-        Rounded down: after a batch that no call holds it is less than that had, unless it had one.
+        Rounded down, so that it is smaller than a batch that exceeded a call, unless that had one
+        record.
         """
-        return max(1, int(AIM / self._each))
+        return max(1, int(TARGET_FILL / self._share))
 
 
 def check_batch(batch: BatchWrite) -> None:
-    """Raise ``ValueError`` for a batch that no store may take, before any of it is written."""
+    """Raise ``ValueError`` for a batch that no store may write."""
     _check_token(batch.token)
     _check_bytes("a batch's id", batch.batch_id)
     if unexpected := set(batch.positions) - set(batch.expected):
@@ -116,25 +117,25 @@ def check_batch(batch: BatchWrite) -> None:
 
 
 def _check_buckets(buckets: Mapping[tuple[str, int, str], bytes | None]) -> None:
-    """All at once: a batch has hundreds."""
+    """Check all buckets together, because a batch has hundreds."""
     if buckets:
         windows, numbers, agents = zip(*buckets, strict=True)
         _check_types("a bucket's window and agent", (*windows, *agents), _TEXT)
         _check_types("a bucket's number", numbers, _NUMBER)
         for extreme in (min(numbers), max(numbers)):
-            _check_number("a bucket's number", extreme, low=-EXACT)
+            _check_number("a bucket's number", extreme, low=-MAX_EXACT)
         _check_types("a bucket's value", buckets.values(), _BYTES_OR_NONE)
 
 
 def check_claim(partition: int, token: bytes, start: Mapping[str, Position]) -> None:
-    """Raise ``ValueError`` for a claim that no store may take."""
+    """Raise ``ValueError`` for a claim that no store may accept."""
     _check_number("a partition", partition, low=0)
     _check_token(token)
     check_positions(start)
 
 
 def frozen_token(generation: int) -> bytes:
-    """The token in the place of the owner's once that generation has taken the place of another.
+    """The owner token of a partition that ``generation`` has frozen.
 
     >>> frozen_token(2)
     b'frozen by 2'
@@ -147,9 +148,9 @@ def check_positions(positions: Mapping[str, Position]) -> None:
     for topic, position in positions.items():
         _check_types("a topic", (topic,), _TEXT)
         _check_number(f"the offset of {topic}", position.offset, low=0)
-        _check_number(f"the timestamp of {topic}", position.last_timestamp_ms, low=-EXACT)
-        _check_number(f"the record time of {topic}", position.record_time_ms, low=-EXACT)
-        _check_number(f"the event time of {topic}", position.event_time_us, low=-EXACT)
+        _check_number(f"the timestamp of {topic}", position.last_timestamp_ms, low=-MAX_EXACT)
+        _check_number(f"the record time of {topic}", position.record_time_ms, low=-MAX_EXACT)
+        _check_number(f"the event time of {topic}", position.event_time_us, low=-MAX_EXACT)
         _check_types(f"the digest of {topic}", (position.last_digest,), _BYTES)
 
 
@@ -157,7 +158,7 @@ def _check_conversation(conversation: ConversationWrite) -> None:
     _check_types("a conversation's key", (conversation.key,), _BYTES)
     if not 0 < len(conversation.key) <= KEY_BYTES:
         raise ValueError(f"a conversation's key must have 1 to {KEY_BYTES} bytes")
-    _check_number("a conversation's last record time", conversation.last_record_ms, low=-EXACT)
+    _check_number("a conversation's last record time", conversation.last_record_ms, low=-MAX_EXACT)
     for parts in (conversation.hot, conversation.fingerprints):
         if parts and conversation.delete:
             raise ValueError("a deleted conversation must have no parts to write")
@@ -177,7 +178,7 @@ def _check_bytes(what: str, value: bytes) -> None:
 
 def _check_number(what: str, value: int, *, low: int) -> None:
     _check_types(what, (value,), _NUMBER)
-    if not low <= value <= EXACT:
+    if not low <= value <= MAX_EXACT:
         raise ValueError(f"{what} must be from {low} to 2**53")
 
 

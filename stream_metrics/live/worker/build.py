@@ -1,4 +1,4 @@
-"""Another generation of state beside the one in force: what differs, how far back the log must
+"""Building a new generation of state: what differs from the live one, how far back the log must
 reach, and whether the new one has caught up."""
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from stream_metrics.live.worker.identity import changed_settings
 PartitionId = tuple[str, int]  # topic and partition
 
 DAY_MS: Final = 86_400_000
-HOUR_MS: Final = 3_600_000  # for which producers may go by an earlier partition count
-SILENT_MS: Final = 20_000  # a heartbeat that is older says nothing
-BEHIND_MS: Final = 10_000  # of a generation that has caught up
-ROOM: Final = 0.85  # of the store's memory, above which nothing is built
-EMPTIER: Final = 0.83  # of it, below which building goes on
-SAMPLE: Final = 64  # conversations of a partition that are measured
-KEY_BYTES: Final = 100  # that Redis needs for each key, beside what it holds
+HOUR_MS: Final = 3_600_000  # how long producers may still use an earlier partition count
+HEARTBEAT_TIMEOUT_MS: Final = 20_000
+CAUGHT_UP_MS: Final = 10_000  # the largest lag of a generation that has caught up
+PAUSE_ABOVE: Final = 0.85  # share of the store's memory in use above which a build pauses
+RESUME_BELOW: Final = 0.83
+SAMPLE: Final = 64  # conversations per partition whose size is measured
+KEY_BYTES: Final = 100  # overhead of a key in Redis
 
 
 class CannotBuild(Exception):
-    """A build cannot be as asked for; the message says why and what to do."""
+    """A build is impossible as requested; the message says why and what to do."""
 
 
 class Logs(Protocol):
-    """What Kafka says of where logs begin and end."""
+    """Reads the bounds of logs from Kafka."""
 
     async def extents(self, places: Collection[PartitionId]) -> Mapping[PartitionId, Extent]:
-        """Where each log begins and ends now."""
+        """The current first and end offset of each log."""
         ...
 
     async def oldest_ms(self, places: Collection[PartitionId]) -> Mapping[PartitionId, int]:
@@ -45,7 +45,7 @@ class Logs(Protocol):
 
 
 def differences(stored: Identity, ours: Identity) -> list[str]:
-    """What is different about the state that we would build, a line each."""
+    """How a state with identity ``ours`` would differ from ``stored``, one line per difference."""
     found = [str(change) for change in changed_settings(stored, ours)]
     if not found and stored.fingerprint != ours.fingerprint:
         found.append(f"settings: fingerprint {stored.fingerprint}, now {ours.fingerprint}")
@@ -58,10 +58,10 @@ def differences(stored: Identity, ours: Identity) -> list[str]:
 
 
 def check_counts(layout: Layout, ours: Identity, oldest_ms: Mapping[PartitionId, int]) -> None:
-    """Raise ``CannotBuild`` where records of one conversation lie on several partition numbers.
+    """Raise ``CannotBuild`` if records of one conversation may be on several partition numbers.
 
-    They do where a topic got partitions since its oldest record was written; ``oldest_ms`` are the
-    times of the first records of the logs that would be read.
+    That is so if partitions were added to a topic after its oldest record was written.
+    ``oldest_ms`` has the timestamps of the first records of the logs that would be read.
     """
     live = layout.in_force
     for topic, count in ours.partition_counts.items():
@@ -69,21 +69,24 @@ def check_counts(layout: Layout, ours: Identity, oldest_ms: Mapping[PartitionId,
         grown_ms = layout.grown.get(topic)
         first_ms = min((ms for (name, _), ms in oldest_ms.items() if name == topic), default=None)
         if grown_ms is None:
-            split = before not in (None, count)  # since when, nobody knows
+            split = before not in (None, count)  # the time of the change is unknown
         else:
             split = first_ms is not None and first_ms <= grown_ms + HOUR_MS
         if not split:
             continue
         raise CannotBuild(
-            f"partitions were added to topic {topic}, and it still has records of before: those of "
-            "one conversation are on several partitions. Let workers bring them together: set "
+            f"partitions were added to topic {topic}, and it still has earlier records, so records "
+            "of one conversation are on several partitions. Let the workers repartition them: set "
             "kafka.repartition_topic to a new topic (docs/guides/partitions.md)"
         )
 
 
-def needed_ms(windows: Collection[Window], ttl_ms: int, now_ms: int) -> int:
-    """Since when the log must be whole: a conversation may be as old as its ttl when it adds to the
-    oldest bucket of the longest window, and records lag behind events by up to a day."""
+def complete_since_ms(windows: Collection[Window], ttl_ms: int, now_ms: int) -> int:
+    """The time from which the log must be complete, in milliseconds.
+
+    A conversation may be as old as its ttl when it adds to the oldest bucket of the longest window,
+    and records may be written up to a day after their events.
+    """
     longest_us = max((window.length_us for window in windows), default=0)
     return now_ms - ttl_ms - longest_us // 1000 - DAY_MS
 
@@ -95,25 +98,29 @@ async def short_logs(
     ttl_ms: int,
     now_ms: int,
 ) -> list[str]:
-    """Which logs do not reach back as far as figures do, and until when those would be short."""
+    """Logs that do not reach back far enough, and until when figures would be too low."""
     extents = await logs.extents(places)
     cut = [place for place, extent in extents.items() if extent.first > 0]
-    oldest, needed, found = await logs.oldest_ms(cut), needed_ms(windows, ttl_ms, now_ms), []
+    oldest, needed, found = (
+        await logs.oldest_ms(cut),
+        complete_since_ms(windows, ttl_ms, now_ms),
+        [],
+    )
     for topic, number in sorted(cut):
         first_ms = oldest.get((topic, number), now_ms)
         if first_ms > needed:
             until = _time(first_ms + now_ms - needed)
             found.append(
-                f"{topic}/{number} begins at {_time(first_ms)}, so figures would be short until "
+                f"{topic}/{number} begins at {_time(first_ms)}, so figures would be too low until "
                 f"{until}"
             )
     return found
 
 
 async def needed_bytes(store: StateStore, generation: Generation) -> int | None:
-    """About how much memory a generation takes, by a sample of each partition.
+    """The estimated memory of a generation in bytes, from a sample of each partition.
 
-    A damaged partition counts as much as the others do on average; None if all are damaged.
+    A damaged partition counts as the average of the others; None if all are damaged.
     """
     state, count, readable = store.generation(generation), generation.identity.count, list[int]()
     for number in range(count):
@@ -131,16 +138,16 @@ async def _partition_bytes(state: StateStore, number: int) -> int:
     return held * sum(sizes) // max(1, len(sizes)) + buckets
 
 
-def full(share: float, *, was_full: bool) -> str:
-    """Why nothing is built at that share of the store's memory; empty if there is room.
+def pause_reason(share: float, *, paused: bool) -> str:
+    """Why a build pauses with this share of the store's memory in use; empty if it does not.
 
-    >>> full(0.84, was_full=False), full(0.82, was_full=True)
+    >>> pause_reason(0.84, paused=False), pause_reason(0.82, paused=True)
     ('', '')
     """
-    if share <= (EMPTIER if was_full else ROOM):
+    if share <= (RESUME_BELOW if paused else PAUSE_ABOVE):
         return ""
     return (
-        f"Redis uses {share:.0%} of maxmemory: the build waits until that is {EMPTIER:.0%} or "
+        f"Redis uses {share:.0%} of maxmemory: the build waits until that is {RESUME_BELOW:.0%} or "
         "less, so that the workers in force can go on. Raise maxmemory, or give the build up "
         "(`stream-metrics build --give-up`)"
     )
@@ -152,39 +159,39 @@ def _size(parts: Mapping[bytes, bytes]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a build is: partitions that workers are on, of how many, and how far behind the log
-    the last of them is; None if that is not known of all."""
+    """The progress of a build: how many of all partitions have a running worker, and the largest
+    lag in milliseconds, None unless it is known for all partitions."""
 
-    taken: int
+    working: int
     total: int
     behind_ms: int | None
 
     @property
     def caught_up(self) -> bool:
-        """Whether it may take the place of the generation in force."""
+        """Whether it may replace the generation in force."""
         return (
-            self.taken == self.total
+            self.working == self.total
             and self.behind_ms is not None
-            and (self.behind_ms <= BEHIND_MS)
+            and (self.behind_ms <= CAUGHT_UP_MS)
         )
 
     def __str__(self) -> str:
-        """In words.
+        """The progress as text.
 
         >>> str(Progress(2, 4, None))
         '2 of 4 partitions are worked on; behind: not known yet'
         """
         behind = "not known yet" if self.behind_ms is None else f"{self.behind_ms // 1000:,} s"
-        return f"{self.taken} of {self.total} partitions are worked on; behind: {behind}"
+        return f"{self.working} of {self.total} partitions are worked on; behind: {behind}"
 
 
 async def progress(store: StateStore, generation: Generation) -> Progress:
-    """By the last heartbeats of its workers."""
+    """The progress of a generation, from the last heartbeats of its workers."""
     state, total = store.generation(generation), generation.identity.count
     behind: list[int | None] = []
     for number in range(total):
         found = await state.describe(number)
-        if found.beat_ms and found.store_ms - found.beat_ms <= SILENT_MS:
+        if found.beat_ms and found.store_ms - found.beat_ms <= HEARTBEAT_TIMEOUT_MS:
             behind.append(found.behind_ms)
     known = [ms for ms in behind if ms is not None]
     whole = len(behind) == total and len(known) == total

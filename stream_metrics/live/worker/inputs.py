@@ -225,7 +225,7 @@ class CommittedInputs:
         for place, extent in extents.items():
             self._logs[place].lag.heard(extent.end, asked_ms)
             self.begin(place, extent, commits.get(place))
-        starts = await self.starts(extents, commits)
+        starts = await self.start_offsets(extents, commits)
         if self.source.assignment is not assignment or not self.source.read_from(starts):
             return
         self._assignment = assignment
@@ -287,7 +287,7 @@ class CommittedInputs:
         self._reasons.set(f"{place.topic}-{place.partition}", why)
         self.source.stop_reading([place])
 
-    async def starts(
+    async def start_offsets(
         self, extents: Mapping[PartitionId, Extent], commits: Mapping[PartitionId, Commit]
     ) -> dict[PartitionId, int]:
         """From where to read each partition that is not halted."""

@@ -348,7 +348,7 @@ class Loop:
         await self._hear_time(partition.number)
         for place, lag in partition.logs.items():
             lag.heard(taken.extents[place.topic].end, asked_ms)
-        if not self._source.read_from(partition.starts(taken.extents)):
+        if not self._source.read_from(partition.start_offsets(taken.extents)):
             partition.on(Event.UNCONFIRMED)
             return
         if self._stopped:
@@ -484,7 +484,7 @@ class Loop:
                 await owned.check(self._retry)
                 await owned.beat(self._retry, partition.behind_ms(self._clock.now_ms()))
                 passed = {} if self._changed else await self._source.passed(partition.logs)
-                if partition.recognised(passed):
+                if partition.is_verified(passed):
                     offsets = {place.topic: offset for place, offset in passed.items()}
                     await owned.advance(offsets, self._retry)
 

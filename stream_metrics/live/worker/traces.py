@@ -104,14 +104,14 @@ class TraceInputs(CommittedInputs):
                 )
         return found
 
-    async def starts(
+    async def start_offsets(
         self, extents: Mapping[PartitionId, Extent], commits: Mapping[PartitionId, Commit]
     ) -> dict[PartitionId, int]:
         """Where to start reading each partition: before its read position, so that the traces that
         had records there are known. Raises ``ConflictingScopes``."""
         begins: dict[PartitionId, ReadPosition] = {}
         since_ms: dict[int, int] = {}
-        for place, offset in (await super().starts(extents, commits)).items():
+        for place, offset in (await super().start_offsets(extents, commits)).items():
             extent, commit = extents[place], commits.get(place)
             begins[place] = await self._begin(place, offset, extent, commit)
             since_ms[place.partition] = await self._since_ms(place, begins[place], extent, commit)
