@@ -18,15 +18,15 @@ from stream_metrics.live.ports import BatchWrite, ConversationWrite, Position, S
 from stream_metrics.live.worker.build import (
     CAUGHT_UP_MS,
     DAY_MS,
+    HEARTBEAT_TIMEOUT_MS,
     HOUR_MS,
     KEY_BYTES,
-    HEARTBEAT_TIMEOUT_MS,
     CannotBuild,
     PartitionId,
     check_counts,
     differences,
-    pause_reason,
     needed_bytes,
+    pause_reason,
     progress,
     short_logs,
 )
