@@ -22,7 +22,7 @@ MODULES = (
     "stream_metrics/core/engine/row.py",
     "stream_metrics/core/engine/state.py",
     "stream_metrics/core/engine/step.py",
-    "stream_metrics/core/engine/taken.py",
+    "stream_metrics/core/engine/digested.py",
     "stream_metrics/core/engine/windows.py",
     "stream_metrics/core/metrics/decisions.py",
     "stream_metrics/core/metrics/scaled_sums.py",

@@ -12,8 +12,8 @@ from benchmarks.servers import DIGEST_KEY
 from benchmarks.workload import EVENTS, LABELS
 from stream_metrics.cli.options import identity
 from stream_metrics.cli.settings import Settings
-from stream_metrics.core.collecting import collect_seldom
 from stream_metrics.core.events.record import Record
+from stream_metrics.core.garbage_collection import collect_rarely
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import Position, StateStore
 from stream_metrics.live.prometheus.operations import Operations
@@ -63,7 +63,7 @@ class InProcess:
 
     async def open(self) -> InProcess:
         """Own the partition in the generation that is in force, from offset 0."""
-        collect_seldom()  # as the worker does
+        collect_rarely()  # as the worker does
         generation = await begin(self.store, self._options.identity, 0)
         self.store = self.store.generation(generation)
         self.partition = StatePartition(

@@ -1,4 +1,4 @@
-//! Labels: the twin of `stream_metrics.core.engine.taken` where it takes `relevance_labels`.
+//! Labels: the twin of `stream_metrics.core.engine.digested` where it takes `relevance_labels`.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
@@ -21,7 +21,7 @@ type Taken<'py> = (
     Bound<'py, PyTuple>,  // paths of unknown fields
 );
 
-/// What `stream_metrics.core.engine.taken.take` holds of labels; None if the slow way has to decide.
+/// What `stream_metrics.core.engine.digested.digest_event` holds of labels; None if the slow way has to decide.
 #[pyfunction]
 #[pyo3(signature = (value, key, bounds))]
 fn taken_labels<'py>(

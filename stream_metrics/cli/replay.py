@@ -45,7 +45,7 @@ from stream_metrics.cli.replay_into_kafka import (
 )
 from stream_metrics.cli.settings import Settings, masked
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
-from stream_metrics.core.collecting import collect_seldom
+from stream_metrics.core.garbage_collection import collect_rarely
 from stream_metrics.core.metrics.ranking.names import MetricNameError
 from stream_metrics.core.metrics.ranking.relevance import PredicateError
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
@@ -183,7 +183,7 @@ def replay(
     replay is interrupted, run the same command again to resume it. With --into-kafka, nothing is
     computed here: the records are sent to the input topics, for workers to read.
     """
-    collect_seldom()
+    collect_rarely()
     settings = load_settings(config)
     chosen = settings.evaluation
     if metric:
@@ -274,7 +274,7 @@ def report(
 
     Merging the members of a replay group gives the same bytes as a single replay.
     """
-    collect_seldom()
+    collect_rarely()
     settings = load_settings(config)
     with _usage_errors(directories[0]):
         scoring = report_files.read(directories[0])[0].scoring

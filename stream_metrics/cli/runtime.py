@@ -28,9 +28,9 @@ from stream_metrics.cli.options import (
 from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.clients.kafka.records import record_of
 from stream_metrics.clients.kafka.topics import check_state_topics, state_topic_counts
-from stream_metrics.core.collecting import collect_seldom
 from stream_metrics.core.compiled import ENGINE, KERNEL
 from stream_metrics.core.engine.windows import Windows
+from stream_metrics.core.garbage_collection import collect_rarely
 from stream_metrics.live.health import Health, ProgressMonitor, run_together
 from stream_metrics.live.kafka.cluster import Cluster
 from stream_metrics.live.kafka.cluster import Group as Membership
@@ -178,7 +178,7 @@ class Runtime:
         """Work until ``stop``; raises where the worker must not start or go on."""
         # Open conversations are many long-lived objects that each full collection would walk
         # again. What is dropped from the cache is freed without it: nothing of ours is cyclic.
-        collect_seldom()
+        collect_rarely()
         settings = self.settings
         log.info(
             "stream-metrics worker starts",

@@ -19,7 +19,7 @@ from stream_metrics.core.dedup.tables import (
 )
 from stream_metrics.core.engine.cells import GROUPS
 from stream_metrics.core.engine.config import MAX_AGENTS, MAX_RELEASES, MAX_RETRIEVAL, MAX_ROUTES
-from stream_metrics.core.engine.series import ABOUT, MAX_SERIES
+from stream_metrics.core.engine.series import MAX_SERIES, META_SERIES
 from stream_metrics.core.engine.windows import (
     DEFAULT_WINDOWS,
     Window,
@@ -375,7 +375,7 @@ class MetricSettings(Part):
                     "not have. Add it there, or leave it out"
                 )
         found = series_of_agent(self.window_specs(), len(self.retrieval))
-        if found + ABOUT > MAX_SERIES:
+        if found + META_SERIES > MAX_SERIES:
             raise ValueError(
                 f"{len(self.windows)} windows have {found:,} series for each agent, and a worker "
                 f"exports at most {MAX_SERIES:,}. Configure fewer `windows`, or give fewer of them "

@@ -137,14 +137,14 @@ def pairs_of(conversation: Conversation, scope: Scope, config: EngineConfig) -> 
         for search in iteration.searches:
             for at, evidence in enumerate(search.evidence):
                 if evidence:
-                    first = turn.firsts[search.documents[at]]
-                    holder = turn.holders[first]
+                    first = turn.first_results[search.documents[at]]
+                    holder = turn.result_searches[first]
                     yield Pair(
                         turn.number,
                         iteration.number,
                         search.result_ids[at],
                         holder.iteration,
-                        holder.result_ids[first - holder.first],
+                        holder.result_ids[first - holder.start],
                         evidence,
                         search.types[at],
                     )

@@ -17,9 +17,9 @@ from stream_metrics.core.dedup.deduplicator import deduplicator
 from stream_metrics.core.engine.cells import CODES
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder
 from stream_metrics.core.engine.state import Conversation
 from stream_metrics.core.engine.step import Step
-from stream_metrics.core.engine.taken import Intake, Taken
 from stream_metrics.lab.traffic import Incident, TrafficProfile, generate
 from stream_metrics.lab.traffic.profile import IncidentKind
 
@@ -95,14 +95,14 @@ def turns(habits: Habits, condition: Condition, count: int) -> Turns:
     """``count`` turns of an agent with these habits under a condition."""
     config = EngineConfig()
     dedup = deduplicator(config.rules, b"")
-    intake, step = (
-        Intake(dedup, "", config.rules.tables, config.limits),
+    decoder, step = (
+        RecordDecoder(dedup, "", config.rules.tables, config.limits),
         Step(config, lambda _: dedup),
     )
     found: dict[str, _Turn] = {}
     for record in generate(habits.profile(count, condition)):
-        event = intake.take(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
-        assert isinstance(event, Taken)
+        event = decoder.decode(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
+        assert isinstance(event, DigestedEvent)
         turn = found.get(event.conversation_id)
         if turn is None:
             turn = _Turn(event.occurred_us, Conversation(event.conversation_id))

@@ -23,10 +23,10 @@ from stream_metrics.core.engine.codec import (
     decode_sums,
 )
 from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder, digest_event
 from stream_metrics.core.engine.registers import SEARCH_ITERATION
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.core.engine.step import Step
-from stream_metrics.core.engine.taken import Intake, Taken, take
 from stream_metrics.core.events.canonical import content_digest, decode_json
 from stream_metrics.core.events.decode import BadRecord, Event, decode_slow
 from stream_metrics.core.events.limits import Limits
@@ -71,10 +71,13 @@ def event(data: bytes) -> None:
         for key in _keys(found):
             slow = decode_slow(data, key, RECORD_TIME_MS, limits, require_key=True)
             expected = _seen(
-                slow if isinstance(slow, BadRecord) else take(slow, PLAIN, "k", RULES.tables), PLAIN
+                slow
+                if isinstance(slow, BadRecord)
+                else digest_event(slow, PLAIN, "k", RULES.tables),
+                PLAIN,
             )
-            intake = Intake(DEFAULT, "k", RULES.tables, limits, require_key=True)
-            taken = intake.take(data, key=key, timestamp_ms=RECORD_TIME_MS)
+            decoder = RecordDecoder(DEFAULT, "k", RULES.tables, limits, require_key=True)
+            taken = decoder.decode(data, key=key, timestamp_ms=RECORD_TIME_MS)
             assert _seen(taken, DEFAULT) == expected
 
 
@@ -92,7 +95,7 @@ def _is_refusal(bad: BadRecord) -> None:
     assert 0 < len(bad.message) < 400, "a message has a sane length"
 
 
-def _seen(taken: Taken | BadRecord, dedup: Deduplicator) -> str:
+def _seen(taken: DigestedEvent | BadRecord, dedup: Deduplicator) -> str:
     """All of it as a text in which ``1``, ``1.0`` and ``True`` are different."""
     if isinstance(taken, BadRecord) or taken.kind is not SEARCH_ITERATION:
         return repr(taken)

@@ -21,7 +21,7 @@ ANSWERS: Final = (
         (
             Edit(
                 PASS,
-                "    for position in turn.firsts:\n",
+                "    for position in turn.first_results:\n",
                 "    for position in range(len(turn.documents)):\n",
             ),
         ),

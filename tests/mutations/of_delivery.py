@@ -138,10 +138,10 @@ DELIVERY: Final = (
         (
             Edit(
                 PARTITION,
-                "        left: Touched = {}\n",
+                "        left: BucketChanges = {}\n",
                 """\
         self._again = lambda: self.windows.changes(cells, names, record_time_us)
-        left: Touched = {}
+        left: BucketChanges = {}
 """,
             ),
             Edit(PARTITION, "            self.windows.install(touched)\n", ""),

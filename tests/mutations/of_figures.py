@@ -46,8 +46,9 @@ FIGURES: Final = (
         (
             Edit(
                 PLAN,
-                "            if self._beats(incumbent, event):\n",
-                "            if register.at == RESULT_LABEL or self._beats(incumbent, event):\n",
+                "            if self._supersedes(incumbent, event):\n",
+                "            if register.turn_index == RESULT_LABEL or "
+                "self._supersedes(incumbent, event):\n",
             ),
         ),
         RIVALS,
@@ -59,8 +60,9 @@ FIGURES: Final = (
         (
             Edit(
                 PLAN,
-                "            if self._beats(incumbent, event):\n",
-                "            if register.at == GATE_LABEL or self._beats(incumbent, event):\n",
+                "            if self._supersedes(incumbent, event):\n",
+                "            if register.turn_index == GATE_LABEL or "
+                "self._supersedes(incumbent, event):\n",
             ),
         ),
         RIVALS,
@@ -85,8 +87,8 @@ FIGURES: Final = (
         (
             Edit(
                 DERIVE,
-                "        turn.credited[document] = label\n        _forget_scores(turn)\n",
-                "        turn.credited[document] = label\n",
+                "        turn.document_gains[document] = label\n        _drop_scores(turn)\n",
+                "        turn.document_gains[document] = label\n",
             ),
         ),
         RANKED,
@@ -126,9 +128,9 @@ FIGURES: Final = (
         (
             Edit(
                 CELLS,
-                "        _exchange(old, new, cells)\n    turn.cell",
+                "        _replace_cell(old, new, cells)\n    turn.cell",
                 "        if new is not None:\n"
-                "            _exchange(old, new, cells)\n    turn.cell",
+                "            _replace_cell(old, new, cells)\n    turn.cell",
             ),
         ),
         FORGOTTEN,

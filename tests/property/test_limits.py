@@ -173,7 +173,7 @@ def check(conversation: Conversation, limits: Limits) -> None:
     assert sum(turn.exists for turn in turns) <= limits.turns_per_conversation
     assert sum(map(waiting_labels, turns)) <= limits.waiting_labels
     for turn in turns:
-        assert len(turn.holders) == turn.results <= limits.results_per_turn
+        assert len(turn.result_searches) == turn.results <= limits.results_per_turn
         assert len(turn.winners[SEARCH]) <= limits.searches_per_turn
         assert turn.extra_values <= limits.values_per_turn
         assert len(turn.iterations) <= limits.iterations_per_turn
@@ -183,10 +183,10 @@ def check(conversation: Conversation, limits: Limits) -> None:
             assert all(event.version[:2] > conversation.forgotten[:2] for event in events)
         assert not any(event.empty and event is not turn.newest for event in events)
         held = [
-            (register.at, key, event)
+            (register.turn_index, key, event)
             for event in events
             for register in BY_CODE[event.kind].registers
-            for key in event.items[register.part]
+            for key in event.items[register.event_index]
         ]
         assert all(turn.winners[at][key] is event for at, key, event in held)
         assert len(held) == sum(map(len, turn.winners))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from stream_metrics.core.engine.windows import (
     DEFAULT_WINDOWS,
-    LEFT,
+    EXPIRED,
+    BucketChanges,
     NamedCell,
-    Touched,
     Window,
     Windows,
 )
@@ -37,19 +37,23 @@ WINDOWS = st.sampled_from(
         DEFAULT_WINDOWS,
         HOUR,
         (Window("7m", 420_000_000), Window("5m", 300_000_000)),
-        tuple(Window(LEFT + window.name, window.length_us) for window in DEFAULT_WINDOWS),
+        tuple(Window(EXPIRED + window.name, window.length_us) for window in DEFAULT_WINDOWS),
     ]
 )
 
 
-def by_kernel(windows: Windows, cells: list[NamedCell], record_time_us: int) -> Touched | None:
+def by_kernel(
+    windows: Windows, cells: list[NamedCell], record_time_us: int
+) -> BucketChanges | None:
     """What the kernel makes of cells."""
     plan = windows.kernel_plan(record_time_us)
-    found: Touched | None = kernel.changed_buckets(cells, windows.base_us, plan)
+    found: BucketChanges | None = kernel.changed_buckets(cells, windows.base_us, plan)
     return found
 
 
-def by_python(windows: Windows, cells: list[NamedCell], record_time_us: int) -> Touched | None:
+def by_python(
+    windows: Windows, cells: list[NamedCell], record_time_us: int
+) -> BucketChanges | None:
     """The same in Python; None where a sum does not fit into what is stored."""
     try:
         return windows.plain_changes(cells, record_time_us)

@@ -13,6 +13,7 @@ from tests.twins import (
     Refusal,
     Twin,
     buckets,
+    digested,
     fingerprints,
     hold,
     indexes,
@@ -21,7 +22,6 @@ from tests.twins import (
     records,
     reranking,
     sums,
-    taken,
     texts,
     words,
 )
@@ -29,7 +29,7 @@ from tests.twins import (
 pytestmark = pytest.mark.kernel
 
 PARTS = (
-    buckets, fingerprints, indexes, rankings, records, reranking, sums, taken, texts, words,
+    buckets, digested, fingerprints, indexes, rankings, records, reranking, sums, texts, words,
 )  # fmt: skip
 CLAIMS: list[Claim] = [claim for part in PARTS for claim in part.CLAIMS]
 REFUSALS: list[Refusal] = [one for part in PARTS for one in getattr(part, "REFUSALS", ())]

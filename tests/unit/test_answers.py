@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from stream_metrics.core.dedup.deduplicator import deduplicator
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.digested import digest_event
 from stream_metrics.core.engine.state import Conversation
 from stream_metrics.core.engine.step import Step
-from stream_metrics.core.engine.taken import take
 from stream_metrics.core.events.decode import Event, decode
 from stream_metrics.lab.metrics.generation import AnsweredTurn
 from stream_metrics.lab.replay.answers import answered_turns
@@ -45,7 +45,7 @@ class Read:
             conversation = self.conversations.setdefault(name, Conversation(name))
             self.step.apply(
                 conversation,
-                [take(event, self.dedup, "", self.config.rules.tables)],
+                [digest_event(event, self.dedup, "", self.config.rules.tables)],
                 Observations(),
             )
             self.events.setdefault(name, []).append(event)

@@ -18,9 +18,9 @@ from stream_metrics.core.dedup.deduplicator import deduplicator
 from stream_metrics.core.engine.cells import scaled
 from stream_metrics.core.engine.changes import Changes, Observations
 from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder, digest_event
 from stream_metrics.core.engine.state import Cell, Conversation
 from stream_metrics.core.engine.step import Step
-from stream_metrics.core.engine.taken import Intake, Taken, take
 from stream_metrics.core.engine.windows import (
     DEFAULT_WINDOWS,
     DROPPED_AT_ONCE,
@@ -52,22 +52,22 @@ class Fed:
         self.cells: list[tuple[int, Cell]] = []
         self.number = 0
 
-    def event(self, kind: str, **fields: Any) -> Taken:
+    def event(self, kind: str, **fields: Any) -> DigestedEvent:
         """A valid event, newer than all before it."""
         self.number += 1
         body = {"type": kind, "event_id": f"e{self.number:03}", "conversation_id": "c", "turn": 1,
                 "occurred_at": NOON_S + self.number, **fields}  # fmt: skip
         event = decode(json.dumps(body).encode(), limits=self.config.limits)
         assert isinstance(event, Event)
-        return take(event, self.dedup, "", self.config.rules.tables)
+        return digest_event(event, self.dedup, "", self.config.rules.tables)
 
-    def take(self, *events: Taken) -> Changes:
+    def take(self, *events: DigestedEvent) -> Changes:
         """Apply ``events`` as one batch; what that changes."""
         changes = self.step.apply(self.conversation, events, self.seen)
         self.cells += changes.cells
         return changes
 
-    def search(self, search_id: str, *docs: str, **fields: Any) -> Taken:
+    def search(self, search_id: str, *docs: str, **fields: Any) -> DigestedEvent:
         """A search; result n of it is called ``search_id-n`` and has the n-th of ``docs``."""
         results = [
             {"result_id": f"{search_id}-{n}", "doc_id": doc} for n, doc in enumerate(docs, 1)
@@ -76,7 +76,7 @@ class Fed:
         sent = {"search_id": search_id, "results": results, **extra}
         return self.event("search_iteration", **{"iteration": 1, **fields}, searches=[sent])
 
-    def labels(self, **gains: int | None) -> Taken:
+    def labels(self, **gains: int | None) -> DigestedEvent:
         """Labels by result id, with ``_`` for ``-``."""
         given = [{"result_id": r.replace("_", "-"), "gain": g} for r, g in gains.items()]
         return self.event("relevance_labels", labels=given)
@@ -242,15 +242,18 @@ async def test_a_bug_in_digesting_sets_one_event_aside(
     both = options().keys | {"new": b"a new key"}
     state = await opened(store, letters, 0, keys=both, key_id="new")
 
-    healthy = Intake.take
+    healthy = RecordDecoder.decode
 
-    def failing(self: Intake, value: bytes | None, **more: Any) -> Taken | BadRecord:
+    def failing(self: RecordDecoder, value: bytes | None, **more: Any) -> DigestedEvent | BadRecord:
         taken = healthy(self, value, **more)
-        if isinstance(taken, Taken) and (taken.event_id, taken.key_id) == ("e1", broken_key):
+        if isinstance(taken, DigestedEvent) and (taken.event_id, taken.key_id) == (
+            "e1",
+            broken_key,
+        ):
             raise RuntimeError
         return taken
 
-    monkeypatch.setattr(Intake, "take", failing)
+    monkeypatch.setattr(RecordDecoder, "decode", failing)
     await state.process([sent(1, "E"), sent(2, "D")], once)
 
     assert [(x.record.offset, x.reason) for x in letters.letters] == [(1, "internal_error")]

@@ -12,7 +12,7 @@ import pytest
 from stream_metrics.core.dedup.deduplicator import deduplicator
 from stream_metrics.core.dedup.tables import DedupRules
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.taken import Intake, Taken
+from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder
 from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.core.events import BadRecord, Limits
 from stream_metrics.core.events.record import Record
@@ -48,12 +48,12 @@ def test_the_largest_turn_is_taken_and_no_larger(
 ) -> None:
     """By the compiled kernel and by Python."""
     rules = DedupRules()
-    intake = Intake(deduplicator(rules, b"key"), "k", rules.tables, Limits())
+    decoder = RecordDecoder(deduplicator(rules, b"key"), "k", rules.tables, Limits())
 
-    found = intake.take(json.dumps({**event, "turn": turn}).encode())
+    found = decoder.decode(json.dumps({**event, "turn": turn}).encode())
 
-    assert isinstance(found, Taken if taken else BadRecord)
-    assert not isinstance(found, Taken) or found.turn == turn
+    assert isinstance(found, DigestedEvent if taken else BadRecord)
+    assert not isinstance(found, DigestedEvent) or found.turn == turn
 
 
 @pytest.mark.kernel
@@ -61,9 +61,9 @@ def test_the_largest_turn_is_taken_and_no_larger(
 def test_the_kernel_takes_the_largest_turn_itself(event: dict[str, Any]) -> None:
     """It does not leave such events to the slower way."""
     rules = DedupRules()
-    intake = Intake(deduplicator(rules, b"key"), "k", rules.tables, Limits())
+    decoder = RecordDecoder(deduplicator(rules, b"key"), "k", rules.tables, Limits())
 
-    found = intake.take_fast(json.dumps(event).encode(), None, None)
+    found = decoder.decode_fast(json.dumps(event).encode(), None, None)
 
     assert found is not None
     assert found.turn == LARGEST

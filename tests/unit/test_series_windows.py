@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.cells import CODES, GROUPS
 from stream_metrics.core.engine.codec import encode_sums
-from stream_metrics.core.engine.series import ABOUT, MAX_SERIES
+from stream_metrics.core.engine.series import MAX_SERIES, META_SERIES
 from stream_metrics.core.engine.windows import Windows, parse_window, series_of_agent, window_specs
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.history import History
@@ -74,7 +74,7 @@ def test_more_series_than_a_worker_exports_are_refused() -> None:
     """Settings by which one agent alone would exceed the limit; the largest that fit are exported
     whole."""
     names = [f"{minutes}m" for minutes in range(2, 180) if minutes not in (5, 30, 60, 120)]
-    room = MAX_SERIES - ABOUT
+    room = MAX_SERIES - META_SERIES
     fits = max(
         count
         for count in range(1, len(names))

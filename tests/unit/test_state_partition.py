@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from stream_metrics.core.engine.changes import Changes, Observations
 from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder
 from stream_metrics.core.engine.state import Conversation
 from stream_metrics.core.engine.step import Step
-from stream_metrics.core.engine.taken import Intake, Taken
 from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import MAX_TIMESTAMP_MS, Record
 from stream_metrics.lab.replay.offline import Replay
@@ -387,7 +387,9 @@ async def test_a_bug_sets_one_event_aside() -> None:
     await fed.take(search("c", 1, NOON_S, "a"))
     healthy = fed.state.conversations.step
 
-    def failing(conversation: Conversation, events: Iterable[Taken], seen: Observations) -> Changes:
+    def failing(
+        conversation: Conversation, events: Iterable[DigestedEvent], seen: Observations
+    ) -> Changes:
         taken: list[Any] = list(events)
         changes = healthy.apply(conversation, taken, seen)
         if any(event.event_id == "e-2" for event in taken):
@@ -422,7 +424,7 @@ async def test_a_lack_of_memory_sets_no_event_aside(
         raise MemoryError
 
     if place == "decode":
-        monkeypatch.setattr(Intake, "take", failing)
+        monkeypatch.setattr(RecordDecoder, "decode", failing)
     else:
         fed.state.conversations.step = instead(fed.state.conversations.step, failing)
     with pytest.raises(MemoryError):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from stream_metrics.core.dedup.deduplicator import deduplicator
 from stream_metrics.core.dedup.tables import DedupRules
+from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder
 from stream_metrics.core.engine.row import canonical
-from stream_metrics.core.engine.taken import Intake, Taken
 from stream_metrics.core.events import Event, Limits, decode
 from stream_metrics.core.events.fields import FIELDS, MOST_NAMED, KnownFields
 from stream_metrics.core.events.record import Record
@@ -22,7 +22,7 @@ from tests.corpus import FULL
 from tests.strategies import KeyedRecord, streams
 
 RULES = DedupRules()
-INTAKE = Intake(deduplicator(RULES, b"key"), "k", RULES.tables, Limits())
+DECODER = RecordDecoder(deduplicator(RULES, b"key"), "k", RULES.tables, Limits())
 
 
 def encoded(event: dict[str, Any]) -> bytes:
@@ -46,9 +46,9 @@ def planted(value: Any, fields: KnownFields, extra: dict[str, Any]) -> Any:
 def counted(value: bytes) -> tuple[str, ...]:
     """The unknown fields of a valid event, of which both ways of decoding say the same."""
     event = decode(value, limits=Limits())
-    taken = INTAKE.take(value)
+    taken = DECODER.decode(value)
     assert isinstance(event, Event)
-    assert isinstance(taken, Taken)
+    assert isinstance(taken, DigestedEvent)
     assert taken.unknown == event.unknown
     return event.unknown
 
@@ -77,7 +77,7 @@ def test_events_with_unknown_fields_stay_on_the_fast_path(kind: str) -> None:
     """A field that a newer producer sends costs no worker the kernel's speed."""
     value = encoded(planted(FULL[kind], FIELDS[kind], {"tenant": 1, "label": None}))
 
-    taken = INTAKE.take_fast(value, None, None)
+    taken = DECODER.decode_fast(value, None, None)
 
     assert taken is not None
     assert len(taken.unknown) == 2 * len(PLACES[kind])
@@ -95,7 +95,7 @@ def test_events_with_many_or_unusual_fields_stay_on_the_fast_path(
     extra = dict.fromkeys(names, 1)
     value = json.dumps(planted(FULL[kind], FIELDS[kind], extra), ensure_ascii=False).encode()
 
-    taken = INTAKE.take_fast(value, None, None)
+    taken = DECODER.decode_fast(value, None, None)
 
     assert taken is not None
     assert taken.unknown == counted(value)

@@ -117,7 +117,7 @@ impl Deduplicator {
         Ok(prints.made)
     }
 
-    /// What `stream_metrics.core.engine.taken.take` holds of a search iteration.
+    /// What `stream_metrics.core.engine.digested.digest_event` holds of a search iteration.
     ///
     /// None if the slow way has to decide.
     #[pyo3(signature = (value, key, bounds))]

@@ -230,7 +230,7 @@ def iteration_cell(turn: Turn, iteration: Iteration, config: EngineConfig) -> Ce
                 sums[code] = sums.get(code, 0) + 1
             if search.baseline is None:
                 continue
-            compared = rerank(search.documents, search.baseline, turn.credited)
+            compared = rerank(search.documents, search.baseline, turn.document_gains)
             if compared is not None:
                 shown, baseline = compared
                 sums["kc"] = sums.get("kc", 0) + 1
@@ -265,7 +265,7 @@ def rerank_of(turn: Turn, search: Search) -> Rerank | None:
     """The reranking comparison of one search, None if it does not take part."""
     if search.baseline is None:
         return None
-    compared = rerank(search.documents, search.baseline, turn.credited)
+    compared = rerank(search.documents, search.baseline, turn.document_gains)
     return None if compared is None else Rerank(*compared)
 
 
@@ -315,20 +315,20 @@ def _add_scores(
                     sums.pop(sum_code, None)
 
 
-def through_turn(turn: Turn) -> TurnTotals:
+def totals_of_turn(turn: Turn) -> TurnTotals:
     """What the metrics of a turn are computed from, at its last counted iteration."""
-    through = begun(turn)
+    through = empty_totals(turn)
     for iteration in turn.counted:
-        extend(through, iteration)
+        add_iteration(through, iteration)
     return through
 
 
-def begun(turn: Turn) -> TurnTotals:
+def empty_totals(turn: Turn) -> TurnTotals:
     """The same, with no iteration yet."""
     return TurnTotals(ground_truth=turn.relevant is not None, qrels=turn.qrels)
 
 
-def extend(through: TurnTotals, iteration: Iteration) -> None:
+def add_iteration(through: TurnTotals, iteration: Iteration) -> None:
     """Take the next counted iteration in."""
     through.add(
         iteration.results, iteration.unique, iteration.good, iteration.labelled, iteration.gain
@@ -340,7 +340,7 @@ def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
     if not turn.counted:
         return None
     time_us, agent, release = source(turn.counted[-1])
-    through = through_turn(turn)
+    through = totals_of_turn(turn)
     sums = {"t": 1}
     for compute, codes in _TURN_SUMS:
         value: Any = compute(through)
@@ -364,7 +364,7 @@ def conversation_cells(conversation: Conversation, config: EngineConfig) -> list
     return cells
 
 
-def exchanged(
+def cell_changes(
     turn: Turn, before: dict[int, Cell | None], before_turn: Cell | None, config: EngineConfig
 ) -> list[tuple[int, Cell]]:
     """Pass 3: what windows lose (-1) and gain (+1) by what has changed in a turn.
@@ -377,13 +377,13 @@ def exchanged(
         new = None
         if iteration is not None:
             new = iteration.cell = iteration_cell(turn, iteration, config)
-        _exchange(old, new, cells)
+        _replace_cell(old, new, cells)
     turn.cell = turn_cell(turn, config)
-    _exchange(before_turn, turn.cell, cells)
+    _replace_cell(before_turn, turn.cell, cells)
     return cells
 
 
-def _exchange(old: Cell | None, new: Cell | None, cells: list[tuple[int, Cell]]) -> None:
+def _replace_cell(old: Cell | None, new: Cell | None, cells: list[tuple[int, Cell]]) -> None:
     """Windows are to have ``new`` in place of ``old``: only what differs is passed on."""
     if old is None or new is None or old.time_us != new.time_us or old.agent != new.agent:
         if old is not None:

@@ -54,6 +54,6 @@ class Changes:
         self.cells: list[tuple[int, Cell]] = []
 
     @property
-    def of_items(self) -> bool:
+    def has_items(self) -> bool:
         """Whether more than the version up to which the conversation is forgotten has changed."""
         return bool(self.written or self.dropped or self.fingerprinted or self.turns)

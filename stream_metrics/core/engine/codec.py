@@ -142,7 +142,8 @@ def _encode_event(event: WinningEvent, schema: int) -> bytes:
     if kind.in_iteration:
         parts += (event.iteration, event.agent, event.release)
     parts += [
-        register.pack(event, event.items[register.part], short) for register in kind.registers
+        register.pack(event, event.items[register.event_index], short)
+        for register in kind.registers
     ]
     return _ENCODER.encode(parts)
 
@@ -271,8 +272,8 @@ def _decode_event(conversation: Conversation, digest: bytes, value: bytes) -> No
     turn = _turn(conversation, number)
     items: list[Items] = []
     for register in kind.registers:
-        found = register.unpack(event, stored[first + register.part])
-        winners = turn.winners[register.at]
+        found = register.unpack(event, stored[first + register.event_index])
+        winners = turn.winners[register.turn_index]
         for key in found:
             winners[key] = event
         items.append(found)

@@ -49,13 +49,13 @@ class Derivation:
     """
 
     def __init__(
-        self, config: EngineConfig, dedup: Deduplicator, seen: Observations, changes: Changes
+        self, config: EngineConfig, dedup: Deduplicator, observed: Observations, changes: Changes
     ) -> None:
         self.before: dict[int, Cell | None] = {}
         self.before_turn: Cell | None = None
         self._config = config
         self._dedup = dedup
-        self._seen = seen
+        self._observed = observed
         self._changes = changes
         self._by_max = config.gain_of_document == "max"
         self._good_gain = config.good_gain
@@ -120,7 +120,7 @@ class Derivation:
             self._touch(turn, iteration)
             iteration.gate, iteration.explicit = event, decision
             if iteration.searches and decision == "skip":
-                self._seen.counts["gate_conflicts"] += 1
+                self._observed.counts["gate_conflicts"] += 1
 
     def _apply_route_labels(self, turn: Turn, routes: dict[str, str | None]) -> None:
         for search_id, optimal in routes.items():
@@ -130,7 +130,7 @@ class Derivation:
                 self._touch(turn, turn.iterations[search.iteration])
                 search.optimal = optimal
                 if search.route is None:
-                    self._seen.counts["routing_labels_unrouted"] += 1
+                    self._observed.counts["routing_labels_unrouted"] += 1
 
     def _apply_gate_labels(self, turn: Turn, gates: dict[int, bool | None]) -> None:
         for number, needed in gates.items():
@@ -142,7 +142,7 @@ class Derivation:
     def _apply_labels(self, turn: Turn, event: WinningEvent) -> None:
         """Give the results that an event labels what it says."""
         labels: dict[str, int | None] = event.items[0]
-        handles, holders, held = turn.handles, turn.holders, turn.result_labels
+        handles, holders, held = turn.handles, turn.result_searches, turn.result_labels
         waiting = since_us = times = 0
         for result_id, gain in labels.items():
             position = handles.get(result_id)
@@ -159,36 +159,36 @@ class Derivation:
                 before = labels_conflict(turn, document)
                 self._relabel(turn, position, gain)
                 if not before and labels_conflict(turn, document):
-                    self._seen.counts["label_conflicts"] += 1
+                    self._observed.counts["label_conflicts"] += 1
         self._note_delay(event.occurred_us - since_us, times)
         if waiting:
-            self._seen.counts["labels_waiting"] += waiting
+            self._observed.counts["labels_waiting"] += waiting
 
     def _note_delay(self, delay_us: int, times: int) -> None:
         if times:
-            delays = self._seen.label_delays_us
+            delays = self._observed.label_delays_us
             delays[delay_us] = delays.get(delay_us, 0) + times
 
     def _observe_new(
         self, turn: Turn, new: list[Search], labelling: list[WinningEvent], replaced: set[str]
     ) -> None:
         """Count labels that have waited for new searches, and what contradicts itself in them."""
-        counts, handles, found = self._seen.counts, turn.handles, 0
+        counts, handles, found = self._observed.counts, turn.handles, 0
         winners = turn.winners[RESULT_LABEL]
-        conflicts = len(handles) < len(turn.holders)
+        conflicts = len(handles) < len(turn.result_searches)
         waited = len(winners) > sum([len(event.items[0]) for event in labelling])
         now = {event.digest for event in labelling}
         for search in new:
             if conflicts:
                 held = map(handles.__getitem__, search.result_ids)
-                twice = sum(map(ne, held, count(search.first)))
+                twice = sum(map(ne, held, count(search.start)))
                 if twice:
                     counts["result_id_conflicts"] += twice
             if turn.iterations[search.iteration].explicit == "skip":
                 counts["gate_conflicts"] += 1
             if not waited or search.search_id in replaced:
                 continue
-            for at, result_id in enumerate(search.result_ids, search.first):
+            for at, result_id in enumerate(search.result_ids, search.start):
                 event = winners.get(result_id)
                 if event is not None and event.digest not in now and handles[result_id] == at:
                     self._note_delay(event.occurred_us - search.occurred_us, 1)
@@ -200,12 +200,12 @@ class Derivation:
 
     def _rebuild(self, turn: Turn) -> None:
         """Derive everything again from the registers; fingerprints must be loaded."""
-        self._seen.counts["rebuilds"] += 1
+        self._observed.counts["rebuilds"] += 1
         self._touch_all(turn)
         decided = [(search, search.documents, search.evidence) for search in turn.searches()]
         turn.clear()
         turn.index = self._dedup.index()
-        for search in sorted(turn.searches(), key=lambda search: search.place):
+        for search in sorted(turn.searches(), key=lambda search: search.sort_key):
             self._append(turn, search)
         for number in turn.winners[GATE]:
             self._iteration(turn, number)
@@ -221,8 +221,8 @@ class Derivation:
         """
         turn.clear()
         turn.cell = None
-        for search in sorted(turn.searches(), key=lambda search: search.place):
-            _check_documents(search, len(turn.firsts))
+        for search in sorted(turn.searches(), key=lambda search: search.sort_key):
+            _check_documents(search, len(turn.first_results))
             self._place(turn, search)
             if self._ranked and search.doc_ids is None:
                 raise DamagedState("a search has no document ids")
@@ -243,7 +243,9 @@ class Derivation:
         """Add a search that comes behind all others of the turn in canonical order."""
         assert turn.index is not None
         assert search.fingerprints is not None
-        search.documents, search.evidence = turn.index.append(search.fingerprints, self._seen.dedup)
+        search.documents, search.evidence = turn.index.append(
+            search.fingerprints, self._observed.dedup
+        )
         self._place(turn, search)
 
     def _iteration(self, turn: Turn, number: int) -> Iteration:
@@ -270,19 +272,19 @@ class Derivation:
             iteration.compact = len(turn.counted)
         iteration.searches.append(search)
         turn.order.append(search)
-        position = search.first = len(turn.holders)
+        position = search.start = len(turn.result_searches)
         iteration.results += len(search.result_ids)
         turn.documents.extend(search.documents)
-        firsts = turn.firsts
+        firsts = turn.first_results
         known = len(firsts)
         for at, document in enumerate(search.documents):
-            turn.holders.append(search)
+            turn.result_searches.append(search)
             turn.result_labels.append(None)
             if document == len(firsts):
                 firsts.append(position + at)
-                turn.credited.append(None)
+                turn.document_gains.append(None)
             else:
-                same = turn.holders[firsts[document]].iteration == number
+                same = turn.result_searches[firsts[document]].iteration == number
                 key = (search.types[at], search.evidence[at], same)
                 iteration.duplicates[key] = iteration.duplicates.get(key, 0) + 1
         iteration.unique += len(firsts) - known
@@ -304,7 +306,7 @@ class Derivation:
         inline gain.
         """
         handles, labels, gains = turn.handles, turn.winners[RESULT_LABEL], search.gains
-        first, begun = search.first, False
+        first, begun = search.start, False
         for at, result_id in enumerate(search.result_ids):
             position = first + at
             label = None if gains is None else gains[at]
@@ -315,7 +317,7 @@ class Derivation:
             if label is None:
                 continue
             document = turn.documents[position]
-            if turn.firsts[document] != position:
+            if turn.first_results[document] != position:
                 self._relabel(turn, position, label)
                 continue
             if not begun:
@@ -323,11 +325,11 @@ class Derivation:
             begun = True
             # Of a document that only this iteration has.
             turn.result_labels[position] = label
-            turn.credited[document] = label
+            turn.document_gains[document] = label
             iteration.labelled += 1
             self._count_gain(iteration, label, 1)
         if begun:
-            _forget_scores(turn)
+            _drop_scores(turn)
 
     # -- labels ---------------------------------------------------------------------------------
 
@@ -339,7 +341,7 @@ class Derivation:
         document = turn.documents[position]
         counts = turn.label_counts.get(document)
         if counts is None:
-            if turn.credited[document] is None and turn.firsts[document] == position:
+            if turn.document_gains[document] is None and turn.first_results[document] == position:
                 turn.result_labels[position] = label
                 self._credit(turn, document, label)
                 return
@@ -360,17 +362,17 @@ class Derivation:
             counts[FIRST], winner = position, label
         else:
             winner = _first_label(turn, document, counts, position)
-        if winner != turn.credited[document]:
+        if winner != turn.document_gains[document]:
             self._credit(turn, document, winner)
 
     def _begin_counts(self, turn: Turn, document: int) -> list[int]:
         """A document's results by label, where only the first one may have had any so far."""
-        label = turn.credited[document]
+        label = turn.document_gains[document]
         counts = turn.label_counts[document] = [0, 0, 0, 0, 0, -1]
         if label is not None:
             counts[label] = 1
             if not self._by_max:
-                counts[FIRST] = turn.firsts[document]
+                counts[FIRST] = turn.first_results[document]
         return counts
 
     def _count_gain(self, iteration: Iteration, label: int, sign: int) -> None:
@@ -381,11 +383,11 @@ class Derivation:
 
     def _credit(self, turn: Turn, document: int, label: int | None) -> None:
         """Bring the iteration of the first occurrence in line with the document's label."""
-        iteration = turn.iterations[turn.holders[turn.firsts[document]].iteration]
+        iteration = turn.iterations[turn.result_searches[turn.first_results[document]].iteration]
         self._touch_judged(turn, iteration)
         for number in turn.ranked_in.get(document, ()):
             self._touch(turn, turn.iterations[number])
-        credited = turn.credited[document]
+        credited = turn.document_gains[document]
         if credited is None:
             iteration.labelled += 1
         else:
@@ -394,8 +396,8 @@ class Derivation:
             iteration.labelled -= 1
         else:
             self._count_gain(iteration, label, 1)
-        turn.credited[document] = label
-        _forget_scores(turn)
+        turn.document_gains[document] = label
+        _drop_scores(turn)
 
     # -- what is about to change ----------------------------------------------------------------
 
@@ -430,7 +432,7 @@ def _in_order(searches: list[Search]) -> list[Search]:
     """The searches in canonical order, in which most come."""
     for at in range(1, len(searches)):
         if searches[at].precedes(searches[at - 1]):
-            return sorted(searches, key=lambda search: search.place)
+            return sorted(searches, key=lambda search: search.sort_key)
     return searches
 
 
@@ -446,7 +448,7 @@ def _check_documents(search: Search, known: int) -> None:
         known += evidence == ""
 
 
-def _forget_scores(turn: Turn) -> None:
+def _drop_scores(turn: Turn) -> None:
     """What is relevant in the turn has changed, unless somebody has said what is."""
     if turn.scores and turn.relevant is None:
         turn.scores.clear()

@@ -13,14 +13,15 @@ from typing import Any
 
 from stream_metrics.core.engine.changes import Changes, Observations, Outcome
 from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.digested import DigestedEvent
 from stream_metrics.core.engine.registers import (
     BY_CODE,
     FORGET,
     RELEVANCE_LABELS,
+    DigestedSearch,
     EventType,
     Items,
     Register,
-    TakenSearch,
 )
 from stream_metrics.core.engine.state import (
     GATE,
@@ -34,9 +35,8 @@ from stream_metrics.core.engine.state import (
     Version,
     WinningEvent,
 )
-from stream_metrics.core.engine.taken import Taken
 
-Waiting = tuple[WinningEvent, Register, Any]
+WaitingLabel = tuple[WinningEvent, Register, Any]
 """A label that names nothing its turn has: its event, its register and its key."""
 
 
@@ -67,30 +67,36 @@ class Plan:
     """
 
     def __init__(
-        self, conversation: Conversation, config: EngineConfig, seen: Observations, changes: Changes
+        self,
+        conversation: Conversation,
+        config: EngineConfig,
+        observed: Observations,
+        changes: Changes,
     ) -> None:
         self.turns: list[TurnPlan] = []
         self._by_number: dict[int, TurnPlan] = {}
         self._conversation = conversation
         self._limits = config.limits
         self._retrieval = bool(config.retrieval)
-        self._seen = seen
+        self._observed = observed
         self._changes = changes
         self._waiting: dict[int, int] = {}  # waiting labels by turn, as far as they are counted
-        self._unplaced = False  # whether the event has taken something away that labels may name
+        self._named_removed = (
+            False  # whether the event has taken something away that labels may name
+        )
 
-    def add(self, events: Iterable[Taken]) -> None:
+    def add(self, events: Iterable[DigestedEvent]) -> None:
         """Enter ``events``, which are in the order of the log."""
         for event in events:
             kind: EventType = event.kind
             if event.unknown:
-                self._seen.unknown_fields.update(event.unknown)
-            if event.says_nothing:
-                self._seen.counts["empty"] += 1
+                self._observed.unknown_fields.update(event.unknown)
+            if event.is_empty:
+                self._observed.counts["empty"] += 1
             outcome = self._forget(event.version) if kind is FORGET else self._enter(event, kind)
-            self._seen.events[kind.name, outcome] += 1
+            self._observed.events[kind.name, outcome] += 1
 
-    def _enter(self, event: Taken, kind: EventType) -> Outcome:
+    def _enter(self, event: DigestedEvent, kind: EventType) -> Outcome:
         """Enter the items of an event; returns what became of it."""
         conversation, digest, number = self._conversation, event.digest, event.turn
         version = (event.occurred_us, event.event_id, digest)
@@ -100,42 +106,42 @@ class Plan:
             return "redelivered"
         turn = conversation.turns.get(number)
         if len(conversation.turns) > (turn is not None) and number < conversation.last_turn:
-            self._seen.counts["stale"] += 1
+            self._observed.counts["stale"] += 1
         begins = turn is None or (kind.in_iteration and turn.newest is None)
-        if begins and self._full(existing=kind.in_iteration):
+        if begins and self._turn_limit_reached(existing=kind.in_iteration):
             return "over_limit"
         new = turn is None
         if turn is None:
             turn = conversation.turns[number] = Turn(number)
         if begins and kind.in_iteration:
-            self._take_blame(turn)
+            self._inherit_over_limit(turn)
         won = WinningEvent(
             kind.code, number, version, (), event.iteration, event.agent, event.release
         )
-        self._win(self._plan_of(turn), won, kind, event.items)
+        self._enter_items(self._plan_of(turn), won, kind, event.items)
         if won.empty and turn.newest is not won:
             if new and turn.empty and not turn.over_limit:
-                self._leave_out(turn)
+                self._remove_turn(turn)
             return "superseded"
         conversation.events[digest] = won
         self._changes.dropped.discard(digest)
         self._changes.written.add(digest)
         return "superseded" if won.empty else "applied"
 
-    def _win(
+    def _enter_items(
         self, plan: TurnPlan, event: WinningEvent, kind: EventType, sent: tuple[Items, ...]
     ) -> None:
         """Give ``event`` those of the items sent that it wins."""
         turn = plan.turn
-        self._unplaced = False
+        self._named_removed = False
         self._waiting.pop(turn.number, None)
         event.items = tuple(
             [
                 {}
-                if not sent[register.part]
-                else self._offer_within_limits(plan, event, register, sent[register.part])
+                if not sent[register.event_index]
+                else self._enter_within_limits(plan, event, register, sent[register.event_index])
                 if kind.in_iteration
-                else self._offer(plan, event, register, sent[register.part])
+                else self._enter_register(plan, event, register, sent[register.event_index])
                 for register in kind.registers
             ]
         )
@@ -143,76 +149,78 @@ class Plan:
             if event.items[0]:
                 self._note_searches(event)
             self._note_newest(turn, event)
-            if self._unplaced:
-                self._bound_waiting([turn])
+            if self._named_removed:
+                self._limit_waiting_labels([turn])
         elif kind is RELEVANCE_LABELS:
-            self._bound_waiting([turn], event)
+            self._limit_waiting_labels([turn], event)
         if not event.empty:
             plan.events.append(event)
 
-    def _offer(self, plan: TurnPlan, event: WinningEvent, register: Register, sent: Items) -> Items:
+    def _enter_register(
+        self, plan: TurnPlan, event: WinningEvent, register: Register, sent: Items
+    ) -> Items:
         """Enter items of one kind; returns those that win."""
-        winners, won = plan.turn.winners[register.at], dict(sent)
+        winners, won = plan.turn.winners[register.turn_index], dict(sent)
         lost = revised = 0
         for key in sent:
             incumbent = winners.setdefault(key, event)
             if incumbent is event:
                 continue
-            if self._beats(incumbent, event):
-                self._take_from(plan, incumbent, register, key)
+            if self._supersedes(incumbent, event):
+                self._lose_item(plan, incumbent, register, key)
                 winners[key] = event
                 revised += 1
             else:
                 del won[key]
                 lost += 1
         if lost and register.superseded:
-            self._seen.counts[register.superseded] += lost
+            self._observed.counts[register.superseded] += lost
         if revised and register.revised:
-            self._seen.counts[register.revised] += revised
+            self._observed.counts[register.revised] += revised
         return won
 
-    def _offer_within_limits(
+    def _enter_within_limits(
         self, plan: TurnPlan, event: WinningEvent, register: Register, sent: Items
     ) -> Items:
         """The same for searches and gate decisions, of which a turn may hold so many."""
-        turn, searching = plan.turn, register.at == SEARCH
-        winners: dict[Any, WinningEvent] = turn.winners[register.at]
+        turn, searching = plan.turn, register.turn_index == SEARCH
+        winners: dict[Any, WinningEvent] = turn.winners[register.turn_index]
         won: Items = {}
         for key, value in sent.items():
             incumbent = winners.get(key)
-            if incumbent is not None and not self._beats(incumbent, event):
+            if incumbent is not None and not self._supersedes(incumbent, event):
                 continue
-            if searching and not self._room(turn, value, incumbent):
+            if searching and not self._search_fits(turn, value, incumbent):
                 self._refuse(turn)
                 continue
-            if not self._room_for_iteration(plan, event.iteration):
+            if not self._iteration_fits(plan, event.iteration):
                 self._refuse(turn)
                 continue
             if incumbent is not None:
-                self._take_from(plan, incumbent, register, key)
+                self._lose_item(plan, incumbent, register, key)
             winners[key] = event
-            won[key] = self._hold(turn, event, value) if searching else value
+            won[key] = self._add_search(turn, event, value) if searching else value
         return won
 
-    def _beats(self, incumbent: WinningEvent, event: WinningEvent) -> bool:
+    def _supersedes(self, incumbent: WinningEvent, event: WinningEvent) -> bool:
         if incumbent.occurred_us == event.occurred_us and incumbent.event_id == event.event_id:
-            self._seen.counts["version_conflicts"] += 1
+            self._observed.counts["version_conflicts"] += 1
         return _later(event, incumbent)
 
     # -- what is taken away ---------------------------------------------------------------------
 
-    def _take_from(self, plan: TurnPlan, event: WinningEvent, register: Register, key: Any) -> None:
+    def _lose_item(self, plan: TurnPlan, event: WinningEvent, register: Register, key: Any) -> None:
         """Another event has won an item of ``event``."""
-        value = event.items[register.part].pop(key)
-        if register.at == SEARCH:
-            self._let_go(plan, event, value)
+        value = event.items[register.event_index].pop(key)
+        if register.turn_index == SEARCH:
+            self._remove_search(plan, event, value)
             plan.replaced.add(key)
-        self._release(plan.turn, event)
+        self._rewrite_or_drop(plan.turn, event)
 
-    def _hold(self, turn: Turn, event: WinningEvent, sent: TakenSearch) -> Search:
+    def _add_search(self, turn: Turn, event: WinningEvent, sent: DigestedSearch) -> Search:
         """The search that ``event`` has won, which counts for what the turn holds from now on."""
         if sent.fingerprints.urls_unparsed:
-            self._seen.counts["urls_unparsed"] += sent.fingerprints.urls_unparsed
+            self._observed.counts["urls_unparsed"] += sent.fingerprints.urls_unparsed
         turn.results += len(sent.result_ids)
         turn.extra_values += sent.fingerprints.extra_values
         return Search(
@@ -220,17 +228,17 @@ class Plan:
             sent.gains, sent.baseline, sent.types, sent.fingerprints,
         )  # fmt: skip
 
-    def _let_go(self, plan: TurnPlan, event: WinningEvent, search: Search) -> None:
+    def _remove_search(self, plan: TurnPlan, event: WinningEvent, search: Search) -> None:
         """A search was replaced or erased."""
         turn = plan.turn
         turn.results -= len(search.result_ids)
         turn.extra_values -= _extra_values(search)
-        plan.rebuild = plan.rebuild or search.first >= 0
+        plan.rebuild = plan.rebuild or search.start >= 0
         plan.iterations = None
-        self._unplaced = True
+        self._named_removed = True
         self._note_searches(event)
 
-    def _release(self, turn: Turn, event: WinningEvent) -> None:
+    def _rewrite_or_drop(self, turn: Turn, event: WinningEvent) -> None:
         """An item of ``event`` was taken away: write it again, or drop it with its last item."""
         if turn.newest is event or not event.empty:
             self._changes.written.add(event.digest)
@@ -272,13 +280,13 @@ class Plan:
             self.turns.append(plan)
         return plan
 
-    def _leave_out(self, turn: Turn) -> None:
+    def _remove_turn(self, turn: Turn) -> None:
         """Drop a turn of which nothing is left; its plan stays, to take it out of the windows."""
         del self._conversation.turns[turn.number]
         self._by_number.pop(turn.number, None)
         self._changes.turns.add(turn.number)
 
-    def _full(self, *, existing: bool) -> bool:
+    def _turn_limit_reached(self, *, existing: bool) -> bool:
         """Whether there are as many turns as may be, of those that exist or of those that wait."""
         conversation = self._conversation
         if conversation.count_turns(existing=existing) < self._limits.turns_per_conversation:
@@ -286,7 +294,7 @@ class Plan:
         self._refuse(conversation.latest_turn)
         return True
 
-    def _take_blame(self, turn: Turn) -> None:
+    def _inherit_over_limit(self, turn: Turn) -> None:
         """Flag a turn that begins to exist if something was refused while it had no row."""
         others = self._conversation.turns.values()
         if any(other.over_limit for other in others if not other.exists):
@@ -299,9 +307,11 @@ class Plan:
         turn.over_limit = True
         turn.refused += 1
         self._changes.turns.add(turn.number)
-        self._seen.counts["over_limit"] += 1
+        self._observed.counts["over_limit"] += 1
 
-    def _room(self, turn: Turn, sent: TakenSearch, incumbent: WinningEvent | None) -> bool:
+    def _search_fits(
+        self, turn: Turn, sent: DigestedSearch, incumbent: WinningEvent | None
+    ) -> bool:
         """Whether the turn may hold a search, in the place of the one that the incumbent has."""
         limits = self._limits
         searches = len(turn.winners[SEARCH]) + 1
@@ -318,7 +328,7 @@ class Plan:
             and values <= limits.values_per_turn
         )
 
-    def _room_for_iteration(self, plan: TurnPlan, number: int) -> bool:
+    def _iteration_fits(self, plan: TurnPlan, number: int) -> bool:
         """Whether the turn may have an iteration of that number; if so, it counts from now on."""
         turn, limit = plan.turn, self._limits.iterations_per_turn
         searches, gates = turn.winners[SEARCH], turn.winners[GATE]
@@ -332,7 +342,7 @@ class Plan:
         plan.iterations.add(number)
         return True
 
-    def _bound_waiting(self, turns: list[Turn], labels: WinningEvent | None = None) -> None:
+    def _limit_waiting_labels(self, turns: list[Turn], labels: WinningEvent | None = None) -> None:
         """Refuse labels while more wait in the conversation than may.
 
         Those of the event ``labels``, the last first. Without one, something that labels name has
@@ -357,19 +367,21 @@ class Plan:
             found.sort(key=lambda label: label[0].version)
         else:
             places = {
-                (register.at, key): place
+                (register.turn_index, key): place
                 for register in RELEVANCE_LABELS.registers
-                for place, key in enumerate(labels.items[register.part])
+                for place, key in enumerate(labels.items[register.event_index])
             }
             found = [label for label in found if label[0] is labels]
-            found.sort(key=lambda label: (label[1].at, places[label[1].at, label[2]]))
+            found.sort(
+                key=lambda label: (label[1].turn_index, places[label[1].turn_index, label[2]])
+            )
         for event, register, key in found[-excess:]:
             turn = self._conversation.turns[event.turn]
-            del turn.winners[register.at][key], event.items[register.part][key]
+            del turn.winners[register.turn_index][key], event.items[register.event_index][key]
             self._waiting[turn.number] -= 1
             self._refuse(turn)
             if event is not labels:
-                self._release(turn, event)
+                self._rewrite_or_drop(turn, event)
 
     # -- forgetting -----------------------------------------------------------------------------
 
@@ -386,9 +398,9 @@ class Plan:
             self._erase(event)
         for turn in list(conversation.turns.values()):
             if turn.empty:  # also one that has only ever refused
-                self._leave_out(turn)
+                self._remove_turn(turn)
         left = conversation.turns.keys() & {event.turn for event in erased}
-        self._bound_waiting([conversation.turns[number] for number in sorted(left)])
+        self._limit_waiting_labels([conversation.turns[number] for number in sorted(left)])
         return "applied"
 
     def _erase(self, event: WinningEvent) -> None:
@@ -397,12 +409,12 @@ class Plan:
         plan.rebuild = plan.rebuild or not event.empty
         plan.iterations = None
         for register in BY_CODE[event.kind].registers:
-            held, winners = event.items[register.part], turn.winners[register.at]
+            held, winners = event.items[register.event_index], turn.winners[register.turn_index]
             for key in held:
                 del winners[key]
-            if register.at == SEARCH:
+            if register.turn_index == SEARCH:
                 for search in held.values():
-                    self._let_go(plan, event, search)
+                    self._remove_search(plan, event, search)
             held.clear()
         if turn.newest is event:
             turn.newest = None
@@ -437,19 +449,19 @@ def waiting_labels(turn: Turn) -> int:
     return sum(1 for _ in waiting(turn))
 
 
-def waiting(turn: Turn) -> Iterator[Waiting]:
+def waiting(turn: Turn) -> Iterator[WaitingLabel]:
     """Those labels."""
     searches, gates = turn.winners[SEARCH], turn.winners[GATE]
     for register in RELEVANCE_LABELS.registers:
-        winners = turn.winners[register.at]
+        winners = turn.winners[register.turn_index]
         if not winners:
             continue
         known: set[Any] = set()
-        if register.at == RESULT_LABEL:
+        if register.turn_index == RESULT_LABEL:
             known = known.union(*[search.result_ids for search in turn.searches()])
-        elif register.at == ROUTE_LABEL:
+        elif register.turn_index == ROUTE_LABEL:
             known = set(searches)
-        elif register.at == GATE_LABEL:
+        elif register.turn_index == GATE_LABEL:
             known = {event.iteration for event in searches.values()}.union(gates)
         for key, event in winners.items():
             if key not in known:

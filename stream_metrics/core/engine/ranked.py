@@ -59,7 +59,9 @@ def _relevant(turn: Turn) -> dict[str, float] | None:
 def _labels(turn: Turn) -> dict[Hashable, float]:
     """The labels of the turn's documents."""
     return {
-        document: float(gain) for document, gain in enumerate(turn.credited) if gain is not None
+        document: float(gain)
+        for document, gain in enumerate(turn.document_gains)
+        if gain is not None
     }
 
 
@@ -68,7 +70,7 @@ def _results(turn: Turn, search: Search) -> list[Retrieved]:
     if doc_ids is None:
         assert search.fingerprints is not None  # whoever restores a search sees to one of both
         doc_ids = search.fingerprints.documents
-    first, firsts = search.first, turn.firsts
+    first, firsts = search.start, turn.first_results
     return [
         Retrieved(document, None if doc is None else doc.hex(), None, firsts[document] < first)
         for document, doc in zip(search.documents, doc_ids, strict=True)
@@ -81,7 +83,7 @@ def until_all_relevant(turn: Turn, good_gain: int) -> int | None:
     Fingerprints must be loaded.
     """
     relevant = turn.relevant
-    if relevant is None or not turn.holders:
+    if relevant is None or not turn.result_searches:
         return None
     good = [document for document, grade in relevant.items() if grade >= good_gain]
     if not good:

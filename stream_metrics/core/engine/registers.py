@@ -49,27 +49,28 @@ Items = dict[Any, Any]
 class Register:
     """One kind of item.
 
-    ``at`` is its place in ``Turn.winners``, ``part`` its place in ``WinningEvent.items``. ``take``
-    gives the items of an event that was just decoded: of texts only digests. ``stored`` is the
-    msgspec type of what ``pack`` makes of an event's items and ``unpack`` reads (``pack`` is told
-    whether ids that are UUIDs are shortened). ``revised`` and
-    ``superseded`` name the counters of items that replaced another one, or lost against one.
+    ``turn_index`` is its index in ``Turn.winners``, ``event_index`` its index in
+    ``WinningEvent.items``. ``read`` returns the items of a newly decoded event, with digests in
+    place of texts. ``pack`` turns an event's items into their stored form, whose msgspec type is
+    ``stored``, and ``unpack`` reads it back; the last argument of ``pack`` says whether to shorten
+    ids that are UUIDs. ``revised`` and ``superseded`` name the counters of items that replaced an
+    older one, or that lost to a newer one.
     """
 
     def __init__(
         self,
         name: str,
-        at: int,
-        part: int,
-        take: Callable[[Any, Deduplicator, Tables], Items],
+        turn_index: int,
+        event_index: int,
+        read: Callable[[Any, Deduplicator, Tables], Items],
         stored: Any,
         pack: Callable[[WinningEvent, Items, bool], Any],
         unpack: Callable[[WinningEvent, Any], Items],
         revised: str = "",
         superseded: str = "",
     ) -> None:
-        self.name, self.at, self.part = name, at, part
-        self.take = take
+        self.name, self.turn_index, self.event_index = name, turn_index, event_index
+        self.read = read
         self.stored, self.pack, self.unpack = stored, pack, unpack
         self.revised, self.superseded = revised, superseded
 
@@ -102,7 +103,7 @@ LISTED_GRADE: Final = 2
 """The grade of documents that ``relevant`` only lists."""
 
 
-class TakenSearch(NamedTuple):
+class DigestedSearch(NamedTuple):
     """A search, ``position`` among those of its event; its results as parallel lists, by rank."""
 
     search_id: str
@@ -116,20 +117,22 @@ class TakenSearch(NamedTuple):
     types: list[str]
 
 
-def _take_searches(sent: SearchIteration, dedup: Deduplicator, tables: Tables) -> Items:
+def _read_searches(sent: SearchIteration, dedup: Deduplicator, tables: Tables) -> Items:
     searches: Items = {}
     for index, search in enumerate(sent.searches or ()):
         if search.search_id not in searches:
-            searches[search.search_id] = _take_search(search, index, dedup, tables)
+            searches[search.search_id] = _read_search(search, index, dedup, tables)
     return searches
 
 
-def _take_search(sent: SentSearch, index: int, dedup: Deduplicator, tables: Tables) -> TakenSearch:
+def _read_search(
+    sent: SentSearch, index: int, dedup: Deduplicator, tables: Tables
+) -> DigestedSearch:
     results = sent.results or []
     gains = [result.gain for result in results]
     baseline = [result.baseline_rank for result in results]
     fingerprints = dedup.fingerprints(results)
-    return TakenSearch(
+    return DigestedSearch(
         sent.search_id,
         sent.ordinal or 0,
         index,
@@ -142,37 +145,37 @@ def _take_search(sent: SentSearch, index: int, dedup: Deduplicator, tables: Tabl
     )
 
 
-def _take_gate(sent: SearchIteration, _: Deduplicator, __: Tables) -> Items:
+def _read_gate(sent: SearchIteration, _: Deduplicator, __: Tables) -> Items:
     return {} if sent.gate is None else {sent.iteration: sent.gate.decision}
 
 
-def _take_result_labels(sent: RelevanceLabels, _: Deduplicator, __: Tables) -> Items:
+def _read_result_labels(sent: RelevanceLabels, _: Deduplicator, __: Tables) -> Items:
     items: Items = {}
     for label in sent.labels or ():
         items.setdefault(label.result_id, label.gain)
     return items
 
 
-def _take_route_labels(sent: RelevanceLabels, _: Deduplicator, __: Tables) -> Items:
+def _read_route_labels(sent: RelevanceLabels, _: Deduplicator, __: Tables) -> Items:
     items: Items = {}
     for label in sent.routing or ():
         items.setdefault(label.search_id, label.optimal)
-    return cut_routes(items)
+    return shorten_routes(items)
 
 
-def cut_routes(items: Items) -> Items:
+def shorten_routes(items: Items) -> Items:
     """Best routes by search, none of them longer than it needs to be to match no route."""
     return {name: route and route[:LONGEST_ROUTE] for name, route in items.items()}
 
 
-def _take_gate_labels(sent: RelevanceLabels, _: Deduplicator, __: Tables) -> Items:
+def _read_gate_labels(sent: RelevanceLabels, _: Deduplicator, __: Tables) -> Items:
     items: Items = {}
     for label in sent.gate or ():
         items.setdefault(label.iteration, label.search_needed)
     return items
 
 
-def _take_end(sent: TurnCompleted, dedup: Deduplicator, _: Tables) -> Items:
+def _read_end(sent: TurnCompleted, dedup: Deduplicator, _: Tables) -> Items:
     relevant = sent.relevant
     if relevant is None:
         return {WHOLE_TURN: None}
@@ -301,11 +304,11 @@ def _unpack_plain(_: WinningEvent, stored: Any) -> Items:
     return dict(stored)
 
 
-def _pack_whole(_: WinningEvent, items: Items, _short: bool) -> Any:
+def _pack_turn(_: WinningEvent, items: Items, _short: bool) -> Any:
     return items[WHOLE_TURN]
 
 
-def _unpack_whole(_: WinningEvent, stored: Any) -> Items:
+def _unpack_turn(_: WinningEvent, stored: Any) -> Items:
     return {WHOLE_TURN: stored}
 
 
@@ -319,9 +322,9 @@ SEARCH_ITERATION: Final = EventType(
     1,
     (
         Register(
-            "search", SEARCH, 0, _take_searches, list[_SearchPart], _pack_searches, _unpack_searches
+            "search", SEARCH, 0, _read_searches, list[_SearchPart], _pack_searches, _unpack_searches
         ),
-        Register("gate", GATE, 1, _take_gate, str | None, _pack_gate, _unpack_gate),
+        Register("gate", GATE, 1, _read_gate, str | None, _pack_gate, _unpack_gate),
     ),
     in_iteration=True,
 )
@@ -331,15 +334,15 @@ RELEVANCE_LABELS: Final = EventType(
     2,
     (
         Register(
-            "label of a result", RESULT_LABEL, 0, _take_result_labels, dict[Id, _Gain | None],
+            "label of a result", RESULT_LABEL, 0, _read_result_labels, dict[Id, _Gain | None],
             _pack_named, _unpack_named, "labels_revised", "labels_superseded",
         ),
         Register(
-            "label of a route", ROUTE_LABEL, 1, _take_route_labels, dict[Id, str | None],
+            "label of a route", ROUTE_LABEL, 1, _read_route_labels, dict[Id, str | None],
             _pack_named, _unpack_named,
         ),
         Register(
-            "label of a gate", GATE_LABEL, 2, _take_gate_labels, dict[int, bool | None],
+            "label of a gate", GATE_LABEL, 2, _read_gate_labels, dict[int, bool | None],
             _pack_plain, _unpack_plain,
         ),
     ),
@@ -354,10 +357,10 @@ TURN_COMPLETED: Final = EventType(
             "end of a turn",
             END,
             0,
-            _take_end,
+            _read_end,
             dict[bytes, _Gain] | None,
-            _pack_whole,
-            _unpack_whole,
+            _pack_turn,
+            _unpack_turn,
         ),
     ),
 )

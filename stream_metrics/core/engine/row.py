@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_metrics.core.engine.cells import begun, extend, rerank_of, source
+from stream_metrics.core.engine.cells import add_iteration, empty_totals, rerank_of, source
 from stream_metrics.core.engine.config import DEFAULT_AGENT
 from stream_metrics.core.engine.state import Conversation, Iteration, Turn
 from stream_metrics.core.metrics.decisions import (
@@ -70,10 +70,10 @@ def conversation_rows(conversation: Conversation, turn_scope: str = "last") -> l
 def turn_row(conversation: Conversation, turn: Turn, reranked: RerankSums) -> Row:
     """One turn's row; ``reranked`` are the sums of its ``reranks``."""
     agent, release = origin_of(turn)
-    through = begun(turn)
+    through = empty_totals(turn)
     iterations: list[Row] = []
     for iteration in turn.counted:
-        extend(through, iteration)
+        add_iteration(through, iteration)
         iterations.append(iteration_row(iteration, through))
     row: Row = {
         "conversation_id": conversation.conversation_id,
@@ -143,10 +143,10 @@ def totals(through: TurnTotals) -> Row:
 def _duplicates_of(turn: Turn) -> dict[str, str]:
     pairs = {}
     for result_id, position in turn.handles.items():
-        first = turn.firsts[turn.documents[position]]
+        first = turn.first_results[turn.documents[position]]
         if first != position:
-            search = turn.holders[first]
-            pairs[result_id] = search.result_ids[first - search.first]
+            search = turn.result_searches[first]
+            pairs[result_id] = search.result_ids[first - search.start]
     return dict(sorted(pairs.items()))
 
 

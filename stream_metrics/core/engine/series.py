@@ -10,7 +10,7 @@ from stream_metrics.core.engine.cells import CODES, split_code
 PREFIX: Final = "streammetrics_window_"
 MAX_SERIES: Final = 20_000
 """How many series of windows a worker exports at most, with those about them."""
-ABOUT: Final = 2
+META_SERIES: Final = 2
 """How many there are about them, with the same prefix."""
 HELP: Final = {head: f"{series.help}, over a sliding window." for head, series in CODES.items()}
 

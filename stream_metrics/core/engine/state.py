@@ -111,15 +111,32 @@ class Search:
     ``doc_ids`` are the digests under which ground truth names the results; they are kept only where
     ranked metrics are configured, which need them when fingerprints are not loaded.
 
-    ``first`` is the number of results in the turn before this search, -1 until it is placed.
+    ``start`` is the number of results in the turn before this search, -1 until it is placed.
     ``optimal`` is the route that would have been the best, None if nobody has said. What it says of
     its event is a copy: nothing refers in a circle, so that what the cache drops is free at once.
     """
 
     __slots__ = (
-        "agent", "baseline", "digest", "doc_ids", "documents", "event_id", "evidence",
-        "fingerprints", "first", "gains", "index", "iteration", "occurred_us", "optimal", "ordinal",
-        "release", "result_ids", "route", "search_id", "types",
+        "agent",
+        "baseline",
+        "digest",
+        "doc_ids",
+        "documents",
+        "event_id",
+        "evidence",
+        "fingerprints",
+        "gains",
+        "index",
+        "iteration",
+        "occurred_us",
+        "optimal",
+        "ordinal",
+        "release",
+        "result_ids",
+        "route",
+        "search_id",
+        "start",
+        "types",
     )  # fmt: skip
 
     def __init__(
@@ -153,7 +170,7 @@ class Search:
         self.doc_ids: list[bytes | None] | None = None
         self.documents: list[int] = []
         self.evidence: list[str] = []
-        self.first = -1
+        self.start = -1
         self.optimal: str | None = None
 
     @property
@@ -162,7 +179,7 @@ class Search:
         return (self.occurred_us, self.event_id, self.digest)
 
     @property
-    def place(self) -> tuple[int, int, int, int, str]:
+    def sort_key(self) -> tuple[int, int, int, int, str]:
         """The canonical order of a turn's searches."""
         return (self.iteration, self.ordinal, self.occurred_us, self.index, self.search_id)
 
@@ -172,7 +189,7 @@ class Search:
             return self.iteration < other.iteration
         if self.ordinal != other.ordinal:
             return self.ordinal < other.ordinal
-        return self.place < other.place
+        return self.sort_key < other.sort_key
 
 
 class Iteration:
@@ -212,30 +229,52 @@ class Iteration:
 class Turn:
     """One turn: its registers, and what is derived from them.
 
-    ``winners`` has the winning event of each key, by register. ``newest`` is the search_iteration
-    event of the highest version, also if it holds no item: the turn exists because of it.
-    ``results`` and ``extra_values`` add up what the winning searches hold; the second counts the
-    values of results with unusually many, as far as their fingerprints are loaded.
+    ``winners`` maps the keys of each register to the events that won them. ``newest`` is the
+    search_iteration event with the highest version, even if it has lost all its items; a turn
+    without one does not exist. ``results`` and ``extra_values`` are sums over the winning searches;
+    ``extra_values`` counts the values of results with unusually many values, for the searches whose
+    fingerprints are loaded.
 
-    Derived: the turn's results are numbered in canonical order, its documents in order of first
-    occurrence. Of each result there are its search (``holders``), its document (``documents``) and
-    its label (``result_labels``); of each document its first result (``firsts``), the gain that the
-    iteration of this result counts (``credited``) and, once another than its first is labelled, or
-    its label changes, how many of its results have each label and which is the first of them
-    (``label_counts``). ``handles`` are the results that labels name, ``ranked_in`` the iterations
-    in which a document has a baseline rank. ``counted`` are the iterations that searched, in order.
-    ``relevant`` is the ground truth. ``scores`` are those of searches by the ranked metrics that
-    are configured, as far as they are known. ``qrels`` is the number of iterations until all
-    relevant documents were retrieved; it is stored, because it needs fingerprints.
+    Derived values: results are numbered in canonical order and documents in order of first
+    occurrence. Lists indexed by result hold its search (``result_searches``), its document
+    (``documents``) and its label (``result_labels``). Lists indexed by document hold its first
+    result (``first_results``) and the gain counted for it in that result's iteration
+    (``document_gains``). ``label_counts`` has, for documents of which more than the first result
+    was labelled or a label has changed, the number of results with each label and the first
+    labelled result. ``handles`` maps result ids, as labels name them, to results. ``ranked_in``
+    lists the iterations in which a document has a baseline rank. ``counted`` lists the iterations
+    with a search, in order. ``relevant`` is the ground truth. ``scores`` caches the ranked metrics
+    of searches. ``qrels`` is the number of iterations until all relevant documents were retrieved;
+    it is stored, because it can be computed only with fingerprints.
 
-    ``cell`` is what the turn adds to the windows beside its iterations, None until it is known.
+    ``cell`` is what the turn as a whole adds to the windows, None until it is computed.
     """
 
     __slots__ = (
-        "cell", "counted", "credited", "documents", "extra_values", "first_by_doc", "firsts",
-        "handles", "holders", "index", "iterations", "label_counts", "newest", "number", "order",
-        "over_limit", "qrels", "ranked_in", "refused", "relevant", "result_labels", "results",
-        "scores", "winners",
+        "cell",
+        "counted",
+        "document_gains",
+        "documents",
+        "extra_values",
+        "first_by_doc",
+        "first_results",
+        "handles",
+        "index",
+        "iterations",
+        "label_counts",
+        "newest",
+        "number",
+        "order",
+        "over_limit",
+        "qrels",
+        "ranked_in",
+        "refused",
+        "relevant",
+        "result_labels",
+        "result_searches",
+        "results",
+        "scores",
+        "winners",
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
@@ -256,10 +295,10 @@ class Turn:
         self.order: list[Search] = []
         self.iterations: dict[int, Iteration] = {}
         self.counted: list[Iteration] = []
-        self.holders: list[Search] = []
+        self.result_searches: list[Search] = []
         self.documents: list[int] = []
-        self.firsts: list[int] = []
-        self.credited: list[int | None] = []
+        self.first_results: list[int] = []
+        self.document_gains: list[int | None] = []
         self.label_counts: dict[int, list[int]] = {}
         self.result_labels: list[int | None] = []
         self.handles: dict[str, int] = {}

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from stream_metrics.core.dedup.deduplicator import Deduplicator
-from stream_metrics.core.engine.cells import exchanged
+from stream_metrics.core.engine.cells import cell_changes
 from stream_metrics.core.engine.changes import Changes, Observations
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.derive import Derivation
+from stream_metrics.core.engine.digested import DigestedEvent
 from stream_metrics.core.engine.plan import Plan
 from stream_metrics.core.engine.state import Conversation
-from stream_metrics.core.engine.taken import Taken
 
 
 class Step:
@@ -35,20 +35,20 @@ class Step:
         self.dedup_of = dedup_of
 
     def apply(
-        self, conversation: Conversation, events: Iterable[Taken], seen: Observations
+        self, conversation: Conversation, events: Iterable[DigestedEvent], observed: Observations
     ) -> Changes:
         """Apply ``events`` in the order given; changes ``conversation`` in place.
 
         Their digests must be made with the conversation's key.
         """
         changes = Changes()
-        plan = Plan(conversation, self.config, seen, changes)
+        plan = Plan(conversation, self.config, observed, changes)
         plan.add(events)
-        derivation = self._derivation(conversation, seen, changes)
+        derivation = self._derivation(conversation, observed, changes)
         for turn in plan.turns:
             derivation.apply(turn, has_fingerprints=conversation.has_fingerprints)
             before, before_turn = derivation.before, derivation.before_turn
-            changes.cells += exchanged(turn.turn, before, before_turn, self.config)
+            changes.cells += cell_changes(turn.turn, before, before_turn, self.config)
         return changes
 
     def restore(self, conversation: Conversation) -> None:
@@ -58,6 +58,6 @@ class Step:
             derivation.restore(turn, has_fingerprints=conversation.has_fingerprints)
 
     def _derivation(
-        self, conversation: Conversation, seen: Observations, changes: Changes
+        self, conversation: Conversation, observed: Observations, changes: Changes
     ) -> Derivation:
-        return Derivation(self.config, self.dedup_of(conversation.key_id), seen, changes)
+        return Derivation(self.config, self.dedup_of(conversation.key_id), observed, changes)

@@ -22,16 +22,16 @@ from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.events.times import MICROS
 
 Sums = dict[str, int]
-Touched = dict[tuple[str, int, str], bytes | None]  # None: the bucket goes
+BucketChanges = dict[tuple[str, int, str], bytes | None]  # None: the bucket goes
 NamedCell = tuple[int, int, str, Sums]  # sign, time in microseconds, agent, sums
 KernelWindow = tuple[str, int, int, int, frozenset[str], dict[tuple[int, str], bytes]]
-_Level = dict[tuple[int, str], Sums]  # by bucket and agent
+_BucketSums = dict[tuple[int, str], Sums]  # by bucket and agent
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _WINDOW_UNITS: Final = (("h", 3_600), ("m", 60), ("s", 1))
 
 
-EVERY_FAMILY: Final = frozenset(CODES)
+ALL_FAMILIES: Final = frozenset(CODES)
 
 
 class Window(NamedTuple):
@@ -42,7 +42,7 @@ class Window(NamedTuple):
 
     name: str
     length_us: int
-    heads: frozenset[str] = EVERY_FAMILY
+    heads: frozenset[str] = ALL_FAMILIES
 
     @property
     def bucket_us(self) -> int:
@@ -150,12 +150,12 @@ def series_of_agent(windows: Iterable[Window], retrieval: int) -> int:
 DROPPED_AT_ONCE: Final = 500
 
 # Before a window's name: the part of its buckets that is of conversations that have expired.
-LEFT: Final = "left:"
+EXPIRED: Final = "left:"
 
 
-def left_windows(windows: Iterable[Window]) -> tuple[Window, ...]:
+def expired_windows(windows: Iterable[Window]) -> tuple[Window, ...]:
     """The windows under whose names is kept what expired conversations left in ``windows``."""
-    return tuple(window._replace(name=LEFT + window.name) for window in windows)
+    return tuple(window._replace(name=EXPIRED + window.name) for window in windows)
 
 
 class Names(NamedTuple):
@@ -245,9 +245,9 @@ class Windows:
         self.buckets: dict[str, dict[tuple[int, str], bytes]] = {w.name: {} for w in self.windows}
         self._first: dict[str, int] = {}  # by window: no bucket held is older
         self.base_us = gcd(*(w.bucket_us for w in self.windows))
-        self._plan = self._coarsening()
+        self._window_sources = self._sources()
 
-    def _coarsening(self) -> list[tuple[Window, int]]:
+    def _sources(self) -> list[tuple[Window, int]]:
         """Each window with the widest buckets narrower than its own that fit into them."""
         plan: list[tuple[Window, int]] = []
         widths = [self.base_us]
@@ -259,24 +259,24 @@ class Windows:
     def load(self, window: str, bucket: int, agent: str, sums: bytes) -> None:
         """Set one bucket as it was stored; raises ``DamagedState``."""
         if window in self.buckets:
-            self._hold(window, bucket, agent, encode_sums(decode_sums(sums)))
+            self._set(window, bucket, agent, encode_sums(decode_sums(sums)))
 
-    def install(self, touched: Touched) -> None:
+    def install(self, touched: BucketChanges) -> None:
         """Take over changed buckets."""
         for (window, bucket, agent), sums in touched.items():
             if sums is not None:
-                self._hold(window, bucket, agent, sums)
+                self._set(window, bucket, agent, sums)
             else:
                 self.buckets[window].pop((bucket, agent), None)
 
-    def _hold(self, window: str, bucket: int, agent: str, sums: bytes) -> None:
+    def _set(self, window: str, bucket: int, agent: str, sums: bytes) -> None:
         self.buckets[window][bucket, agent] = sums
         if bucket < self._first.get(window, bucket + 1):
             self._first[window] = bucket
 
     def changes(
         self, cells: Iterable[tuple[int, Cell]], names: Names, record_time_us: int
-    ) -> Touched:
+    ) -> BucketChanges:
         """The new absolute sums of each bucket that signed cells change; nothing is changed yet.
 
         Buckets that left their window before ``record_time_us`` go, some of them at a time. Raises
@@ -290,7 +290,7 @@ class Windows:
         if touched is None:
             touched = self.plain_changes(named, record_time_us)
         most = max(DROPPED_AT_ONCE, 2 * len(touched))
-        touched.update(islice(self._old(record_time_us), most))
+        touched.update(islice(self._outdated(record_time_us), most))
         return touched
 
     def kernel_plan(self, record_time_us: int) -> list[KernelWindow]:
@@ -304,12 +304,12 @@ class Windows:
                 window.heads,
                 self.buckets[window.name],
             )
-            for window, source_us in self._plan
+            for window, source_us in self._window_sources
         ]
 
-    def plain_changes(self, cells: Iterable[NamedCell], record_time_us: int) -> Touched:
+    def plain_changes(self, cells: Iterable[NamedCell], record_time_us: int) -> BucketChanges:
         """What the kernel does of ``changes``, in Python."""
-        base: _Level = {}
+        base: _BucketSums = {}
         for sign, time_us, agent, sums in cells:
             key = (time_us // self.base_us, agent)
             into = base.get(key)
@@ -317,8 +317,8 @@ class Windows:
                 into = base[key] = {}
             add(into, sums, sign)
         levels = {self.base_us: base}
-        touched: Touched = {}
-        for window, source_us in self._plan:
+        touched: BucketChanges = {}
+        for window, source_us in self._window_sources:
             level = levels.get(window.bucket_us)
             if level is None:
                 level = levels[window.bucket_us] = _coarser(
@@ -328,18 +328,18 @@ class Windows:
         return touched
 
     def _change_window(
-        self, window: Window, level: _Level, record_time_us: int, touched: Touched
+        self, window: Window, level: _BucketSums, record_time_us: int, touched: BucketChanges
     ) -> None:
         oldest = oldest_bucket(window, record_time_us)
-        buckets, codes = self.buckets[window.name], _codes_of(window.heads)
+        buckets, codes = self.buckets[window.name], _code_filter(window.heads)
         for (bucket, agent), sums in level.items():
             if bucket < oldest or not sums:
                 continue
             stored = buckets.get((bucket, agent))
-            kept = codes.knowing(sums)
+            kept = codes.kept(sums)
             touched[window.name, bucket, agent] = added_bucket(stored, sums, kept)
 
-    def _old(self, record_time_us: int) -> Iterator[tuple[tuple[str, int, str], None]]:
+    def _outdated(self, record_time_us: int) -> Iterator[tuple[tuple[str, int, str], None]]:
         """The buckets that have left their windows.
 
         A window's buckets are looked at only if some may have left it: not with every batch.
@@ -398,9 +398,9 @@ def oldest_bucket(window: Window, record_time_us: int) -> int:
     return (record_time_us - window.length_us) // window.bucket_us
 
 
-def _coarser(level: _Level, factor: int) -> _Level:
+def _coarser(level: _BucketSums, factor: int) -> _BucketSums:
     """The same sums in buckets ``factor`` times as wide."""
-    wider: _Level = {}
+    wider: _BucketSums = {}
     for (bucket, agent), sums in level.items():
         key = (bucket // factor, agent)
         into = wider.get(key)
@@ -413,11 +413,11 @@ def _coarser(level: _Level, factor: int) -> _Level:
 
 def in_window(sums: Sums, window: Window) -> Sums:
     """Those of ``sums`` whose series the window has."""
-    kept = _codes_of(window.heads).knowing(sums)
+    kept = _code_filter(window.heads).kept(sums)
     return {code: value for code, value in sums.items() if code in kept}
 
 
-class _Codes:
+class _CodeFilter:
     """The codes whose series a window has, kept for those that come again and again."""
 
     __slots__ = ("_kept", "_known", "heads")
@@ -427,7 +427,7 @@ class _Codes:
         self._known: set[str] = set()
         self._kept: set[str] = set()
 
-    def knowing(self, codes: Sums) -> set[str]:
+    def kept(self, codes: Sums) -> set[str]:
         """Those that the window has, with all of ``codes`` looked at: by what they begin with."""
         if not self._known.issuperset(codes):
             if len(self._known) >= _CODES_KEPT:
@@ -442,8 +442,8 @@ _CODES_KEPT: Final = 8_192
 
 
 @lru_cache(maxsize=64)
-def _codes_of(heads: frozenset[str]) -> _Codes:
-    return _Codes(heads)
+def _code_filter(heads: frozenset[str]) -> _CodeFilter:
+    return _CodeFilter(heads)
 
 
 def windows_at(

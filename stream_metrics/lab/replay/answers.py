@@ -58,8 +58,8 @@ def _unique(turn: Turn, recorded: Recorded) -> Iterator[Result]:
     """The first occurrence of each document, in canonical order."""
     of: Search | None = None
     results: list[Result] = []
-    for position in turn.firsts:
-        search = turn.holders[position]
+    for position in turn.first_results:
+        search = turn.result_searches[position]
         if search is not of:
             of, results = search, recorded.results_of(turn, search)
-        yield results[position - search.first]
+        yield results[position - search.start]

@@ -11,11 +11,11 @@ from stream_metrics.core.dedup.deduplicator import deduplicator
 from stream_metrics.core.engine.cells import conversation_cells
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
+from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder
 from stream_metrics.core.engine.registers import FORGET, SEARCH_ITERATION, TURN_COMPLETED
 from stream_metrics.core.engine.row import Row, reranks, shown_turns, turn_row
 from stream_metrics.core.engine.state import RESULT_LABEL, Conversation
 from stream_metrics.core.engine.step import Step
-from stream_metrics.core.engine.taken import Intake, Taken
 from stream_metrics.core.engine.windows import (
     DEFAULT_WINDOWS,
     Window,
@@ -76,14 +76,14 @@ class Replay:
         self.records = self.invalid = 0
         self.last_event_us = 0
         dedup = deduplicator(self.config.rules, b"")
-        self._intake = Intake(dedup, "", self.config.rules.tables, self.config.limits)
+        self._decoder = RecordDecoder(dedup, "", self.config.rules.tables, self.config.limits)
         self._step = Step(self.config, lambda _: dedup)
         self.answered: set[str] = set()
         self.described: set[str] = set()
         self.positions: dict[str, dict[bytes, int]] = {}
         self._conversations: dict[str, Conversation] = {}
         self._seen: dict[str, _EventCounts] = {}
-        self._chunk: dict[str, list[Taken]] = {}
+        self._chunk: dict[str, list[DigestedEvent]] = {}
         self._chunk_size = 0
         self._reranked: RerankSums | None = None  # over all rows, once these have been made
 
@@ -108,7 +108,7 @@ class Replay:
         """
         number = self.records if number is None else number
         self.records += 1
-        event = self._intake.take(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
+        event = self._decoder.decode(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
         if isinstance(event, BadRecord):
             self.invalid += 1
             if len(self.rejected) < REJECTED_LISTED:
@@ -132,7 +132,7 @@ class Replay:
         self._chunk = {}
         self._chunk_size = 0
 
-    def _note(self, event: Taken, place: int) -> None:
+    def _note(self, event: DigestedEvent, place: int) -> None:
         self.last_event_us = max(self.last_event_us, event.occurred_us)
         seen = self._seen.get(event.conversation_id)
         if seen is None:

@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from stream_metrics.core.collecting import collect_seldom, collecting_once
+from stream_metrics.core.garbage_collection import collect_rarely, collector_paused
 from stream_metrics.lab.evaluation.submit import deferred
 from stream_metrics.lab.replay.pieces import Job, compute
 from stream_metrics.lab.replay.spool import Piece
@@ -97,7 +97,7 @@ def _ready() -> None:
 
 
 def _compute(work: Job, piece: Piece) -> Piece:
-    with collecting_once():
+    with collector_paused():
         return compute(work, piece)
 
 
@@ -110,7 +110,7 @@ _DIED: Final = (
 def _initialise() -> None:
     """Set up a process that ignores interrupts and exits with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    collect_seldom()
+    collect_rarely()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -21,8 +21,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from stream_metrics.core.collecting import collecting_once
 from stream_metrics.core.events.record import Record
+from stream_metrics.core.garbage_collection import collector_paused
 from stream_metrics.lab.replay.manifest import MANIFEST, Manifest, fingerprint, load, save
 from stream_metrics.lab.replay.merge_pieces import decoded_rows, decoded_searches
 from stream_metrics.lab.replay.offline import Replay
@@ -167,7 +167,7 @@ def _run(task: ReplayTask, folder: Path, progress: Progress) -> FinishedReport:
             first = list(_in_memory(records, task.scale))
             more = next(records, None)
             if more is None:
-                with collecting_once():
+                with collector_paused():
                     return _run_in_memory(task, first)
             with process_pool(task.scale.processes) as pool:
                 manifest = Manifest(work.fingerprint, 0, [])

@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from stream_metrics.core.engine.cells import CODES, Series, escape, retrieval_codes, split_code
 from stream_metrics.core.engine.codec import decode_sums
 from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
-from stream_metrics.core.engine.series import ABOUT, HELP, MAX_SERIES, PREFIX, series_line
+from stream_metrics.core.engine.series import HELP, MAX_SERIES, META_SERIES, PREFIX, series_line
 from stream_metrics.core.engine.windows import Sums, Window, Windows, add
 from stream_metrics.core.metrics.ranking.names import RankedMetric
 
@@ -179,7 +179,7 @@ class WindowCollector(Collector):
         self._retrieval = retrieval
         self._partitions = partitions
         self._now_us = now_us
-        self._limit = max_series - ABOUT
+        self._limit = max_series - META_SERIES
         self._configured = frozenset(configured)
         self._lock = threading.Lock()
         self._prepared: tuple[dict[Windows, Windows], int] = ({}, 0)

@@ -20,7 +20,7 @@ from stream_metrics.core.engine.codec import decode_conversation, decode_sums
 from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.core.engine.step import Step
 from stream_metrics.core.engine.windows import (
-    LEFT,
+    EXPIRED,
     Names,
     Sums,
     Window,
@@ -156,8 +156,8 @@ def _compare(number: int, reading: _Reading, options: AuditOptions, found: Audit
     stored: dict[BucketKey, Sums] = {}
     for (name, bucket, agent), data in reading.buckets.items():
         sums = _sums(number, (name, bucket, agent), data, reading)
-        if name.startswith(LEFT):
-            add(computed.setdefault((name.removeprefix(LEFT), bucket, agent), {}), sums, 1)
+        if name.startswith(EXPIRED):
+            add(computed.setdefault((name.removeprefix(EXPIRED), bucket, agent), {}), sums, 1)
         else:
             stored[name, bucket, agent] = dict(sums)
     found.partitions += 1

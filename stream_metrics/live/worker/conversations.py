@@ -9,10 +9,10 @@ from typing import Final, TypeVar
 from stream_metrics.core.dedup.deduplicator import Deduplicator
 from stream_metrics.core.engine.changes import Changes, Observations
 from stream_metrics.core.engine.codec import add_fingerprints, decode_conversation, encode_changes
+from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder
 from stream_metrics.core.engine.registers import FORGET
 from stream_metrics.core.engine.state import Conversation
 from stream_metrics.core.engine.step import Step
-from stream_metrics.core.engine.taken import Intake, Taken
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.record import MAX_TIMESTAMP_MS, DeadLetter, Record
 from stream_metrics.live.ports import (
@@ -40,7 +40,7 @@ class Work:
 
     key: ConversationKey
     conversation_id: str
-    events: list[tuple[Taken, Record]] = field(default_factory=list)
+    events: list[tuple[DigestedEvent, Record]] = field(default_factory=list)
     conversation: Conversation | None = None
     changes: Changes | None = None
     message: OutputMessage | None = None
@@ -79,11 +79,13 @@ class Conversations:
         """The events of the records by conversation; ``letters`` takes those that have none."""
         works: dict[ConversationKey, Work] = {}
         keys: dict[str, ConversationKey] = {}
-        intake = self._intake(self._options.key_id, require_key=self._options.require_key)
+        decoder = self._decoder(self._options.key_id, require_key=self._options.require_key)
         last_ms = _last_ms(self._options)
         for record in records:
             try:
-                event = intake.take(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
+                event = decoder.decode(
+                    record.value, key=record.key, timestamp_ms=record.timestamp_ms
+                )
             except MemoryError:
                 raise  # it says nothing about the record
             except Exception as error:
@@ -192,14 +194,14 @@ class Conversations:
         except Exception as error:
             await self._isolate(work, error, observations, letters, retry)
 
-    def _with_its_key(self, work: Work, event: Taken, record: Record) -> Taken:
+    def _with_its_key(self, work: Work, event: DigestedEvent, record: Record) -> DigestedEvent:
         """``event``, digested with the key that its conversation began with."""
         assert work.conversation is not None
         key_id = work.conversation.key_id
         if key_id == event.key_id:
             return event
-        again = self._intake(key_id).take(record.value, timestamp_ms=record.timestamp_ms)
-        assert isinstance(again, Taken)  # as it was the first time
+        again = self._decoder(key_id).decode(record.value, timestamp_ms=record.timestamp_ms)
+        assert isinstance(again, DigestedEvent)  # as it was the first time
         return again
 
     async def _isolate(
@@ -214,7 +216,7 @@ class Conversations:
         self._cache.drop(self._number, work.key)
         wanted = [(work.key, True)]
         [parts] = await self._ask(lambda: self._store.load(self._number, wanted), retry)
-        good: list[Taken] = []
+        good: list[DigestedEvent] = []
         for sent, record in work.events:
             trial = self.restore(work.conversation_id, parts)
             try:
@@ -231,7 +233,9 @@ class Conversations:
         work.conversation = self.restore(work.conversation_id, parts)
         self._take(work, good, observations)
 
-    def _take(self, work: Work, events: Sequence[Taken], observations: Observations) -> None:
+    def _take(
+        self, work: Work, events: Sequence[DigestedEvent], observations: Observations
+    ) -> None:
         """Apply events to a conversation, and make the message that they are due."""
         assert work.conversation is not None
         work.changes = self.step.apply(work.conversation, events, observations)
@@ -255,9 +259,9 @@ class Conversations:
     async def _ask(self, call: Callable[[], Awaitable[T]], retry: Retry) -> T:
         return await timed(call, retry, self._telemetry)
 
-    def _intake(self, key_id: str, *, require_key: bool = False) -> Intake:
+    def _decoder(self, key_id: str, *, require_key: bool = False) -> RecordDecoder:
         engine = self._options.engine
-        return Intake(
+        return RecordDecoder(
             self.dedup(key_id), key_id, engine.rules.tables, engine.limits, require_key=require_key
         )
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from stream_metrics.core.engine.changes import Changes
+from stream_metrics.core.engine.digested import DigestedEvent
 from stream_metrics.core.engine.registers import FORGET
 from stream_metrics.core.engine.row import Row, canonical, conversation_rows
 from stream_metrics.core.engine.state import Conversation
-from stream_metrics.core.engine.taken import Taken
 from stream_metrics.live.ports import OutputMessage
 
 
@@ -25,7 +25,7 @@ def message_of(rows: Sequence[Row], turn_scope: str) -> OutputMessage:
 
 
 def message_after(
-    conversation: Conversation, changes: Changes, events: Iterable[Taken], turn_scope: str
+    conversation: Conversation, changes: Changes, events: Iterable[DigestedEvent], turn_scope: str
 ) -> OutputMessage | None:
     """The message that ``events`` make due, or None.
 
@@ -33,7 +33,7 @@ def message_after(
     None for a conversation that was forgotten. One that has never had a row is not spoken of.
     """
     rows = None
-    if changes.of_items:
+    if changes.has_items:
         rows = conversation_rows(conversation, turn_scope)
     elif not _late_for_a_forgotten(conversation, events):
         return None
@@ -44,7 +44,7 @@ def message_after(
     return OutputMessage(conversation.conversation_id, None)
 
 
-def _late_for_a_forgotten(conversation: Conversation, events: Iterable[Taken]) -> bool:
+def _late_for_a_forgotten(conversation: Conversation, events: Iterable[DigestedEvent]) -> bool:
     """Whether an event has come for a conversation of which nothing is left.
 
     A ``forget`` comes on every partition, so that it does not tell where a conversation lives; any

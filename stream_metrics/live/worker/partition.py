@@ -28,9 +28,9 @@ from stream_metrics.core.engine.codec import (
 from stream_metrics.core.engine.plan import waiting_labels
 from stream_metrics.core.engine.state import Cell, Conversation
 from stream_metrics.core.engine.windows import (
-    Touched,
+    BucketChanges,
     Windows,
-    left_windows,
+    expired_windows,
 )
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.record import DeadLetter, Record
@@ -114,7 +114,9 @@ class StatePartition:
         self.positions: dict[str, Position] = {}
         self.marks: set[str] = set()
         self.windows = Windows(options.windows)
-        self._left = Windows(left_windows(options.windows))  # of expired conversations, for audits
+        self._left = Windows(
+            expired_windows(options.windows)
+        )  # of expired conversations, for audits
         self._options = options
         self._schema = options.identity.schema_version  # by which it writes
         self._store = store
@@ -140,7 +142,7 @@ class StatePartition:
         self.positions = dict(state.positions)
         self.marks = set(state.marks)
         self.windows = Windows(self._options.windows)
-        self._left = Windows(left_windows(self._options.windows))
+        self._left = Windows(expired_windows(self._options.windows))
         for (window, bucket, agent), data in state.buckets.items():
             self.windows.load(window, bucket, agent, data)
             self._left.load(window, bucket, agent, data)
@@ -267,7 +269,7 @@ class StatePartition:
         touched = self.windows.changes(cells, names, record_time_us)
         seen.late.update(self.windows.late(cells, record_time_us))
         note_unnamed(cells, names, seen)
-        left: Touched = {}
+        left: BucketChanges = {}
         if staying or not self._left.empty:
             left = self._left.changes(staying, names, record_time_us)
         self._batches += 1

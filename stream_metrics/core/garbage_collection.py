@@ -14,13 +14,13 @@ from typing import Final
 THRESHOLDS: Final = (100_000, 20, 100)
 
 
-def collect_seldom() -> None:
+def collect_rarely() -> None:
     """Let the collector of this process come seldom."""
     gc.set_threshold(*THRESHOLDS)
 
 
 @contextmanager
-def collecting_once() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Let the collector look at what work of bounded size has left behind, and not before."""
     enabled = gc.isenabled()
     gc.disable()

@@ -14,8 +14,8 @@ from benchmarks.workload import traffic as workload
 from stream_metrics.core.dedup.deduplicator import Deduplicator, PlainDeduplicator
 from stream_metrics.core.dedup.digests import KNOWN_NAMES
 from stream_metrics.core.dedup.tables import newest
+from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder, digest_event
 from stream_metrics.core.engine.registers import LONGEST_ROUTE, RELEVANCE_LABELS, SEARCH_ITERATION
-from stream_metrics.core.engine.taken import Intake, Taken, take
 from stream_metrics.core.events import BadRecord, Limits
 from stream_metrics.core.events.decode import decode_slow
 from stream_metrics.core.events.wire import Result
@@ -34,7 +34,7 @@ ANY_PAIR = st.sampled_from(PAIRS)
 FREQUENT = ("search_iteration", "relevance_labels")
 
 
-def seen(taken: Taken | BadRecord, dedup: Deduplicator) -> str:
+def seen(taken: DigestedEvent | BadRecord, dedup: Deduplicator) -> str:
     """All of it, as a text in which ``1``, ``1.0`` and ``True`` are different."""
     if isinstance(taken, BadRecord) or taken.kind is not SEARCH_ITERATION:
         return repr(taken)
@@ -53,15 +53,15 @@ def both(
     timestamp_ms: int | None = None,
     limits: Limits = LIMITS,
     require_key: bool = False,
-) -> tuple[Taken | None, Taken | BadRecord]:
+) -> tuple[DigestedEvent | None, DigestedEvent | BadRecord]:
     """What the two ways make of a record; what uses them agrees with the slow one."""
     compiled, plain = pair
     assert not isinstance(compiled, PlainDeduplicator)
     event = decode_slow(value, key, timestamp_ms, limits, require_key)
-    slow = event if isinstance(event, BadRecord) else take(event, plain, KEY_ID, newest())
-    intake = Intake(compiled, KEY_ID, newest(), limits, require_key=require_key)
-    fast = None if value is None else intake.take_fast(value, key, timestamp_ms)
-    whole = intake.take(value, key=key, timestamp_ms=timestamp_ms)
+    slow = event if isinstance(event, BadRecord) else digest_event(event, plain, KEY_ID, newest())
+    decoder = RecordDecoder(compiled, KEY_ID, newest(), limits, require_key=require_key)
+    fast = None if value is None else decoder.decode_fast(value, key, timestamp_ms)
+    whole = decoder.decode(value, key=key, timestamp_ms=timestamp_ms)
     assert seen(whole, compiled) == seen(slow, plain)
     return fast, slow
 
@@ -74,7 +74,7 @@ def run(pair: Dedups, *record: Any) -> Iterator[Pair]:
 
 def run_valid(pair: Dedups, *record: Any) -> Iterator[Pair]:
     """The same of a record that Python takes."""
-    assert isinstance(both(pair, *record)[1], Taken)
+    assert isinstance(both(pair, *record)[1], DigestedEvent)
     yield from run(pair, *record)
 
 
@@ -87,7 +87,7 @@ def run_refused(pair: Dedups, *record: Any) -> Iterator[Pair]:
 def run_frequent(pair: Dedups, *record: Any) -> Iterator[Pair]:
     """The same; searches and labels that are good are taken, and nothing else is."""
     fast, slow = both(pair, *record)
-    frequent = isinstance(slow, Taken) and slow.kind in (SEARCH_ITERATION, RELEVANCE_LABELS)
+    frequent = isinstance(slow, DigestedEvent) and slow.kind in (SEARCH_ITERATION, RELEVANCE_LABELS)
     assert (fast is not None) == frequent
     yield (None if fast is None else seen(fast, pair[0])), seen(slow, pair[1])
 
@@ -469,7 +469,7 @@ def run_remembered(limit: str, bound: int, result: dict[str, Any]) -> Iterator[P
     for allowed in (bound, bound, bound - 1, bound, bound - 1):
         record = (searching(result), None, None, Limits(**{limit: allowed}))
         fast, slow = both(PAIRS[0], *record)
-        assert (fast is not None) == isinstance(slow, Taken) == (allowed == bound)
+        assert (fast is not None) == isinstance(slow, DigestedEvent) == (allowed == bound)
         yield from run(PAIRS[0], *record)
 
 
@@ -634,7 +634,7 @@ CLAIMS = [
 
 def wrongly_taken(value: Any, key: Any) -> object:
     """What is no record."""
-    return Intake(PAIRS[0][0], KEY_ID, newest(), LIMITS).take_fast(value, key, None)
+    return RecordDecoder(PAIRS[0][0], KEY_ID, newest(), LIMITS).decode_fast(value, key, None)
 
 
 REFUSALS = [

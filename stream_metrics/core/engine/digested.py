@@ -19,10 +19,10 @@ from stream_metrics.core.engine.registers import (
     OF_PAYLOAD,
     RELEVANCE_LABELS,
     SEARCH_ITERATION,
+    DigestedSearch,
     EventType,
     Items,
-    TakenSearch,
-    cut_routes,
+    shorten_routes,
 )
 from stream_metrics.core.engine.state import Version
 from stream_metrics.core.events.decode import (
@@ -37,7 +37,7 @@ from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.wire import SearchIteration, TurnCompleted
 
 
-class Taken(msgspec.Struct, gc=False, frozen=True):
+class DigestedEvent(msgspec.Struct, gc=False, frozen=True):
     """A valid event as ``Step`` applies it.
 
     ``items`` has what it says, by the registers of its type: for each key the first entry.
@@ -66,12 +66,12 @@ class Taken(msgspec.Struct, gc=False, frozen=True):
         return (self.occurred_us, self.event_id, self.digest)
 
     @property
-    def says_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether it has neither searches nor a gate decision, or no label at all."""
         return bool(self.items) and not any(self.items)
 
 
-def take(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> Taken:
+def digest_event(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> DigestedEvent:
     """Digest the texts of ``event`` with ``dedup``, whose key is called ``key_id``.
 
     ``tables`` are those of its rules.
@@ -81,7 +81,7 @@ def take(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> Take
     iteration, agent, release = 0, DEFAULT_AGENT, None
     if isinstance(sent, SearchIteration):
         iteration, agent, release = sent.iteration, sent.agent or DEFAULT_AGENT, sent.release
-    return Taken(
+    return DigestedEvent(
         event.occurred_us,
         event.event_id,
         event.digest,
@@ -89,7 +89,7 @@ def take(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> Take
         event.turn,
         key_id,
         kind,
-        tuple([register.take(sent, dedup, tables) for register in kind.registers]),
+        tuple([register.read(sent, dedup, tables) for register in kind.registers]),
         iteration,
         agent,
         release,
@@ -98,7 +98,7 @@ def take(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> Take
     )
 
 
-class Intake:
+class RecordDecoder:
     """Takes records with ``dedup``, whose key is called ``key_id`` and whose rules have ``tables``.
 
     ``require_key``: without a key of their own, records are not accepted.
@@ -117,12 +117,12 @@ class Intake:
         self._limits, self._require_key = limits, require_key
         self._bounds = compiled.Bounds(limits, SCHEMA_VERSION, dict(tables.labels), OTHER)
 
-    def take(
+    def decode(
         self, value: bytes | None, *, key: bytes | None = None, timestamp_ms: int | None = None
-    ) -> Taken | BadRecord:
+    ) -> DigestedEvent | BadRecord:
         """What ``take`` makes of the record's event, or why there is none."""
         if value is not None:
-            taken = self.take_fast(value, key, timestamp_ms)
+            taken = self.decode_fast(value, key, timestamp_ms)
             if taken is not None:
                 return taken
         event = decode(
@@ -134,9 +134,11 @@ class Intake:
         )
         if isinstance(event, BadRecord):
             return event
-        return take(event, self._dedup, self._key_id, self._tables)
+        return digest_event(event, self._dedup, self._key_id, self._tables)
 
-    def take_fast(self, value: bytes, key: bytes | None, timestamp_ms: int | None) -> Taken | None:
+    def decode_fast(
+        self, value: bytes, key: bytes | None, timestamp_ms: int | None
+    ) -> DigestedEvent | None:
         """What ``take`` makes of searches or labels, or None if that is not certain."""
         if key is None and self._require_key:
             return None
@@ -149,8 +151,8 @@ class Intake:
         ) = found  # fmt: skip
         if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
             return None
-        taken = {search[0]: TakenSearch._make(search) for search in searches}
-        return Taken(
+        taken = {search[0]: DigestedSearch._make(search) for search in searches}
+        return DigestedEvent(
             occurred_us,
             event_id,
             digest,
@@ -167,7 +169,7 @@ class Intake:
 
     def _take_labels(
         self, value: bytes, key: bytes | None, timestamp_ms: int | None
-    ) -> Taken | None:
+    ) -> DigestedEvent | None:
         found = compiled.taken_labels(value, key, self._bounds)
         if found is None:
             return None
@@ -176,7 +178,7 @@ class Intake:
         )
         if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
             return None
-        return Taken(
+        return DigestedEvent(
             occurred_us,
             event_id,
             digest,
@@ -184,7 +186,7 @@ class Intake:
             turn,
             self._key_id,
             RELEVANCE_LABELS,
-            (results, cut_routes(routes) if routes else routes, gates),
+            (results, shorten_routes(routes) if routes else routes, gates),
             0,
             DEFAULT_AGENT,
             None,
