@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_metrics.cli.common import (
+    BuildOption,
     ConfigOption,
     FormatOption,
     UsageError,
@@ -41,6 +42,7 @@ def audit(
         float,
         typer.Option(min=0, help="Seconds to keep retrying a partition that is being written to."),
     ] = 30.0,
+    build: BuildOption = False,
     config: ConfigOption = None,
 ) -> None:
     """Recompute all window sums from the conversations in Redis and report differences.
@@ -52,7 +54,7 @@ def audit(
     settings = load_settings(config)
     where = mask_url(settings.redis.url)
     try:
-        found = asyncio.run(_audit(settings, wait))
+        found = asyncio.run(_audit(settings, wait, build=build))
     except (StoreUnavailable, StoreRefused) as error:
         raise UsageError(f"redis {where}: {error}") from error
     except OtherIdentity as error:
@@ -73,7 +75,7 @@ def audit(
         raise typer.Exit(2)
 
 
-async def _audit(settings: Settings, wait: float) -> Audit:
+async def _audit(settings: Settings, wait: float, *, build: bool) -> Audit:
     until = time.monotonic() + wait
 
     async def again() -> bool:
@@ -82,7 +84,7 @@ async def _audit(settings: Settings, wait: float) -> Audit:
 
     store = connect(redis_options(settings))
     try:
-        settings, state = await state_in(store, settings)
+        settings, state, _ = await state_in(store, settings, build=build)
         options = AuditOptions(
             settings.engine_config(),
             settings.metrics.window_specs(),

@@ -57,6 +57,15 @@ FormatOption = Annotated[
     ),
 ]
 
+BuildOption = Annotated[
+    bool,
+    typer.Option(
+        "--build",
+        help="Read the generation that is being built, even if the settings fit the one in force "
+        "as well.",
+    ),
+]
+
 TurnScopeOption = Annotated[
     Literal["last", "all"] | None,
     typer.Option(

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from stream_metrics.cli.check_bridge import check_bridge
 from stream_metrics.cli.common import (
+    BuildOption,
     ConfigOption,
     Finding,
     FormatOption,
@@ -318,6 +319,7 @@ def export(
     out: OutOption = Path("out"),
     now: NowOption = None,
     turn_scope: TurnScopeOption = None,
+    build: BuildOption = False,
     config: ConfigOption = None,
 ) -> None:
     """Write conversations.jsonl and windows.json from the live state in Redis."""
@@ -325,7 +327,7 @@ def export(
     scope = turn_scope or settings.metrics.turn_scope
     now_us = None if now is None else parse_time("--now", now)
     try:
-        written = asyncio.run(_export(settings, scope, now_us, out))
+        written = asyncio.run(_export(settings, scope, now_us, out, build=build))
     except (NowTooEarly, OtherIdentity, Replaced, UnknownSchema) as error:
         raise UsageError(str(error)) from error
     except (StoreUnavailable, StoreRefused) as error:
@@ -333,11 +335,13 @@ def export(
     Console(stderr=True).print(f"{written:,} rows written to {out}")
 
 
-async def _export(settings: Settings, scope: str, now_us: int | None, out: Path) -> int:
+async def _export(
+    settings: Settings, scope: str, now_us: int | None, out: Path, *, build: bool
+) -> int:
     """Write the files in bounded memory; returns the number of rows."""
     store = connect(redis_options(settings))
     try:
-        settings, state = await state_in(store, settings)
+        settings, state, _ = await state_in(store, settings, build=build)
         engine = settings.engine_config()
         found = await export_windows(state, settings.metrics.window_specs(), engine.dimension)
         windows = found.windows_document(now_us)

@@ -6,6 +6,8 @@ import json
 import time
 from collections.abc import Callable
 
+import typer
+
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.options import client_options
 from stream_metrics.clients.kafka.settings import KafkaSettings
@@ -16,8 +18,8 @@ from stream_metrics.live.layout import Generation, Identity
 from stream_metrics.live.ports import StateStore
 from stream_metrics.live.redis.connect import RedisOptions, make_client
 from stream_metrics.live.web import WebOptions, ssl_context
-from stream_metrics.live.worker.generations import joined
-from stream_metrics.live.worker.identity import kept_settings
+from stream_metrics.live.worker.generations import fitting, joined
+from stream_metrics.live.worker.identity import OtherIdentity, check_identity, kept_settings
 from stream_metrics.live.worker.options import PartitionOptions
 
 
@@ -80,16 +82,50 @@ def for_state(settings: Settings, built: Identity) -> Settings:
     return settings.for_built(kept_settings(built))
 
 
-async def state_in(store: StateStore, settings: Settings) -> tuple[Settings, StateStore]:
-    """The state in force, and the settings for it; raises ``OtherIdentity``.
+async def state_in(
+    store: StateStore, settings: Settings, *, build: bool = False
+) -> tuple[Settings, StateStore, int]:
+    """The settings for the state that a command reads, its store, and how many partitions it has.
 
-    Where there is none, the store has no partitions.
+    That is the generation that workers with these settings join; ``build`` asks for the one that is
+    being built. Commands that only read need not know the topics: these decide only between
+    generations that fit otherwise. During a build, standard error names the generation. Where there
+    is no state, the store has no partitions. Raises ``OtherIdentity``.
     """
+
+    def over(topics: dict[str, int]) -> Callable[[Identity], Identity]:
+        return lambda built: identity(for_state(settings, built), topics)
+
     layout = await store.layout()
-    found = joined(layout, lambda built: identity(for_state(settings, built), {}))
+    building = layout.building
+    if build:
+        if building is None:
+            raise OtherIdentity("no generation is being built. Leave out --build")
+        check_identity(building.identity, over({})(building.identity))
+        found: Generation | None = building
+    elif fit := fitting(layout, over(dict.fromkeys(settings.kafka.state_topics, 0))):
+        found = fit[0]
+    else:
+        found = joined(layout, over({}))
     if found is None:
-        return settings, store
-    return for_state(settings, found.identity), store.generation(found)
+        return settings, store, 0
+    if building is not None:
+        typer.echo(f"note: {_reading(found, building)}", err=True)
+    return for_state(settings, found.identity), store.generation(found), found.identity.count
+
+
+def _reading(found: Generation, building: Generation) -> str:
+    """Which generation is read while one is being built."""
+    if found is building:
+        return (
+            f"this is generation {found.number}, which is being built: its figures are incomplete "
+            "until it has caught up"
+        )
+    return (
+        f"this is generation {found.number}, which is in force. To read generation "
+        f"{building.number}, which is being built, use its settings, and --build if they are the "
+        "same"
+    )
 
 
 def identity(settings: Settings, counts: dict[str, int]) -> Identity:

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_metrics.cli.common import (
+    BuildOption,
     ConfigOption,
     FormatOption,
     UsageError,
@@ -89,6 +90,7 @@ def top(
         ),
     ] = None,
     format_: FormatOption = "table",
+    build: BuildOption = False,
     config: ConfigOption = None,
 ) -> None:
     """List the conversations with the highest SRR, lowest SRE and most wasted iterations.
@@ -116,6 +118,7 @@ def top(
                     max_pairs=pairs,
                 ),
                 _CHOSEN[by],
+                build=build,
             )
         )
     except (StoreUnavailable, StoreRefused) as error:
@@ -128,10 +131,12 @@ def top(
     _show(document, settings.metrics.dimension, _CHOSEN[by])
 
 
-async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -> dict[str, Any]:
+async def _top(
+    settings: Settings, request_at: Any, rankings: tuple[str, ...], *, build: bool
+) -> dict[str, Any]:
     store = connect(redis_options(settings))
     try:
-        settings, state = await state_in(store, settings)
+        settings, state, total = await state_in(store, settings, build=build)
         states = [await state.describe(number) for number in await state.partitions()]
         last_us = _end_us(states)
         if last_us is None:
@@ -147,8 +152,7 @@ async def _top(settings: Settings, request_at: Any, rankings: tuple[str, ...]) -
             _note_unknown(request.agent, known, settings)
         link = partial(fill_template, settings.web.conversation_url, CONVERSATION)
         document = found.document(rankings, link)
-        current = (await store.layout()).in_force
-        document["partitions"]["total"] = current.identity.count if current else len(states)
+        document["partitions"]["total"] = total
         return document
     finally:
         await store.close()

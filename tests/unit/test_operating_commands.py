@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from pathlib import Path
 from uuid import uuid4
@@ -19,9 +20,12 @@ from stream_metrics.cli.options import identity
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.codec import encode_sums
 from stream_metrics.core.events.record import Record
+from stream_metrics.live.layout import Generation
 from stream_metrics.live.memory import MemoryDeadLetters
 from stream_metrics.live.redis.connect import RedisOptions, connect
+from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.worker.generations import begin
+from stream_metrics.live.worker.generations import change as change_layout
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_audit import a_bucket, change
 from tests.unit.test_state_partition import NOON_S, search
@@ -34,17 +38,36 @@ def namespace(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Red
     monkeypatch.setenv("STREAM_METRICS_REDIS__URL", options.url)
     monkeypatch.setenv("STREAM_METRICS_REDIS__NAMESPACE", options.namespace)
 
-    async def fill() -> None:
+    async def begun() -> None:
         space = connect(options)
-        ours = identity(Settings(), {TOPIC: 1})
-        store = space.generation(await begin(space, ours, 0))
-        partition = await opened(store, MemoryDeadLetters(), 10, identity=ours)
-        key, value, stamp = search("c", 1, NOON_S, "a", "b")
-        await partition.process([Record(value, key, stamp, TOPIC, 0, 0)], once)
+        await fill(space, await begin(space, identity(Settings(), {TOPIC: 1}), 0), "c")
         await space.close()
 
-    asyncio.run(fill())
+    asyncio.run(begun())
     return options
+
+
+async def fill(space: RedisStore, generation: Generation, *conversations: str) -> None:
+    """Write the state of conversations of one search each."""
+    ours = generation.identity
+    partition = await opened(space.generation(generation), MemoryDeadLetters(), 10, identity=ours)
+    for offset, name in enumerate(conversations):
+        key, value, stamp = search(name, 1, NOON_S, "a", "b")
+        await partition.process([Record(value, key, stamp, TOPIC, 0, offset)], once)
+
+
+def build(options: RedisOptions, settings: Settings, topics: dict[str, int]) -> None:
+    """Build another generation beside it, which has two conversations."""
+
+    async def work() -> None:
+        space = connect(options)
+        ours = identity(settings, topics)
+        layout = await change_layout(space, lambda now: now.registered(ours, "mark", 1))
+        assert layout.building is not None
+        await fill(space, layout.building, "c", "d")
+        await space.close()
+
+    asyncio.run(work())
 
 
 def spoil(options: RedisOptions) -> None:
@@ -114,6 +137,89 @@ def test_other_settings_than_the_workers_are_an_error(
 
     with pytest.raises(UsageError, match="other settings"):
         CliRunner().invoke(app, [command], catch_exceptions=False)
+
+
+IN_FORCE = (1, "note: this is generation 1, which is in force")
+BUILT = (2, "note: this is generation 2, which is being built")
+
+NOTE = r"note: this is generation \d, which is (?:in force|being built)"
+
+
+@pytest.mark.parametrize(
+    ("ours", "options", "found"),
+    [
+        ({}, [], IN_FORCE),
+        ({"METRICS__GOOD_GAIN": "3"}, [], BUILT),
+        ({"METRICS__GOOD_GAIN": "3"}, ["--build"], BUILT),
+    ],
+)
+def test_commands_read_the_generation_that_workers_with_their_settings_join(
+    namespace: RedisOptions,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ours: dict[str, str],
+    options: list[str],
+    found: tuple[int, str],
+) -> None:
+    """Also the one that is being built; standard error says which one it is."""
+    build(namespace, Settings.model_validate({"metrics": {"good_gain": 3}}), {TOPIC: 1})
+
+    assert read(monkeypatch, tmp_path, ours, options) == found
+
+
+@pytest.mark.parametrize(
+    ("topics", "ours", "options", "found"),
+    [
+        ({TOPIC: 1}, {}, [], IN_FORCE),
+        ({TOPIC: 1}, {}, ["--build"], BUILT),
+        ({"internal": 1}, {"KAFKA__REPARTITION_TOPIC": "internal"}, [], BUILT),
+        ({"internal": 1}, {"KAFKA__TOPICS": json.dumps([TOPIC])}, [], IN_FORCE),
+    ],
+)
+def test_topics_or_an_option_decide_between_generations_with_the_same_settings(
+    namespace: RedisOptions,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    topics: dict[str, int],
+    ours: dict[str, str],
+    options: list[str],
+    found: tuple[int, str],
+) -> None:
+    """A build that repairs state, and one that reads through an internal topic."""
+    build(namespace, Settings(), topics)
+
+    assert read(monkeypatch, tmp_path, ours, options) == found
+
+
+def read(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, ours: dict[str, str], options: list[str]
+) -> tuple[int, str]:
+    """How many conversations `export`, `audit` and `top` find, and the generation they name."""
+    for name, value in ours.items():
+        monkeypatch.setenv(f"STREAM_METRICS_{name}", value)
+    export = CliRunner().invoke(app, ["export", "--out", str(folder), *options])
+    audit = CliRunner().invoke(app, ["audit", *options])
+    top = CliRunner().invoke(app, ["top", "--format", "json", *options])
+    assert [done.exit_code for done in (export, audit, top)] == [0, 0, 0], audit.output
+    rows = len((folder / "conversations.jsonl").read_bytes().splitlines())
+    assert f"1 partitions, {rows} conversations" in audit.stdout
+    assert json.loads(top.stdout)["conversations"] == rows
+    [named] = {re.findall(NOTE, done.stderr)[0] for done in (export, audit, top)}
+    return rows, named
+
+
+@pytest.mark.parametrize(
+    ("builds", "why"), [(False, "no generation is being built"), (True, "good_gain was 3, is 2")]
+)
+def test_a_generation_that_is_not_being_built_is_not_read_as_one(
+    namespace: RedisOptions, builds: bool, why: str
+) -> None:
+    """With `--build` nothing else is read in its place."""
+    if builds:
+        build(namespace, Settings.model_validate({"metrics": {"good_gain": 3}}), {TOPIC: 1})
+
+    with pytest.raises(UsageError, match=why):
+        CliRunner().invoke(app, ["audit", "--build"], catch_exceptions=False)
 
 
 def test_conversations_to_forget_are_taken_once_each(tmp_path: Path) -> None:
