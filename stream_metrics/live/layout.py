@@ -125,11 +125,6 @@ class Layout(Struct, frozen=True):
         return next((g for g in self.generations if g.number == number), None)
 
     @property
-    def blank(self) -> bool:
-        """Whether it says nothing but its version."""
-        return replace(self, version=0) == NOTHING
-
-    @property
     def in_force(self) -> Generation | None:
         """The generation that is live, or is about to be once the one before is shut out."""
         return next((g for g in self.generations if g.in_force), None)
@@ -204,6 +199,14 @@ class Layout(Struct, frozen=True):
             raise InvalidTransition(f"generation {number} is in use")
         return self._changed(replace(found, purged=True))
 
+    def emptied(self) -> Layout:
+        """The namespace was purged.
+
+        Its version tells that from a store that has lost the document, for which a worker that
+        slept meanwhile would put it back.
+        """
+        return self if self == Layout(version=self.version) else Layout(version=self.version + 1)
+
     def with_schema(self, number: int, schema: int) -> Layout:
         """Parts of a generation may be written by a later schema from now on."""
         found = self._known(number)
@@ -216,7 +219,9 @@ class Layout(Struct, frozen=True):
     def admitted(
         self, kind: str, names: Sequence[str], configured: Sequence[str], limit: int
     ) -> Layout:
-        """New names have series of their own, as long as there is room."""
+        """New names have series of their own, as long as there is room, and state."""
+        if self.in_force is None:
+            return self
         known = self.names.get(kind, ())
         chosen = self.chosen(kind, configured, limit)
         for name in names:
@@ -237,6 +242,8 @@ class Layout(Struct, frozen=True):
 
     def has_grown(self, topics: Sequence[str], now_ms: int) -> Layout:
         """These topics have other partition counts from now on."""
+        if self.in_force is None:
+            return self
         new = {topic: now_ms for topic in topics if topic not in self.grown}
         return self._next(grown={**self.grown, **new}) if new else self
 

@@ -159,7 +159,7 @@ class MemoryStore:
         before = await self.layout()
         if after.version != before.version + 1:
             return None
-        self._content.layout = b"" if after.blank else encode(after)
+        self._content.layout = encode(after)
         return await self.layout()
 
     def generation(self, generation: Generation) -> MemoryStore:

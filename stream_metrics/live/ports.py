@@ -234,7 +234,6 @@ class StateStore(Protocol):
         """Store ``after``, if the one before it (by its version) is what is stored.
 
         Returns it as it is stored, with ``places``; None if somebody else has changed it meanwhile.
-        One that says nothing (``Layout.blank``) is deleted.
         """
         ...
 

@@ -97,9 +97,10 @@ async def test_changes_of_many_at_once_are_all_there(pair: Pair) -> None:
 
 
 async def test_the_first_worker_of_all_begins_the_first_generation(pair: Pair) -> None:
-    """Whoever comes later, or at the same time, finds it."""
-    await change(pair.spaces[0], lambda now: Layout(version=now.version + 1))
-    assert await pair.spaces[1].layout() == NOTHING
+    """Also after a purge; whoever comes later, or at the same time, finds it."""
+    purged = await change(pair.spaces[0], Layout.emptied)
+    assert await change(pair.spaces[1], Layout.emptied) == purged
+    assert purged.generations == ()
 
     begun = await asyncio.gather(*(begin(space, IDENTITY, 7) for space in pair.spaces * 3))
 

@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
-from stream_metrics.live.layout import Identity
+from stream_metrics.live.layout import Identity, Layout
 from stream_metrics.live.ports import BatchWrite, ConversationWrite, Position, Wiping, Written
 from stream_metrics.live.redis.connect import RedisOptions, connect
 from stream_metrics.live.redis.keys import OFFSET
@@ -52,8 +52,9 @@ class Abandoned:
         await admit(self.store, "agents", ["a"], [], 1)
 
     async def keys(self) -> int:
-        """How many keys the namespace has."""
-        return len([key async for key in self.raw.scan_iter(self.store.keys.prefix + ":*")])
+        """How many keys the namespace has, beside the layout."""
+        found = [key async for key in self.raw.scan_iter(self.store.keys.prefix + ":*")]
+        return len(set(found) - {self.store.keys.layout})
 
     async def purge(self, *arguments: str, typed: str = "") -> tuple[int, str]:
         """Run the command; exit code and what it says on standard error."""
@@ -89,13 +90,16 @@ async def abandoned(kafka: Kafka, redis_server: RedisServer) -> AsyncIterator[Ab
 
 
 async def test_it_shows_what_it_deletes_and_deletes_all(abandoned: Abandoned) -> None:
-    """Once the namespace is typed, no key is left, and partitions and conversations were named."""
+    """Once the namespace is typed, nothing is left but a layout that says so, and partitions and
+    conversations were named."""
     code, said = await abandoned.purge(typed=f"{abandoned.name}\n")
 
     assert code == 0
     assert "generations    1" in said
     assert "conversations  1,400" in said
     assert await abandoned.keys() == 0
+    layout = await abandoned.store.layout()
+    assert layout == Layout(version=layout.version)
 
 
 async def test_yes_does_not_ask(abandoned: Abandoned) -> None:

@@ -27,7 +27,7 @@ from stream_metrics.live.ports import (
     Superseded,
     Written,
 )
-from stream_metrics.live.worker.generations import begin, change
+from stream_metrics.live.worker.generations import admit, begin, change
 from stream_metrics.live.worker.publication import Publication
 from stream_metrics.live.worker.switch import (
     LayoutWatcher,
@@ -381,9 +381,52 @@ def test_whoever_comes_late_while_all_is_deleted_is_told_so(turns: int) -> None:
 
     assert len(deleted) >= (turns > 1)
     assert all("is deleted, or is being deleted" in str(one) for one in deleted)
-    assert ran(world.store.layout()).blank
+    assert ran(world.store.layout()).generations == ()
     for generation in (world.old, world.new):
         assert ran(world.store.generation(generation).partitions()) == []
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_worker_that_slept_through_a_purge_ends_and_brings_nothing_back(
+    number: int, anew: bool
+) -> None:
+    """Of the generation in force or of one that was being built; also if somebody has begun anew.
+    It puts back neither the layout nor a name, a topic that grew, or a partition."""
+    world = ran(World.made())
+    generation = world.layout.of(number)
+    assert generation is not None
+    watcher = Watcher(
+        world.store, world.layout, generation, Fence(world.topic), world.rest, lambda _: None
+    )
+    ran(delete_all(world.store, world.layout))
+    if anew:
+        ran(begin(world.store, NEW, 9))
+    purged = ran(world.store.layout())
+
+    if not anew:
+        ran(admit(world.store, "agents", ["late"], [], 9))
+        ran(change(world.store, lambda now: now.has_grown(["events"], 9)))
+    with pytest.raises(Superseded, match="is deleted, or is being deleted"):
+        ran(world.store.generation(generation).claim(0, b"late", {"events": Position(0)}))
+    with pytest.raises(Superseded):
+        ran(watcher.look())
+
+    assert ran(world.store.layout()) == purged
+    assert ran(world.store.generation(generation).partitions()) == []
+
+
+def test_a_worker_puts_back_a_layout_that_the_store_has_lost() -> None:
+    """Nobody has purged it: the document is not there at all."""
+    world = ran(World.made())
+    watcher = Watcher(
+        world.store, world.layout, world.old, Fence(world.topic), world.rest, lambda _: None
+    )
+    world.store.restore(MemoryStore().snapshot())
+
+    ran(watcher.look())
+
+    assert ran(world.store.layout()).generations == world.layout.generations
 
 
 def step_once(work: Work) -> bool:

@@ -103,9 +103,7 @@ class RedisStore:
             for g in after.generations
         )
         stored = replace(after, generations=chosen)
-        arguments: list[bytes | int] = [after.version - 1, after.version]
-        if not after.blank:
-            arguments.append(encode(stored))
+        arguments: list[bytes | int] = [after.version - 1, after.version, encode(stored)]
         async with self._translating():
             done = await self._layout.run(self.client, [self.keys.layout], arguments)
         return stored if done else None

@@ -94,8 +94,14 @@ async def admit(
 
 async def check_in_use(store: StateStore, generation: Generation) -> None:
     """Raise ``Superseded`` if a generation has ended, or the layout does not have it any more."""
-    layout = await store.layout()
-    found = layout.of(generation.number)
-    if found is None or found.mark != generation.mark or found.ended:
-        in_force = layout.in_force
-        raise Superseded(generation.number, 0 if in_force is None else in_force.number)
+    find_in_use(await store.layout(), generation)
+
+
+def find_in_use(layout: Layout, generation: Generation) -> Generation:
+    """A generation as the layout has it; raises ``Superseded`` if it has ended, or is not there."""
+    found, live = layout.of(generation.number), layout.in_force
+    if found is not None and found.mark == generation.mark and not found.ended:
+        return found
+    # Numbers begin again once a namespace was purged.
+    purged = layout.last < generation.number if found is None else found.mark != generation.mark
+    raise Superseded(generation.number, 0 if purged or live is None else live.number)

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from stream_metrics.live.layout import Generation, InvalidTransition, Layout
 from stream_metrics.live.ports import StateStore, Superseded, Wiped, Wiping
-from stream_metrics.live.worker.generations import change
+from stream_metrics.live.worker.generations import change, find_in_use
 
 LAYOUT_CHECK_SECONDS: Final = 5.0  # between two looks of a worker at the layout
 SETTLE_SECONDS: Final = 2 * LAYOUT_CHECK_SECONDS
@@ -87,7 +87,7 @@ async def forget_purged(store: StateStore, old: Generation) -> None:
 async def delete_all(
     store: StateStore, layout: Layout, deleted: Callable[[int], None] = lambda _: None
 ) -> None:
-    """Delete every partition, then the layout; a worker that comes meanwhile is refused.
+    """Delete every partition, then what the layout says; a worker that comes meanwhile is refused.
 
     A partition is frozen while it is deleted, by the number of its own generation: no other one
     takes its place. ``deleted`` is told how many conversations each step has deleted.
@@ -99,7 +99,7 @@ async def delete_all(
             while (step := await state.wipe(number)) != Wiped():
                 if isinstance(step, Wiping):
                     deleted(step.deleted)
-    await change(store, lambda now: Layout(version=now.version + 1) if now.generations else now)
+    await change(store, Layout.emptied)
     for generation in layout.generations:
         for number in range(generation.identity.count):
             await store.generation(generation).freeze(number, 0)
@@ -193,11 +193,7 @@ class LayoutWatcher:
     async def look(self) -> None:
         """One look; finishes what is unfinished. Raises ``Superseded`` if the worker is to end."""
         layout = await self._seen()
-        mine = layout.of(self._generation.number)
-        in_force = layout.in_force
-        if mine is None or mine.mark != self._generation.mark or mine.ended:
-            by = 0 if in_force is None else in_force.number
-            raise Superseded(self._generation.number, by)
+        mine = find_in_use(layout, self._generation)
         self._muted(mine.state != "live")
         if mine.in_force and (mine.state == "fencing" or layout.to_purge):
             try:
@@ -205,8 +201,7 @@ class LayoutWatcher:
             except InvalidTransition:
                 return  # the next look finds out
             self.newest = layout
-            mine = layout.of(self._generation.number)
-            self._muted(mine is None or mine.state != "live")
+            self._muted(find_in_use(layout, self._generation).state != "live")
 
     async def _seen(self) -> Layout:
         """The layout; the newest one that was seen, put back, where the store has gone back."""

@@ -1,12 +1,11 @@
 -- Replace the layout document, unless another client has replaced it meanwhile.
 -- KEYS: layout
--- ARGV: the version that must be stored (0: nothing is), the next version, the document; without the
---       document it is deleted
+-- ARGV: the version that must be stored (0: nothing is), the next version, the document
 -- Returns 1, or 0 without a write if another version is stored. Rights are checked before a write.
 
-local NEEDED = {'HDEL', 'HGET', 'HSET', 'UNLINK'}
+local NEEDED = {'HDEL', 'HGET', 'HSET'}
 
-if #KEYS ~= 1 or #ARGV < 2 or #ARGV > 3 then
+if #KEYS ~= 1 or #ARGV ~= 3 then
   return redis.error_reply('ERR layout: wrong arguments')
 end
 local refusal = denied(NEEDED, KEYS[1])
@@ -16,10 +15,6 @@ end
 
 if (redis.call('HGET', KEYS[1], 'version') or '0') ~= ARGV[1] then
   return 0
-end
-if not ARGV[3] then
-  redis.call('UNLINK', KEYS[1])
-  return 1
 end
 -- A full Redis denies a script's first write if it needs memory, but no write after one that does
 -- not. This one needs none: no field has that name.
