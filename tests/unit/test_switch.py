@@ -396,7 +396,7 @@ def test_a_worker_that_slept_through_a_purge_ends_and_brings_nothing_back(
     world = ran(World.made())
     generation = world.layout.of(number)
     assert generation is not None
-    watcher = Watcher(
+    watcher = LayoutWatcher(
         world.store, world.layout, generation, Fence(world.topic), world.rest, lambda _: None
     )
     ran(delete_all(world.store, world.layout))
@@ -419,7 +419,7 @@ def test_a_worker_that_slept_through_a_purge_ends_and_brings_nothing_back(
 def test_a_worker_puts_back_a_layout_that_the_store_has_lost() -> None:
     """Nobody has purged it: the document is not there at all."""
     world = ran(World.made())
-    watcher = Watcher(
+    watcher = LayoutWatcher(
         world.store, world.layout, world.old, Fence(world.topic), world.rest, lambda _: None
     )
     world.store.restore(MemoryStore().snapshot())
