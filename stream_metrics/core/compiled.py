@@ -1,19 +1,19 @@
-"""Chooses, for the whole program, between Python and compiled code.
+"""Chooses between Python and compiled code for the whole program.
 
-Python is the reference: it is complete, and it runs wherever nothing is compiled. The *kernel*
-(``kernel/``, in Rust, a distribution of its own) has helpers that do a part of it faster. All are
-used in one way: a helper returns what the Python function beside it returns, or None, which leaves
-the arguments to Python::
+Python is the reference: it is complete and runs where nothing is compiled. The *kernel*
+(``kernel/``, in Rust, a separate distribution) has faster helpers for parts of it. All are used in
+one way: a helper returns the result of the corresponding Python function, or None where that
+function has to compute it::
 
     found = compiled.words_among(together, sought, articles)
     return plain_tokens_among(texts, sought, articles) if found is None else found
 
-Without the kernel every helper returns None. ``STREAM_METRICS_KERNEL`` in the environment says
-whether there is one: ``auto`` (the default) if it is installed, ``python`` never. ``tests/twins``
-holds each helper equal to its Python function.
+Without the kernel every helper returns None. The environment variable ``STREAM_METRICS_KERNEL``
+says whether to use it: ``auto`` (the default) if it is installed, ``python`` never. ``tests/twins``
+verifies that each helper equals its Python function.
 
-Modules that mypyc compiles (``setup.py`` lists them) lie beside their sources in the wheel, where
-Python's import prefers them; nothing has to choose. ``ENGINE`` says which form runs.
+Modules compiled by mypyc (listed in ``setup.py``) are next to their sources in the wheel, and
+Python's import prefers them. ``ENGINE`` says which form runs.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def _kernel() -> ModuleType | None:
 
 
 def _leave_to_python(*arguments: object) -> None:
-    """What every helper is where there is no kernel."""
+    """Stands in for every helper where there is no kernel."""
 
 
 _KERNEL_MODULE: Final = _kernel()
 
 KERNEL: Final = "python" if _KERNEL_MODULE is None else "compiled"
-"""Whether helpers are compiled, or leave everything to Python."""
+"""Whether helpers are ``compiled`` or leave everything to ``python``."""
 
 _STEP: Final = Path(__file__).parent / "engine" / "step"
 ENGINE: Final = (
@@ -64,7 +64,7 @@ ENGINE: Final = (
     if any(_STEP.with_name(_STEP.name + suffix).exists() for suffix in EXTENSION_SUFFIXES)
     else "python"
 )
-"""Whether the modules that mypyc compiles are compiled here."""
+"""Whether the modules that mypyc can compile run ``compiled`` or as ``python``."""
 
 __all__ = [
     "Bounds",

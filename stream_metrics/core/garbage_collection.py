@@ -1,7 +1,7 @@
-"""How often Python's garbage collector looks for cycles.
+"""Tuning of Python's garbage collector.
 
-The state of many conversations is many objects without cycles, which the collector would go through
-again and again.
+The state of many conversations is many objects without reference cycles, which the collector would
+scan again and again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ THRESHOLDS: Final = (100_000, 20, 100)
 
 
 def collect_rarely() -> None:
-    """Let the collector of this process come seldom."""
+    """Make the collector of this process run rarely."""
     gc.set_threshold(*THRESHOLDS)
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Let the collector look at what work of bounded size has left behind, and not before."""
+    """Disable the collector during work of bounded size, and run it once afterwards."""
     enabled = gc.isenabled()
     gc.disable()
     try:

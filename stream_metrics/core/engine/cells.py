@@ -1,7 +1,7 @@
-"""What a turn adds to the windows: integer sums, each at a time and under an agent.
+"""Cells: the integer sums that a turn adds to the windows, each at a time and under an agent.
 
-The ``sums`` of a cell map a series code to an integer, and hold no zeros.
-A series code is short because it is stored: ``CODES`` says what it stands for.
+The ``sums`` of a cell map series codes to integers other than 0. Series codes are short because
+they are stored; ``CODES`` defines them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ NANO: Final = 10**9
 
 
 class Series(NamedTuple):
-    """A family of series: its name, the labels behind ``agent`` and ``window``, its windows.
+    """A family of series: its name, and its labels after ``agent`` and ``window``.
 
-    ``help`` is what its readers are told. ``values`` are those that each label can have; None where
-    input or settings decide. All windows have a family without a ``group``; ``windows`` are those
-    of the default windows that have one with a group, as long as settings do not say otherwise
-    (``metrics.series_windows``, by group).
+    ``values`` are the possible values of each label, None where input or settings determine them. A
+    family without a ``group`` is in all windows. Of the default windows, one with a group is in
+    ``windows``, unless the setting ``metrics.series_windows`` names others for its group.
     """
 
     name: str
@@ -47,8 +46,7 @@ class Series(NamedTuple):
     values: tuple[tuple[str, ...] | None, ...] = ()
 
 
-# What the labels of series can be. Routes are not here: input names them; nor are ranked metrics,
-# which settings name.
+# Values of labels. Routes come from the input and ranked metrics from settings.
 ITERATIONS: Final = ("1", "2", "3", "4", "5", "6", "7", "8", "9+")
 DUPLICATE_TYPES: Final = (*type_names(), OTHER)
 SPANS: Final = ("same_iteration", "earlier_iteration")
@@ -128,9 +126,9 @@ CODES: Final[dict[str, Series]] = {
 }  # fmt: skip
 
 GROUPS: Final = tuple(dict.fromkeys(series.group for series in CODES.values() if series.group))
-"""The groups of families whose windows are a setting."""
+"""The groups of families whose windows can be set."""
 BY_SERIES: Final = {series.name: code for code, series in CODES.items()}
-"""Series codes by the names of their families."""
+"""Series codes by family name."""
 
 _CURVE_CODES: Final = tuple((f"ir|{n}", f"id|{n}", f"iG|{n}") for n in ("", *ITERATIONS))
 _NEEDED: Final = {None: "unknown", True: "yes", False: "no"}
@@ -145,7 +143,7 @@ _DUPLICATE_CODES: Final = {
     for evidence in EVIDENCE
     for same in (True, False)
 }
-# Of each metric over turns: how it is computed, and by basis the codes of its sum and its count.
+# For each metric of turns: its function, and by basis the codes of its sum and its count.
 _TURN_SUMS: Final = tuple(
     (
         metric.compute,
@@ -157,7 +155,7 @@ _TURN_SUMS: Final = tuple(
 
 
 def escape(label: str) -> str:
-    """A label inside a series code, percent-encoded where a bar would end it."""
+    """A label value in a series code, with ``|`` and ``%`` percent-encoded."""
     return label.replace("%", "%25").replace("|", "%7C")
 
 
@@ -168,7 +166,7 @@ def unescape(label: str) -> str:
 
 @lru_cache(maxsize=64)
 def retrieval_codes(metrics: tuple[RankedMetric, ...]) -> tuple[tuple[str, str], ...]:
-    """The codes of the sum and the count of each ranked metric."""
+    """The codes of the sum and of the count of each ranked metric."""
     names = [escape(str(metric)) for metric in metrics]
     return tuple((f"rs|{name}", f"rc|{name}") for name in names)
 
@@ -193,7 +191,7 @@ def scaled(value: float) -> int:
     guess = value * 1e9
     if 0.0 < guess < 1e11:
         nearest = int(guess + 0.5)
-        if -0.499 < guess - nearest < 0.499:  # further from a half than the guess can be wrong
+        if -0.499 < guess - nearest < 0.499:  # the error of the guess cannot reach a half
             return nearest
     return round_scaled(value, NANO)
 
@@ -202,7 +200,7 @@ def source(iteration: Iteration) -> tuple[int, str, str | None]:
     """An iteration's time in microseconds, and its agent and release."""
     if not iteration.searches:
         gate = iteration.gate
-        assert gate is not None  # or there would be no iteration
+        assert gate is not None  # an iteration has a search or a gate decision
         return gate.occurred_us, gate.agent, gate.release
     latest = iteration.searches[0]
     time_us = latest.occurred_us
@@ -215,7 +213,7 @@ def source(iteration: Iteration) -> tuple[int, str, str | None]:
 
 
 def iteration_cell(turn: Turn, iteration: Iteration, config: EngineConfig) -> Cell:
-    """What one iteration adds."""
+    """The cell of an iteration."""
     time_us, agent, release = source(iteration)
     sums: dict[str, int] = {_GATE_CODES[iteration.decision, iteration.needed]: 1}
     routes: list[str] = []
@@ -243,13 +241,13 @@ def iteration_cell(turn: Turn, iteration: Iteration, config: EngineConfig) -> Ce
 
 
 def dimension_of(agent: str, release: str | None, config: EngineConfig) -> str:
-    """What the windows keep an iteration by: its agent, or its release."""
+    """The agent or release under which windows count an iteration."""
     return agent if config.dimension == "agent" else release or NO_RELEASE
 
 
 @lru_cache(maxsize=1_024)
 def _route_codes(route: str) -> tuple[str, str, str]:
-    """The codes of searches down a route that was the best one, was not, or is not judged."""
+    """The codes of searches by a route that was the best one, was not, or has no label."""
     name = escape(route)
     return f"R|{name}|yes", f"R|{name}|no", f"R|{name}|unknown"
 
@@ -305,7 +303,7 @@ def _add_scores(
     codes = retrieval_codes(config.retrieval)
     for search in iteration.searches:
         scores = scores_of(turn, search, config)
-        for (sum_code, count_code), value in zip(codes, scores, strict=False):  # none: not judged
+        for (sum_code, count_code), value in zip(codes, scores, strict=False):  # maybe no scores
             if value is not None:
                 sums[count_code] = sums.get(count_code, 0) + 1
                 total = sums.get(sum_code, 0) + scaled(value)
@@ -316,36 +314,36 @@ def _add_scores(
 
 
 def totals_of_turn(turn: Turn) -> TurnTotals:
-    """What the metrics of a turn are computed from, at its last counted iteration."""
-    through = empty_totals(turn)
+    """The totals of a turn over all its counted iterations."""
+    totals = empty_totals(turn)
     for iteration in turn.counted:
-        add_iteration(through, iteration)
-    return through
+        add_iteration(totals, iteration)
+    return totals
 
 
 def empty_totals(turn: Turn) -> TurnTotals:
-    """The same, with no iteration yet."""
+    """The totals of a turn before its first counted iteration."""
     return TurnTotals(ground_truth=turn.relevant is not None, qrels=turn.qrels)
 
 
-def add_iteration(through: TurnTotals, iteration: Iteration) -> None:
-    """Take the next counted iteration in."""
-    through.add(
+def add_iteration(totals: TurnTotals, iteration: Iteration) -> None:
+    """Add the next counted iteration."""
+    totals.add(
         iteration.results, iteration.unique, iteration.good, iteration.labelled, iteration.gain
     )
 
 
 def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
-    """What a turn adds at its last counted iteration; None without one."""
+    """The cell of a whole turn, at the time of its last counted iteration; None without one."""
     if not turn.counted:
         return None
     time_us, agent, release = source(turn.counted[-1])
-    through = totals_of_turn(turn)
+    totals = totals_of_turn(turn)
     sums = {"t": 1}
     for compute, codes in _TURN_SUMS:
-        value: Any = compute(through)
+        value: Any = compute(totals)
         if value is not None:
-            sum_code, count_code = codes[through.basis]
+            sum_code, count_code = codes[totals.basis]
             number = scaled(value)
             if number:
                 sums[sum_code] = number
@@ -354,7 +352,7 @@ def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
 
 
 def conversation_cells(conversation: Conversation, config: EngineConfig) -> list[Cell]:
-    """Everything that a conversation adds to the windows, from its state as it stands."""
+    """All cells of a conversation in its present state."""
     cells: list[Cell] = []
     for turn in conversation.turns.values():
         cells += [iteration_cell(turn, one, config) for one in turn.iterations.values()]
@@ -367,9 +365,10 @@ def conversation_cells(conversation: Conversation, config: EngineConfig) -> list
 def cell_changes(
     turn: Turn, before: dict[int, Cell | None], before_turn: Cell | None, config: EngineConfig
 ) -> list[tuple[int, Cell]]:
-    """Pass 3: what windows lose (-1) and gain (+1) by what has changed in a turn.
+    """Pass 3: the cells to subtract from (-1) and add to (+1) the windows for a changed turn.
 
-    ``before`` has the cells that the iterations concerned had, None for one that was not there.
+    ``before`` has the former cells of the changed iterations, None for new iterations, and
+    ``before_turn`` the former cell of the turn.
     """
     cells: list[tuple[int, Cell]] = []
     for number, old in before.items():
@@ -384,7 +383,7 @@ def cell_changes(
 
 
 def _replace_cell(old: Cell | None, new: Cell | None, cells: list[tuple[int, Cell]]) -> None:
-    """Windows are to have ``new`` in place of ``old``: only what differs is passed on."""
+    """Append what replaces ``old`` by ``new`` in the windows: where possible, the difference."""
     if old is None or new is None or old.time_us != new.time_us or old.agent != new.agent:
         if old is not None:
             cells.append((-1, old))
@@ -396,7 +395,7 @@ def _replace_cell(old: Cell | None, new: Cell | None, cells: list[tuple[int, Cel
 
 
 def _difference(old: dict[str, int], new: dict[str, int]) -> dict[str, int]:
-    """What is to be added to ``old`` to give ``new``."""
+    """The sums that give ``new`` if added to ``old``."""
     found: dict[str, int] = {}
     for code, value in new.items():
         more = value - old.get(code, 0)

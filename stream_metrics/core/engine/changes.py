@@ -1,4 +1,4 @@
-"""What a batch leaves behind, beside the changed state: what to write, and what was observed."""
+"""What a batch produces besides the changed state: what to write, and operational counts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from stream_metrics.core.engine.state import Cell
 
 Outcome = Literal["applied", "redelivered", "superseded", "forgotten", "over_limit"]
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
-"""What can become of an event."""
+"""The outcomes of an event."""
 
 
 class Observations:
     """Operational counts of a batch; never part of the state.
 
-    ``events``: by (type, outcome). ``label_delays_us``: labels by their event's time
-    after that of what they name. ``late``: iterations and turns that changed when the window named
-    had passed them. ``opened``: conversations, by where they were found. ``unknown_fields``:
-    events that have a field that the contract does not name, by its path.
+    ``events``: events by (type, outcome). ``label_delays_us``: labels by the time between the
+    labelled search and their own event, in microseconds. ``late``: iterations and turns that
+    changed after they had left a window, by window. ``opened``: conversations by where they were
+    found. ``unknown_fields``: events with a field that the contract does not have, by its path.
     """
 
     __slots__ = ("counts", "dedup", "events", "label_delays_us", "late", "opened", "unknown_fields")
@@ -37,9 +37,10 @@ class Observations:
 class Changes:
     """What a batch changed in one conversation.
 
-    ``written`` and ``dropped``: events by digest; ``fingerprinted``: those whose fingerprints
-    are to be written; ``identified``: those whose document ids are, or are to go. ``turns``:
-    numbers of turns whose header changed. ``cells``: what windows lose (-1) and gain (+1).
+    The sets of events hold digests: of events to write (``written``) or delete (``dropped``), of
+    those whose fingerprints to write (``fingerprinted``), and of those whose document ids to write
+    or delete (``identified``). ``turns``: numbers of turns whose header changed. ``cells``: cells
+    to subtract from (-1) or add to (+1) the windows.
     """
 
     __slots__ = ("cells", "dropped", "fingerprinted", "header", "identified", "turns", "written")
@@ -55,5 +56,5 @@ class Changes:
 
     @property
     def has_items(self) -> bool:
-        """Whether more than the version up to which the conversation is forgotten has changed."""
+        """Whether anything but the conversation's header has changed."""
         return bool(self.written or self.dropped or self.fingerprinted or self.turns)

@@ -1,29 +1,29 @@
-"""Conversations as bytes and back: the stored format.
+"""The stored format of conversations.
 
-A conversation is two maps of small parts, so that an event writes what it changed and no more.
+A conversation is two maps of small parts, so that an event rewrites only the parts it changes.
 
 hot parts
     ``c``            header: schema, conversation id, digest key id, forgotten version;
-                     the id is empty in a tombstone (a conversation that was forgotten, all of it)
+                     the id is empty in a tombstone (a conversation that was forgotten entirely)
                      and in a stub (one that has expired)
-    ``t`` + number   header of a turn, where it says more than nothing
-    ``e`` + digest   one event and the items of it that won: code of its type, turn, time, id; of a
+    ``t`` + number   header of a turn, unless all its fields have their defaults
+    ``e`` + digest   an event with the items it won: code of its type, turn, time, id; for a
                      search iteration its number, agent and release; then a part for each register
-    ``d`` + digest   where ranked metrics are configured: the digests under which ground truth names
+    ``d`` + digest   if ranked metrics are configured: the digests under which ground truth names
                      the results of that event's searches
 fingerprint parts
     digest           the packed fingerprints of that event's searches
 
-The bytes depend on the content and the schema alone, not on the order in which events came.
+The bytes depend only on the content and the schema, not on the order in which events arrived.
 
 schema 1
     ids of events, searches and results are text
 schema 2
-    those that are a UUID in its usual form (36 characters, small letters) are its 16 bytes
+    ids that are UUIDs in canonical form (36 lower-case characters) are stored as 16 bytes
 
-All schemas are read, and parts of several may be mixed in one conversation: they are told by the
-parts themselves. The header names the latest schema that any part may have, so that a release that
-does not know it refuses the conversation.
+All schemas can be read, and one conversation may mix parts of several, because each part shows its
+own schema. The header names the latest schema that any part may have, so that a release without
+that schema refuses the conversation.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ Parts = dict[bytes, bytes | None]
 
 
 class UnknownSchema(Exception):
-    """The stored conversation was written by a release with another schema."""
+    """A stored conversation has a schema that this release does not know."""
 
 
 def turn_field(number: int) -> bytes:
@@ -95,7 +95,7 @@ def turn_field(number: int) -> bytes:
 def encode_changes(
     conversation: Conversation, changes: Changes, dedup: Deduplicator, schema: int
 ) -> tuple[Parts, Parts]:
-    """The hot and fingerprint parts that ``changes`` rewrites, by a schema; None deletes one."""
+    """The hot and fingerprint parts to write after ``changes``, by schema; None deletes a part."""
     hot: Parts = {}
     fingerprints: Parts = {}
     forgotten = conversation.forgotten
@@ -119,12 +119,12 @@ def encode_changes(
 
 
 def encode_stub(schema: int) -> Parts:
-    """What is left of a conversation that has expired, besides its key."""
+    """The stored form of a conversation that has expired."""
     return {_HEADER: _ENCODER.encode((schema, "", "", None))}
 
 
 def encode_tombstone(schema: int, key_id: str, forgotten: Version) -> Parts:
-    """What is left of a conversation that was forgotten, all of it, besides its key."""
+    """The stored form of a conversation that was forgotten entirely."""
     return {_HEADER: _ENCODER.encode((schema, "", key_id, forgotten))}
 
 
@@ -135,7 +135,7 @@ def _encode_turn(turn: Turn | None) -> bytes | None:
 
 
 def _encode_event(event: WinningEvent, schema: int) -> bytes:
-    """One event's bytes; its digest is the name of the part."""
+    """The bytes of an event, whose digest is the name of the part."""
     kind, short = BY_CODE[event.kind], schema >= 2
     event_id = short_id(event.event_id) if short else event.event_id
     parts: list[Any] = [event.kind, event.turn, event.occurred_us, event_id]
@@ -151,7 +151,7 @@ def _encode_event(event: WinningEvent, schema: int) -> bytes:
 def _encode_fingerprints(event: WinningEvent, dedup: Deduplicator) -> bytes | None:
     searches: list[Fingerprints] = []
     for search in event.searches:
-        assert search.fingerprints is not None  # whoever replaces a search has loaded them
+        assert search.fingerprints is not None  # loaded before any search may change
         searches.append(search.fingerprints)
     return dedup.pack(searches) if searches else None
 
@@ -164,11 +164,10 @@ def _encode_doc_ids(event: WinningEvent | None) -> bytes | None:
 def decode_conversation(
     conversation_id: str, hot: Mapping[bytes, bytes], key_id: str
 ) -> Conversation:
-    """The conversation that ``hot`` holds, items only; a new one with ``key_id`` if it is empty.
+    """The conversation with the items in ``hot``; if that is empty, a new one with ``key_id``.
 
-    ``conversation_id`` is for those without their own: new ones, tombstones and stubs. Raises
-    ``UnknownSchema`` for parts that another release wrote, and ``DamagedState`` for bytes that no
-    release writes.
+    ``conversation_id`` is used where none is stored: for new conversations, tombstones and stubs.
+    Raises ``UnknownSchema`` for an unknown schema and ``DamagedState`` for invalid bytes.
     """
     if not hot:
         return Conversation(conversation_id, key_id)
@@ -200,15 +199,15 @@ T = TypeVar("T")
 
 
 def _read(decoder: msgspec.msgpack.Decoder[T], value: bytes, what: str) -> T:
-    """What ``value`` holds; raises ``DamagedState`` where it is not ``what`` should be."""
+    """Decode ``value``; raise ``DamagedState`` that names ``what`` if it is invalid."""
     try:
         return decoder.decode(value)
-    except (ValueError, RecursionError) as error:  # the first: all of msgspec's decoding errors
+    except (ValueError, RecursionError) as error:  # ValueError covers msgspec's decoding errors
         raise DamagedState(f"{what} cannot be read ({type(error).__name__})") from error
 
 
 class Header(NamedTuple):
-    """What a stored conversation says of itself; the id is empty in a tombstone and in a stub."""
+    """The header of a stored conversation; the id is empty in a tombstone and in a stub."""
 
     schema: int
     conversation_id: str
@@ -217,7 +216,7 @@ class Header(NamedTuple):
 
     @property
     def is_stub(self) -> bool:
-        """Whether this is what is left of a conversation that has expired."""
+        """Whether the conversation has expired."""
         return not self.conversation_id and self.forgotten is None
 
 
@@ -230,7 +229,7 @@ def stored_header(hot: Mapping[bytes, bytes]) -> Header:
     except (ValueError, RecursionError):
         found = _read(_ANY, hot[_HEADER], "a conversation's header")
         if type(found) is list and found and type(found[0]) is int:
-            _known_schema(found)  # another release's header may look otherwise
+            _known_schema(found)  # the header of another schema may have another form
         raise DamagedState("a conversation's header cannot be read") from None
 
 
@@ -241,13 +240,13 @@ def _known_schema(header: _Header) -> _Header:
     if header[0] not in SCHEMAS:
         raise UnknownSchema(
             f"a conversation is stored by schema {header[0]}; this release reads {schemas_text()}. "
-            "Take the release that wrote it, or a later one"
+            "Use the release that wrote it, or a later one"
         )
     return header
 
 
 def schemas_text() -> str:
-    """The schemas that this release reads, for messages."""
+    """The schemas that this release reads, as text."""
     return " and ".join(map(str, SCHEMAS))
 
 
@@ -259,7 +258,7 @@ def _turn(conversation: Conversation, number: int) -> Turn:
 
 
 def _decode_event(conversation: Conversation, digest: bytes, value: bytes) -> None:
-    mark = value[1:2]  # an event is a short array that begins with its type, a small number
+    mark = value[1:2]  # an event is a short array whose first element, its type, is one byte
     decoder = _EVENTS.get(mark[0]) if mark else None
     if decoder is None:
         raise DamagedState("an event has an unknown type")
@@ -321,7 +320,7 @@ def _unpacked(data: bytes | None, dedup: Deduplicator) -> Sequence[Fingerprints]
 
 
 def encode_sums(sums: Mapping[str, int]) -> bytes:
-    """A window bucket's sums; a bucket without any is not stored."""
+    """The stored form of a window bucket; a bucket without sums is not stored."""
     return _ENCODER.encode(sums)
 
 

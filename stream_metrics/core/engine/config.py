@@ -20,13 +20,13 @@ MAX_RETRIEVAL: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Thresholds, tables and limits that the state was, or is to be, built with.
+    """Thresholds, tables and limits with which state is computed.
 
-    ``good_gain``: the gain from which a result is good. ``gain_of_document``: whose label stands
-    for a document with several occurrences, ``first`` (the first that has one) or ``max``.
-    ``settled_percent``: the share of labelled documents from which an iteration is settled.
-    ``dimension``: what windows are kept by, ``agent`` or ``release``. ``retrieval``: the ranked
-    metrics that are summed up over searches.
+    ``good_gain``: the lowest gain of a good result. ``gain_of_document``: which label counts for a
+    document with several results, ``first`` (that of the first labelled result) or ``max``.
+    ``settled_percent``: the lowest percentage of labelled documents of a settled iteration.
+    ``dimension``: whether windows are by ``agent`` or by ``release``. ``retrieval``: the ranked
+    metrics to sum over searches.
     """
 
     good_gain: int = 2
@@ -39,5 +39,5 @@ class EngineConfig:
 
     @property
     def max_names(self) -> int:
-        """How many agents, or releases, have series of their own."""
+        """The largest number of agents, or releases, with series of their own."""
         return MAX_AGENTS if self.dimension == "agent" else MAX_RELEASES

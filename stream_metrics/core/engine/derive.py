@@ -1,7 +1,8 @@
-"""Pass 2: what follows from the registers of a turn, brought up to date or derived again.
+"""Pass 2: update the values that are derived from the registers of a turn.
 
-In canonical order a search is appended; a label changes the integers of one document and its
-iteration. What arrives out of order rebuilds the turn from its fingerprints, by the same steps.
+A search that is the last in canonical order is appended; a label changes the counts of one document
+and its iteration. A search that arrives out of order rebuilds the turn from its fingerprints, with
+the same steps.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from stream_metrics.core.engine.state import (
     WinningEvent,
 )
 
-# In the label counts of a document, behind the numbers of results by label: the first of them.
+# The index of the first labelled result in a document's label counts, after the counts by label.
 FIRST: Final = 5
 
 _SEARCH_ITERATION: Final = SEARCH_ITERATION.code
@@ -42,10 +43,10 @@ _TURN_COMPLETED: Final = TURN_COMPLETED.code
 
 
 class Derivation:
-    """Brings turns of one conversation up to date with their registers.
+    """Derives the turns of one conversation from their registers.
 
-    ``before`` has the cells that the iterations touched by the last ``apply`` had, None for those
-    that were not there; ``before_turn`` is that of the whole turn.
+    ``before`` has the former cells of the iterations that the last ``apply`` changed, None for new
+    iterations; ``before_turn`` is the former cell of the turn.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Derivation:
     # -- a batch --------------------------------------------------------------------------------
 
     def apply(self, plan: TurnPlan, *, has_fingerprints: bool) -> None:
-        """Bring the turn of ``plan`` up to date with what has changed in its registers."""
+        """Update the turn of ``plan`` after changes in its registers."""
         turn = plan.turn
         self.before = {}
         self.before_turn = turn_cell(turn, self._config) if turn.cell is None else turn.cell
@@ -140,7 +141,7 @@ class Derivation:
                 iteration.needed = needed
 
     def _apply_labels(self, turn: Turn, event: WinningEvent) -> None:
-        """Give the results that an event labels what it says."""
+        """Apply the result labels of an event."""
         labels: dict[str, int | None] = event.items[0]
         handles, holders, held = turn.handles, turn.result_searches, turn.result_labels
         waiting = since_us = times = 0
@@ -172,7 +173,7 @@ class Derivation:
     def _observe_new(
         self, turn: Turn, new: list[Search], labelling: list[WinningEvent], replaced: set[str]
     ) -> None:
-        """Count labels that have waited for new searches, and what contradicts itself in them."""
+        """Count labels that arrived before new searches, and contradictions in these searches."""
         counts, handles, found = self._observed.counts, turn.handles, 0
         winners = turn.winners[RESULT_LABEL]
         conflicts = len(handles) < len(turn.result_searches)
@@ -196,7 +197,7 @@ class Derivation:
         if found:
             counts["labels_found"] += found
 
-    # -- deriving from the beginning ------------------------------------------------------------
+    # -- rebuilding -----------------------------------------------------------------------------
 
     def _rebuild(self, turn: Turn) -> None:
         """Derive everything again from the registers; fingerprints must be loaded."""
@@ -214,10 +215,10 @@ class Derivation:
                 self._changes.written.add(search.digest)
 
     def restore(self, turn: Turn, *, has_fingerprints: bool) -> None:
-        """Derive what stored items imply, with the decisions that are stored with them.
+        """Derive a turn from its stored items and deduplication decisions.
 
         Raises:
-            DamagedState: They do not fit together.
+            DamagedState: They contradict each other.
         """
         turn.clear()
         turn.cell = None
@@ -240,7 +241,7 @@ class Derivation:
     # -- searches -------------------------------------------------------------------------------
 
     def _append(self, turn: Turn, search: Search) -> None:
-        """Add a search that comes behind all others of the turn in canonical order."""
+        """Add a search that is the last of the turn in canonical order."""
         assert turn.index is not None
         assert search.fingerprints is not None
         search.documents, search.evidence = turn.index.append(
@@ -249,7 +250,7 @@ class Derivation:
         self._place(turn, search)
 
     def _iteration(self, turn: Turn, number: int) -> Iteration:
-        """The iteration of that number; one that is new has what the registers say of it."""
+        """The iteration of that number; a new one gets its gate and label from the registers."""
         iteration = turn.iterations.get(number)
         if iteration is None:
             iteration = turn.iterations[number] = Iteration(number)
@@ -263,7 +264,7 @@ class Derivation:
         return iteration
 
     def _place(self, turn: Turn, search: Search) -> None:
-        """Count a search whose documents are decided: handles, documents, its iteration."""
+        """Count a search with known documents in the turn and in its iteration."""
         number = search.iteration
         iteration = self._iteration(turn, number)
         self._touch(turn, iteration)
@@ -299,11 +300,11 @@ class Derivation:
             note_documents(turn.first_by_doc, search)
 
     def _place_labels(self, turn: Turn, search: Search, iteration: Iteration) -> None:
-        """Give the search's results their handles and labels.
+        """Set the handles and labels of a search's results.
 
-        The first result of a ``result_id`` in the turn holds the handle and takes label events
-        (also a withdrawal, after which the inline gain does not come back); others keep their
-        inline gain.
+        Label events apply to the first result of their ``result_id`` in the turn. They replace its
+        inline gain, which does not return when a label is withdrawn. Other results with this
+        ``result_id`` keep their inline gain.
         """
         handles, labels, gains = turn.handles, turn.winners[RESULT_LABEL], search.gains
         first, begun = search.start, False
@@ -323,7 +324,7 @@ class Derivation:
             if not begun:
                 self._touch_judged(turn, iteration)
             begun = True
-            # Of a document that only this iteration has.
+            # No other iteration has this document.
             turn.result_labels[position] = label
             turn.document_gains[document] = label
             iteration.labelled += 1
@@ -334,7 +335,7 @@ class Derivation:
     # -- labels ---------------------------------------------------------------------------------
 
     def _relabel(self, turn: Turn, position: int, label: int | None) -> None:
-        """Give one result another label, and its document's iteration what follows from it."""
+        """Change the label of one result, and the counts of its document's iteration."""
         old = turn.result_labels[position]
         if label == old:
             return
@@ -357,7 +358,7 @@ class Derivation:
                 gain -= 1
             winner = gain if gain >= 0 else None
         elif old is None and 0 <= counts[FIRST] < position:
-            return  # one before it has a label
+            return  # an earlier result has a label
         elif counts[FIRST] < 0:  # the only label
             counts[FIRST], winner = position, label
         else:
@@ -366,7 +367,7 @@ class Derivation:
             self._credit(turn, document, winner)
 
     def _begin_counts(self, turn: Turn, document: int) -> list[int]:
-        """A document's results by label, where only the first one may have had any so far."""
+        """Start the label counts of a document of which only the first result may have a label."""
         label = turn.document_gains[document]
         counts = turn.label_counts[document] = [0, 0, 0, 0, 0, -1]
         if label is not None:
@@ -376,13 +377,13 @@ class Derivation:
         return counts
 
     def _count_gain(self, iteration: Iteration, label: int, sign: int) -> None:
-        """Add a document's label to what its iteration has found, or take it away."""
+        """Add the gain of a document to its iteration (``sign`` 1) or subtract it (-1)."""
         if label >= self._good_gain:
             iteration.good += sign
             iteration.gain += sign * label
 
     def _credit(self, turn: Turn, document: int, label: int | None) -> None:
-        """Bring the iteration of the first occurrence in line with the document's label."""
+        """Set a document's label, and update the iteration of its first occurrence."""
         iteration = turn.iterations[turn.result_searches[turn.first_results[document]].iteration]
         self._touch_judged(turn, iteration)
         for number in turn.ranked_in.get(document, ()):
@@ -399,7 +400,7 @@ class Derivation:
         turn.document_gains[document] = label
         _drop_scores(turn)
 
-    # -- what is about to change ----------------------------------------------------------------
+    # -- cells before the change ----------------------------------------------------------------
 
     def _touch(self, turn: Turn, iteration: Iteration) -> None:
         """Keep the cell of an iteration that is about to change."""
@@ -411,7 +412,7 @@ class Derivation:
             )
 
     def _touch_judged(self, turn: Turn, iteration: Iteration) -> None:
-        """Another document of the iteration is about to count, and perhaps for all rankings."""
+        """Keep the cells that a changed judgement affects: with ranked metrics, maybe all."""
         self._touch(turn, iteration)
         if self._ranked and turn.relevant is None:
             self._touch_all(turn)
@@ -423,13 +424,13 @@ class Derivation:
 
 
 def labels_conflict(turn: Turn, document: int) -> bool:
-    """Whether results of one document carry different labels."""
+    """Whether the results of a document have different labels."""
     counts = turn.label_counts.get(document)
     return counts is not None and counts[:FIRST].count(0) < FIRST - 1
 
 
 def _in_order(searches: list[Search]) -> list[Search]:
-    """The searches in canonical order, in which most come."""
+    """The searches in canonical order; they usually arrive in it."""
     for at in range(1, len(searches)):
         if searches[at].precedes(searches[at - 1]):
             return sorted(searches, key=lambda search: search.sort_key)
@@ -437,7 +438,7 @@ def _in_order(searches: list[Search]) -> list[Search]:
 
 
 def _check_documents(search: Search, known: int) -> None:
-    """Raise unless documents are numbered by first occurrence; ``known`` came before."""
+    """Raise unless documents are numbered by first occurrence, after ``known`` earlier ones."""
     if not any(search.evidence):
         if search.documents != list(range(known, known + len(search.documents))):
             raise DamagedState("a turn's documents are not in the order of its searches")
@@ -449,14 +450,14 @@ def _check_documents(search: Search, known: int) -> None:
 
 
 def _drop_scores(turn: Turn) -> None:
-    """What is relevant in the turn has changed, unless somebody has said what is."""
+    """Drop the scores after a changed label, unless they are by ground truth."""
     if turn.scores and turn.relevant is None:
         turn.scores.clear()
 
 
 def _note_ranked(ranked_in: dict[int, tuple[int, ...]], search: Search, number: int) -> None:
     assert search.baseline is not None
-    only: tuple[int, ...] = (number,)  # what most documents have, as one object
+    only: tuple[int, ...] = (number,)  # shared by most documents, to save memory
     for at, document in enumerate(search.documents):
         if search.baseline[at] is not None:
             known = ranked_in.get(document)
@@ -467,7 +468,7 @@ def _note_ranked(ranked_in: dict[int, tuple[int, ...]], search: Search, number: 
 
 
 def _first_label(turn: Turn, document: int, counts: list[int], changed: int) -> int | None:
-    """The label of the document's first result that has one, after ``changed`` got another."""
+    """The label of the document's first labelled result, after that of ``changed`` has changed."""
     labels = turn.result_labels
     if labels[changed] is not None:
         counts[FIRST] = min(counts[FIRST], changed)

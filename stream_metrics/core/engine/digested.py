@@ -1,10 +1,9 @@
-"""What the engine takes of an event: of a result its digests, and no text.
+"""Events as the engine reads them: digests in place of the texts of results.
 
-The texts of results are digested as soon as an event is decoded, so that a batch holds them decoded
-one event at a time. (Its records are held to its end; so is ``turn_completed`` as it was sent.) The
-kernel goes from the record's bytes to the digests at once, if the event is a search iteration or
-labels and surely valid; ``decode`` and ``take`` do the same for all events, and alone know how to
-refuse one.
+Texts are digested as soon as their event is decoded, so that a batch holds the decoded texts of one
+event at a time. (It keeps its records, and ``turn_completed`` events with their texts.) The kernel
+decodes and digests search iterations and labels in one call if they are certainly valid. ``decode``
+and ``digest_event`` handle all other events, and are the only code that rejects one.
 """
 
 from __future__ import annotations
@@ -40,10 +39,9 @@ from stream_metrics.core.events.wire import SearchIteration, TurnCompleted
 class DigestedEvent(msgspec.Struct, gc=False, frozen=True):
     """A valid event as ``Step`` applies it.
 
-    ``items`` has what it says, by the registers of its type: for each key the first entry.
-    ``iteration``, ``agent`` and ``release`` are those of a search iteration. ``key_id`` names the
-    key of its digests; ``unknown`` is that of ``Event``. ``end`` is the end of a turn as it was
-    sent, with its texts.
+    ``items`` has the items for each register of its type. ``iteration``, ``agent`` and ``release``
+    are set for search iterations only. ``key_id`` names the key of its digests; ``unknown`` is that
+    of ``Event``. ``end`` is the payload of a ``turn_completed`` event, with its texts.
     """
 
     occurred_us: int
@@ -62,12 +60,12 @@ class DigestedEvent(msgspec.Struct, gc=False, frozen=True):
 
     @property
     def version(self) -> Version:
-        """What the events of one item are ordered by."""
+        """The order of events that carry the same item."""
         return (self.occurred_us, self.event_id, self.digest)
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has neither searches nor a gate decision, or no label at all."""
+        """Whether it carries no items although its type has some."""
         return bool(self.items) and not any(self.items)
 
 
@@ -99,9 +97,9 @@ def digest_event(event: Event, dedup: Deduplicator, key_id: str, tables: Tables)
 
 
 class RecordDecoder:
-    """Takes records with ``dedup``, whose key is called ``key_id`` and whose rules have ``tables``.
+    """Decodes records, with digests by ``dedup``, whose key is ``key_id`` and tables ``tables``.
 
-    ``require_key``: without a key of their own, records are not accepted.
+    ``require_key``: reject records without a Kafka key.
     """
 
     def __init__(
@@ -120,7 +118,7 @@ class RecordDecoder:
     def decode(
         self, value: bytes | None, *, key: bytes | None = None, timestamp_ms: int | None = None
     ) -> DigestedEvent | BadRecord:
-        """What ``take`` makes of the record's event, or why there is none."""
+        """The record's event, or why it is rejected."""
         if value is not None:
             taken = self.decode_fast(value, key, timestamp_ms)
             if taken is not None:
@@ -139,7 +137,7 @@ class RecordDecoder:
     def decode_fast(
         self, value: bytes, key: bytes | None, timestamp_ms: int | None
     ) -> DigestedEvent | None:
-        """What ``take`` makes of searches or labels, or None if that is not certain."""
+        """The event of a certainly valid record of searches or labels, else None."""
         if key is None and self._require_key:
             return None
         found = self._dedup.take(value, key, self._bounds)

@@ -1,9 +1,9 @@
-"""Pass 1: what events say, entered into the registers of their conversation.
+"""Pass 1: enter the items of events into the registers of their conversation.
 
-Each event is decided by itself, in the order of the log, and by the registers alone: which items it
-wins, whom it replaces, what a limit turns away, what a ``forget`` erases. So nothing depends on
-where a batch is cut. What follows for documents, iterations and windows is for the passes after
-this one, which begin from the events that have won something (``TurnPlan``).
+Events are processed one by one in log order, and each outcome depends on the registers alone: which
+items an event wins, which events it replaces, what a limit refuses, what a ``forget`` erases.
+Results therefore do not depend on batch boundaries. The later passes update documents, iterations
+and windows; they start from the events that won items (``TurnPlan``).
 """
 
 from __future__ import annotations
@@ -37,16 +37,15 @@ from stream_metrics.core.engine.state import (
 )
 
 WaitingLabel = tuple[WinningEvent, Register, Any]
-"""A label that names nothing its turn has: its event, its register and its key."""
+"""A label for something that its turn does not have (yet): its event, register and key."""
 
 
 class TurnPlan:
     """What a batch has changed in the registers of one turn.
 
-    ``events`` are those that won items; what others have won back since is no longer among their
-    items. ``rebuild``: a search that is placed was replaced, or items were erased, so that what
-    follows from the registers is to be derived again. ``replaced`` are the searches that took the
-    place of another one.
+    ``events`` are those that won items; items that they have lost again are no longer among theirs.
+    ``rebuild``: an already derived search was replaced, or items were erased, so that everything
+    must be derived again. ``replaced`` holds the ids of searches that replaced another one.
     """
 
     __slots__ = ("events", "iterations", "rebuild", "replaced", "turn")
@@ -56,14 +55,14 @@ class TurnPlan:
         self.events: list[WinningEvent] = []
         self.rebuild = False
         self.replaced: set[str] = set()
-        self.iterations: set[int] | None = None  # once needed: numbers with a search or a gate
+        self.iterations: set[int] | None = None  # those with a search or gate, computed on demand
 
 
 class Plan:
     """Enters the events of a batch into the registers of one conversation.
 
-    ``turns`` are the plans of the turns that have changed; one that a ``forget`` has emptied is
-    among them, and no longer in the conversation.
+    ``turns`` are the plans of the turns that have changed, including those that a ``forget`` has
+    removed from the conversation.
     """
 
     def __init__(
@@ -80,13 +79,11 @@ class Plan:
         self._retrieval = bool(config.retrieval)
         self._observed = observed
         self._changes = changes
-        self._waiting: dict[int, int] = {}  # waiting labels by turn, as far as they are counted
-        self._named_removed = (
-            False  # whether the event has taken something away that labels may name
-        )
+        self._waiting: dict[int, int] = {}  # waiting labels by turn, where counted
+        self._search_removed = False  # by the current event; labels of it may now wait
 
     def add(self, events: Iterable[DigestedEvent]) -> None:
-        """Enter ``events``, which are in the order of the log."""
+        """Enter ``events``, which must be in log order."""
         for event in events:
             kind: EventType = event.kind
             if event.unknown:
@@ -97,7 +94,7 @@ class Plan:
             self._observed.events[kind.name, outcome] += 1
 
     def _enter(self, event: DigestedEvent, kind: EventType) -> Outcome:
-        """Enter the items of an event; returns what became of it."""
+        """Enter the items of an event; return its outcome."""
         conversation, digest, number = self._conversation, event.digest, event.turn
         version = (event.occurred_us, event.event_id, digest)
         if conversation.forgotten is not None and version[:2] <= conversation.forgotten[:2]:
@@ -131,9 +128,9 @@ class Plan:
     def _enter_items(
         self, plan: TurnPlan, event: WinningEvent, kind: EventType, sent: tuple[Items, ...]
     ) -> None:
-        """Give ``event`` those of the items sent that it wins."""
+        """Enter the items ``sent`` and give ``event`` those that it wins."""
         turn = plan.turn
-        self._named_removed = False
+        self._search_removed = False
         self._waiting.pop(turn.number, None)
         event.items = tuple(
             [
@@ -149,7 +146,7 @@ class Plan:
             if event.items[0]:
                 self._note_searches(event)
             self._note_newest(turn, event)
-            if self._named_removed:
+            if self._search_removed:
                 self._limit_waiting_labels([turn])
         elif kind is RELEVANCE_LABELS:
             self._limit_waiting_labels([turn], event)
@@ -159,7 +156,7 @@ class Plan:
     def _enter_register(
         self, plan: TurnPlan, event: WinningEvent, register: Register, sent: Items
     ) -> Items:
-        """Enter items of one kind; returns those that win."""
+        """Enter items into one register; return those that win."""
         winners, won = plan.turn.winners[register.turn_index], dict(sent)
         lost = revised = 0
         for key in sent:
@@ -182,7 +179,7 @@ class Plan:
     def _enter_within_limits(
         self, plan: TurnPlan, event: WinningEvent, register: Register, sent: Items
     ) -> Items:
-        """The same for searches and gate decisions, of which a turn may hold so many."""
+        """The same for searches and gate decisions, whose number in a turn is limited."""
         turn, searching = plan.turn, register.turn_index == SEARCH
         winners: dict[Any, WinningEvent] = turn.winners[register.turn_index]
         won: Items = {}
@@ -207,10 +204,10 @@ class Plan:
             self._observed.counts["version_conflicts"] += 1
         return _later(event, incumbent)
 
-    # -- what is taken away ---------------------------------------------------------------------
+    # -- removing items -------------------------------------------------------------------------
 
     def _lose_item(self, plan: TurnPlan, event: WinningEvent, register: Register, key: Any) -> None:
-        """Another event has won an item of ``event``."""
+        """Remove an item of ``event`` that another event has won."""
         value = event.items[register.event_index].pop(key)
         if register.turn_index == SEARCH:
             self._remove_search(plan, event, value)
@@ -218,7 +215,7 @@ class Plan:
         self._rewrite_or_drop(plan.turn, event)
 
     def _add_search(self, turn: Turn, event: WinningEvent, sent: DigestedSearch) -> Search:
-        """The search that ``event`` has won, which counts for what the turn holds from now on."""
+        """Add the search that ``event`` has won to the turn's totals; return it."""
         if sent.fingerprints.urls_unparsed:
             self._observed.counts["urls_unparsed"] += sent.fingerprints.urls_unparsed
         turn.results += len(sent.result_ids)
@@ -229,24 +226,24 @@ class Plan:
         )  # fmt: skip
 
     def _remove_search(self, plan: TurnPlan, event: WinningEvent, search: Search) -> None:
-        """A search was replaced or erased."""
+        """Subtract a search that was replaced or erased from the turn's totals."""
         turn = plan.turn
         turn.results -= len(search.result_ids)
         turn.extra_values -= _extra_values(search)
         plan.rebuild = plan.rebuild or search.start >= 0
         plan.iterations = None
-        self._named_removed = True
+        self._search_removed = True
         self._note_searches(event)
 
     def _rewrite_or_drop(self, turn: Turn, event: WinningEvent) -> None:
-        """An item of ``event`` was taken away: write it again, or drop it with its last item."""
+        """After ``event`` has lost an item: write it again, or drop it if it has none left."""
         if turn.newest is event or not event.empty:
             self._changes.written.add(event.digest)
         else:
             self._drop(event)
 
     def _drop(self, event: WinningEvent) -> None:
-        """Nothing is left of ``event``."""
+        """Delete ``event``, which has no items left."""
         changes, digest = self._changes, event.digest
         del self._conversation.events[digest]
         changes.written.discard(digest)
@@ -256,13 +253,13 @@ class Plan:
             changes.identified.add(digest)
 
     def _note_searches(self, event: WinningEvent) -> None:
-        """``event`` has other searches than before."""
+        """Write the searches of ``event`` again, because they have changed."""
         self._changes.fingerprinted.add(event.digest)
         if self._retrieval:
             self._changes.identified.add(event.digest)
 
     def _note_newest(self, turn: Turn, event: WinningEvent) -> None:
-        """Let the turn exist because of ``event``, unless it does because of a newer one."""
+        """Make ``event`` the turn's newest event, unless there is a newer one."""
         before = turn.newest
         if before is not None:
             if _later(before, event):
@@ -281,13 +278,13 @@ class Plan:
         return plan
 
     def _remove_turn(self, turn: Turn) -> None:
-        """Drop a turn of which nothing is left; its plan stays, to take it out of the windows."""
+        """Remove an empty turn. Its plan stays, so that it is subtracted from the windows."""
         del self._conversation.turns[turn.number]
         self._by_number.pop(turn.number, None)
         self._changes.turns.add(turn.number)
 
     def _turn_limit_reached(self, *, existing: bool) -> bool:
-        """Whether there are as many turns as may be, of those that exist or of those that wait."""
+        """Whether the conversation has as many turns as allowed, among those that exist or not."""
         conversation = self._conversation
         if conversation.count_turns(existing=existing) < self._limits.turns_per_conversation:
             return False
@@ -295,7 +292,7 @@ class Plan:
         return True
 
     def _inherit_over_limit(self, turn: Turn) -> None:
-        """Flag a turn that begins to exist if something was refused while it had no row."""
+        """Flag a new turn as over the limit if something was refused before any turn existed."""
         others = self._conversation.turns.values()
         if any(other.over_limit for other in others if not other.exists):
             turn.over_limit = True
@@ -312,7 +309,7 @@ class Plan:
     def _search_fits(
         self, turn: Turn, sent: DigestedSearch, incumbent: WinningEvent | None
     ) -> bool:
-        """Whether the turn may hold a search, in the place of the one that the incumbent has."""
+        """Whether the search ``sent`` fits into the turn; it would replace the incumbent's."""
         limits = self._limits
         searches = len(turn.winners[SEARCH]) + 1
         results = turn.results + len(sent.result_ids)
@@ -329,7 +326,7 @@ class Plan:
         )
 
     def _iteration_fits(self, plan: TurnPlan, number: int) -> bool:
-        """Whether the turn may have an iteration of that number; if so, it counts from now on."""
+        """Whether an iteration of that number fits into the turn; if so, it counts from now on."""
         turn, limit = plan.turn, self._limits.iterations_per_turn
         searches, gates = turn.winners[SEARCH], turn.winners[GATE]
         if len(searches) + len(gates) < limit:
@@ -343,17 +340,17 @@ class Plan:
         return True
 
     def _limit_waiting_labels(self, turns: list[Turn], labels: WinningEvent | None = None) -> None:
-        """Refuse labels while more wait in the conversation than may.
+        """Refuse waiting labels of ``turns`` that are over the conversation's limit.
 
-        Those of the event ``labels``, the last first. Without one, something that labels name has
-        gone from ``turns``: then their labels of the highest version first.
+        With ``labels``, an event of new labels: only its own, from its last label on. Without it
+        (searches were removed from ``turns``): those with the highest versions.
         """
         most, all_turns = self._limits.waiting_labels, self._conversation.turns.values()
         labelled = 0
         for turn in all_turns:
             labelled += turn.labels
         if labelled <= most:
-            return  # even if all of them wait
+            return  # below the limit even if all labels wait
         if labels is not None and _all_placed(self._plan_of(turns[0]), labels):
             return
         for turn in all_turns:
@@ -386,7 +383,7 @@ class Plan:
     # -- forgetting -----------------------------------------------------------------------------
 
     def _forget(self, version: Version) -> Outcome:
-        """Erase every item of a version at or below this one; returns what became of the event."""
+        """Erase every item up to and including ``version``; return the event's outcome."""
         conversation = self._conversation
         if conversation.forgotten is not None and version <= conversation.forgotten:
             return "redelivered" if version == conversation.forgotten else "superseded"
@@ -397,7 +394,7 @@ class Plan:
         for event in erased:
             self._erase(event)
         for turn in list(conversation.turns.values()):
-            if turn.empty:  # also one that has only ever refused
+            if turn.empty:  # including turns whose items were all refused
                 self._remove_turn(turn)
         left = conversation.turns.keys() & {event.turn for event in erased}
         self._limit_waiting_labels([conversation.turns[number] for number in sorted(left)])
@@ -422,14 +419,14 @@ class Plan:
 
 
 def _later(one: WinningEvent, other: WinningEvent) -> bool:
-    """Whether the version of ``one`` is the higher one."""
+    """Whether ``one`` has a higher version than ``other``."""
     if one.occurred_us != other.occurred_us:
         return one.occurred_us > other.occurred_us
     return one.version > other.version
 
 
 def _all_placed(plan: TurnPlan, labels: WinningEvent) -> bool:
-    """Whether all that ``labels`` name was there before the batch, and still is."""
+    """Whether the turn had everything that ``labels`` name before the batch, and still has it."""
     turn, (results, routes, gates) = plan.turn, labels.items
     return (
         not plan.rebuild
@@ -440,17 +437,17 @@ def _all_placed(plan: TurnPlan, labels: WinningEvent) -> bool:
 
 
 def _extra_values(search: Search) -> int:
-    assert search.fingerprints is not None  # whoever touches a search has loaded them
+    assert search.fingerprints is not None  # loaded before any search may change
     return search.fingerprints.extra_values
 
 
 def waiting_labels(turn: Turn) -> int:
-    """Labels of a turn that name nothing it has."""
+    """The number of labels for something that the turn does not have."""
     return sum(1 for _ in waiting(turn))
 
 
 def waiting(turn: Turn) -> Iterator[WaitingLabel]:
-    """Those labels."""
+    """The labels for something that the turn does not have."""
     searches, gates = turn.winners[SEARCH], turn.winners[GATE]
     for register in RELEVANCE_LABELS.registers:
         winners = turn.winners[register.turn_index]

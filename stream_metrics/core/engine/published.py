@@ -1,8 +1,8 @@
-"""The published form of a conversation's row: what ``export`` writes and the output topic carries.
+"""Models of the published row, which ``export`` writes and the output topic carries.
 
-The fields are in the order in which a row has them; metrics and what is said of them come from the
-registry. ``engine.row`` makes rows without these models, and tests hold the two to one form. Fields
-may be added, so that the published schema lets a reader pass over those that it does not know.
+Fields are in the order of the row; metrics and their descriptions come from the registry.
+``engine.row`` makes rows without these models, and tests verify that both agree. Fields may be
+added: the published schema allows unknown fields.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from stream_metrics.core.engine.row import iteration_row, totals
+from stream_metrics.core.engine.row import iteration_row, total_fields
 from stream_metrics.core.engine.state import Iteration
 from stream_metrics.core.metrics.decisions import GateCounts, RerankSums, RoutingCounts
 from stream_metrics.core.metrics.registry import BASES, CUMULATIVE, Metric, metrics_at
@@ -36,8 +36,8 @@ def _model(name: str, doc: str, fields: Fields) -> type[BaseModel]:
 
 
 def _counts(kind: Any = Whole, /, **helps: str) -> Fields:
-    """Fields of one kind, each with what it means."""
-    return {name: (kind, Field(description=told)) for name, told in helps.items()}
+    """Fields of one type, with their descriptions."""
+    return {name: (kind, Field(description=text)) for name, text in helps.items()}
 
 
 def _metrics(metrics: Iterable[Metric], *, nullable: bool) -> Fields:
@@ -45,8 +45,8 @@ def _metrics(metrics: Iterable[Metric], *, nullable: bool) -> Fields:
     for one in metrics:
         bounds = Field(ge=round(one.low), le=None if one.high is None else round(one.high))
         kind: Any = Annotated[int if one.whole else float, bounds]
-        told = Field(description=f"{one.title}. {one.help}")
-        found[one.key] = (kind | None if nullable else kind, told)
+        description = Field(description=f"{one.title}. {one.help}")
+        found[one.key] = (kind | None if nullable else kind, description)
     return found
 
 
@@ -173,18 +173,18 @@ Row: Final = _model(
 
 
 def _example() -> dict[str, Any]:
-    iteration, through = Iteration(1), TurnTotals()
+    iteration, totals = Iteration(1), TurnTotals()
     iteration.results, iteration.unique, iteration.good = 2, 2, 1
     iteration.labelled, iteration.gain = 1, 4
-    through.add(2, 2, 1, 1, 4)
+    totals.add(2, 2, 1, 1, 4)
     return {
         "conversation_id": "conv-42",
         "turn": 1,
         "agent": "support",
         "release": "2024.6",
         "over_limit": False,
-        "iterations": [iteration_row(iteration, through)],
-        **totals(through),
+        "iterations": [iteration_row(iteration, totals)],
+        **total_fields(totals),
         "duplicates_of": {},
         "gate": GateCounts(search=1).row(),
         "routing": RoutingCounts({}, 0, 0).row(),
@@ -193,4 +193,4 @@ def _example() -> dict[str, Any]:
 
 
 EXAMPLE: Final = _example()
-"""A row, as the schema shows one."""
+"""The example row in the published schema."""

@@ -1,9 +1,8 @@
-"""Searches against what is relevant: scores by the ranked metrics that are configured, and in
-which iteration all of the ground truth had been retrieved.
+"""Ranked metrics of searches, and the iteration that completed the ground truth.
 
-A search is a ranking. What is relevant is the same for all searches of a turn: the ground truth
-that came with its end, else its labels; without either nothing is judged, and no search of the turn
-has a score. So a new search is scored by itself, and a label may change the scores of all.
+Each search is a ranking. All searches of a turn share one set of judgements: the ground truth of
+its ``turn_completed`` event, else its labels. Without either, no search of the turn has scores. A
+new search does not change other scores; a label may change those of all searches.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from stream_metrics.core.metrics.turn_totals import ITERATIONS_CAP
 
 
 def scores_of(turn: Turn, search: Search, config: EngineConfig) -> Sequence[float | None]:
-    """The scores of a search, one for each of ``config.retrieval``; none at all if not judged.
+    """The scores of a search, one for each of ``config.retrieval``; empty if it is not judged.
 
-    None is undefined. All searches of the turn that have no scores yet are scored in one go.
+    None is an undefined score. Computes the missing scores of all searches of the turn together.
     """
     found = turn.scores.get(search.search_id)
     if found is None:
@@ -40,10 +39,9 @@ def _score(turn: Turn, config: EngineConfig) -> None:
 
 
 def queries_of(turn: Turn, searches: Iterable[Search]) -> Iterator[Query]:
-    """Searches of a turn as rankings, each with all that could judge it.
+    """Searches of a turn as rankings, each with the turn's ground truth and labels.
 
-    Only for a turn of an engine with ranked metrics, or one whose fingerprints are loaded; others
-    do not have what this needs. Document ids are the texts of their digests.
+    Requires an engine with ranked metrics or loaded fingerprints. Document ids are digests in hex.
     """
     relevant, labels = _relevant(turn), _labels(turn)
     for search in searches:
@@ -51,7 +49,7 @@ def queries_of(turn: Turn, searches: Iterable[Search]) -> Iterator[Query]:
 
 
 def _relevant(turn: Turn) -> dict[str, float] | None:
-    """The ground truth; document ids are the texts of their digests."""
+    """Grades of the ground truth by document id, a digest in hex."""
     relevant = turn.relevant
     return None if relevant is None else {doc.hex(): grade for doc, grade in relevant.items()}
 
@@ -68,7 +66,7 @@ def _labels(turn: Turn) -> dict[Hashable, float]:
 def _results(turn: Turn, search: Search) -> list[Retrieved]:
     doc_ids = search.doc_ids
     if doc_ids is None:
-        assert search.fingerprints is not None  # whoever restores a search sees to one of both
+        assert search.fingerprints is not None  # a restored search has one of the two
         doc_ids = search.fingerprints.documents
     first, firsts = search.start, turn.first_results
     return [
@@ -78,7 +76,7 @@ def _results(turn: Turn, search: Search) -> list[Retrieved]:
 
 
 def until_all_relevant(turn: Turn, good_gain: int) -> int | None:
-    """Iterations until every relevant document was retrieved; None where that is not defined.
+    """The number of iterations until every relevant document was retrieved, None if undefined.
 
     Fingerprints must be loaded.
     """
@@ -104,7 +102,7 @@ def until_all_relevant(turn: Turn, good_gain: int) -> int | None:
 
 
 def note_documents(first_by_doc: dict[bytes, int], search: Search) -> None:
-    """Note in which iteration documents were retrieved first; searches come in canonical order."""
+    """Add the documents that a search retrieves first; searches must be in canonical order."""
     assert search.fingerprints is not None
     for document in search.fingerprints.documents:
         if document is not None:

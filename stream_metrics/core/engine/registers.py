@@ -1,14 +1,13 @@
-"""What events say: the kinds of items, each a register, and the types of events that bring them.
+"""Registers: the kinds of items in events, and the types of events that carry them.
 
-A register keeps one item for each key: the one of the event with the highest version. What takes
-items in (``plan``), erases and stores them (``codec``) goes by the rows here and knows no kind by
-name; only limits and what is derived from an item differ.
+A register keeps one item for each key: that of the event with the highest version. The code that
+enters, erases (``plan``) and stores items (``codec``) is generic over the definitions below; only
+limits and derived values are specific to a kind of item.
 
-An item is an entry of a dictionary, from its key to its value, in the event that brought it
-(``WinningEvent.items``, by ``Register.part``). The turn knows which event won each key
-(``Turn.winners``, by ``Register.at``). So a version is kept once an event, and of several entries
-of one event for one key the first counts, because no later one is taken into the dictionary. A
-label that was withdrawn is an item like any other, with the value None.
+An item is a key and a value in a dictionary of its event (``WinningEvent.items``, indexed by
+``Register.event_index``). The turn maps each key to the event that won it (``Turn.winners``,
+indexed by ``Register.turn_index``), so that a version is stored once per event. If an event has
+several entries for one key, the first counts. A withdrawn label is an item with the value None.
 """
 
 from __future__ import annotations
@@ -76,10 +75,10 @@ class Register:
 
 
 class EventType:
-    """A type of events: its name as sent, its code as stored, and the registers of its items.
+    """An event type: its name in the contract, its stored code, and the registers of its items.
 
-    ``in_iteration``: it has an iteration, an agent and a release, and makes its turn exist.
-    ``needs_fingerprints``: it can only be applied with the conversation's fingerprints at hand.
+    ``in_iteration``: its events have an iteration, an agent and a release, and create their turn.
+    ``needs_fingerprints``: applying an event requires the conversation's fingerprints.
     """
 
     def __init__(
@@ -95,16 +94,19 @@ class EventType:
         self.in_iteration, self.needs_fingerprints = in_iteration, needs_fingerprints
 
 
-# -- items of events as they come ---------------------------------------------------------------
+# -- items of incoming events -------------------------------------------------------------------
 
 LONGEST_ROUTE: Final = 65
-"""Of the best route, in characters: a longer one can match no route, which has 64 at most."""
+"""Characters kept of a best route. Routes have 64 at most, so a longer one matches none."""
 LISTED_GRADE: Final = 2
-"""The grade of documents that ``relevant`` only lists."""
+"""The grade of documents in a ``relevant`` list, which has no grades."""
 
 
 class DigestedSearch(NamedTuple):
-    """A search, ``position`` among those of its event; its results as parallel lists, by rank."""
+    """A search of a decoded event; results are parallel lists by rank.
+
+    ``position`` is its index among the searches of the event.
+    """
 
     search_id: str
     ordinal: int
@@ -164,7 +166,7 @@ def _read_route_labels(sent: RelevanceLabels, _: Deduplicator, __: Tables) -> It
 
 
 def shorten_routes(items: Items) -> Items:
-    """Best routes by search, none of them longer than it needs to be to match no route."""
+    """Best routes by search, cut to the length at which they can no longer match a route."""
     return {name: route and route[:LONGEST_ROUTE] for name, route in items.items()}
 
 
@@ -190,7 +192,7 @@ def _read_end(sent: TurnCompleted, dedup: Deduplicator, _: Tables) -> Items:
 # -- ids --------------------------------------------------------------------------------------
 
 Id = Any
-"""An id as it is stored: a text, or the 16 bytes of a UUID in its usual form."""
+"""A stored id: text, or the 16 bytes of a UUID in canonical form."""
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UUID_LENGTH: Final = 36
@@ -198,14 +200,14 @@ _UUID_BYTES: Final = 16
 
 
 def short_id(name: str) -> Id:
-    """An id as schema 2 stores it; schema 1 stores it as it is."""
+    """The stored form of an id in schema 2; schema 1 stores ids unchanged."""
     if len(name) == _UUID_LENGTH and _UUID.fullmatch(name):
         return bytes.fromhex(name.replace("-", ""))
     return name
 
 
 def unpack_id(stored: object) -> str:
-    """An id as any schema stored it; raises ``DamagedState``."""
+    """The id of a stored form of any schema; raises ``DamagedState``."""
     if type(stored) is str:
         return stored
     if type(stored) is not bytes or len(stored) != _UUID_BYTES:
@@ -272,7 +274,7 @@ def _unpack_search(event: WinningEvent, part: _SearchPart) -> Search:
         raise DamagedState(
             f"a search has results of an entity type that is stored as {error.args[0]!r}, and this "
             f"release has none with that code (it has dedup.tables {tables_text()}). A newer "
-            "release wrote it: take that release, or a later one"
+            "release wrote it: use that release or a later one"
         ) from None
     results = len(search.result_ids)
     if any(len(one) != results for one in part[5:] if one is not None):
@@ -312,10 +314,10 @@ def _unpack_turn(_: WinningEvent, stored: Any) -> Items:
     return {WHOLE_TURN: stored}
 
 
-# -- the rows ---------------------------------------------------------------------------------
+# -- definitions of event types ---------------------------------------------------------------
 
 FORGET: Final = EventType("forget", 0, ())
-"""Brings no item: its version is a floor under all items of the conversation."""
+"""Has no items: it erases all items of the conversation up to its version."""
 
 SEARCH_ITERATION: Final = EventType(
     "search_iteration",

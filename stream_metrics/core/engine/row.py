@@ -1,4 +1,4 @@
-"""The row of a conversation (or of a turn): every figure of 3.1 and 3.2, in a fixed key order."""
+"""The row of a conversation or turn: all its metrics, in a fixed key order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 def canonical(value: Any) -> str:
-    """Canonical JSON: keys as they are, floats as ``repr``, no spaces, not escaped beyond need."""
+    """Canonical JSON: keys in their order, floats as ``repr``, no spaces, minimal escaping."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -34,23 +34,23 @@ _EXPONENT: Final = re.compile(rb"e(?<=[0-9]e)-?[0-9]+[],}]")
 
 
 def canonical_line(row: Any) -> str:
-    """What ``canonical`` gives for a row, a list or mapping; and its end.
+    """The canonical JSON of a row (a list or mapping), with a newline.
 
-    The caller sees to it that NaN and infinity are not in it: here they may become null, where
-    ``canonical`` refuses them. To look for them would cost what the fast encoder saves.
+    The row must not contain NaN or infinity: they may become null here, where ``canonical`` raises.
+    To check for them would cost what the fast encoder saves.
 
     >>> canonical_line({"a": [0.1, None], "b": 1e-5})
     '{"a":[0.1,null],"b":1e-05}\\n'
     """
     line = _ENCODE(row)
-    # The fast encoder writes other floats than ``repr`` only where that takes an exponent.
+    # The fast encoder differs from ``repr`` only for floats that ``repr`` writes with an exponent.
     if b"0.0000" in line or _EXPONENT.search(line):
         return canonical(row) + "\n"
     return line.decode() + "\n"
 
 
 def shown_turns(conversation: Conversation, turn_scope: str = "last") -> list[Turn]:
-    """The turns that have a row: the highest, or with scope ``all`` every one that exists."""
+    """The turns with a row: the highest, or with scope ``all`` every turn that exists."""
     last = conversation.last_turn
     if not last:
         return []
@@ -68,13 +68,13 @@ def conversation_rows(conversation: Conversation, turn_scope: str = "last") -> l
 
 
 def turn_row(conversation: Conversation, turn: Turn, reranked: RerankSums) -> Row:
-    """One turn's row; ``reranked`` are the sums of its ``reranks``."""
+    """The row of a turn; ``reranked`` are the sums of its ``reranks``."""
     agent, release = origin_of(turn)
-    through = empty_totals(turn)
+    totals = empty_totals(turn)
     iterations: list[Row] = []
     for iteration in turn.counted:
-        add_iteration(through, iteration)
-        iterations.append(iteration_row(iteration, through))
+        add_iteration(totals, iteration)
+        iterations.append(iteration_row(iteration, totals))
     row: Row = {
         "conversation_id": conversation.conversation_id,
         "turn": turn.number,
@@ -82,7 +82,7 @@ def turn_row(conversation: Conversation, turn: Turn, reranked: RerankSums) -> Ro
         "release": release,
         "over_limit": turn.over_limit,
         "iterations": iterations,
-        **totals(through),
+        **total_fields(totals),
     }
     row["duplicates_of"] = _duplicates_of(turn)
     row["gate"] = gate_counts(turn).row()
@@ -99,23 +99,23 @@ def origin_of(turn: Turn) -> tuple[str, str | None]:
     return agent, release
 
 
-def iteration_row(iteration: Iteration, through: TurnTotals) -> Row:
-    """An iteration that searched, which is the last one that ``through`` has taken in."""
+def iteration_row(iteration: Iteration, totals: TurnTotals) -> Row:
+    """The row of an iteration with a search; ``totals`` are the totals up to and including it."""
     return {
         "iteration": iteration.number,
-        "i": through.n,
+        "i": totals.n,
         "results": iteration.results,
         "unique": iteration.unique,
         "good_unique": iteration.good,
         "duplicates": iteration.results - iteration.unique,
         "labelled": iteration.labelled,
         "gain": iteration.gain,
-        **values(_OF_ITERATIONS, through),
-        "r_at": through.results,
-        "ur_at": through.unique,
-        "gr_at": through.good,
-        "dup_at": through.duplicates,
-        **values(CUMULATIVE, through),
+        **values(_OF_ITERATIONS, totals),
+        "r_at": totals.results,
+        "ur_at": totals.unique,
+        "gr_at": totals.good,
+        "dup_at": totals.duplicates,
+        **values(CUMULATIVE, totals),
     }
 
 
@@ -124,19 +124,19 @@ _OF_TURNS: Final = (*CUMULATIVE, *metrics_at("turn"))
 _UNDEFINED: Final = {metric.key: None for metric in _OF_TURNS}
 
 
-def totals(through: TurnTotals) -> Row:
-    searched = through.n > 0
+def total_fields(totals: TurnTotals) -> Row:
+    searched = totals.n > 0
     return {
-        "n": through.n,
-        "results": through.results,
-        "unique": through.unique,
-        "good_unique": through.good,
-        "duplicates": through.duplicates,
-        "labelled": through.labelled,
-        "unlabelled": through.unlabelled,
-        "gain": through.gain if searched else None,
-        **(values(_OF_TURNS, through) if searched else _UNDEFINED),
-        "all_good_basis": through.basis if searched else None,
+        "n": totals.n,
+        "results": totals.results,
+        "unique": totals.unique,
+        "good_unique": totals.good,
+        "duplicates": totals.duplicates,
+        "labelled": totals.labelled,
+        "unlabelled": totals.unlabelled,
+        "gain": totals.gain if searched else None,
+        **(values(_OF_TURNS, totals) if searched else _UNDEFINED),
+        "all_good_basis": totals.basis if searched else None,
     }
 
 
@@ -151,7 +151,7 @@ def _duplicates_of(turn: Turn) -> dict[str, str]:
 
 
 def gate_counts(turn: Turn) -> GateCounts:
-    """The turn's gate decisions, one an iteration, and the cells of the labelled ones."""
+    """The turn's gate decisions, one per iteration, and the confusion matrix of labelled ones."""
     counts = dict.fromkeys(GateCounts._fields, 0)
     for iteration in turn.iterations.values():
         counts[iteration.decision] += 1
@@ -161,7 +161,7 @@ def gate_counts(turn: Turn) -> GateCounts:
 
 
 def routing_counts(turn: Turn) -> RoutingCounts:
-    """The turn's searches by route, and how many took the best one."""
+    """The turn's searches by route, and the number that took the best route."""
     routes: dict[str, int] = {}
     labelled = correct = 0
     for search in turn.order:
@@ -175,6 +175,6 @@ def routing_counts(turn: Turn) -> RoutingCounts:
 
 
 def reranks(turn: Turn) -> list[Rerank]:
-    """The comparisons of the searches that take part, in canonical order."""
+    """The reranking comparisons of the turn's searches, in canonical order."""
     values = (rerank_of(turn, search) for search in turn.order)
     return [value for value in values if value is not None]

@@ -1,4 +1,4 @@
-"""The names, help and text form of the series of windows, as Prometheus knows them."""
+"""Names, help and exposition format of the window series in Prometheus."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from stream_metrics.core.engine.cells import CODES, split_code
 
 PREFIX: Final = "streammetrics_window_"
 MAX_SERIES: Final = 20_000
-"""How many series of windows a worker exports at most, with those about them."""
+"""The most window series that a worker exports, including those about its limits."""
 META_SERIES: Final = 2
-"""How many there are about them, with the same prefix."""
+"""The number of series with this prefix that are about the windows themselves."""
 HELP: Final = {head: f"{series.help}, over a sliding window." for head, series in CODES.items()}
 
 
@@ -22,7 +22,9 @@ def series_line(
     code: str,
     more: Sequence[tuple[str, str]] = (),
 ) -> tuple[str, str]:
-    """The head of a series' code, and its line up to the value; ``more`` are further labels.
+    """The family code of a series and its exposition line up to the value.
+
+    ``more`` are further labels.
 
     >>> series_line("agent", "a", "5m", "tc|srr")[1]
     'streammetrics_window_turn_metric_count{agent="a",window="5m",metric="srr"} '

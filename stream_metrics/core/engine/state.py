@@ -1,8 +1,8 @@
-"""What is known of a conversation, as plain data in three layers.
+"""The state of a conversation, as plain data in three layers.
 
-- *Registers*: what events have said of each item, and who won it (``Turn.winners``). Events change
-  nothing else (``plan``), and nothing else is stored.
-- *Derived*: documents, iterations and counts, which follow from the registers (``derive``).
+- *Registers*: the items of events and which event won each (``Turn.winners``). Events change only
+  these (``plan``), and only these are stored.
+- *Derived*: documents, iterations and counts, computed from the registers (``derive``).
 - *Cells*: what each iteration and the whole turn add to the windows (``cells``).
 """
 
@@ -16,11 +16,11 @@ from stream_metrics.core.dedup.deduplicator import Fingerprints, Index
 from stream_metrics.core.engine.config import DEFAULT_AGENT
 
 Version = tuple[int, str, bytes]
-"""What decides between two events about one item: time, event id, digest of the content."""
+"""The order of events that carry the same item: time, event id, digest of the content."""
 
 NO_ROUTES: Final[frozenset[str]] = frozenset()
 
-# The registers of a turn, by their place in ``Turn.winners``.
+# The indexes of registers in ``Turn.winners``.
 SEARCH: Final = 0
 GATE: Final = 1
 RESULT_LABEL: Final = 2
@@ -30,17 +30,17 @@ END: Final = 5
 _REGISTERS: Final = END + 1
 
 WHOLE_TURN: Final = ""
-"""The key of an item of which a turn has one at most."""
+"""The key in registers that hold at most one item per turn."""
 
 
 class DamagedState(Exception):
-    """What is stored is nothing that any release writes; the message says what cannot be read."""
+    """Stored bytes are not what any release writes; the message says what cannot be read."""
 
 
 class Cell:
-    """Sums of one iteration or one turn, at its time and under its agent (or release).
+    """What one iteration or turn adds to the windows at its time, under its agent or release.
 
-    ``routes`` are those that some of the sums are by.
+    ``routes`` are the routes that occur as labels in ``sums``.
     """
 
     __slots__ = ("agent", "routes", "sums", "time_us")
@@ -55,10 +55,10 @@ class Cell:
 
 
 class WinningEvent:
-    """An event that won at least one item; one record of the stored state.
+    """An event that has won items; one record of the stored state.
 
-    ``kind`` is the code of its type. ``items`` has the keys and values that it still holds, by the
-    registers of its type. ``iteration``, ``agent`` and ``release`` are those of a search iteration.
+    ``kind`` is the code of its type. ``items`` has the items that it still holds, for each register
+    of its type. ``iteration``, ``agent`` and ``release`` are set for search iterations only.
     """
 
     __slots__ = (
@@ -86,17 +86,17 @@ class WinningEvent:
 
     @property
     def version(self) -> Version:
-        """What decides between this event and another about the same item."""
+        """The version by which it wins items or loses them."""
         return (self.occurred_us, self.event_id, self.digest)
 
     @property
     def searches(self) -> list[Search]:
-        """The searches that it holds, in the order of the event."""
+        """The searches that it still holds, in the order of the event."""
         return list(self.items[0].values()) if self.iteration else []
 
     @property
     def empty(self) -> bool:
-        """Whether other events have won all of its items."""
+        """Whether it holds no items (any more)."""
         for held in self.items:  # noqa: SIM110 - a generator would cost more than the loop
             if held:
                 return False
@@ -106,14 +106,14 @@ class WinningEvent:
 class Search:
     """A search that won, with its results as parallel lists by rank.
 
-    ``documents``, ``evidence`` ('' for a first occurrence, else what proves the duplicate) and
-    ``types`` are what deduplication decided. ``fingerprints`` is None while they are not loaded.
-    ``doc_ids`` are the digests under which ground truth names the results; they are kept only where
+    ``documents``, ``evidence`` ('' for a first occurrence, else the evidence for the duplicate) and
+    ``types`` are the decisions of deduplication. ``fingerprints`` is None while not loaded.
+    ``doc_ids`` are the digests under which ground truth names the results; they are kept only if
     ranked metrics are configured, which need them when fingerprints are not loaded.
 
-    ``start`` is the number of results in the turn before this search, -1 until it is placed.
-    ``optimal`` is the route that would have been the best, None if nobody has said. What it says of
-    its event is a copy: nothing refers in a circle, so that what the cache drops is free at once.
+    ``start`` is the number of results in the turn before this search, -1 until it is counted.
+    ``optimal`` is the best route by its label, None without one. The fields of its event are
+    copies: without reference cycles, conversations that leave the cache are freed immediately.
     """
 
     __slots__ = (
@@ -175,7 +175,7 @@ class Search:
 
     @property
     def version(self) -> Version:
-        """That of its event."""
+        """The version of its event."""
         return (self.occurred_us, self.event_id, self.digest)
 
     @property
@@ -184,7 +184,7 @@ class Search:
         return (self.iteration, self.ordinal, self.occurred_us, self.index, self.search_id)
 
     def precedes(self, other: Search) -> bool:
-        """Whether its place is the lower one; places cost more than what mostly differs in them."""
+        """Whether its sort key is lower; the most selective fields are compared first."""
         if self.iteration != other.iteration:
             return self.iteration < other.iteration
         if self.ordinal != other.ordinal:
@@ -193,11 +193,12 @@ class Search:
 
 
 class Iteration:
-    """The integers of one iteration, those that its figures are computed from.
+    """The integers from which the metrics of one iteration are computed.
 
-    ``compact`` is its number among the iterations that searched, from 1; 0 if it did not. ``gate``
-    is the event of an explicit decision, and ``explicit`` that decision. ``needed`` is the label of
-    the decision. ``cell`` is what the iteration adds to the windows, None until it is worked out.
+    ``compact`` is its number among the iterations with a search, from 1; 0 without a search.
+    ``gate`` is the event of an explicit gate decision, and ``explicit`` that decision. ``needed``
+    is the label of the decision. ``cell`` is what the iteration adds to the windows, None until it
+    is computed.
     """
 
     __slots__ = (
@@ -222,7 +223,7 @@ class Iteration:
 
     @property
     def decision(self) -> str:
-        """The explicit decision of the gate, else ``search``: one without it has a search."""
+        """The explicit gate decision, else ``search``: an iteration without one has a search."""
         return self.explicit or "search"
 
 
@@ -291,7 +292,7 @@ class Turn:
         self.clear()
 
     def clear(self) -> None:
-        """Drop what is derived search by search, to derive it again."""
+        """Clear the derived values, before they are derived again."""
         self.order: list[Search] = []
         self.iterations: dict[int, Iteration] = {}
         self.counted: list[Iteration] = []
@@ -305,21 +306,21 @@ class Turn:
         self.ranked_in: dict[int, tuple[int, ...]] = {}
         self.scores: dict[str, Sequence[float | None]] = {}
         self.index: Index | None = None
-        self.first_by_doc: dict[bytes, int] | None = None  # once needed: digest to iteration
+        self.first_by_doc: dict[bytes, int] | None = None  # digest to iteration, made on demand
 
     @property
     def exists(self) -> bool:
-        """Only a search_iteration event makes a turn exist."""
+        """Whether a search_iteration event has created the turn."""
         return self.newest is not None
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left that an event has brought."""
+        """Whether it holds no event and no item."""
         return self.newest is None and not any(self.winners)
 
     @property
     def labels(self) -> int:
-        """How many labels the turn has, of all kinds."""
+        """The number of its labels of all kinds."""
         winners = self.winners
         return len(winners[RESULT_LABEL]) + len(winners[ROUTE_LABEL]) + len(winners[GATE_LABEL])
 
@@ -329,7 +330,7 @@ class Turn:
 
     @property
     def weight(self) -> int:
-        """What its items cost in memory, in usual results; their events are not among them."""
+        """The memory that its items take, in units of an average result; without their events."""
         return (
             self.results
             + len(self.winners[SEARCH])
@@ -341,13 +342,13 @@ class Turn:
 
 @dataclass(slots=True)
 class Conversation:
-    """All turns of a conversation, and the events that hold items of them, by digest.
+    """The turns of a conversation, and by digest the events that hold their items.
 
-    ``forgotten`` is the version up to which it was erased; without turns the conversation is then
-    a tombstone, which keeps the version and not the id. ``key_id`` names the digest key that
-    its fingerprints were made with. ``schema`` is that of its stored header, 0 if the store has
-    none; ``has_fingerprints`` says that they are loaded; ``expired`` that there was a conversation
-    of that id before, of which nothing else is known.
+    ``forgotten`` is the version up to which it was erased; a conversation with this version and
+    without turns is stored as a tombstone, without its id. ``key_id`` names the digest key of its
+    fingerprints. ``schema`` is that of the stored header, 0 if it is not stored.
+    ``has_fingerprints``: its fingerprints are loaded. ``expired``: an earlier conversation of this
+    id has expired, and nothing else is known of it.
     """
 
     conversation_id: str
@@ -366,7 +367,7 @@ class Conversation:
 
     @property
     def latest_turn(self) -> Turn:
-        """The highest turn that exists, or else the highest: it answers for turns refused."""
+        """The highest turn that exists, else the highest; refused turns are counted for it."""
         return self.turns[self.last_turn or max(self.turns)]
 
     def count_turns(self, *, existing: bool) -> int:
@@ -375,5 +376,5 @@ class Conversation:
 
     @property
     def weight(self) -> int:
-        """What the conversation costs in memory, in usual results: some 0.8 kB each."""
+        """The memory that the conversation takes, in units of an average result (about 0.8 kB)."""
         return len(self.events) + sum(turn.weight for turn in self.turns.values())

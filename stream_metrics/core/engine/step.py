@@ -1,12 +1,12 @@
-"""The step: a conversation's state and its next events give the changed state and what changed.
+"""The engine's step: applies a conversation's next events to its state.
 
-Pure: no clock, no input or output, no randomness. Whatever the order and the batching in which a
-set of events passes through, state, rows and windows come out the same, because an item is decided
-by version and all else follows from the items that won. Three passes, one after the other:
+The step is pure: it uses no clock, I/O or randomness. State, rows and windows do not depend on the
+order or the batches in which a set of events arrives, because versions decide which items win and
+everything else is derived from the winning items. Each batch goes through three passes:
 
-1. ``plan``    enters what the events say into the registers
-2. ``derive``  brings documents, iterations and labels in line with them
-3. ``cells``   works out what windows gain and lose
+1. ``plan``    enters the items of the events into the registers
+2. ``derive``  updates documents, iterations and labels from the registers
+3. ``cells``   computes the changes to the windows
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from stream_metrics.core.engine.state import Conversation
 class Step:
     """Applies events to conversations under one configuration.
 
-    ``dedup_of`` gives the deduplicator of a digest key by its id, because a conversation
-    keeps the key that it began with.
+    ``dedup_of`` returns the deduplicator for the id of a digest key, because a conversation keeps
+    the key with which it was first stored.
     """
 
     def __init__(self, config: EngineConfig, dedup_of: Callable[[str], Deduplicator]) -> None:
@@ -37,9 +37,9 @@ class Step:
     def apply(
         self, conversation: Conversation, events: Iterable[DigestedEvent], observed: Observations
     ) -> Changes:
-        """Apply ``events`` in the order given; changes ``conversation`` in place.
+        """Apply ``events`` in order; modifies ``conversation`` in place.
 
-        Their digests must be made with the conversation's key.
+        Their digests must have been made with the conversation's key.
         """
         changes = Changes()
         plan = Plan(conversation, self.config, observed, changes)
@@ -52,7 +52,7 @@ class Step:
         return changes
 
     def restore(self, conversation: Conversation) -> None:
-        """Derive what the stored items imply, after a load; raises ``DamagedState``."""
+        """Derive everything that is not stored, after a load; raises ``DamagedState``."""
         derivation = self._derivation(conversation, Observations(), Changes())
         for turn in conversation.turns.values():
             derivation.restore(turn, has_fingerprints=conversation.has_fingerprints)

@@ -1,7 +1,7 @@
-"""Sliding windows of event time as 60 buckets each, in whole numbers.
+"""Sliding windows over event time, each of 60 buckets of integer sums.
 
-A bucket holds absolute sums by agent. A correction finds its bucket by the time of the iteration
-that it corrects, however late it comes, and is dropped only when the bucket has left its window.
+A bucket holds absolute sums by agent. A correction goes to the bucket of the iteration's time,
+however late it arrives, and is dropped only if that bucket has left its window.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.events.times import MICROS
 
 Sums = dict[str, int]
-BucketChanges = dict[tuple[str, int, str], bytes | None]  # None: the bucket goes
+BucketChanges = dict[tuple[str, int, str], bytes | None]  # None deletes the bucket
 NamedCell = tuple[int, int, str, Sums]  # sign, time in microseconds, agent, sums
 KernelWindow = tuple[str, int, int, int, frozenset[str], dict[tuple[int, str], bytes]]
 _BucketSums = dict[tuple[int, str], Sums]  # by bucket and agent
@@ -35,9 +35,9 @@ ALL_FAMILIES: Final = frozenset(CODES)
 
 
 class Window(NamedTuple):
-    """A window's name, its length in microseconds, a multiple of 60, and the families it has.
+    """A window: its name, its length in microseconds (a multiple of 60), and its series.
 
-    ``heads`` are what the codes of these families begin with.
+    ``heads`` are the codes of the families of series that it has.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Window(NamedTuple):
         return self.length_us // WINDOW_BUCKETS
 
     def span_us(self, now_us: int) -> tuple[int, int]:
-        """From when to (and without) when the 60 buckets reach that end with the one of ``now_us``.
+        """The start and (exclusive) end of the window whose last bucket contains ``now_us``.
 
         >>> Window("1m", 60_000_000).span_us(90_500_000)
         (31000000, 91000000)
@@ -72,7 +72,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_window(name: str) -> Window:
-    """A window by its name, with all families.
+    """The window of that name, with all families.
 
     >>> parse_window("5m").bucket_us
     5000000
@@ -93,10 +93,10 @@ _DEFAULT_NAMES: Final = ("1m", "5m", "30m", "1h", "6h", "24h")
 def window_specs(
     names: Iterable[str], series_windows: Mapping[str, Collection[str]] | None = None
 ) -> tuple[Window, ...]:
-    """Windows by their names, with the families that they have.
+    """The windows of these names, with their families.
 
-    A family whose group is in ``series_windows`` has the windows that stand there. Of the others,
-    the default windows have those that are in ``CODES`` for them, and all further windows have all.
+    A family whose group is in ``series_windows`` is in the windows listed there. Of the other
+    families, default windows have those that ``CODES`` gives them, and other windows have all.
 
     >>> ["ts" in window.heads for window in window_specs(["30m", "1h", "2h"])]
     [False, True, True]
@@ -122,7 +122,7 @@ DEFAULT_WINDOWS: Final = window_specs(_DEFAULT_NAMES)
 
 
 def windows_by_group(windows: Collection[Window]) -> dict[str, list[str]]:
-    """The windows that have each group of series, by name; with them ``window_specs`` gives these.
+    """The names of windows that have each group of series; the inverse of ``window_specs``.
 
     >>> windows_by_group(window_specs(["30m", "1h"]))["turns"]
     ['1h']
@@ -135,7 +135,7 @@ def windows_by_group(windows: Collection[Window]) -> dict[str, list[str]]:
 
 
 def series_of_agent(windows: Iterable[Window], retrieval: int) -> int:
-    """How many series an agent can have in these windows, with so many ranked metrics."""
+    """The most series that an agent can have in these windows, with ``retrieval`` metrics."""
     sizes: Counter[str] = Counter()
     for head, series in CODES.items():
         open_labels = retrieval if series.group == "retrieval" else MAX_ROUTES + 1
@@ -145,35 +145,35 @@ def series_of_agent(windows: Iterable[Window], retrieval: int) -> int:
     return sum(sizes[head] for window in windows for head in window.heads)
 
 
-# Of buckets that left their windows, a batch drops so many, or twice as many as it changes, so that
-# it stays small, and they never pile up. Those that wait count nowhere.
+# A batch deletes this many buckets that have left their windows, or twice as many as it changes if
+# that is more: batches stay small, and such buckets do not accumulate. No figure counts them.
 DROPPED_AT_ONCE: Final = 500
 
-# Before a window's name: the part of its buckets that is of conversations that have expired.
+# The prefix of the names under which the sums of expired conversations are stored.
 EXPIRED: Final = "left:"
 
 
 def expired_windows(windows: Iterable[Window]) -> tuple[Window, ...]:
-    """The windows under whose names is kept what expired conversations left in ``windows``."""
+    """The windows that store what expired conversations have added to ``windows``."""
     return tuple(window._replace(name=EXPIRED + window.name) for window in windows)
 
 
 class Names(NamedTuple):
-    """Which agents and routes have series of their own; all others are ``other``."""
+    """The agents and routes that have series of their own; all others are ``other``."""
 
     agents: frozenset[str]
     routes: frozenset[str]
 
     def agent(self, agent: str) -> str:
-        """The agent as series name it."""
+        """The label of an agent in series."""
         return agent if agent in self.agents else OTHER
 
     def sums(self, cell: Cell) -> Sums:
-        """A cell's sums with routes as series name them."""
+        """The sums of a cell, with other routes under ``other``."""
         return cell.sums if cell.routes <= self.routes else self.named(cell.sums)
 
     def named(self, sums: Mapping[str, int]) -> Sums:
-        """Sums with routes as series name them."""
+        """Sums with other routes under ``other``."""
         named: Sums = {}
         for code, value in sums.items():
             if code.startswith("R|"):
@@ -185,17 +185,17 @@ class Names(NamedTuple):
 
 
 def routes_of(cells: Iterable[Cell]) -> set[str]:
-    """The routes that cells speak of."""
+    """The routes in cells."""
     return set().union(*(cell.routes for cell in cells))
 
 
 def routes_in(sums: Iterable[str]) -> frozenset[str]:
-    """The routes that series codes are by."""
+    """The routes in series codes."""
     return frozenset(split_code(code)[1][0] for code in sums if code.startswith("R|"))
 
 
 def first_names(found: Iterable[str], configured: Iterable[str], limit: int) -> frozenset[str]:
-    """Who gets series where nobody came first: the configured, then by code point."""
+    """The names that get series of their own: ``configured``, then ``found`` by code point."""
     chosen = dict.fromkeys(configured)
     for name in sorted(found):
         if len(chosen) >= limit:
@@ -205,7 +205,7 @@ def first_names(found: Iterable[str], configured: Iterable[str], limit: int) -> 
 
 
 def add(into: Sums, sums: Mapping[str, int], sign: int) -> None:
-    """Add or take away; a sum that becomes 0 is dropped."""
+    """Add (``sign`` 1) or subtract (-1) sums in place; a sum that becomes 0 is removed."""
     if not into and sign == 1:
         into.update(sums)
         return
@@ -218,9 +218,9 @@ def add(into: Sums, sums: Mapping[str, int], sign: int) -> None:
 
 
 def added_bucket(stored: bytes | None, sums: Sums, kept: set[str]) -> bytes | None:
-    """A bucket as it is stored, with those of ``sums`` added whose codes are ``kept``.
+    """A stored bucket with the ``kept`` codes of ``sums`` added, None if it becomes empty.
 
-    None if nothing is left; raises ``DamagedState``.
+    Raises ``DamagedState``.
     """
     into = {} if stored is None else decode_sums(stored)
     for code, value in sums.items():
@@ -236,19 +236,22 @@ def added_bucket(stored: bytes | None, sums: Sums, kept: set[str]) -> bytes | No
 class Windows:
     """The buckets of one state partition.
 
-    They are kept as the store holds them, by bucket and agent: fifty agents that are busy all day
-    take some 25 MB, a quarter of what they would take as dictionaries.
+    They are kept encoded, by bucket and agent: fifty agents with traffic all day take about 25 MB,
+    a quarter of the size of dictionaries.
     """
 
     def __init__(self, windows: Iterable[Window] = DEFAULT_WINDOWS) -> None:
         self.windows = tuple(windows)
         self.buckets: dict[str, dict[tuple[int, str], bytes]] = {w.name: {} for w in self.windows}
-        self._first: dict[str, int] = {}  # by window: no bucket held is older
+        self._first: dict[str, int] = {}  # by window, a lower bound of its buckets
         self.base_us = gcd(*(w.bucket_us for w in self.windows))
         self._window_sources = self._sources()
 
     def _sources(self) -> list[tuple[Window, int]]:
-        """Each window with the widest buckets narrower than its own that fit into them."""
+        """Each window with the bucket width, of another window, that its buckets are summed from.
+
+        That is the widest one that divides the window's own.
+        """
         plan: list[tuple[Window, int]] = []
         widths = [self.base_us]
         for window in sorted(self.windows, key=lambda w: w.bucket_us):
@@ -257,12 +260,12 @@ class Windows:
         return plan
 
     def load(self, window: str, bucket: int, agent: str, sums: bytes) -> None:
-        """Set one bucket as it was stored; raises ``DamagedState``."""
+        """Load one stored bucket; raises ``DamagedState``."""
         if window in self.buckets:
             self._set(window, bucket, agent, encode_sums(decode_sums(sums)))
 
     def install(self, touched: BucketChanges) -> None:
-        """Take over changed buckets."""
+        """Store the changed buckets that ``changes`` has returned."""
         for (window, bucket, agent), sums in touched.items():
             if sums is not None:
                 self._set(window, bucket, agent, sums)
@@ -277,10 +280,10 @@ class Windows:
     def changes(
         self, cells: Iterable[tuple[int, Cell]], names: Names, record_time_us: int
     ) -> BucketChanges:
-        """The new absolute sums of each bucket that signed cells change; nothing is changed yet.
+        """The new content of each bucket that the signed cells change; changes nothing itself.
 
-        Buckets that left their window before ``record_time_us`` go, some of them at a time. Raises
-        ``DamagedState``.
+        Includes deletions of some of the buckets that have left their window at ``record_time_us``.
+        Raises ``DamagedState``.
         """
         named = [
             (sign, cell.time_us, names.agent(cell.agent), names.sums(cell)) for sign, cell in cells
@@ -294,7 +297,7 @@ class Windows:
         return touched
 
     def kernel_plan(self, record_time_us: int) -> list[KernelWindow]:
-        """What the kernel must know of the windows to change their buckets."""
+        """The windows in the form in which the kernel's ``changed_buckets`` takes them."""
         return [
             (
                 window.name,
@@ -308,7 +311,7 @@ class Windows:
         ]
 
     def plain_changes(self, cells: Iterable[NamedCell], record_time_us: int) -> BucketChanges:
-        """What the kernel does of ``changes``, in Python."""
+        """The Python implementation of the kernel's ``changed_buckets``."""
         base: _BucketSums = {}
         for sign, time_us, agent, sums in cells:
             key = (time_us // self.base_us, agent)
@@ -342,7 +345,7 @@ class Windows:
     def _outdated(self, record_time_us: int) -> Iterator[tuple[tuple[str, int, str], None]]:
         """The buckets that have left their windows.
 
-        A window's buckets are looked at only if some may have left it: not with every batch.
+        The buckets of a window are searched only if some may have left it.
         """
         for window in self.windows:
             oldest = oldest_bucket(window, record_time_us)
@@ -357,7 +360,7 @@ class Windows:
                 self._first[window.name] = oldest
 
     def late(self, cells: Iterable[tuple[int, Cell]], record_time_us: int) -> Counter[str]:
-        """How many of the signed cells that come each window has passed already."""
+        """The number of added cells that have already left each window."""
         times = sorted(cell.time_us for sign, cell in cells if sign > 0)
         return Counter(
             {
@@ -374,7 +377,7 @@ class Windows:
         return not any(self.buckets.values())
 
     def sums_at(self, now_us: int) -> Iterator[tuple[str, str, Sums]]:
-        """(window, agent, sums) over the 60 buckets that end with the one of ``now_us``."""
+        """(window, agent, sums) over the 60 buckets up to that of ``now_us``."""
         for window in self.windows:
             last = now_us // window.bucket_us
             first = last - WINDOW_BUCKETS + 1
@@ -386,7 +389,7 @@ class Windows:
                 yield window.name, agent, total
 
     def snapshot(self) -> Windows:
-        """A copy that later changes do not reach."""
+        """A copy that is independent of later changes."""
         copy = Windows(self.windows)
         copy.buckets = {name: dict(buckets) for name, buckets in self.buckets.items()}
         copy._first = dict(self._first)
@@ -394,12 +397,12 @@ class Windows:
 
 
 def oldest_bucket(window: Window, record_time_us: int) -> int:
-    """The oldest bucket that is kept when the input has been read up to ``record_time_us``."""
+    """The oldest bucket that a window keeps at ``record_time_us``."""
     return (record_time_us - window.length_us) // window.bucket_us
 
 
 def _coarser(level: _BucketSums, factor: int) -> _BucketSums:
-    """The same sums in buckets ``factor`` times as wide."""
+    """The sums in buckets that are ``factor`` times as wide."""
     wider: _BucketSums = {}
     for (bucket, agent), sums in level.items():
         key = (bucket // factor, agent)
@@ -412,13 +415,13 @@ def _coarser(level: _BucketSums, factor: int) -> _BucketSums:
 
 
 def in_window(sums: Sums, window: Window) -> Sums:
-    """Those of ``sums`` whose series the window has."""
+    """The ``sums`` whose series the window has."""
     kept = _code_filter(window.heads).kept(sums)
     return {code: value for code, value in sums.items() if code in kept}
 
 
 class _CodeFilter:
-    """The codes whose series a window has, kept for those that come again and again."""
+    """Selects the codes whose series a window has, with a cache of codes."""
 
     __slots__ = ("_kept", "_known", "heads")
 
@@ -428,7 +431,7 @@ class _CodeFilter:
         self._kept: set[str] = set()
 
     def kept(self, codes: Sums) -> set[str]:
-        """Those that the window has, with all of ``codes`` looked at: by what they begin with."""
+        """The known codes that the window has, after ``codes`` were added to the known ones."""
         if not self._known.issuperset(codes):
             if len(self._known) >= _CODES_KEPT:
                 self._known.clear()
@@ -449,7 +452,7 @@ def _code_filter(heads: frozenset[str]) -> _CodeFilter:
 def windows_at(
     cells: Iterable[Cell], names: Names, now_us: int, windows: Iterable[Window] = DEFAULT_WINDOWS
 ) -> list[tuple[str, str, Sums]]:
-    """The sums at ``now_us`` straight from all cells, without buckets: what ``sums_at`` equals."""
+    """The sums at ``now_us``, computed from all cells without buckets; equal to ``sums_at``."""
     specs = tuple(windows)
     totals: dict[tuple[str, str], Sums] = {}
     for cell in cells:
@@ -469,9 +472,9 @@ def add_to_buckets(
     windows: Iterable[Window],
     record_time_us: int,
 ) -> None:
-    """Add cells to ``found`` one by one, but for what has left its window.
+    """Add cells to the buckets in ``found``, except where they have left the window.
 
-    The plain way to what ``Windows.changes`` keeps up to date.
+    The direct way to compute what ``Windows.changes`` updates incrementally.
     """
     specs = [(window, oldest_bucket(window, record_time_us)) for window in windows]
     for cell in cells:
@@ -486,7 +489,7 @@ def add_to_buckets(
 def window_rows(
     sums: Iterable[tuple[str, str, Sums]], dimension: str = "agent"
 ) -> list[dict[str, Any]]:
-    """The entries of ``windows.json``: sums that are not 0, sorted by all but the value."""
+    """The entries of ``windows.json``: sums other than 0, sorted by everything but the value."""
     totals: dict[tuple[str, ...], tuple[dict[str, Any], int]] = {}
     for window, agent, values in sums:
         for code, value in values.items():
@@ -502,5 +505,5 @@ def window_rows(
 def windows_document(
     sums: Iterable[tuple[str, str, Sums]], now_us: int, dimension: str = "agent"
 ) -> dict[str, Any]:
-    """The content of ``windows.json``; ``dimension`` is what the sums are kept by."""
+    """The content of ``windows.json``; ``dimension`` is ``agent`` or ``release``."""
     return {"schema_version": 1, "now": now_us, "sums": window_rows(sums, dimension)}
