@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyOverflowError, PyValueError};
@@ -10,11 +10,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
+use super::identifiers::{Members, Places, Single};
 use super::print::{Fingerprints, Print, DEFINITIVE, LONG_CONTENT, LONG_SNIPPET, NO_TITLE_KEY};
+use super::shared_key::{SharedKey, Unchanged};
 use super::tables::{Kind, Tables};
-use super::verify::{
-    compare_ids, text_verdict, verify, Evidence, Members, Places, Single, Verdict, VERDICTS,
-};
+use super::verify::{compare_ids, text_verdict, verify, Evidence, Verdict, VERDICTS};
 
 #[derive(Clone, Copy)]
 enum KeyKind {
@@ -37,40 +37,6 @@ struct Tally {
     truncated: u64,
     contradictions: u64,
     other_text: u64,
-}
-
-/// A candidate key of one entity type; in halves, so that an entry of the table takes 16 bytes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct SharedKey {
-    key: [u32; 2],
-    kind: u32,
-}
-
-impl Hash for SharedKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let key = u64::from(self.key[0]) | u64::from(self.key[1]) << 32;
-        state.write_u64(key ^ u64::from(self.kind).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    }
-}
-
-/// The key itself: it is a digest already.
-#[derive(Default)]
-struct Unchanged(u64);
-
-impl Hasher for Unchanged {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.0 = word;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }
 
 /// A result that has a key, and the link of the one before it that has the same key.

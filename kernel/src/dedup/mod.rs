@@ -11,12 +11,14 @@ use pyo3::types::{PyBytes, PyList, PyString, PyTuple, PyType};
 
 pub mod digests;
 mod forms;
-pub mod index;
+pub mod identifiers;
+mod index;
 mod make;
 pub mod memo;
 mod pack;
 pub mod print;
 pub mod sent;
+mod shared_key;
 pub mod tables;
 mod text;
 mod url;
@@ -295,9 +297,13 @@ impl Deduplicator {
         static TWIN: GILOnceCell<Py<PyType>> = GILOnceCell::new();
         let py = result.py();
         let twin = self.twin.get_or_try_init(py, || {
-            TWIN.import(py, "stream_metrics.core.dedup.deduplicator", "PlainDeduplicator")?
-                .call1((&self.rules, &self.key))
-                .map(Bound::unbind)
+            TWIN.import(
+                py,
+                "stream_metrics.core.dedup.deduplicator",
+                "PlainDeduplicator",
+            )?
+            .call1((&self.rules, &self.key))
+            .map(Bound::unbind)
         })?;
         let results = PyList::new(py, [result])?;
         let made = twin.call_method1(py, "fingerprints", (results,))?;
