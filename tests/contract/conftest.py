@@ -1,4 +1,4 @@
-"""Fixtures: the same store in memory and in real Redises, seen by two workers."""
+"""Fixtures: the memory store and the store on real Redis servers, each seen by two workers."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Pair:
     remember: Remember
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         for space in self.spaces:
             await space.close()
 
 
 async def begun(one: StateStore, two: StateStore, remember: Remember) -> Pair:
-    """The pair of an empty namespace whose first generation begins."""
+    """The handles on a new namespace, whose first generation is registered here."""
     for space in (one, two):
         await space.layout()  # a Cluster's client fails if its first calls come at once
     generation = await begin(one, IDENTITY, 1)
@@ -63,7 +63,7 @@ async def begun(one: StateStore, two: StateStore, remember: Remember) -> Pair:
 
 @pytest.fixture(scope="session")
 def redis_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
-    """A redis-server for the session; tests use namespaces of their own."""
+    """A redis-server for the session; each test uses its own namespace."""
     with running(tmp_path_factory.mktemp("redis")) as process:
         yield process
 
@@ -72,7 +72,7 @@ def redis_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisPro
 def sentinel_process(
     tmp_path_factory: pytest.TempPathFactory, redis_process: RedisProcess
 ) -> Iterator[RedisProcess]:
-    """A Sentinel that leads to ``redis_process``."""
+    """A Sentinel that monitors ``redis_process``."""
     process = RedisProcess(tmp_path_factory.mktemp("sentinel"))
     config = process.folder / "sentinel.conf"
     config.write_text(SENTINEL.format(port=process.port, master=redis_process.port))
@@ -84,7 +84,7 @@ def sentinel_process(
 
 @pytest.fixture(scope="session")
 def cluster_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
-    """One of three masters that form a Cluster."""
+    """One of the three masters of a Redis Cluster."""
     config = ("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf")
     processes = []
     try:
@@ -101,7 +101,7 @@ def cluster_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisP
 
 
 def serves(node: RedisProcess) -> bool:
-    """Whether this node of a Cluster sees all slots served."""
+    """Whether this Cluster node sees every slot served."""
     ask = ["redis-cli", "-p", str(node.port), "cluster", "info"]
     return b"cluster_state:ok" in subprocess.run(ask, check=True, capture_output=True).stdout
 
@@ -113,13 +113,13 @@ REAL_KINDS = [
 
 @pytest.fixture(params=["memory", *REAL_KINDS])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which of the stores."""
+    """The kind of store."""
     return str(request.param)
 
 
 @pytest.fixture
 def make_pair(kind: str, request: pytest.FixtureRequest) -> Callable[[], Coroutine[Any, Any, Pair]]:
-    """Makes empty namespaces."""
+    """A function that makes an empty namespace."""
     if kind == "memory":
         return memory_pair
     process: RedisProcess = request.getfixturevalue("redis_process")
@@ -147,7 +147,7 @@ def store(pair: Pair) -> StateStore:
 
 
 async def memory_pair() -> Pair:
-    """Two handles on one store, which is its own second handle."""
+    """The same memory store as both handles."""
     store = MemoryStore()
 
     async def remember() -> Callable[[], Awaitable[None]]:
@@ -162,7 +162,7 @@ async def memory_pair() -> Pair:
 
 
 async def redis_pair(url: str, *, cluster: bool = False, sentinel: str | None = None) -> Pair:
-    """Two clients of one namespace that nobody else uses."""
+    """Two clients of a new namespace."""
     options = RedisOptions(
         url="redis://" if sentinel else url,
         namespace=f"t{uuid.uuid4().hex}",

@@ -1,4 +1,4 @@
-"""Real redis-server processes for tests, in a folder of their own and on free ports."""
+"""Real redis-server processes for tests, each in its own folder and on a free port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READY = ("Ready to accept connections", "+monitor", "Running mode=sentinel")
 
 
 class RedisProcess:
-    """One server; ``start`` returns when it takes connections, ``kill`` when it is gone."""
+    """A server; ``start`` returns when it accepts connections, ``kill`` when it has exited."""
 
     def __init__(self, folder: Path, *options: str, port: int | None = None) -> None:
         self.folder = folder
@@ -26,11 +26,11 @@ class RedisProcess:
 
     @property
     def url(self) -> str:
-        """Where it listens by TCP."""
+        """Its TCP address."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self, *command: str) -> RedisProcess:
-        """Start, and read its log until it says that it is ready."""
+        """Start the server, and read its log until it is ready."""
         program = shutil.which("redis-server")
         if program is None:
             raise RuntimeError("redis-server is missing; install it with: apt-get install redis")
@@ -51,7 +51,7 @@ class RedisProcess:
         raise RuntimeError("redis-server did not start:\n" + "".join(log))
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the end."""
+        """Send SIGKILL, and wait for the exit."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -71,7 +71,7 @@ class RedisProcess:
 
 @contextmanager
 def running(folder: Path, *options: str) -> Iterator[RedisProcess]:
-    """A server that is gone afterwards."""
+    """A server that is killed on exit."""
     process = RedisProcess(folder, *options)
     try:
         yield process.start()

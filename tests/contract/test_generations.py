@@ -1,4 +1,4 @@
-"""What every store does with the generations of a namespace: the document, and what is frozen."""
+"""What every store does with the generations of a namespace: layout and frozen partitions."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ async def filled(store: StateStore) -> None:
 
 
 async def wiped(store: StateStore) -> None:
-    """Take all steps on partition 0."""
+    """Run all steps of a wipe on partition 0."""
     async with asyncio.timeout(30):
         while await store.wipe(0) != Wiped():
             pass
 
 
-async def beside(pair: Pair) -> Generation:
-    """Another generation, which is being built."""
+async def register_second(pair: Pair) -> Generation:
+    """Register a second generation, which is then being built."""
     layout = await change(pair.spaces[0], lambda now: now.registered(OTHER, "b2", 2))
     assert layout.building is not None
     return layout.building
 
 
-# -- the document
+# -- the layout document
 
 
-async def test_everybody_sees_the_document_as_it_is_stored(pair: Pair) -> None:
-    """With what the store calls its partitions."""
+async def test_every_handle_sees_the_stored_layout(pair: Pair) -> None:
+    """It includes the store's tags of partitions."""
     stored = await pair.spaces[0].layout()
 
     assert await pair.spaces[1].layout() == stored
@@ -70,8 +70,8 @@ async def test_everybody_sees_the_document_as_it_is_stored(pair: Pair) -> None:
     assert replace(stored.generations[0].identity, settings="") == IDENTITY
 
 
-async def test_a_document_is_replaced_only_if_nobody_else_did(pair: Pair) -> None:
-    """Of two that follow the same one the second is refused, and so is one out of the blue."""
+async def test_a_layout_is_replaced_only_by_its_successor(pair: Pair) -> None:
+    """The second of two successors of one version is refused, and so is an unrelated version."""
     one, two = pair.spaces
     before = await one.layout()
     first, second = before.has_grown(["a"], 5), before.has_grown(["b"], 6)
@@ -82,8 +82,8 @@ async def test_a_document_is_replaced_only_if_nobody_else_did(pair: Pair) -> Non
     assert await two.layout() == first
 
 
-async def test_changes_of_many_at_once_are_all_there(pair: Pair) -> None:
-    """Each is tried again until nobody was quicker; names stay within their limit."""
+async def test_concurrent_changes_of_the_layout_are_all_stored(pair: Pair) -> None:
+    """Each is retried until it succeeds; names stay within their limit."""
     askers = [
         admit(space, "agents", [f"{n}-{m}" for m in range(3)], ["mine"], 10)
         for n in range(6)
@@ -96,8 +96,8 @@ async def test_changes_of_many_at_once_are_all_there(pair: Pair) -> None:
     assert all(answer <= final for answer in answers)
 
 
-async def test_the_first_worker_of_all_begins_the_first_generation(pair: Pair) -> None:
-    """Also after a purge; whoever comes later, or at the same time, finds it."""
+async def test_the_first_worker_registers_the_first_generation(pair: Pair) -> None:
+    """After a purge, too; a worker that starts later, or at the same time, uses the same one."""
     purged = await change(pair.spaces[0], Layout.emptied)
     assert await change(pair.spaces[1], Layout.emptied) == purged
     assert purged.generations == ()
@@ -109,12 +109,12 @@ async def test_the_first_worker_of_all_begins_the_first_generation(pair: Pair) -
     assert await pair.spaces[0].generation(begun[0]).partitions() == []
 
 
-# -- generations beside each other
+# -- two generations in one namespace
 
 
 async def test_generations_share_no_partition(pair: Pair) -> None:
-    """What is written to one cannot be seen in the other, under the same number."""
-    new = pair.spaces[0].generation(await beside(pair))
+    """Partitions with the same number in two generations hold different state."""
+    new = pair.spaces[0].generation(await register_second(pair))
     await filled(pair.one)
 
     assert await new.partitions() == []
@@ -124,10 +124,10 @@ async def test_generations_share_no_partition(pair: Pair) -> None:
     assert (await new.describe(0)).conversations == 1
 
 
-async def test_a_number_that_is_given_again_has_other_partitions(pair: Pair) -> None:
-    """A store may lose the registration of a generation, and keep what was written to it."""
+async def test_a_reused_generation_number_has_new_partitions(pair: Pair) -> None:
+    """A store may lose the registration of a generation and keep its state."""
     go_back = await pair.remember()
-    lost = pair.spaces[0].generation(await beside(pair))
+    lost = pair.spaces[0].generation(await register_second(pair))
     await go_back()
     layout = await change(pair.spaces[0], lambda now: now.registered(OTHER, "c3", 3))
     again = layout.building
@@ -141,8 +141,8 @@ async def test_a_number_that_is_given_again_has_other_partitions(pair: Pair) -> 
 # -- frozen partitions
 
 
-async def test_a_frozen_partition_takes_nothing_from_its_owner(pair: Pair) -> None:
-    """No write, no claim, no wipe, no heartbeat; what it holds stays and can be read."""
+async def test_a_frozen_partition_refuses_its_owner(pair: Pair) -> None:
+    """Writes, claims, wipes and heartbeats are refused; the state stays and can be read."""
     await filled(pair.one)
     await pair.two.freeze(0, 2)
     before = await pair.two.describe(0)
@@ -163,8 +163,8 @@ async def test_a_frozen_partition_takes_nothing_from_its_owner(pair: Pair) -> No
     assert await pair.two.buckets(0) == {("5m", 1, "a"): b"1"}
 
 
-async def test_a_partition_is_frozen_before_it_begins(pair: Pair) -> None:
-    """Then it cannot; it is not listed."""
+async def test_an_unclaimed_partition_can_be_frozen(pair: Pair) -> None:
+    """It cannot be claimed afterwards, and is not listed."""
     await pair.one.freeze(0, 2)
 
     with pytest.raises(Superseded):
@@ -174,7 +174,7 @@ async def test_a_partition_is_frozen_before_it_begins(pair: Pair) -> None:
 
 
 async def test_freezing_again_changes_nothing(pair: Pair) -> None:
-    """Several may finish a switch at once."""
+    """Several processes may finish a switch at the same time."""
     await filled(pair.one)
     await pair.one.freeze(0, 2)
     before = await pair.two.describe(0)
@@ -186,8 +186,8 @@ async def test_freezing_again_changes_nothing(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1])
-async def test_what_is_wiped_stays_frozen(pair: Pair, steps: int) -> None:
-    """At every step of the wipe, and after it: whoever wakes late cannot begin there anew."""
+async def test_a_wiped_partition_stays_frozen(pair: Pair, steps: int) -> None:
+    """At every step of the wipe, and after it, a worker that wakes late cannot claim it."""
     await filled(pair.one)
     await pair.one.freeze(0, 2)
     for _ in range(steps):
@@ -203,8 +203,8 @@ async def test_what_is_wiped_stays_frozen(pair: Pair, steps: int) -> None:
     assert (found.token, found.frozen_by, found.wiping) == (None, 2, False)
 
 
-async def test_a_mark_goes_when_nothing_else_is_left(pair: Pair) -> None:
-    """And not before."""
+async def test_a_mark_is_removed_after_everything_else(pair: Pair) -> None:
+    """It is kept until then."""
     await filled(pair.one)
     await pair.one.freeze(0, 2)
     await pair.one.freeze(0, 0)
@@ -216,9 +216,9 @@ async def test_a_mark_goes_when_nothing_else_is_left(pair: Pair) -> None:
     assert await pair.two.frozen_by(0) == 0
 
 
-async def test_nothing_begins_in_a_generation_that_has_ended(pair: Pair) -> None:
-    """Also where the marks of its partitions are gone: a claim looks at the layout once more."""
-    new = await beside(pair)
+async def test_nothing_can_be_claimed_in_a_retired_generation(pair: Pair) -> None:
+    """This also holds where its partitions are no longer marked: a claim rereads the layout."""
+    new = await register_second(pair)
     await change(pair.spaces[0], lambda now: now.switched(new.number, 3))
 
     with pytest.raises(Superseded, match="replaced by generation 2"):

@@ -1,4 +1,4 @@
-"""Whether a conversation is in the state, as `forget` says before it asks."""
+"""Which conversations are in the state, as `forget` shows them before it asks for confirmation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.test_state_partition import NOON_S, search
 
 
 async def hold(store: StateStore, number: int, *conversations: str, forgotten: str = "") -> None:
-    """Let a partition read a search of each conversation, and then that one is forgotten."""
+    """Let a partition read a search of each conversation, then a forget of ``forgotten``."""
     shared = options()
     partition = StatePartition(
         number, shared, store, MemoryDeadLetters(), ConversationCache(100),
@@ -36,7 +36,7 @@ async def hold(store: StateStore, number: int, *conversations: str, forgotten: s
 
 
 async def test_conversations_are_found_on_every_partition(store: StateStore) -> None:
-    """One may lie on several, where producers choose partitions in different ways."""
+    """One conversation may be on several, where producers choose partitions differently."""
     await hold(store, 0, "both", "one")
     await hold(store, 1, "both")
 
@@ -45,17 +45,17 @@ async def test_conversations_are_found_on_every_partition(store: StateStore) -> 
     assert found == {"one": [0], "both": [0, 1], "none": []}
 
 
-async def test_what_is_left_of_a_forgotten_conversation_does_not_count(store: StateStore) -> None:
-    """Its tombstone is stored, and holds nothing of it."""
+async def test_a_forgotten_conversation_is_not_found(store: StateStore) -> None:
+    """Its tombstone is stored, but no data."""
     await hold(store, 0, "gone", "there", forgotten="gone")
 
     assert await located(store, ["gone", "there"]) == {"gone": [], "there": [0]}
 
 
-async def test_more_conversations_than_are_asked_for_at_once_are_all_found(
+async def test_more_conversations_than_one_call_takes_are_all_found(
     store: StateStore,
 ) -> None:
-    """Whatever their place in the list."""
+    """Their position in the list does not matter."""
     await hold(store, 0, "first", "last")
 
     found = await located(store, ["first", *map(str, range(2_500)), "last"])
@@ -64,6 +64,6 @@ async def test_more_conversations_than_are_asked_for_at_once_are_all_found(
     assert len(found) == 2_502
 
 
-async def test_in_an_empty_namespace_nothing_is_there(store: StateStore) -> None:
-    """Each conversation has an answer all the same."""
+async def test_an_empty_namespace_has_no_conversations(store: StateStore) -> None:
+    """Each conversation still has an answer."""
     assert await located(store, ["c"]) == {"c": []}

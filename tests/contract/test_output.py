@@ -1,4 +1,4 @@
-"""What every output promises: one writer a partition, an order, and versions that grow."""
+"""What every output promises: one writer per partition, order, and increasing versions."""
 
 from __future__ import annotations
 
@@ -21,30 +21,32 @@ PARTITIONS = 3
 
 
 @dataclass
-class Scene:
-    """Two workers' ways to one topic, what lies on it, and ways to a topic that is not there."""
+class SharedTopic:
+    """Two workers' outputs to one topic, its content, and outputs to a missing topic."""
 
     one: Outputs
     two: Outputs
     read: Callable[[], Awaitable[list[Message]]]
-    nowhere: Outputs
+    missing: Outputs
 
     async def versions(self, conversation: str) -> list[int]:
-        """Of the messages of one conversation, in the order in which they lie there."""
+        """The versions of a conversation's messages, in the order of the topic."""
         return [version for name, version, _ in await self.read() if name == conversation]
 
 
 @pytest_asyncio.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.service)])
-async def scene(request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
-    """The same scene in memory and in a real Kafka."""
+async def shared(request: pytest.FixtureRequest) -> AsyncIterator[SharedTopic]:
+    """Outputs in memory, and on a real Kafka."""
     if request.param == "memory":
-        topic, away = MemoryTopic(), MemoryTopic()
-        away.available = False
+        topic, unavailable = MemoryTopic(), MemoryTopic()
+        unavailable.available = False
 
         async def read() -> list[Message]:
             return [(m.conversation_id, m.version, m.value) for m in topic.messages]
 
-        yield Scene(MemoryOutputs(topic), MemoryOutputs(topic), read, MemoryOutputs(away))
+        yield SharedTopic(
+            MemoryOutputs(topic), MemoryOutputs(topic), read, MemoryOutputs(unavailable)
+        )
         return
     kafka: Kafka = request.getfixturevalue("kafka")
     name = f"output-{uuid4()}"
@@ -58,16 +60,16 @@ async def scene(request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
             request_timeout_ms=2_000,
         )
 
-    async def lying() -> list[Message]:
+    async def read_topic() -> list[Message]:
         found = await stored(kafka, [name])
         return [(r.key.decode(), int(dict(r.headers)[VERSION]), r.value) for r in found]
 
-    there = settings(name)
-    ways = KafkaOutputs(there), KafkaOutputs(there), KafkaOutputs(settings(f"no-{name}"))
+    existing = settings(name)
+    outputs = KafkaOutputs(existing), KafkaOutputs(existing), KafkaOutputs(settings(f"no-{name}"))
     try:
-        yield Scene(ways[0], ways[1], lying, ways[2])
+        yield SharedTopic(outputs[0], outputs[1], read_topic, outputs[2])
     finally:
-        for each in ways:
+        for each in outputs:
             await each.stop()
 
 
@@ -76,14 +78,14 @@ def row(conversation: str, value: bytes | None = b"{}") -> OutputMessage:
     return OutputMessage(conversation, value)
 
 
-async def test_messages_lie_there_as_sent(scene: Scene) -> None:
-    """Each has its conversation as key, its value (or none), and the version of its batch."""
-    way = scene.one.of(0)
-    await way.begin()
-    await way.send([row("a", b'{"a":1}'), row("b", None)])
-    await way.send([row("c", b'{"c":1}')])
+async def test_messages_are_stored_as_sent(shared: SharedTopic) -> None:
+    """Each has its conversation as key, its value or null, and the version of its batch."""
+    output = shared.one.of(0)
+    await output.begin()
+    await output.send([row("a", b'{"a":1}'), row("b", None)])
+    await output.send([row("c", b'{"c":1}')])
 
-    found = sorted(await scene.read())
+    found = sorted(await shared.read())
 
     assert [(name, value) for name, _, value in found] == [
         ("a", b'{"a":1}'),
@@ -93,22 +95,22 @@ async def test_messages_lie_there_as_sent(scene: Scene) -> None:
     assert found[0][1] == found[1][1] < found[2][1]
 
 
-async def test_versions_grow_whoever_writes(scene: Scene) -> None:
-    """A conversation's versions grow in the order in which its messages lie, over writers."""
-    for way in (scene.one.of(0), scene.two.of(0), scene.one.of(0)):
-        await way.begin()
+async def test_versions_increase_across_writers(shared: SharedTopic) -> None:
+    """A conversation's versions increase in the order of the topic, across writers."""
+    for output in (shared.one.of(0), shared.two.of(0), shared.one.of(0)):
+        await output.begin()
         for _ in range(3):
-            await way.send([row("c")])
+            await output.send([row("c")])
 
-    versions = await scene.versions("c")
+    versions = await shared.versions("c")
 
     assert len(versions) == 9
     assert versions == sorted(set(versions))
 
 
-async def test_an_earlier_writer_is_shut_out(scene: Scene) -> None:
-    """Once a second one has begun, nothing of the first arrives, and it hears of that."""
-    first, second = scene.one.of(0), scene.two.of(0)
+async def test_an_earlier_writer_is_fenced(shared: SharedTopic) -> None:
+    """Once a second writer has begun, the first writes nothing and gets an error."""
+    first, second = shared.one.of(0), shared.two.of(0)
     await first.begin()
     await first.send([row("c", b'"first"')])
     await second.begin()
@@ -118,12 +120,12 @@ async def test_an_earlier_writer_is_shut_out(scene: Scene) -> None:
     assert not first.begun
     await second.send([row("c", b'"second"')])
 
-    assert [value for _, _, value in await scene.read()] == [b'"first"', b'"second"']
+    assert [value for _, _, value in await shared.read()] == [b'"first"', b'"second"']
 
 
-async def test_who_was_shut_out_can_begin_again(scene: Scene) -> None:
-    """Beginning again shuts the other one out in turn."""
-    first, second = scene.one.of(0), scene.two.of(0)
+async def test_a_fenced_writer_can_begin_again(shared: SharedTopic) -> None:
+    """Beginning again fences the other writer in turn."""
+    first, second = shared.one.of(0), shared.two.of(0)
     await first.begin()
     await second.begin()
     with pytest.raises(OutputFenced):
@@ -134,42 +136,42 @@ async def test_who_was_shut_out_can_begin_again(scene: Scene) -> None:
     with pytest.raises(OutputFenced):
         await second.send([row("c")])
     await first.send([row("c")])
-    assert len(await scene.versions("c")) == 1
+    assert len(await shared.versions("c")) == 1
 
 
-async def test_partitions_do_not_shut_each_other_out(scene: Scene) -> None:
-    """Writers for different state partitions write side by side."""
-    ways = [scene.one.of(0), scene.two.of(1), scene.one.of(2)]
-    for way in ways:
-        await way.begin()
-    for number, way in enumerate(ways):
-        await way.send([row(f"c-{number}")])
+async def test_writers_of_different_partitions_do_not_fence_each_other(shared: SharedTopic) -> None:
+    """Writers of different state partitions write at the same time."""
+    outputs = [shared.one.of(0), shared.two.of(1), shared.one.of(2)]
+    for output in outputs:
+        await output.begin()
+    for number, output in enumerate(outputs):
+        await output.send([row(f"c-{number}")])
 
-    assert sorted(name for name, _, _ in await scene.read()) == ["c-0", "c-1", "c-2"]
+    assert sorted(name for name, _, _ in await shared.read()) == ["c-0", "c-1", "c-2"]
 
 
-async def test_a_topic_that_is_not_there_is_said_so(scene: Scene) -> None:
-    """Beginning or sending fails with what to do, and sending needs a new beginning."""
-    way = scene.nowhere.of(0)
+async def test_a_missing_topic_is_an_error(shared: SharedTopic) -> None:
+    """Beginning or sending fails with a message that says what to do; sending needs a new begin."""
+    output = shared.missing.of(0)
 
     async def begin_and_send() -> None:
-        await way.begin()
-        await way.send([row("c")])
+        await output.begin()
+        await output.send([row("c")])
 
     with pytest.raises(OutputUnavailable, match="output topic"):
         await begin_and_send()
-    assert not way.begun
+    assert not output.begun
 
 
-async def test_what_is_not_kept_is_closed(scene: Scene) -> None:
-    """Ways of partitions that went to others are closed; the others write on."""
-    gone, kept = scene.one.of(0), scene.one.of(1)
-    for way in (gone, kept):
-        await way.begin()
+async def test_writers_that_are_not_kept_are_closed(shared: SharedTopic) -> None:
+    """Writers of partitions that moved to other workers are closed; the rest keep writing."""
+    removed, kept = shared.one.of(0), shared.one.of(1)
+    for output in (removed, kept):
+        await output.begin()
 
-    await scene.one.keep({1, 2})
+    await shared.one.keep({1, 2})
 
-    assert scene.one.of(1) is kept
-    assert scene.one.of(0) is not gone
+    assert shared.one.of(1) is kept
+    assert shared.one.of(0) is not removed
     await kept.send([row("c")])
-    assert len(await scene.versions("c")) == 1
+    assert len(await shared.versions("c")) == 1

@@ -1,4 +1,4 @@
-"""What ``RedisStore`` does beyond the contract: its keys, its errors, its ways to connect."""
+"""What ``RedisStore`` does beyond the contract: keys, scripts, errors and connections."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def batch(offset: int = 1, **changes: object) -> BatchWrite:
 
 
 async def claim(store: StateStore) -> None:
-    """Become the owner of partition 0, from offset 0."""
+    """Claim partition 0 at offset 0."""
     await store.claim(0, b"owner", {"searches": Position(0)})
 
 
 async def wipe(store: StateStore) -> None:
-    """Take all steps on partition 0."""
+    """Run all steps of a wipe on partition 0."""
     while await store.wipe(0) != Wiped():
         pass
 
@@ -87,7 +87,7 @@ async def works(store: StateStore) -> bool:
 
 
 async def until_written(store: StateStore, write: BatchWrite) -> None:
-    """Repeat a write until the store is there, as the worker does."""
+    """Repeat a write until the store is available, as the worker does."""
     async with asyncio.timeout(30):
         while True:
             try:
@@ -98,17 +98,17 @@ async def until_written(store: StateStore, write: BatchWrite) -> None:
 
 
 async def dump(raw: Redis, store: RedisStore) -> dict[bytes, bytes | None]:
-    """Every key of the namespace, as bytes."""
+    """Every key of the namespace with its value, as bytes."""
     return {key: await raw.dump(key) async for key in raw.scan_iter(store.keys.prefix + ":*")}
 
 
 def options(url: str, **more: object) -> RedisOptions:
-    """Options for a namespace of its own."""
+    """Options with a new namespace."""
     return RedisOptions(url=url, namespace=f"t{uuid.uuid4().hex}", **more)  # type: ignore[arg-type]
 
 
 async def opened(options: RedisOptions) -> RedisStore:
-    """The first generation of a namespace, on a client of its own."""
+    """The first generation of a namespace, with its own client."""
     space = connect(options)
     generation = await begin(space, IDENTITY, 1)
     return RedisStore(space.client, space.namespace, generation=generation)
@@ -130,21 +130,21 @@ async def store(redis_process: RedisProcess) -> AsyncIterator[RedisStore]:
 
 @pytest_asyncio.fixture
 async def raw(redis_process: RedisProcess) -> AsyncIterator[Redis]:
-    """A client beside the store, on the session's server."""
+    """A plain client of the session's server."""
     async with Redis.from_url(redis_process.url) as client:
         yield client
 
 
 @pytest.fixture
 def own_process(tmp_path: Path) -> Iterator[RedisProcess]:
-    """A server that the test may break; with an append-only file."""
+    """A server with an append-only file, for one test that may break it."""
     with running(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as process:
         yield process
 
 
 @pytest_asyncio.fixture
 async def own(own_process: RedisProcess) -> AsyncIterator[RedisStore]:
-    """A store, claimed, on ``own_process``; it waits for half a second at most."""
+    """A claimed store on ``own_process``, with a socket timeout of half a second."""
     made = await opened(options(own_process.url, socket_timeout_seconds=0.5))
     await claim(made)
     yield made
@@ -157,7 +157,7 @@ async def own(own_process: RedisProcess) -> AsyncIterator[RedisStore]:
 @pytest.mark.parametrize("partitions", [1, 3, 4, 12, 64, 256])
 @pytest.mark.parametrize("masters", [1, 3, 5])
 def test_partitions_spread_over_the_slots(partitions: int, masters: int) -> None:
-    """Masters with equal ranges get equal numbers of partitions, to less than 1.5."""
+    """Masters with equal ranges of slots get equal numbers of partitions, within 1.5."""
     slots = sorted(key_slot(tag.encode()) for tag in choose_tags(partitions, "0a1b2c3d"))
     share = 16_384 / partitions
     gaps = [after - before for before, after in pairwise(slots)]
@@ -167,8 +167,8 @@ def test_partitions_spread_over_the_slots(partitions: int, masters: int) -> None
     assert all(abs(shares[n] - partitions / masters) < 1.5 for n in range(masters))
 
 
-def test_no_two_partitions_have_one_tag() -> None:
-    """Of one generation, nor of two that a store knows under the same number."""
+def test_every_partition_has_its_own_tag() -> None:
+    """This holds within a generation, and for two generations with the same number."""
     tags = {mark: choose_tags(64, mark) for mark in ("0a1b2c3d", "4e5f6071")}
 
     assert len({*tags["0a1b2c3d"], *tags["4e5f6071"]}) == 128
@@ -176,14 +176,14 @@ def test_no_two_partitions_have_one_tag() -> None:
 
 
 @pytest.mark.parametrize("namespace", ["", "a b", "{a}", "a:b", "a*", "ä", "a" * 65, "a\n", "-a"])
-def test_a_namespace_is_plain(namespace: str) -> None:
-    """What could change a key's slot, or match other keys, is no namespace."""
+def test_a_namespace_has_plain_characters_only(namespace: str) -> None:
+    """Text that could change a key's slot, or match other keys, is refused."""
     with pytest.raises(ValueError, match="namespace"):
         Keys(namespace)
 
 
-def test_keys_hold_nothing_unhashed() -> None:
-    """Whatever bytes a conversation key or a window has, names stay plain and in their slot."""
+def test_keys_contain_only_hashed_names() -> None:
+    """For any bytes in conversation keys and windows, key names stay plain and in their slot."""
     keys = Keys("ns").partition("1.a")
     names = [
         keys.hot(b"}{\r\n* \xff"),
@@ -199,7 +199,7 @@ def test_keys_hold_nothing_unhashed() -> None:
 
 @redis_asyncio
 async def test_all_keys_of_a_partition_are_in_one_slot(store: RedisStore, raw: Redis) -> None:
-    """After a write every key but the layout has the partition's tag, and none has a TTL."""
+    """After a write every key except the layout has the partition's tag, and none has a TTL."""
     await claim(store)
     await store.write(batch())
     keys = set(await dump(raw, store)) - {store.keys.layout}
@@ -210,8 +210,8 @@ async def test_all_keys_of_a_partition_are_in_one_slot(store: RedisStore, raw: R
 
 
 @redis_asyncio
-async def test_the_stored_tags_win(store: RedisStore) -> None:
-    """Partitions stay where they were first put, whatever would be chosen today."""
+async def test_stored_tags_have_priority(store: RedisStore) -> None:
+    """Partitions keep the tags that were stored first, even if other tags would be chosen now."""
     assert store.bound is not None
     before = replace(store.bound, places=("first", "second", "third", "fourth"))
     await change(store, lambda now: replace(now, version=now.version + 1, generations=(before,)))
@@ -222,7 +222,7 @@ async def test_the_stored_tags_win(store: RedisStore) -> None:
 
 @redis_asyncio
 async def test_the_estimate_covers_the_call(store: RedisStore) -> None:
-    """A call is never larger than estimated, and not much smaller."""
+    """A call is at most as large as estimated, and not much smaller."""
     conversations = [
         ConversationWrite(n.to_bytes(16, "big"), {b"part": bytes(100)}, {b"f": b"x", b"g": None})
         for n in range(100)
@@ -262,7 +262,7 @@ WRONG_TAILS: list[list[bytes | int]] = [
 async def test_a_malformed_call_writes_nothing(
     store: RedisStore, raw: Redis, tail: list[bytes | int]
 ) -> None:
-    """The script refuses a call with one wrong change at its end before it applies the first."""
+    """The script refuses a call whose last change is wrong before it applies the first one."""
     await claim(store)
     before = await dump(raw, store)
     keys = keys_of(store)
@@ -277,7 +277,7 @@ async def test_a_malformed_call_writes_nothing(
 
 @redis_asyncio
 async def test_a_key_of_another_type_writes_nothing(store: RedisStore, raw: Redis) -> None:
-    """A foreign value in place of a hash fails the whole batch, not the rest of it."""
+    """A value of another type in place of a hash fails the whole batch."""
     await claim(store)
     await raw.set(keys_of(store).fingerprints(CONVERSATION), "foreign")
     before = await dump(raw, store)
@@ -289,8 +289,10 @@ async def test_a_key_of_another_type_writes_nothing(store: RedisStore, raw: Redi
 
 
 @redis_asyncio
-async def test_a_damaged_partition_tells_that_it_is_frozen(store: RedisStore, raw: Redis) -> None:
-    """A switch that replaces damaged state has to know."""
+async def test_a_damaged_partition_still_shows_that_it_is_frozen(
+    store: RedisStore, raw: Redis
+) -> None:
+    """A switch that replaces damaged state depends on it."""
     await claim(store)
     await raw.hset(keys_of(store).meta, OFFSET + b"searches", "many")
     await store.freeze(0, 2)
@@ -301,8 +303,10 @@ async def test_a_damaged_partition_tells_that_it_is_frozen(store: RedisStore, ra
 
 
 @redis_asyncio
-async def test_a_server_that_forgot_the_scripts_learns_them(store: RedisStore, raw: Redis) -> None:
-    """After SCRIPT FLUSH, as after a fail-over, the next call works."""
+async def test_scripts_are_loaded_again_when_a_server_has_lost_them(
+    store: RedisStore, raw: Redis
+) -> None:
+    """After SCRIPT FLUSH, as after a failover, the next call works."""
     await claim(store)
     await raw.script_flush()
 
@@ -311,7 +315,7 @@ async def test_a_server_that_forgot_the_scripts_learns_them(store: RedisStore, r
 
 @redis_asyncio
 async def test_a_wipe_leaves_no_key(store: RedisStore, raw: Redis) -> None:
-    """Of a namespace with one partition the layout is left."""
+    """Only the layout is left of a namespace with one partition."""
     await claim(store)
     await store.write(batch())
 
@@ -325,7 +329,7 @@ async def test_a_wipe_leaves_no_key(store: RedisStore, raw: Redis) -> None:
 async def test_a_wipe_of_damaged_state_leaves_no_key(
     request: pytest.FixtureRequest, process: str
 ) -> None:
-    """Where a text stands in place of the list of conversations, they are looked for."""
+    """Where a string replaces the list of conversations, the wipe scans for their keys."""
     url = request.getfixturevalue(process).url
     store = await opened(options(url, cluster=process == "cluster_process"))
     client: Any = store.client
@@ -348,10 +352,10 @@ async def test_a_wipe_of_damaged_state_leaves_no_key(
 
 @redis_asyncio
 @pytest.mark.parametrize("steps", [0, 1, 2, 3])
-async def test_a_wipe_goes_on_after_an_outage(
+async def test_a_wipe_resumes_after_an_outage(
     own: RedisStore, own_process: RedisProcess, steps: int
 ) -> None:
-    """A server killed before any step: the wipe fails, and goes on when the server is back."""
+    """If the server dies before any step, the wipe fails, and resumes when the server is back."""
     many = [ConversationWrite(n.to_bytes(16, "big"), {b"p": b"1"}) for n in range(600)]
     await own.write(batch(conversations=many))
     for _ in range(steps):
@@ -368,10 +372,10 @@ async def test_a_wipe_goes_on_after_an_outage(
 
 
 @redis_asyncio
-async def test_a_killed_server_is_unavailable_then_back(
+async def test_a_killed_server_is_unavailable_until_its_restart(
     own: RedisStore, own_process: RedisProcess
 ) -> None:
-    """While the server is gone every call says so; after its restart the same store works."""
+    """Calls raise ``StoreUnavailable`` while it is down; after its restart the same store works."""
     await own.write(batch(1))
     own_process.kill()
     for call in (own.write(batch(2)), own.load(0, [(CONVERSATION, True)]), own.partitions()):
@@ -386,7 +390,7 @@ async def test_a_killed_server_is_unavailable_then_back(
 async def test_a_frozen_server_is_unavailable_after_the_timeout(
     own: RedisStore, own_process: RedisProcess
 ) -> None:
-    """A server that does not answer costs one socket timeout, and the write may be repeated."""
+    """A server that does not answer costs one socket timeout; the write may be repeated."""
     os.kill(own_process.pid, signal.SIGSTOP)
     try:
         async with asyncio.timeout(5):
@@ -400,10 +404,10 @@ async def test_a_frozen_server_is_unavailable_after_the_timeout(
 
 
 @redis_asyncio
-async def test_a_full_server_is_unavailable_and_written_nothing(
+async def test_a_full_server_is_unavailable_and_stores_nothing(
     own: RedisStore, own_process: RedisProcess
 ) -> None:
-    """Out of memory fails the batch as a whole; with more memory the same batch is written."""
+    """A batch fails as a whole when Redis is out of memory; with more memory it is written."""
     async with Redis.from_url(own_process.url) as raw:
         before = await dump(raw, own)
         await raw.config_set("maxmemory", 1)
@@ -416,8 +420,8 @@ async def test_a_full_server_is_unavailable_and_written_nothing(
 
 
 @redis_asyncio
-async def test_a_full_server_takes_heartbeats(own: RedisStore, own_process: RedisProcess) -> None:
-    """A Redis without room for more does not make a worker look as if it had stopped."""
+async def test_a_full_server_accepts_heartbeats(own: RedisStore, own_process: RedisProcess) -> None:
+    """Where Redis is out of memory, workers do not look as if they had stopped."""
     await claim(own)
     async with Redis.from_url(own_process.url) as raw:
         await raw.config_set("maxmemory", 1)
@@ -435,7 +439,7 @@ async def test_a_full_server_takes_heartbeats(own: RedisStore, own_process: Redi
 async def test_a_damaged_heartbeat_damages_no_state(
     store: RedisStore, raw: Redis, field: str, value: bytes
 ) -> None:
-    """What is there for people only keeps nobody from reading a partition."""
+    """Heartbeats are informational: a damaged one does not keep a partition from being read."""
     await claim(store)
     await store.heartbeat(0, b"owner", "worker:9464")
     await raw.hset(keys_of(store).meta, field, value)
@@ -447,7 +451,7 @@ async def test_a_damaged_heartbeat_damages_no_state(
     params=[pytest.param(kind, marks=pytest.mark.service) for kind in ("redis", "cluster")]
 )
 async def full(request: pytest.FixtureRequest) -> AsyncIterator[RedisStore]:
-    """A partition with conversations in a Redis that has no room for more."""
+    """A partition with conversations in a Redis that is out of memory."""
     cluster = request.param == "cluster"
     process = request.getfixturevalue("cluster_process" if cluster else "own_process")
     made = await opened(options(process.url, cluster=cluster))
@@ -464,7 +468,7 @@ async def full(request: pytest.FixtureRequest) -> AsyncIterator[RedisStore]:
 
 @redis_asyncio
 async def test_a_full_server_can_be_wiped(full: RedisStore) -> None:
-    """What makes room needs none."""
+    """Deleting needs no memory."""
     await wipe(full)
 
     assert (await full.partitions(), (await full.describe(0)).wiping) == ([], False)
@@ -472,7 +476,7 @@ async def test_a_full_server_can_be_wiped(full: RedisStore) -> None:
 
 @redis_asyncio
 async def test_a_full_server_can_be_switched_and_purged(full: RedisStore) -> None:
-    """A document of the size that it has, and marks of frozen partitions, need no room."""
+    """Replacing the layout with one of the same size, and freezing partitions, need no memory."""
     other = replace_fields(IDENTITY, fingerprint="other")
     await change(full, lambda now: now.registered(other, "b2", 2))
     await change(full, lambda now: now.switched(2, 3))
@@ -487,7 +491,7 @@ async def test_a_full_server_can_be_switched_and_purged(full: RedisStore) -> Non
 
 @redis_asyncio
 async def test_a_demoted_server_is_unavailable(own: RedisStore, own_process: RedisProcess) -> None:
-    """A master that became a replica takes no batch; promoted again it does."""
+    """A master that became a replica refuses batches; promoted again, it accepts them."""
     async with Redis.from_url(own_process.url) as raw:
         await raw.replicaof("127.0.0.1", free_port())
         with pytest.raises(StoreUnavailable, match="READONLY"):
@@ -499,7 +503,7 @@ async def test_a_demoted_server_is_unavailable(own: RedisStore, own_process: Red
 
 @redis_asyncio
 async def test_too_few_replicas_is_unavailable(own: RedisStore, own_process: RedisProcess) -> None:
-    """A master that was cut off from its replicas takes no batch."""
+    """A master that lost its replicas refuses batches."""
     async with Redis.from_url(own_process.url) as raw:
         await raw.config_set("min-replicas-to-write", 1)
         with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
@@ -508,10 +512,10 @@ async def test_too_few_replicas_is_unavailable(own: RedisStore, own_process: Red
 
 @redis_asyncio
 async def test_a_busy_server_is_unavailable(own: RedisStore, own_process: RedisProcess) -> None:
-    """While somebody's script hogs the server, a batch is put off."""
+    """While another client's script blocks the server, batches are put off."""
     async with Redis.from_url(own_process.url) as raw, Redis.from_url(own_process.url) as killer:
         await raw.config_set("busy-reply-threshold", 1)
-        hog = asyncio.ensure_future(raw.eval("while true do end", 0))
+        blocking_script = asyncio.ensure_future(raw.eval("while true do end", 0))
         async with asyncio.timeout(10):
             while True:
                 try:
@@ -521,15 +525,15 @@ async def test_a_busy_server_is_unavailable(own: RedisStore, own_process: RedisP
                     break
         await killer.script_kill()
         with pytest.raises(ResponseError):
-            await hog
+            await blocking_script
 
     assert await own.write(batch()) == Written()
 
 
 @pytest.mark.service
 @redis_asyncio
-async def test_a_wrong_password_is_no_outage(tmp_path: Path) -> None:
-    """A refused user is told so, and the message does not hold the password."""
+async def test_a_wrong_password_is_not_an_outage(tmp_path: Path) -> None:
+    """A refused user gets an error of its own, which does not contain the password."""
     with running(tmp_path, "--requirepass", "right") as process:
         for password in ("wr0ng", None):
             store = connect(options(process.url, password=password))
@@ -544,10 +548,10 @@ async def test_a_wrong_password_is_no_outage(tmp_path: Path) -> None:
 
 
 @redis_asyncio
-async def test_the_rights_of_a_worker_are_enough_for_its_page(
+async def test_the_rights_of_a_worker_suffice_for_its_page(
     raw: Redis, redis_process: RedisProcess
 ) -> None:
-    """It reads others' windows, and the latest conversations for the list of the worst ones."""
+    """The page reads all windows, and recent conversations for its list of the worst ones."""
     commands = [f"+{command.lower()}" for command in (*WORKER_COMMANDS, "EVALSHA", "EVAL", "INFO")]
     await raw.acl_setuser("page", True, commands=commands, keys=["sm:*"], passwords=["+pw"])
     store = await opened(options(redis_process.url, username="page", password="pw"))
@@ -561,10 +565,10 @@ async def test_the_rights_of_a_worker_are_enough_for_its_page(
 
 
 @redis_asyncio
-async def test_an_acl_user_with_its_prefix_is_enough(
+async def test_an_acl_user_with_the_documented_rights_suffices(
     raw: Redis, redis_process: RedisProcess
 ) -> None:
-    """The documented rights suffice; one command less is refused at the claim, not mid-batch."""
+    """The documented rights suffice; with one command less the claim is refused, not a batch."""
     commands = (
         "hset hget hmget hgetall hdel hexists zadd zrem zrange zcount zcard unlink type "
         "evalsha eval info time"
@@ -599,8 +603,10 @@ async def test_an_acl_user_with_its_prefix_is_enough(
 
 
 @redis_asyncio
-async def test_check_names_what_endangers_state(own: RedisStore, own_process: RedisProcess) -> None:
-    """Eviction is fatal, no append-only file a warning, no server fatal, and otherwise nothing."""
+async def test_check_reports_what_endangers_the_state(
+    own: RedisStore, own_process: RedisProcess
+) -> None:
+    """Eviction and a missing server are fatal, a missing append-only file is a warning."""
     assert await check(own) == []
     async with Redis.from_url(own_process.url) as raw:
         await raw.config_set("maxmemory-policy", "allkeys-lru")
@@ -618,7 +624,7 @@ async def test_check_names_what_endangers_state(own: RedisStore, own_process: Re
 
 @redis_asyncio
 async def test_a_unix_socket_works(redis_process: RedisProcess) -> None:
-    """A unix:// URL with a database leads to the same store."""
+    """A unix:// URL with a database reaches the same store."""
     store = await opened(options(f"unix://{redis_process.socket}?db=1"))
 
     assert await works(store)
@@ -628,7 +634,7 @@ async def test_a_unix_socket_works(redis_process: RedisProcess) -> None:
 @pytest.mark.service
 @redis_asyncio
 async def test_tls_is_verified(tmp_path: Path) -> None:
-    """A rediss:// URL works with the server's authority, and not with the system's."""
+    """A rediss:// URL works with the CA of the server, and not with those of the system."""
     ca, certificate, key = make_certificates(tmp_path)
     port = free_port()
     tls = ["--tls-port", str(port), "--tls-ca-cert-file", str(ca), "--tls-auth-clients", "yes"]
@@ -647,8 +653,8 @@ async def test_tls_is_verified(tmp_path: Path) -> None:
 
 @pytest.mark.service
 @redis_asyncio
-async def test_sentinel_leads_to_the_new_master(tmp_path: Path) -> None:
-    """After a fail-over the same store writes to the promoted replica, where it left off."""
+async def test_sentinel_names_the_new_master(tmp_path: Path) -> None:
+    """After a failover the same store continues to write, to the promoted replica."""
     for name in ("master", "replica", "sentinel"):
         (tmp_path / name).mkdir()
     with (
@@ -694,7 +700,7 @@ async def test_sentinel_leads_to_the_new_master(tmp_path: Path) -> None:
     ],
 )
 def test_contradictory_options_are_refused(wrong: dict[str, object]) -> None:
-    """Options that cannot be meant together are a ValueError before any connection."""
+    """They raise ValueError before any connection is made."""
     with pytest.raises(ValueError, match=r"\w"):
         connect(RedisOptions(**wrong))  # type: ignore[arg-type]
 
@@ -709,14 +715,14 @@ sentinel failover-timeout state 2000
 
 
 async def until_linked(replica: Redis) -> None:
-    """Wait until a replica holds what its master holds."""
+    """Wait until a replica is in sync with its master."""
     async with asyncio.timeout(30):
         while (await replica.info("replication")).get("master_link_status") != "up":
             await asyncio.sleep(0)
 
 
 async def until_copied(master: Redis) -> None:
-    """Wait until the one replica acknowledged the master's last write."""
+    """Wait until the only replica has acknowledged the master's last write."""
     async with asyncio.timeout(30):
         while True:
             found = await master.info("replication")
@@ -732,7 +738,7 @@ async def until_known(sentinel_port: int) -> None:
 
 
 def make_certificates(folder: Path) -> tuple[Path, Path, Path]:
-    """An authority, and a certificate of it for localhost with its key."""
+    """A CA certificate, and a certificate for localhost signed by it with its key."""
     ca, ca_key = folder / "ca.pem", folder / "ca.key"
     certificate, key = folder / "server.pem", folder / "server.key"
     request, names = folder / "server.csr", folder / "names"
@@ -752,52 +758,52 @@ def make_certificates(folder: Path) -> tuple[Path, Path, Path]:
     return ca, certificate, key
 
 
-# -- claims that stand still while others go on
+# -- claims that are suspended while others go on
 
 
-class Stalled(Script):
-    """A script, that of a claim if no other, that stands still before its call of that number."""
+class SuspendedScript(Script):
+    """A script that is suspended before its nth call; the claim script by default."""
 
     def __init__(self, call: int = 0, name: str = "claim") -> None:
         super().__init__(name)
         self.calls = call
-        self.there, self.go = asyncio.Event(), asyncio.Event()
+        self.reached, self.resume = asyncio.Event(), asyncio.Event()
 
     async def run(
         self, client: Client, keys: Sequence[bytes], arguments: Sequence[bytes | int]
     ) -> Any:
         """See ``Script.run``."""
         if self.calls == 0:
-            self.there.set()
-            await self.go.wait()
+            self.reached.set()
+            await self.resume.wait()
         self.calls -= 1
         return await super().run(client, keys, arguments)
 
 
 @pytest.fixture
 def late(store: RedisStore) -> RedisStore:
-    """A worker's handle on the same generation."""
+    """Another worker's handle on the same generation."""
     assert store.bound is not None
     made = store.generation(store.bound)
     return made
 
 
 @redis_asyncio
-async def test_a_late_claim_leaves_nothing_of_a_generation_that_has_gone(
+async def test_a_late_claim_leaves_nothing_in_a_purged_generation(
     store: RedisStore, late: RedisStore, raw: Redis
 ) -> None:
-    """It begins where even the marks of a switch are gone, finds that out, and takes it back."""
+    """It creates a partition after the marks of a switch are gone, notices, and deletes it."""
     await claim(store)
-    script = late._claim = Stalled()
+    script = late._claim = SuspendedScript()
     claiming = asyncio.create_task(late.claim(0, b"late", {}))
-    await script.there.wait()
+    await script.reached.wait()
     await store.freeze(0, 2)
     await wipe(store)
     await store.freeze(0, 0)
     other = replace_fields(IDENTITY, fingerprint="other")
     await change(store, lambda now: now.registered(other, "b2", 2))
     await change(store, lambda now: now.switched(2, 3))
-    script.go.set()
+    script.resume.set()
 
     with pytest.raises(Superseded):
         await claiming
@@ -805,19 +811,17 @@ async def test_a_late_claim_leaves_nothing_of_a_generation_that_has_gone(
 
 
 @redis_asyncio
-async def test_a_late_claim_wipes_nothing_that_has_begun_since(
-    store: RedisStore, late: RedisStore
-) -> None:
-    """It helps a wipe to its end, and stands still until another has begun there."""
+async def test_a_late_claim_does_not_wipe_newer_state(store: RedisStore, late: RedisStore) -> None:
+    """It finishes a wipe, and is suspended until another worker has begun there."""
     await claim(store)
     assert await store.wipe(0) == Wiping()
-    script = late._wipe = Stalled(name="wipe")
+    script = late._wipe = SuspendedScript(name="wipe")
     claiming = asyncio.create_task(late.claim(0, b"late", {}))
-    await script.there.wait()
+    await script.reached.wait()
     await wipe(store)
     await claim(store)
     assert await store.write(batch()) == Written()
-    script.go.set()
+    script.resume.set()
 
     state = await claiming
 

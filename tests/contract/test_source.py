@@ -1,4 +1,4 @@
-"""What the worker's loop relies on, of every source: the simulation's, and that over aiokafka."""
+"""What the worker's loop relies on in every source: the simulation's and aiokafka's."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Make = Callable[[Brokers], tuple[Member, CommittedSource]]
 
 
 def scripted(brokers: Brokers) -> tuple[Member, CommittedSource]:
-    """That of the simulation."""
+    """The source of the simulation."""
     source = ScriptedSource(brokers)
     return source, source
 
 
 def over_kafka(brokers: Brokers) -> tuple[Member, CommittedSource]:
-    """That over aiokafka, with a scripted client."""
+    """The source over aiokafka, with a scripted client."""
     client, health = ScriptedConsumer(brokers), Health()
 
     async def counts() -> dict[str, int]:
@@ -56,7 +56,7 @@ EACH = pytest.mark.parametrize("make", [scripted, over_kafka])
 
 
 def filled(*, partitions: int = 2, records: int = 3) -> Brokers:
-    """Brokers with some records in each partition, and a marker behind them."""
+    """Brokers with some records in each partition, and a transaction marker after them."""
     brokers = Brokers([TOPIC], partitions)
     for place in brokers.logs:
         for number in range(records):
@@ -67,7 +67,7 @@ def filled(*, partitions: int = 2, records: int = 3) -> Brokers:
 
 
 async def joined(make: Make, brokers: Brokers) -> tuple[Member, CommittedSource]:
-    """The only member of the group, which knows what is its own."""
+    """The only member of the group, with its assignment."""
     member, source = make(brokers)
     await source.join()
     assert source.assignment is None
@@ -76,13 +76,13 @@ async def joined(make: Make, brokers: Brokers) -> tuple[Member, CommittedSource]
 
 
 def offsets(fetched: Fetched) -> dict[PartitionId, list[int]]:
-    """What was read."""
+    """The offsets of the fetched records."""
     return {place: [r.offset for r in records] for place, records in fetched.records.items()}
 
 
 @EACH
-async def test_a_rebalance_that_gives_the_same_again_is_another_assignment(make: Make) -> None:
-    """Somebody else may have had the partitions meanwhile."""
+async def test_a_rebalance_to_the_same_partitions_is_a_new_assignment(make: Make) -> None:
+    """Another member may have owned the partitions meanwhile."""
     brokers = filled()
     member, source = await joined(make, brokers)
     before = source.assignment
@@ -96,8 +96,8 @@ async def test_a_rebalance_that_gives_the_same_again_is_another_assignment(make:
 
 
 @EACH
-async def test_nothing_is_read_before_it_is_said_from_where(make: Make) -> None:
-    """Neither at first, nor after a rebalance, nor once reading was stopped."""
+async def test_nothing_is_read_before_a_seek(make: Make) -> None:
+    """This holds at first, after a rebalance, and after reading was stopped."""
     brokers = filled()
     member, source = await joined(make, brokers)
     assert offsets(await source.poll()) == {}
@@ -113,8 +113,8 @@ async def test_nothing_is_read_before_it_is_said_from_where(make: Make) -> None:
 
 
 @EACH
-async def test_what_was_passed_includes_holes(make: Make) -> None:
-    """A marker behind the last record is passed; where nothing is read nothing is told."""
+async def test_positions_include_transaction_markers(make: Make) -> None:
+    """A marker after the last record is passed; a partition that is not read has no position."""
     _, source = await joined(make, filled())
     source.read_from({FIRST: 0})
 
@@ -124,9 +124,9 @@ async def test_what_was_passed_includes_holes(make: Make) -> None:
 
 
 @EACH
-async def test_what_is_its_own_no_longer_is_not_read(make: Make) -> None:
-    """A take-over may go on after the group has assigned again: it is not confirmed, and nothing is
-    read; that assignment stays."""
+async def test_a_revoked_partition_is_not_read(make: Make) -> None:
+    """A take-over may continue after the group has reassigned partitions: it is not confirmed,
+    nothing is read, and the new assignment stays."""
     brokers = filled()
     member, source = await joined(make, brokers)
     other, another = make(brokers)
@@ -144,8 +144,8 @@ async def test_what_is_its_own_no_longer_is_not_read(make: Make) -> None:
 
 
 @EACH
-async def test_a_member_of_an_older_generation_has_nothing_until_it_is_told(make: Make) -> None:
-    """A commit does not confirm it, changes nothing, and leaves it without an assignment."""
+async def test_a_member_of_an_older_generation_has_no_assignment(make: Make) -> None:
+    """Its commit is refused, changes nothing, and leaves it without an assignment."""
     brokers = filled()
     member, source = await joined(make, brokers)
     brokers.rebalance([member], unaware=[member])
@@ -159,8 +159,8 @@ async def test_a_member_of_an_older_generation_has_nothing_until_it_is_told(make
 
 
 @EACH
-async def test_commits_are_told_with_their_notes(make: Make) -> None:
-    """Also those of places that are nobody's; places without a commit are left out."""
+async def test_commits_are_returned_with_their_metadata(make: Make) -> None:
+    """Partitions that nobody owns are included; partitions without a commit are left out."""
     _, source = await joined(make, filled())
 
     await source.confirm({FIRST: Commit(2, "a note")})
@@ -173,8 +173,8 @@ async def test_commits_are_told_with_their_notes(make: Make) -> None:
 
 
 @EACH
-async def test_a_commit_is_acknowledged_until_it_is_read_from_elsewhere(make: Make) -> None:
-    """So that the next one is sent, whatever was acknowledged before."""
+async def test_a_seek_resets_the_acknowledged_commit(make: Make) -> None:
+    """After a seek the next commit is sent, even if the same offset was acknowledged before."""
     _, source = await joined(make, filled())
     source.read_from({FIRST: 0, SECOND: 0})
 
@@ -185,8 +185,8 @@ async def test_a_commit_is_acknowledged_until_it_is_read_from_elsewhere(make: Ma
 
 
 @EACH
-async def test_a_commit_that_is_refused_is_not_acknowledged(make: Make) -> None:
-    """It is a hint: nothing else happens."""
+async def test_a_refused_commit_is_not_acknowledged(make: Make) -> None:
+    """A commit is a hint: nothing else happens."""
     brokers = filled()
     member, source = await joined(make, brokers)
     brokers.rebalance([member], unaware=[member])
@@ -199,8 +199,8 @@ async def test_a_commit_that_is_refused_is_not_acknowledged(make: Make) -> None:
 
 
 @EACH
-async def test_logs_are_told_as_they_are(make: Make) -> None:
-    """Where they begin and end, from where on records are young enough, and the time there."""
+async def test_extents_and_times_of_logs_are_returned(make: Make) -> None:
+    """Start and end offsets, the first offset after a given time, and the timestamp there."""
     brokers = filled()
     brokers.firsts[TopicPartition(*FIRST)] = 1
     _, source = await joined(make, brokers)
@@ -216,8 +216,8 @@ async def test_logs_are_told_as_they_are(make: Make) -> None:
 
 
 @EACH
-async def test_an_open_transaction_hides_what_is_behind_it(make: Make) -> None:
-    """Such a log does not show all that there is."""
+async def test_an_open_transaction_hides_later_records(make: Make) -> None:
+    """The end of such a log is not known."""
     brokers = filled()
     _, source = await joined(make, brokers)
     assert source.shows_all(FIRST)

@@ -1,4 +1,4 @@
-"""What every ``StateStore`` does, in memory and in real Redises alike."""
+"""What every ``StateStore`` does, in memory and on real Redis servers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def batch(
     batch_id: bytes | None = None,
     buckets: dict[tuple[str, int, str], bytes | None] | None = None,
 ) -> BatchWrite:
-    """A batch that reads the searches from ``since`` to ``searches``."""
+    """A batch that moves the offset of the searches from ``since`` to ``searches``."""
     return BatchWrite(
         partition=3,
         token=token,
@@ -57,19 +57,19 @@ def batch(
 
 
 async def claim(store: StateStore, token: bytes = b"owner") -> PartitionState:
-    """Become the owner of partition 3."""
+    """Claim partition 3."""
     return await store.claim(3, token, START)
 
 
 async def wipe(store: StateStore, partition: int = 3) -> None:
-    """Take all steps."""
+    """Run all steps of a wipe."""
     async with asyncio.timeout(30):
         while await store.wipe(partition) != Wiped():
             pass
 
 
 async def contents(store: StateStore, partition: int = 3) -> object:
-    """All that can be seen of a partition without changing it, but that it is being wiped."""
+    """Everything that can be read of a partition without changing it, except a wipe in progress."""
     listed = {key: found.hot async for key, found in store.conversations(partition)}
     aged = await store.by_age(partition, BEGINNING, END, 1_000)
     keys = [(key, True) for key in aged]
@@ -84,32 +84,32 @@ async def contents(store: StateStore, partition: int = 3) -> object:
 # -- claim
 
 
-async def test_an_unknown_partition_has_nothing(store: StateStore) -> None:
-    """Describing, loading and listing what was never claimed finds nothing and makes nothing."""
+async def test_an_unknown_partition_is_empty(store: StateStore) -> None:
+    """Describing, loading and listing an unclaimed partition finds nothing and creates nothing."""
     assert await contents(store) == (PartitionState(None, {}), {}, [], {})
     assert await store.load(3, [(A, False)]) == [StoredConversation({}, None)]
     assert await store.load(3, [(A, True)], hot=False) == [StoredConversation({}, {})]
     assert await store.partitions() == []
 
 
-async def test_a_new_partition_begins_at_the_start_given(store: StateStore) -> None:
-    """The first claim stores owner and positions, and returns them."""
+async def test_a_new_partition_starts_at_the_given_positions(store: StateStore) -> None:
+    """The first claim stores the owner and the positions, and returns them."""
     expected = PartitionState(b"owner", START)
 
     assert await claim(store) == expected
     assert await store.describe(3) == expected
 
 
-async def test_a_later_claim_changes_the_owner_only(pair: Pair) -> None:
-    """Positions stay as first stored, for the claimer to compare."""
+async def test_a_later_claim_changes_only_the_owner(pair: Pair) -> None:
+    """Positions stay as they were first stored; the caller compares them."""
     await claim(pair.one)
     state = await pair.two.claim(3, b"new", {"searches": Position(99)})
 
     assert state == PartitionState(b"new", START)
 
 
-async def test_the_last_batch_tells_whether_anything_was_written(pair: Pair) -> None:
-    """A write changes it, also one that moves no position; a refused one and a claim do not."""
+async def test_the_last_batch_id_shows_whether_anything_was_written(pair: Pair) -> None:
+    """A write changes it, even one that moves no position; a refused write and a claim do not."""
     await claim(pair.one)
     await pair.one.write(batch(1, ConversationWrite(A, {b"p": b"1"})))
     first = (await pair.two.describe(3)).last_batch
@@ -123,8 +123,8 @@ async def test_the_last_batch_tells_whether_anything_was_written(pair: Pair) -> 
     assert (await pair.one.describe(3)).last_batch == b"expiry"
 
 
-async def test_a_heartbeat_tells_who_works_on_a_partition_and_when(pair: Pair) -> None:
-    """What the owner says and the store's time come back, and the partition stays as it is."""
+async def test_a_heartbeat_shows_the_owner_and_its_time(pair: Pair) -> None:
+    """The owner's text and the store's time are returned, and the partition is not changed."""
     await claim(pair.one)
     before, start_ms = await contents(pair.one), (await pair.one.describe(3)).store_ms
     assert (await pair.two.describe(3)).worker == ""
@@ -141,8 +141,8 @@ async def test_a_heartbeat_tells_who_works_on_a_partition_and_when(pair: Pair) -
     assert (await pair.two.describe(3)).worker == "wörker:9464"
 
 
-async def test_a_later_claim_makes_a_heartbeat_void(pair: Pair) -> None:
-    """Nobody is taken for the owner by a heartbeat of before, nor by one that comes too late."""
+async def test_a_later_claim_invalidates_a_heartbeat(pair: Pair) -> None:
+    """An earlier heartbeat, or one that arrives late, does not make its sender the owner."""
     await claim(pair.one, b"first")
     await pair.one.heartbeat(3, b"first", "first:9464")
     await claim(pair.two, b"second")
@@ -155,8 +155,8 @@ async def test_a_later_claim_makes_a_heartbeat_void(pair: Pair) -> None:
     assert (await pair.one.describe(3)).worker == "second:9464"
 
 
-async def test_a_heartbeat_begins_no_partition(store: StateStore) -> None:
-    """Of a partition that nobody has claimed, or that was wiped, nothing is there afterwards."""
+async def test_a_heartbeat_does_not_create_a_partition(store: StateStore) -> None:
+    """A heartbeat for an unclaimed or wiped partition stores nothing."""
     await store.heartbeat(3, b"owner", "worker:9464")
     await claim(store)
     await wipe(store)
@@ -167,7 +167,7 @@ async def test_a_heartbeat_begins_no_partition(store: StateStore) -> None:
 
 
 async def test_conversations_are_counted(store: StateStore) -> None:
-    """The count is that of the conversations which were written and not deleted."""
+    """The count is the number of conversations that were written and not deleted."""
     await claim(store)
     assert (await store.describe(3)).conversations == 0
     await store.write(batch(1, ConversationWrite(A), ConversationWrite(B)))
@@ -176,8 +176,8 @@ async def test_conversations_are_counted(store: StateStore) -> None:
     assert (await store.describe(3)).conversations == 1
 
 
-async def test_marks_stay(store: StateStore) -> None:
-    """What batches note of a partition is there until it is wiped, whoever owns it."""
+async def test_marks_stay_until_a_wipe(store: StateStore) -> None:
+    """Marks that batches set on a partition stay until it is wiped, across owners."""
     await claim(store)
     await store.write(replace(batch(1), marks=["announced 5", "ä"]))
     await store.write(replace(batch(2, since=1), marks=["carried"]))
@@ -189,15 +189,15 @@ async def test_marks_stay(store: StateStore) -> None:
 
 
 async def test_partitions_are_listed_in_order(store: StateStore) -> None:
-    """Every claimed partition is listed once, by number."""
+    """Every claimed partition is listed once, in numerical order."""
     for partition in (11, 2, 3, 2):
         await store.claim(partition, b"owner", {})
 
     assert await store.partitions() == [2, 3, 11]
 
 
-async def test_a_store_says_what_time_it_is(store: StateStore) -> None:
-    """Its clock is asked in milliseconds, before and after a partition is there."""
+async def test_a_store_returns_its_time(store: StateStore) -> None:
+    """It returns its clock in milliseconds, before and after a partition exists."""
     before = wall_ms()
     first = (await store.describe(3)).store_ms
     await claim(store)
@@ -206,7 +206,7 @@ async def test_a_store_says_what_time_it_is(store: StateStore) -> None:
     assert before <= first <= second <= wall_ms()
 
 
-async def test_partitions_do_not_share_anything(store: StateStore) -> None:
+async def test_partitions_share_nothing(store: StateStore) -> None:
     """A write to one partition cannot be seen in another."""
     await store.claim(4, b"owner", START)
     await claim(store)
@@ -221,7 +221,7 @@ async def test_partitions_do_not_share_anything(store: StateStore) -> None:
 
 
 async def test_a_second_claim_fences_the_first(pair: Pair) -> None:
-    """Once another owner claimed the partition, the first one's writes change nothing."""
+    """Once another owner has claimed the partition, the first owner's writes change nothing."""
     await claim(pair.one, b"first")
     await claim(pair.two, b"second")
     before = await contents(pair.two)
@@ -232,14 +232,14 @@ async def test_a_second_claim_fences_the_first(pair: Pair) -> None:
     assert await contents(pair.two) == before
 
 
-async def test_a_write_without_any_claim_is_fenced(store: StateStore) -> None:
-    """A partition that is not there, or was lost, has no owner."""
+async def test_a_write_without_a_claim_is_fenced(store: StateStore) -> None:
+    """A partition that does not exist, or was lost, has no owner."""
     assert await store.write(batch()) == Fenced()
 
 
 @pytest.mark.parametrize("since", [1, 10**15])
-async def test_unexpected_offsets_are_moved(store: StateStore, since: int) -> None:
-    """The answer holds the stored offsets of all topics, and nothing is written."""
+async def test_unexpected_offsets_are_refused(store: StateStore, since: int) -> None:
+    """The answer has the stored offsets of all topics, and nothing is written."""
     await claim(store)
     before = await contents(store)
 
@@ -249,8 +249,8 @@ async def test_unexpected_offsets_are_moved(store: StateStore, since: int) -> No
     assert await contents(store) == before
 
 
-async def test_a_topic_that_is_not_stored_is_moved(store: StateStore) -> None:
-    """Expecting an offset of an unknown topic fails, even if all others are as expected."""
+async def test_a_topic_that_is_not_stored_is_refused(store: StateStore) -> None:
+    """Expecting an offset of an unknown topic fails, even if all other offsets are as expected."""
     await claim(store)
     strange = replace(batch(), expected={"searches": 0, "labels": 7, "new": 0})
 
@@ -258,7 +258,7 @@ async def test_a_topic_that_is_not_stored_is_moved(store: StateStore) -> None:
 
 
 async def test_offsets_beyond_doubles_are_compared_exactly(store: StateStore) -> None:
-    """Two offsets that are the same as floating-point numbers are still two offsets."""
+    """Offsets that are equal as floating-point numbers are still different offsets."""
     huge = 2**53
     await store.claim(3, b"owner", {"searches": Position(huge - 1), "labels": Position(7)})
 
@@ -266,8 +266,8 @@ async def test_offsets_beyond_doubles_are_compared_exactly(store: StateStore) ->
     assert (await store.describe(3)).positions["searches"].offset == huge
 
 
-async def test_a_repeated_write_is_written_and_changes_nothing(store: StateStore) -> None:
-    """The same batch a second time finds its own offsets, and is taken for done."""
+async def test_a_repeated_write_succeeds_and_changes_nothing(store: StateStore) -> None:
+    """When the same batch is sent again, its offsets are already stored, and it is done."""
     await claim(store)
     write = batch(1, ConversationWrite(A, {b"p": b"1"}, last_record_ms=5))
     assert await store.write(write) == Written()
@@ -277,16 +277,16 @@ async def test_a_repeated_write_is_written_and_changes_nothing(store: StateStore
     assert await contents(store) == before
 
 
-async def test_another_batch_to_the_same_offsets_is_moved(store: StateStore) -> None:
-    """Only the batch's own id makes stored offsets that are already new acceptable."""
+async def test_another_batch_to_the_same_offsets_is_refused(store: StateStore) -> None:
+    """Stored offsets that are already the new ones are accepted for the same batch id only."""
     await claim(store)
     await store.write(batch(1))
 
     assert await store.write(batch(1, batch_id=b"another")) == Moved({"searches": 1, "labels": 7})
 
 
-async def test_a_batch_may_leave_all_offsets(store: StateStore) -> None:
-    """Expiry changes conversations without reading anything, any number of times."""
+async def test_a_batch_may_move_no_offset(store: StateStore) -> None:
+    """Expiry changes conversations without reading records, any number of times."""
     await claim(store)
     await store.write(batch(1, ConversationWrite(A, {b"p": b"1"}), ConversationWrite(B)))
     for number, key in enumerate((A, B)):
@@ -298,8 +298,8 @@ async def test_a_batch_may_leave_all_offsets(store: StateStore) -> None:
     assert await store.by_age(3, 0, END, 10, newest=True) == []
 
 
-async def test_a_store_that_went_back_is_moved(pair: Pair) -> None:
-    """After a fail-over that lost writes, the next write is told where state stands."""
+async def test_a_write_after_a_rollback_is_refused(pair: Pair) -> None:
+    """After a failover that lost writes, the next write returns the stored offsets."""
     await claim(pair.one)
     await pair.one.write(batch(1, ConversationWrite(A, {b"p": b"1"})))
     before = await contents(pair.one)
@@ -313,8 +313,8 @@ async def test_a_store_that_went_back_is_moved(pair: Pair) -> None:
     assert await contents(pair.one) == before
 
 
-async def test_a_store_that_lost_everything_is_fenced(pair: Pair) -> None:
-    """After a total loss nobody is the owner, and a claim begins anew."""
+async def test_a_write_after_a_total_loss_is_fenced(pair: Pair) -> None:
+    """After a total loss there is no owner, and a claim starts from the beginning."""
     go_back = await pair.remember()
     await claim(pair.one)
     await pair.one.write(batch(1, ConversationWrite(A, {b"p": b"1"})))
@@ -328,7 +328,7 @@ async def test_a_store_that_lost_everything_is_fenced(pair: Pair) -> None:
 
 
 async def test_positions_are_kept_to_the_byte(store: StateStore) -> None:
-    """A position returns with its digest, timestamps and offset; topics not named stay."""
+    """A position keeps its digest, timestamps and offset; other topics are not changed."""
     await claim(store)
     new = Position(10, -1, bytes(range(256)), 1_700_000_000_000, 1_700_000_000_000_001)
 
@@ -338,7 +338,7 @@ async def test_positions_are_kept_to_the_byte(store: StateStore) -> None:
 
 
 async def test_parts_are_set_and_deleted(store: StateStore) -> None:
-    """A write sets the parts it names, deletes those it names as None, and leaves the others."""
+    """A write sets the parts it names, deletes those that are None, and leaves the others."""
     await claim(store)
     first = ConversationWrite(A, {b"stay": b"1", b"go": b"2"}, {b"f": b"3", b"g": b""})
     await store.write(batch(1, first))
@@ -350,8 +350,8 @@ async def test_parts_are_set_and_deleted(store: StateStore) -> None:
     assert await store.load(3, [(A, True)]) == [expected]
 
 
-async def test_loads_keep_their_order(store: StateStore) -> None:
-    """Answers stand in the order of the keys, unknown and repeated ones included."""
+async def test_loads_keep_the_order_of_the_keys(store: StateStore) -> None:
+    """Answers are in the order of the keys, including unknown and repeated keys."""
     await claim(store)
     parts = [ConversationWrite(key, {b"p": key}, {b"f": key}) for key in (A, B)]
     await store.write(batch(1, *parts))
@@ -368,8 +368,8 @@ async def test_loads_keep_their_order(store: StateStore) -> None:
     ]
 
 
-async def test_what_was_loaded_is_the_callers_own(store: StateStore) -> None:
-    """Changing what was given or returned does not change what is stored."""
+async def test_arguments_and_results_are_copied(store: StateStore) -> None:
+    """Changing an argument or a result afterwards does not change what is stored."""
     await claim(store)
     write = batch(1, ConversationWrite(A, {b"p": b"1"}))
     await store.write(write)
@@ -385,8 +385,8 @@ async def test_what_was_loaded_is_the_callers_own(store: StateStore) -> None:
     assert await store.buckets(3) == {}
 
 
-async def test_deleting_leaves_nothing(store: StateStore) -> None:
-    """A deleted conversation has no parts, is not idle and not listed; a later write is afresh."""
+async def test_a_deleted_conversation_leaves_nothing(store: StateStore) -> None:
+    """A deleted conversation has no parts and is not listed; a later write starts afresh."""
     await claim(store)
     await store.write(batch(1, ConversationWrite(A, {b"p": b"1"}, {b"f": b"1"}, 50)))
     await store.write(batch(2, ConversationWrite(A, delete=True), since=1))
@@ -398,8 +398,8 @@ async def test_deleting_leaves_nothing(store: StateStore) -> None:
     assert await store.by_age(3, BEGINNING, 41, 10) == [A]
 
 
-async def test_changes_apply_in_their_order(store: StateStore) -> None:
-    """One batch may delete a conversation and begin it again."""
+async def test_changes_apply_in_order(store: StateStore) -> None:
+    """One batch may delete a conversation and create it again."""
     await claim(store)
     await store.write(batch(1, ConversationWrite(A, {b"old": b"1"}, {b"f": b"1"}, 50)))
     anew = ConversationWrite(A, {b"new": b"2"}, last_record_ms=60)
@@ -408,8 +408,8 @@ async def test_changes_apply_in_their_order(store: StateStore) -> None:
     assert await store.load(3, [(A, True)]) == [StoredConversation({b"new": b"2"}, {})]
 
 
-async def test_buckets_are_kept_and_deletable(store: StateStore) -> None:
-    """Buckets of all windows return, with a claim too, whatever the agent is called."""
+async def test_buckets_are_stored_and_deleted(store: StateStore) -> None:
+    """Buckets of all windows are returned, by a claim too, for any name of an agent."""
     await claim(store)
     kept = {
         ("5m", 7, "a|b%7C:{x}"): b"\x00\xff",
@@ -429,7 +429,7 @@ async def test_buckets_are_kept_and_deletable(store: StateStore) -> None:
 
 
 async def test_a_batch_may_be_large(store: StateStore) -> None:
-    """Thousands of parts in one conversation, beyond what Lua can unpack, are written at once."""
+    """Thousands of parts of one conversation, more than Lua can unpack, are written at once."""
     await claim(store)
     parts = {b"%d" % n: b"x" * 20 for n in range(20_000)}
     ages = [ConversationWrite(n.to_bytes(16, "big"), last_record_ms=n) for n in range(5_000)]
@@ -459,7 +459,7 @@ async def fill(store: StateStore) -> None:
 
 
 async def seen(store: StateStore) -> object:
-    """All that can be seen of partition 3 by any method."""
+    """Everything that any method returns about partition 3."""
     return (
         await contents(store),
         await store.load(3, [(key, True) for key in MANY]),
@@ -470,8 +470,8 @@ async def seen(store: StateStore) -> object:
     )
 
 
-async def test_a_wiped_partition_was_never_there(pair: Pair) -> None:
-    """After all steps nothing is seen of it, by any handle; other partitions stay."""
+async def test_a_wiped_partition_is_empty(pair: Pair) -> None:
+    """After all steps no handle sees anything of it."""
     nothing = await seen(pair.two)
     await fill(pair.one)
     assert await seen(pair.two) != nothing
@@ -484,7 +484,7 @@ async def test_a_wiped_partition_was_never_there(pair: Pair) -> None:
 
 
 async def test_a_wipe_leaves_other_partitions(store: StateStore) -> None:
-    """Only the partition that is named goes."""
+    """Only the named partition is deleted."""
     await fill(store)
     await store.claim(4, b"owner", START)
     before = await contents(store, 4)
@@ -496,8 +496,8 @@ async def test_a_wipe_leaves_other_partitions(store: StateStore) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
-async def test_a_wipe_that_was_cut_off_left_no_state(pair: Pair, steps: int) -> None:
-    """From the first step on nothing is seen, though keys are left; the partition is named."""
+async def test_an_interrupted_wipe_leaves_no_visible_state(pair: Pair, steps: int) -> None:
+    """From the first step on nothing can be read, though keys are left; the partition is listed."""
     nothing = await seen(pair.two)
     await fill(pair.one)
 
@@ -509,8 +509,8 @@ async def test_a_wipe_that_was_cut_off_left_no_state(pair: Pair, steps: int) -> 
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
-async def test_another_finishes_a_wipe(pair: Pair, steps: int) -> None:
-    """Whoever calls next goes on where the wipe was cut off, whatever token it has."""
+async def test_any_caller_resumes_an_interrupted_wipe(pair: Pair, steps: int) -> None:
+    """The next caller resumes an interrupted wipe with any token."""
     await fill(pair.one)
     for _ in range(steps):
         await pair.one.wipe(3, b"owner")
@@ -525,7 +525,7 @@ async def test_another_finishes_a_wipe(pair: Pair, steps: int) -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
 async def test_a_claim_finishes_a_wipe(pair: Pair, steps: int) -> None:
-    """A claim after a wipe that was cut off begins anew, at the start given, with nothing old."""
+    """A claim after an interrupted wipe starts at the given positions, with no old state."""
     await fill(pair.one)
     for _ in range(steps):
         await pair.one.wipe(3)
@@ -541,7 +541,7 @@ async def test_a_claim_finishes_a_wipe(pair: Pair, steps: int) -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 9])
 async def test_a_former_owner_cannot_write_after_a_wipe(pair: Pair, steps: int) -> None:
-    """Its write is refused while the wipe goes on, when it is done, and after the next claim."""
+    """Its write is refused during the wipe, after it, and after the next claim."""
     await fill(pair.two)
     for _ in range(steps):
         await pair.one.wipe(3)
@@ -554,8 +554,8 @@ async def test_a_former_owner_cannot_write_after_a_wipe(pair: Pair, steps: int) 
     assert (await pair.one.describe(3)).conversations == 0
 
 
-async def test_only_the_owner_begins_a_wipe(pair: Pair) -> None:
-    """A wipe with another token than the owner's is refused, and nothing is gone."""
+async def test_only_the_owner_may_wipe(pair: Pair) -> None:
+    """A wipe with a token other than the owner's is refused, and nothing is deleted."""
     await fill(pair.one)
     before = await seen(pair.two)
 
@@ -564,8 +564,8 @@ async def test_only_the_owner_begins_a_wipe(pair: Pair) -> None:
     assert await pair.one.wipe(3, b"owner") == Wiping()
 
 
-async def test_a_late_step_does_not_touch_what_came_after(pair: Pair) -> None:
-    """A wiper that slept while another finished, claimed and wrote is refused."""
+async def test_a_late_step_of_a_wipe_does_not_touch_newer_state(pair: Pair) -> None:
+    """A process that slept while another finished the wipe, claimed and wrote is refused."""
     await fill(pair.one)
     await pair.one.wipe(3, b"owner")
     await wipe(pair.two)
@@ -577,8 +577,8 @@ async def test_a_late_step_does_not_touch_what_came_after(pair: Pair) -> None:
     assert await seen(pair.two) == before
 
 
-async def test_two_wipers_at_once_finish(pair: Pair) -> None:
-    """Steps of two wipers in any order end with nothing."""
+async def test_two_wipes_at_once_finish(pair: Pair) -> None:
+    """Steps of two wipes in any order leave nothing."""
     await fill(pair.one)
 
     await asyncio.gather(*(wipe(store) for store in (pair.one, pair.two) * 3))
@@ -604,7 +604,7 @@ WRONG = [
 
 @pytest.mark.parametrize("wrong", WRONG)
 async def test_an_invalid_argument_writes_nothing(store: StateStore, wrong: BatchWrite) -> None:
-    """A batch with one wrong argument in its middle is a ValueError and leaves no trace."""
+    """A batch with one wrong argument raises ValueError and changes nothing."""
     await claim(store)
     before = await contents(store)
 
@@ -615,7 +615,7 @@ async def test_an_invalid_argument_writes_nothing(store: StateStore, wrong: Batc
 
 
 async def test_a_batch_above_the_cap_is_refused(store: StateStore) -> None:
-    """A batch of more than 64 MiB is a BatchTooLarge and leaves no trace."""
+    """A batch of more than 64 MiB raises BatchTooLarge and changes nothing."""
     await claim(store)
     before = await contents(store)
 
@@ -627,18 +627,18 @@ async def test_a_batch_above_the_cap_is_refused(store: StateStore) -> None:
 
 @pytest.mark.parametrize("token", [b"", "text"])
 async def test_an_owner_needs_a_token(store: StateStore, token: bytes) -> None:
-    """An empty token, which could be confused with none, is a ValueError and claims nothing."""
+    """An empty token, which could be confused with no owner, raises ValueError."""
     with pytest.raises(ValueError, match="token"):
         await claim(store, token)
 
     assert await store.partitions() == []
 
 
-# -- walking, expiry, registries
+# -- listing and expiry
 
 
 async def test_idle_is_oldest_first(store: StateStore) -> None:
-    """Only conversations before the moment given are named, the oldest first, up to the limit."""
+    """Only conversations before the given time are returned, the oldest first, up to the limit."""
     await claim(store)
     ages = [(A, 30), (B, 10), (C, 10), (b"d", 40)]
     await store.write(batch(1, *(ConversationWrite(k, last_record_ms=ms) for k, ms in ages)))
@@ -650,7 +650,7 @@ async def test_idle_is_oldest_first(store: StateStore) -> None:
 
 
 async def test_recent_is_newest_first(store: StateStore) -> None:
-    """Only conversations from the moment given on are named, the newest first, up to the limit."""
+    """Only conversations since the given time are returned, the newest first, up to the limit."""
     await claim(store)
     ages = [(A, 30), (B, 10), (C, 10), (b"d", 40)]
     await store.write(batch(1, *(ConversationWrite(k, last_record_ms=ms) for k, ms in ages)))
@@ -673,7 +673,7 @@ async def test_the_last_record_time_never_goes_back(store: StateStore) -> None:
 
 
 async def test_all_conversations_are_listed_once(store: StateStore) -> None:
-    """Walking a partition meets every conversation once, while others are written and deleted."""
+    """Listing returns every conversation once, while others are written and deleted."""
     await claim(store)
     keys = [n.to_bytes(16, "big") for n in range(1_000)]
     await store.write(batch(1, *(ConversationWrite(key, {b"p": key}) for key in keys)))
@@ -694,8 +694,10 @@ async def test_all_conversations_are_listed_once(store: StateStore) -> None:
 
 
 @pytest.mark.parametrize("ages", [1, 7, 1_000])
-async def test_what_is_written_meanwhile_is_listed(store: StateStore, ages: int) -> None:
-    """A conversation that becomes newer than all others while it is waited for is not missed."""
+async def test_conversations_written_during_a_listing_are_listed(
+    store: StateStore, ages: int
+) -> None:
+    """A conversation that becomes the newest one during the listing is not missed."""
     await claim(store)
     keys = [n.to_bytes(16, "big") for n in range(1_000)]
     await store.write(
@@ -713,7 +715,7 @@ async def test_what_is_written_meanwhile_is_listed(store: StateStore, ages: int)
 
 
 async def test_concurrent_writers_are_ordered(pair: Pair) -> None:
-    """Of many writes that expect the same offsets, one is written."""
+    """Of many writes that expect the same offsets, exactly one is written."""
     await claim(pair.one)
     writes = [
         store.write(batch(1, ConversationWrite(A, {b"p": b"%d" % n}), batch_id=b"%d" % n))
@@ -744,7 +746,7 @@ writes = st.builds(
 names = st.tuples(st.sampled_from(["1m", "5m"]), st.integers(-1, 2), st.sampled_from(["a", "b|"]))
 steps = st.tuples(
     st.sampled_from([b"owner", b"owner", b"other"]),
-    st.integers(-1, 1),  # how far the expectation is off
+    st.integers(-1, 1),  # error of the expected offset
     st.integers(0, 2),  # records read
     st.booleans(),  # sent twice
     st.lists(writes, max_size=4),
@@ -763,7 +765,7 @@ steps = st.tuples(
 async def test_both_stores_agree(
     make_pair: Callable[[], Coroutine[Any, Any, Pair]], sequence: list[Step]
 ) -> None:
-    """Any sequence of writes has the same answers and leaves the same content in both stores."""
+    """Any sequence of writes gets the same answers and leaves the same content in both stores."""
     pairs: list[Pair] = [await make_pair(), await memory_pair()]
     for pair in pairs:
         await claim(pair.one)

@@ -1,7 +1,7 @@
-"""``python -m tests.mutations``: make all broken builds and check them; 1 if one survives.
+"""``python -m tests.mutations``: make and check all broken builds; exits with 1 if one survives.
 
-``NAME …`` makes those only, ``--without-services`` leaves out those whose check needs servers, and
-``--page FOLDER`` writes ``mutations.md`` there instead.
+``NAME …`` limits it to those, ``--without-services`` skips builds whose check needs servers, and
+``--page FOLDER`` only writes ``mutations.md`` there.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tests.mutations.run import Unsound, caught_by, copy, need_sound
 
 
 def main(arguments: list[str]) -> int:
-    """Run what is asked for; the exit code."""
+    """Run the command and return its exit code."""
     if arguments[:1] == ["--page"]:
         Path(arguments[1], "mutations.md").write_text(page(), encoding="utf-8")
         return 0
     names = {argument for argument in arguments if not argument.startswith("--")}
     if unknown := names - {mutation.name for mutation in MUTATIONS}:
-        say(f"error: there is no mutation called {', '.join(sorted(unknown))}")
+        say(f"error: unknown mutation: {', '.join(sorted(unknown))}")
         return 2
     services = "--without-services" not in arguments
     chosen = [
@@ -33,12 +33,12 @@ def main(arguments: list[str]) -> int:
         if mutation.name in (names or {mutation.name}) and (services or not mutation.service)
     ]
     bad = sum([*map(unsound, dict.fromkeys(m.check for m in chosen)), *map(survives, chosen)])
-    say(f"{len(chosen)} broken builds, {bad} not caught as they should be")
+    say(f"{len(chosen)} broken builds, {bad} not caught as expected")
     return int(bad > 0)
 
 
 def unsound(check: str) -> bool:
-    """Whether a check does not pass on the source as it is; says so."""
+    """Whether a check fails on the unchanged source; prints so."""
     began = time.monotonic()
     with TemporaryDirectory() as place:
         copy(Path(place))
@@ -52,7 +52,7 @@ def unsound(check: str) -> bool:
 
 
 def survives(mutation: Mutation) -> bool:
-    """Whether a broken build is not caught by its check; says by what it is."""
+    """Whether a broken build survives its check; prints the result."""
     began = time.monotonic()
     with TemporaryDirectory() as place:
         copy(Path(place))
@@ -70,7 +70,7 @@ def survives(mutation: Mutation) -> bool:
 
 
 def say(line: str) -> None:
-    """Print at once."""
+    """Print and flush."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""A broken build: a small change of the source by which a named check must fail."""
+"""A broken build: a small change of the source that a named check must catch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """In the file at ``path``, from the root, ``new`` for ``old``, which stands there once."""
+    """Replaces ``old``, which must occur once, by ``new`` in the file at ``path`` from the root."""
 
     path: str
     old: str
@@ -15,16 +15,16 @@ class Edit:
 
 
 class Stale(Exception):
-    """The source has changed: an edit does not fit it any more."""
+    """An edit no longer fits the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """A broken build.
 
-    ``breaks`` says what is wrong with it. ``check`` is the test that catches it, as pytest names
-    it, and ``shows`` a text that its failure holds, so that nothing else passes for it.
-    ``service``: the check needs servers.
+    ``breaks`` describes the defect. ``check`` is the pytest id of the test that catches it, and
+    ``shows`` a text in its output, so that no other failure counts. ``service`` is True if the
+    check needs servers.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Mutation:
 
 
 def edited(text: str, edit: Edit) -> str:
-    """The text of a file after an edit; ``Stale`` unless what is to go stands there once."""
+    """The text of a file after an edit; raises ``Stale`` unless ``old`` occurs once."""
     found = text.count(edit.old)
     if found != 1:
         raise Stale(
-            f"{edit.path}: the text to be replaced stands there {found} times, not once; bring the "
-            f"mutation in line with the source:\n{edit.old}"
+            f"{edit.path}: the text to replace occurs {found} times instead of once; update the "
+            f"mutation to match the source:\n{edit.old}"
         )
     return text.replace(edit.old, edit.new)

@@ -1,4 +1,4 @@
-"""Broken builds that score answers by other texts than those that count."""
+"""Broken builds that score answers by the wrong texts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ANSWERS: Final = (
         "in expected.items()",
     ),
     Mutation(
-        "answered turns one member after the other",
+        "answered turns member by member",
         "rows of a replay group's members are merged out of order",
         (
             Edit(

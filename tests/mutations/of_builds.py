@@ -1,4 +1,4 @@
-"""Broken builds of builds: a switch that shuts nobody out, and workers that are not muted."""
+"""Broken builds of `build`: a switch that fences nobody, and workers that are not muted."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ SWITCH: Final = "stream_metrics/live/worker/switch.py"
 TOMBSTONES: Final = "stream_metrics/live/worker/tombstones.py"
 WIPE: Final = "stream_metrics/live/memory.py"
 
-SLEEPS: Final = "tests/unit/test_switch.py::test_an_old_worker_that_sleeps_through_it_does_no_harm"
-WHATEVER: Final = (
+OLD_WORKER: Final = (
+    "tests/unit/test_switch.py::test_an_old_worker_that_sleeps_through_it_does_no_harm"
+)
+FAULTS: Final = (
     "tests/unit/test_switch.py::test_whatever_happens_the_topic_is_in_order_and_the_switch_ends"
 )
 MUTED: Final = (
@@ -27,7 +29,7 @@ LETTERS: Final = (
 ANNOUNCED: Final = "tests/unit/test_publication.py::test_all_rows_are_announced_once"
 NULLS: Final = "tests/unit/test_publication.py::test_what_has_no_row_any_more_gets_null"
 FORGOTTEN: Final = "tests/unit/test_publication.py::test_what_was_forgotten_stays_forgotten"
-FROZEN: Final = "tests/contract/test_generations.py::test_what_is_wiped_stays_frozen"
+FROZEN: Final = "tests/contract/test_generations.py::test_a_wiped_partition_stays_frozen"
 DECIDED: Final = "tests/unit/test_layout.py::test_what_was_decided_since_is_not_undone"
 
 BUILDS: Final = (
@@ -35,12 +37,12 @@ BUILDS: Final = (
         "switch without a fence",
         "transactional ids of the old generation are not initialised",
         (Edit(SWITCH, "            await fence.fence_producers(old)\n", ""),),
-        SLEEPS,
+        OLD_WORKER,
         "assert b'old' not in",
     ),
     Mutation(
-        "unmuted before it is frozen",
-        "the layout says that the new generation is live before the old one is shut out",
+        "unmuted before the old generation is frozen",
+        "the layout says that the new generation is live before the old one is fenced",
         (
             Edit(
                 SWITCH,
@@ -49,14 +51,14 @@ BUILDS: Final = (
                 "        for old in retired:\n            await freeze(store",
             ),
         ),
-        WHATEVER,
+        FAULTS,
         "assert b'old' not in",
     ),
     Mutation(
-        "begins without a look at the layout",
-        "a producer that begins late goes by its partition alone",
+        "producer does not read the layout",
+        "a producer that begins late checks only its partition",
         (Edit(PUBLICATION, "            await check_in_use(self._store, self._generation)\n", ""),),
-        SLEEPS,
+        OLD_WORKER,
         "assert b'old' not in",
     ),
     Mutation(
@@ -74,7 +76,7 @@ BUILDS: Final = (
         "an output sends before it has begun",
     ),
     Mutation(
-        "letters of unread records dropped",
+        "dead letters of unread records dropped",
         "a muted worker writes no dead letters at all",
         (
             Edit(
@@ -88,14 +90,14 @@ BUILDS: Final = (
     ),
     Mutation(
         "announced after the first page",
-        "the mark that all rows are sent is noted too early",
+        "the mark that all rows were sent is set too early",
         (Edit(ANNOUNCE, "        if len(page) < self._scope.page_size:", "        if page:"),),
         ANNOUNCED,
         "assert",
     ),
     Mutation(
-        "rows that are gone stay",
-        "conversations that have no row any more get no null",
+        "removed rows stay",
+        "conversations that no longer have a row get no null",
         (
             Edit(
                 ANNOUNCE,
@@ -107,8 +109,8 @@ BUILDS: Final = (
         "assert set() ==",
     ),
     Mutation(
-        "tombstones of those that began afresh lost",
-        "only conversations of which nothing but a tombstone is left stay forgotten",
+        "tombstones of resumed conversations lost",
+        "only conversations that are nothing but a tombstone stay forgotten",
         (
             Edit(
                 TOMBSTONES,
@@ -120,8 +122,8 @@ BUILDS: Final = (
         "assert",
     ),
     Mutation(
-        "a purge that thaws",
-        "a partition that was purged is not frozen any more",
+        "a purge that unfreezes",
+        "a purged partition is no longer frozen",
         (
             Edit(
                 WIPE,
@@ -134,8 +136,8 @@ BUILDS: Final = (
         "DID NOT RAISE",
     ),
     Mutation(
-        "put back over what was decided since",
-        "a layout that was lost is put back although the build was given up meanwhile",
+        "layout restored over a later decision",
+        "a lost layout is restored although the build was given up meanwhile",
         (
             Edit(
                 LAYOUT,

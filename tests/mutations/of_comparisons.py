@@ -1,4 +1,4 @@
-"""Broken builds that compare runs otherwise than unit by unit, or draw other conclusions."""
+"""Broken builds that compare runs by the wrong units, or draw wrong conclusions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
-VERSUS: Final = "stream_metrics/lab/evaluation/compare_runs.py"
-GATES: Final = "stream_metrics/lab/evaluation/conditions.py"
+COMPARE_RUNS: Final = "stream_metrics/lab/evaluation/compare_runs.py"
+CONDITIONS: Final = "stream_metrics/lab/evaluation/conditions.py"
 PAIRED: Final = "stream_metrics/lab/statistics/comparison.py"
 UNITS: Final = "stream_metrics/lab/statistics/units.py"
 SEVERAL: Final = "stream_metrics/lab/statistics/strata_and_corrections.py"
 COMPARE: Final = "stream_metrics/cli/compare.py"
-ENDING: Final = "stream_metrics/cli/gates.py"
+GATES: Final = "stream_metrics/cli/gates.py"
 
 _COMPARED: Final = "tests/unit/test_compare.py"
 _CONDITIONS: Final = "tests/unit/test_gates.py"
@@ -20,7 +20,7 @@ _STATISTICS: Final = "tests/unit/test_statistics.py"
 
 COMPARISONS: Final = (
     Mutation(
-        "pairs by place",
+        "pairs by position",
         "values are paired by position instead of by query or conversation",
         (
             Edit(
@@ -38,11 +38,11 @@ COMPARISONS: Final = (
         "assert {",
     ),
     Mutation(
-        "pairs taken apart",
+        "pairs compared as independent",
         "units that both runs share are compared as independent",
         (
             Edit(
-                VERSUS,
+                COMPARE_RUNS,
                 "better, method, paired=bool(both))\n",
                 "better, method, paired=False)\n",
             ),
@@ -51,11 +51,11 @@ COMPARISONS: Final = (
         'found["paired"] is True',
     ),
     Mutation(
-        "the first less the run",
+        "differences with the wrong sign",
         "differences have the wrong sign",
         (
             Edit(
-                VERSUS,
+                COMPARE_RUNS,
                 "        return compare(units, first, method.paired",
                 "        return compare(first, units, method.paired",
             ),
@@ -64,11 +64,11 @@ COMPARISONS: Final = (
         'found["difference"] == expected.difference',
     ),
     Mutation(
-        "p as it is",
+        "p-values without adjustment",
         "p-values are not adjusted for multiple tests",
         (
             Edit(
-                VERSUS,
+                COMPARE_RUNS,
                 '    corrected = adjusted([one["p"] for one in tested], method.correction)\n',
                 '    corrected = [one["p"] for one in tested]\n',
             ),
@@ -77,7 +77,7 @@ COMPARISONS: Final = (
         "p_adjusted",
     ),
     Mutation(
-        "a family of what could be tested",
+        "tests that failed are left out of the correction",
         "tests that could not be run are not counted in the correction",
         (
             Edit(
@@ -90,7 +90,7 @@ COMPARISONS: Final = (
         "assert",
     ),
     Mutation(
-        "steps that go down",
+        "adjusted p-values decrease",
         "adjusted p-values are not monotonic",
         (
             Edit(
@@ -107,7 +107,7 @@ COMPARISONS: Final = (
         "a run with more redundancy counts as better",
         (
             Edit(
-                VERSUS,
+                COMPARE_RUNS,
                 'if (one["difference"] > 0) == (better == "higher") else "worse"\n',
                 'if one["difference"] > 0 else "worse"\n',
             ),
@@ -133,7 +133,7 @@ COMPARISONS: Final = (
         "a condition on an undefined figure passes",
         (
             Edit(
-                GATES,
+                CONDITIONS,
                 'return None if skip_undefined else f"{about} is not defined{why}"\n',
                 "return None\n",
             ),
@@ -144,7 +144,7 @@ COMPARISONS: Final = (
     Mutation(
         "failed with exit code 0",
         "a failed condition exits with 0",
-        (Edit(ENDING, "        raise typer.Exit(1)\n", "        raise typer.Exit(0)\n"),),
+        (Edit(GATES, "        raise typer.Exit(1)\n", "        raise typer.Exit(0)\n"),),
         f"{_CONDITIONS}::test_compare_fails_by_differences",
         "assert 0 == 1",
     ),

@@ -1,4 +1,4 @@
-"""Broken builds that miss a record, or count it twice, when something fails."""
+"""Broken builds that lose a record, or count it twice, after a failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITION: Final = "stream_metrics/live/worker/partition.py"
 TAKEOVER: Final = "stream_metrics/live/worker/takeover.py"
 
 SIMULATION: Final = (
-    "tests/property/test_delivery.py::test_whatever_happens_the_figures_are_those_of_one_pass"
+    "tests/property/test_delivery.py::test_figures_are_those_of_one_pass_despite_faults"
 )
 STORES: Final = "tests/contract/test_state_store.py::"
 
@@ -98,7 +98,7 @@ DELIVERY: Final = (
                 "expected = expected and offset",
             ),
         ),
-        STORES + "test_unexpected_offsets_are_moved",
+        STORES + "test_unexpected_offsets_are_refused",
         "assert Written() == Moved(",
         service=True,
     ),
@@ -117,7 +117,7 @@ DELIVERY: Final = (
         service=True,
     ),
     Mutation(
-        "a repeated write is not known",
+        "a repeated write is not recognized",
         "the store ignores batch ids, so it refuses the repeat of a write whose answer was lost",
         (
             Edit(
@@ -162,7 +162,7 @@ DELIVERY: Final = (
         WINDOWS,
     ),
     Mutation(
-        "offsets before the state",
+        "offsets written before the state",
         "offsets are written in a separate step before the conversations",
         (
             Edit(
@@ -199,7 +199,7 @@ DELIVERY: Final = (
         "other dead letters than one pass gives",
     ),
     Mutation(
-        "a record between two steps",
+        "a record lost between two chunks",
         "a batch is split at a wrong offset, so a record is skipped",
         (
             Edit(
@@ -273,7 +273,7 @@ self._source.read_from(
         "a claim without membership",
     ),
     Mutation(
-        "some of the topics",
+        "some input topics are enough",
         "a partition starts although it is held for only some input topics",
         (
             Edit(
@@ -282,7 +282,7 @@ self._source.read_from(
                 "if held[number]:",
             ),
         ),
-        "tests/property/test_delivery.py::test_a_number_held_for_some_topics_only_is_halted_alone",
+        "tests/property/test_delivery.py::test_only_a_partition_assigned_for_some_topics_is_halted",
         "assert [partition.number for partition in worker.loop.partitions] == [1]",
     ),
     Mutation(
@@ -348,7 +348,7 @@ self._source.read_from(
         "assert clocks.clock.now_ms() <= clocks.true_ms",
     ),
     Mutation(
-        "record time goes back",
+        "record time decreases",
         "record time is that of the last batch instead of the maximum",
         (
             Edit(
@@ -357,7 +357,7 @@ self._source.read_from(
                 "                latest.get(topic, 0),\n",
             ),
         ),
-        "tests/property/test_audit.py::test_a_sound_state_has_no_difference",
+        "tests/property/test_audit.py::test_intact_state_has_no_difference",
         "one.differences",
     ),
     Mutation(
@@ -373,11 +373,11 @@ self._source.read_from(
                 "            if not owner_checked:\n",
             ),
         ),
-        "tests/property/test_output.py::test_whoever_dies_or_wakes_up_late",
+        "tests/property/test_output.py::test_readers_have_the_rows_of_one_pass_despite_faults",
         "assert rows_kept(world.topic",
     ),
     Mutation(
-        "no way back after an error",
+        "no seek back after an error",
         "after a client error, records taken from other partitions are not fetched again",
         (Edit(MEMBER, "            self._seek_back()\n", ""),),
         "tests/unit/test_inputs.py::test_an_error_of_one_partition_loses_nothing_of_another",

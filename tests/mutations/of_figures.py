@@ -1,4 +1,4 @@
-"""Broken builds whose figures depend on the order of arrival, or are not taken back."""
+"""Broken builds whose figures depend on the order of arrival, or are not corrected later."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ ENGINE: Final = (
 RANKED: Final = (
     "tests/property/test_engine.py::test_any_arrival_gives_the_ranked_sums_of_the_reference"
 )
-RIVALS: Final = (
-    "tests/property/test_engine.py::test_of_rival_labels_the_latest_counts_whatever_came_last"
-)
+RIVALS: Final = "tests/property/test_engine.py::test_the_latest_of_rival_labels_counts_in_any_order"
 LIVE: Final = "tests/property/test_partition.py::test_the_live_path_over_the_memory_store"
 FORGETS: Final = "tests/property/test_forget.py::test_forgets_on_every_partition_in_any_order"
-FORGOTTEN: Final = "tests/property/test_forget.py::test_when_all_is_forgotten_the_windows_are_empty"
+FORGOTTEN: Final = "tests/property/test_forget.py::test_forgetting_everything_empties_the_windows"
 ROWS: Final = "== expected.rows"
 
 FIGURES: Final = (
@@ -82,7 +80,7 @@ FIGURES: Final = (
         ROWS,
     ),
     Mutation(
-        "a late label leaves scores",
+        "a late label does not change scores",
         "a late label does not change the scores of the turn's searches",
         (
             Edit(
@@ -95,7 +93,7 @@ FIGURES: Final = (
         "== expected.windows()",
     ),
     Mutation(
-        "a label judges one iteration",
+        "a label counts for one iteration",
         "a label does not change the sums of the turn's other iterations",
         (
             Edit(
@@ -105,12 +103,12 @@ FIGURES: Final = (
                 "",
             ),
         ),
-        # a replay's windows are from the conversations: only the live ones are added up
+        # A replay computes windows from the conversations; only live windows are added up.
         LIVE,
         "== expected.windows()",
     ),
     Mutation(
-        "differences for sums",
+        "differences instead of sums",
         "a bucket is set to what a batch adds to it",
         (
             Edit(
@@ -123,7 +121,7 @@ FIGURES: Final = (
         "== expected.windows()",
     ),
     Mutation(
-        "windows keep what was forgotten",
+        "windows keep forgotten iterations",
         "a forgotten iteration stays in the windows",
         (
             Edit(

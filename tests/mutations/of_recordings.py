@@ -1,4 +1,4 @@
-"""Broken builds whose replays read something else than what was recorded, or show another past."""
+"""Broken builds whose replays do not read exactly what was recorded."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 from tests.mutations.mutation import Edit, Mutation
 
 FILES: Final = "stream_metrics/lab/sources/files.py"
-WHOLE: Final = "stream_metrics/lab/atomic_files.py"
+ATOMIC_FILES: Final = "stream_metrics/lab/atomic_files.py"
 MERGING: Final = "stream_metrics/lab/sources/kafka/merger.py"
 READING: Final = "stream_metrics/clients/kafka/partition_reader.py"
 SPANS: Final = "stream_metrics/core/telemetry/otlp/spans.py"
 TREE: Final = "stream_metrics/core/telemetry/tree.py"
 RERANKING: Final = "stream_metrics/core/telemetry/reranking.py"
 SEARCHES: Final = "stream_metrics/core/telemetry/searches.py"
-TELL: Final = "stream_metrics/core/telemetry/interpret.py"
+INTERPRET: Final = "stream_metrics/core/telemetry/interpret.py"
 DOCUMENTS: Final = "stream_metrics/core/telemetry/documents.py"
 EVALUATIONS: Final = "stream_metrics/core/telemetry/evaluations.py"
 LABELS: Final = "stream_metrics/core/telemetry/labels.py"
@@ -25,7 +25,7 @@ PACE: Final = "stream_metrics/lab/sources/replay_pace.py"
 
 RECORDINGS: Final = (
     Mutation(
-        "merged as fetched",
+        "merged in the order of fetches",
         "records of several partitions are ordered by when brokers answered",
         (Edit(MERGING, "        if self.starved(left):\n            return taken\n", ""),),
         "tests/unit/test_kafka_source.py::test_the_order_does_not_depend_on_how_records_come_in",
@@ -40,7 +40,7 @@ RECORDINGS: Final = (
         service=True,
     ),
     Mutation(
-        "cut off is whole",
+        "truncated files are accepted",
         "truncated compressed data counts as the end of the file",
         (
             Edit(
@@ -57,7 +57,7 @@ RECORDINGS: Final = (
         "an interrupted recording destroys the previous one",
         (
             Edit(
-                WHOLE,
+                ATOMIC_FILES,
                 'temporary = path.with_name(f".{path.name}.part")',
                 "temporary = path",
             ),
@@ -66,14 +66,14 @@ RECORDINGS: Final = (
         "no such file",
     ),
     Mutation(
-        "a bucket too few",
+        "one bucket too few",
         "backfilled windows are a bucket shorter than live ones",
         (Edit(HISTORY, "last - WINDOW_BUCKETS + 1", "last - WINDOW_BUCKETS + 2"),),
         "tests/unit/test_backfill.py::test_the_sums_of_each_step_equal_the_windows",
         'replay.windows(steps[at])["sums"]',
     ),
     Mutation(
-        "only records move",
+        "only record timestamps are moved",
         "a recording sent again has new record timestamps but old event times",
         (
             Edit(
@@ -93,14 +93,14 @@ RECORDINGS: Final = (
         "== spans_of(",
     ),
     Mutation(
-        "the last copy stays",
+        "the last copy of a span counts",
         "of two versions of a span, the one that arrived last is kept",
         (Edit(TREE, "(span.end_ns, _digest(span)) > (kept.end_ns, _digest(kept))", "span"),),
         "tests/unit/test_otlp.py::test_a_repeated_span_counts_once",
         '["doc_id"] == "late"',
     ),
     Mutation(
-        "each retriever searches",
+        "each retriever span is a search",
         "a nested retriever counts as a separate search",
         (
             Edit(
@@ -113,8 +113,8 @@ RECORDINGS: Final = (
         "== [",
     ),
     Mutation(
-        "cut documents count",
-        "a search of which the SDK dropped attributes counts with the documents that are left",
+        "truncated documents count",
+        "a search with attributes that the SDK dropped counts with its remaining documents",
         (
             Edit(
                 DOCUMENTS,
@@ -126,22 +126,22 @@ RECORDINGS: Final = (
         "assert (one.turns, one.refused)",
     ),
     Mutation(
-        "rerankers are passed over",
-        "what a retriever returned counts, whatever the agent got of it",
+        "rerankers are ignored",
+        "the results of a retriever count instead of those that the agent received",
         (Edit(RERANKING, "return {id for id in ids if outer[id] == id}", "return set()"),),
         "tests/unit/test_telemetry.py::test_a_reranker_replaces_the_search_before_it",
         "assert searched(one)",
     ),
     Mutation(
         "evaluators search",
-        "what an evaluator searched counts as found by the agent",
+        "searches of an evaluator count as searches of the agent",
         (Edit(TREE, "elif span.parent_id in in_evaluators:", "elif False:"),),
         "tests/unit/test_telemetry_edge_cases.py::test_spans_inside_an_evaluator_are_ignored",
         "assert searched(",
     ),
     Mutation(
-        "what is hidden changed nothing",
-        "what a postprocessor may have changed counts as it was found",
+        "hidden documents are assumed unchanged",
+        "results that a postprocessor may have changed count as they were found",
         (
             Edit(
                 RERANKING,
@@ -153,7 +153,7 @@ RECORDINGS: Final = (
         "assert one.refused",
     ),
     Mutation(
-        "labels keep their place",
+        "labels keep their rank",
         "a score of a nested or reranked search labels the result of the same rank",
         (
             Edit(
@@ -166,29 +166,29 @@ RECORDINGS: Final = (
         "assert given(",
     ),
     Mutation(
-        "every evaluation is of relevance",
-        "how toxic or correct something is becomes the gain of a document",
+        "every evaluation counts as relevance",
+        "a score of toxicity or correctness becomes the gain of a document",
         (Edit(EVALUATIONS, "return name is None or any(", "return True or any("),),
         "tests/unit/test_labels.py::test_other_evaluations_are_counted_and_label_nothing",
         "assert labelled(",
     ),
     Mutation(
-        "the last of disputed scores counts",
-        "which of two scores of one time counts depends on their order",
+        "the last of conflicting scores counts",
+        "which of two scores with the same time counts depends on their order",
         (Edit(LABELS, "if len(gains) == 1:", "if True:"),),
         "tests/unit/test_labels.py::test_scores_of_one_time_that_disagree_are_refused",
         "assert labelled(",
     ),
     Mutation(
-        "a span without an id is passed over",
-        "a trace is told although nobody knows what one of its spans was",
-        (Edit(TELL, 'if interpretation.refused["bad_id"]:', "if False:"),),
+        "a span without an id is ignored",
+        "a trace is interpreted although one of its spans cannot be identified",
+        (Edit(INTERPRET, 'if interpretation.refused["bad_id"]:', "if False:"),),
         "tests/unit/test_hostile_traces.py::test_a_trace_with_one_bad_id_is_refused",
         "assert (one.turns, one.refused)",
     ),
     Mutation(
-        "turns of 32 bits",
-        "turns that are numbered by time are rejected",
+        "32-bit turn numbers",
+        "turns numbered by time are rejected",
         (
             Edit(
                 WIRE, "TurnNumber = Annotated[int, Meta(ge=1, le=2**53 - 1)]", "TurnNumber = Count"
@@ -199,7 +199,7 @@ RECORDINGS: Final = (
     ),
     Mutation(
         "new defaults for old state",
-        "an upgrade takes its new default for state that was built with the old one",
+        "an upgrade applies its new default to state that was built with the old one",
         (Edit(IDENTITY, "KEPT: Final = (TABLES, TURNS)", "KEPT: Final = (TABLES,)"),),
         "tests/unit/test_kept_settings.py::test_state_of_the_release_before_keeps_its_fingerprint",
         "assert found.fingerprint()",

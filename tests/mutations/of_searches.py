@@ -1,4 +1,4 @@
-"""Broken builds that judge recorded searches by less than was recorded, lose marks, or hold all."""
+"""Broken builds that ignore recorded data of searches, lose marks, or use unbounded memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SEARCHES: Final = (
         '["mrr"]',
     ),
     Mutation(
-        "every search has something relevant",
+        "every search has a relevant result",
         "searches without anything relevant are not counted as such",
         (
             Edit(
@@ -51,7 +51,7 @@ SEARCHES: Final = (
         "'NoneType' object has no attribute 'fields'",
     ),
     Mutation(
-        "searches one member after the other",
+        "searches member by member",
         "searches of a replay group's members are merged out of order",
         (
             Edit(

@@ -1,4 +1,4 @@
-"""Broken builds that tell figures apart wrongly, or say the wrong thing of several strata."""
+"""Broken builds that assign figures to the wrong strata, or summarize strata wrongly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ REPORT: Final = "stream_metrics/lab/replay/report.py"
 SEVERAL: Final = "stream_metrics/lab/statistics/strata_and_corrections.py"
 MERGE: Final = "stream_metrics/lab/replay/merge_pieces.py"
 
-TEST: Final = "tests/property/test_strata.py::test_figures_by_stratum_are_those_of_the_twin"
+TEST: Final = (
+    "tests/property/test_strata.py::test_figures_by_stratum_equal_the_plain_implementation"
+)
 
 STRATA: Final = (
     Mutation(
@@ -42,7 +44,7 @@ STRATA: Final = (
         "/ci_",
     ),
     Mutation(
-        "accuracy of the gate without right searches",
+        "gate accuracy without correct searches",
         "the interval of gate accuracy is that of gate efficiency",
         (
             Edit(
@@ -96,7 +98,7 @@ STRATA: Final = (
         "strata/",
     ),
     Mutation(
-        "one route a turn",
+        "one route per turn",
         "a row counts under its first route instead of all its routes",
         (
             Edit(

@@ -1,4 +1,4 @@
-"""Broken builds of the bridge: what they tell depends on more than the log of traces."""
+"""Broken builds of the bridge, whose events depend on more than the log of traces."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ ASSEMBLY: Final = "stream_metrics/core/telemetry/assembly.py"
 BRIDGE: Final = "stream_metrics/live/worker/bridge.py"
 TRACES: Final = "stream_metrics/live/worker/traces.py"
 
-DIES: Final = "tests/property/test_bridge.py::test_crashes_anywhere_give_the_same_events"
-TELLS: Final = "assert set(world.produced) == world.expected()"
+CRASHES: Final = "tests/property/test_bridge.py::test_crashes_anywhere_give_the_same_events"
+SAME_EVENTS: Final = "assert set(world.produced) == world.expected()"
 
 BRIDGES: Final = (
     Mutation(
-        "the commit passes open traces",
-        "whoever goes on after a crash has lost the first spans of what was open",
+        "commit past open traces",
+        "after a crash the first spans of open traces are lost",
         (Edit(ASSEMBLY, "            return one.place\n", "            break\n"),),
-        DIES,
-        TELLS,
+        CRASHES,
+        SAME_EVENTS,
     ),
     Mutation(
         "closed traces are forgotten by a restart",
-        "spans that come late after a crash are told as a trace of their own",
+        "spans that arrive late after a crash become a separate trace",
         (
             Edit(
                 TRACES,
@@ -31,12 +31,12 @@ BRIDGES: Final = (
                 "{p: begin.offset for p, begin in begins.items()}",
             ),
         ),
-        DIES,
-        TELLS,
+        CRASHES,
+        SAME_EVENTS,
     ),
     Mutation(
-        "the newest trace has to go",
-        "which trace there is no room for depends on what was open before a crash",
+        "the newest trace is dropped",
+        "which trace is dropped for lack of room depends on a crash",
         (
             Edit(
                 ASSEMBLY,
@@ -48,8 +48,8 @@ BRIDGES: Final = (
         "assert",
     ),
     Mutation(
-        "the clock runs ahead of the log",
-        "a trace is closed by a clock that is ahead of the records that are still to come",
+        "the clock is ahead of the log",
+        "a trace is closed by a clock that is ahead of the next records",
         (
             Edit(
                 BRIDGE,
@@ -57,7 +57,7 @@ BRIDGES: Final = (
                 "assembly.advance_to(ended_ms + 30_000)",
             ),
         ),
-        DIES,
-        TELLS,
+        CRASHES,
+        SAME_EVENTS,
     ),
 )

@@ -1,4 +1,4 @@
-"""``docs/evidence/mutations.md``: which check catches which broken build."""
+"""Generates ``docs/evidence/mutations.md``: the broken builds and the checks that catch them."""
 
 from __future__ import annotations
 

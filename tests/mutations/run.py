@@ -1,4 +1,4 @@
-"""Make a broken build in a folder of its own, and run its check there."""
+"""Make a broken build in a temporary folder, and run its check there."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tests.mutations.mutation import Edit, Mutation, edited
 ROOT: Final = Path(__file__).parents[2]
 COPIED: Final = ("deploy", "examples", "stream_metrics", "tests")
 WITHIN_SECONDS: Final = 600
-FAILED: Final = 1  # what pytest ends with if tests have failed, and nothing else was wrong
+FAILED: Final = 1  # pytest's exit code when tests failed and nothing else went wrong
 
 _SEED: Final = re.compile(r"^FAILED (\S+)", re.M)
 
 
 class Unsound(Exception):
-    """A check did not run as it should, or fails on the source as it is."""
+    """A check did not run properly, or fails on the unchanged source."""
 
 
 def copy(folder: Path) -> None:
-    """A build of the source as it is."""
+    """Copy the unchanged source."""
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
     for name in COPIED:
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
@@ -34,16 +34,16 @@ def copy(folder: Path) -> None:
 
 
 def apply(folder: Path, edits: Iterable[Edit]) -> None:
-    """Break the build in ``folder``; raises ``Stale`` where an edit does not fit."""
+    """Apply edits to the copy in ``folder``; raises ``Stale`` if one does not fit."""
     for edit in edits:
         path = folder / edit.path
         path.write_text(edited(path.read_text(encoding="utf-8"), edit), encoding="utf-8")
 
 
 def check(folder: Path, name: str) -> tuple[int, str]:
-    """Run a test against the build; pytest's exit code and what it wrote.
+    """Run a test against the build; returns pytest's exit code and output.
 
-    It runs the code of the build and nothing compiled, with examples drawn by a fixed seed.
+    It runs only Python code, with a fixed seed for drawn examples.
     """
     command = [sys.executable, "-m", "pytest", name, "-x", "-q", "--tb=short"]
     command += ["-p", "no:cacheprovider", "-p", "no:logging", "--hypothesis-seed=0"]
@@ -74,16 +74,16 @@ def need_sound(folder: Path, name: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     found = subprocess.run(where, cwd=folder, env=environment, capture_output=True, check=True)
     if not Path(found.stdout.decode().strip()).is_relative_to(folder):
-        raise Unsound(f"another stream_metrics than that in {folder} is imported")
+        raise Unsound(f"stream_metrics is not imported from {folder}")
     code, text = check(folder, name)
     if code != 0:
-        raise Unsound(f"{name} fails on the source as it is:\n{text}")
+        raise Unsound(f"{name} fails on the unchanged source:\n{text}")
 
 
 def caught_by(folder: Path, mutation: Mutation) -> str | None:
-    """Break the build in ``folder``; the test that failed as it should, or None if none did.
+    """Break the build in ``folder``; returns the test that failed as expected, or None.
 
-    Raises ``Unsound`` if the check did not run, or failed for something else.
+    Raises ``Unsound`` if the check did not run, or failed for another reason.
     """
     apply(folder, mutation.edits)
     code, text = check(folder, mutation.check)
@@ -92,7 +92,7 @@ def caught_by(folder: Path, mutation: Mutation) -> str | None:
     failed = _SEED.search(text)
     if code != FAILED or failed is None or mutation.shows not in text:
         raise Unsound(
-            f"{mutation.name}: {mutation.check} did not fail with {mutation.shows!r}, but so "
-            f"(exit code {code}):\n{text}"
+            f"{mutation.name}: {mutation.check} did not fail with {mutation.shows!r}, but with "
+            f"exit code {code}:\n{text}"
         )
     return failed[1]

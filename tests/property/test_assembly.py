@@ -1,4 +1,4 @@
-"""The assembled traces depend on the log alone: not on crashes, batches, clocks or arrival."""
+"""Assembled traces depend only on the log, not on crashes, batches, clocks or arrival."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DECODE = msgspec.msgpack.Decoder(Span).decode
 TRACES = ("a", "b", "c", "d", "e", "f")
 
 
-class Logged(NamedTuple):
+class TraceRecord(NamedTuple):
     """A record: its time, its spans, and whether it is unusable."""
 
     time_ms: int
@@ -34,13 +34,13 @@ class Logged(NamedTuple):
         return [span.trace_id for span in self.spans]
 
 
-Log = list[Logged]
+Log = list[TraceRecord]
 PlainTrace = tuple[str, int, tuple[Span, ...], str | None]
-"""A trace: its id, the offset of its first record, its spans, and why it is refused."""
+"""A trace: its id, the offset of its first record, its spans, and the reason of a refusal."""
 
 
 def spans_of_trace(trace: str) -> list[Span]:
-    """Versions of the spans of a turn."""
+    """Versions of a turn's spans."""
     of: dict[str, Any] = {"trace_id": trace}
     return [
         agent("1", **of),
@@ -66,13 +66,13 @@ ANY_SPANS = [SPANS[trace][at] for trace in TRACES for at in LIKELY] + SPANS[""][
 
 @st.composite
 def logs(draw: st.DrawFn, in_order: bool = True) -> Log:
-    """Any log; with ``in_order`` no record is older than the one before."""
+    """Any log; with ``in_order`` timestamps do not decrease."""
     log, now = [], 1_000
     for _ in range(draw(st.integers(0, 40))):
         steps = st.sampled_from([0, 0, 1, 3, 9, 10, 11, 30, 59, 60, 61, 200])
         now += draw(steps) * (1 if in_order else draw(st.sampled_from([1, 1, 1, -1])))
         found = draw(st.lists(st.sampled_from(ANY_SPANS), max_size=3))
-        log.append(Logged(now, tuple(found), draw(st.integers(0, 19)) == 0))
+        log.append(TraceRecord(now, tuple(found), draw(st.integers(0, 19)) == 0))
     return log
 
 
@@ -88,7 +88,7 @@ BOUNDS = st.builds(
 
 
 def plain(closed: Sequence[ClosedTrace]) -> list[PlainTrace]:
-    """The parts of closed traces that are compared."""
+    """Closed traces, reduced to what the tests compare."""
     found: list[PlainTrace] = []
     for one in closed:
         spans = tuple(sorted(map(DECODE, one.encoded_spans), key=lambda s: (s.span_id, s.end_ns)))
@@ -96,7 +96,7 @@ def plain(closed: Sequence[ClosedTrace]) -> list[PlainTrace]:
     return found
 
 
-def take(assembly: Assembly, offset: int, record: Logged) -> list[PlainTrace]:
+def take(assembly: Assembly, offset: int, record: TraceRecord) -> list[PlainTrace]:
     """Add a record."""
     if record.is_bad:
         of = record.trace_ids
@@ -107,16 +107,16 @@ def take(assembly: Assembly, offset: int, record: Logged) -> list[PlainTrace]:
 def uninterrupted(log: Log, bounds: Bounds) -> list[PlainTrace]:
     """The result of one pass."""
     assembly = Assembly(bounds)
-    told = [one for offset, record in enumerate(log) for one in take(assembly, offset, record)]
-    return told + plain(assembly.finish())
+    closed = [one for offset, record in enumerate(log) for one in take(assembly, offset, record)]
+    return closed + plain(assembly.finish())
 
 
-def all_of(told: list[PlainTrace]) -> list[str]:
-    """All distinct results in one order."""
-    return sorted({repr(one) for one in told})
+def distinct(closed: list[PlainTrace]) -> list[str]:
+    """All distinct traces, sorted."""
+    return sorted({repr(one) for one in closed})
 
 
-def begin_again(log: Log, bounds: Bounds, place: ReadPosition) -> Assembly:
+def restarted(log: Log, bounds: Bounds, place: ReadPosition) -> Assembly:
     """A new assembly that continues at a position, as ``bridge`` starts."""
     assembly = Assembly(bounds, place)
     since = place.time_ms - bounds.known_ms
@@ -127,26 +127,26 @@ def begin_again(log: Log, bounds: Bounds, place: ReadPosition) -> Assembly:
 
 
 @dataclass
-class Naive:
-    """The same rules, implemented with lists only.
+class NaiveAssembly:
+    """The same rules, implemented only with lists.
 
-    ``records`` are those of a trace since it was last forgotten; ``open`` those of open traces, by
-    their beginning.
+    ``known`` has the records of each trace that is remembered, ``open`` those of open traces in the
+    order in which they were opened.
     """
 
     bounds: Bounds
     known: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     open: dict[str, list[tuple[int, int, list[Span]]]] = field(default_factory=dict)
-    told: list[PlainTrace] = field(default_factory=list)
+    closed: list[PlainTrace] = field(default_factory=list)
     late: int = 0
 
     def kept(self, trace: str) -> list[Span]:
-        """Its spans, the preferred one of each id."""
+        """The spans of a trace, with the preferred version of each id."""
         spans = [span for _, _, found in self.open[trace] for span in found]
         return list({s.span_id: s for s in sorted(spans, key=lambda s: s.end_ns)}.values())
 
     def deadline(self, trace: str) -> int:
-        """When the trace closes."""
+        """The time at which the trace closes."""
         times = [time for _, time, _ in self.open[trace]]
         kept = self.kept(trace)
         ids, roots = {span.span_id for span in kept}, [s for s in kept if not s.parent_id]
@@ -162,9 +162,9 @@ class Naive:
         spans = (
             () if reason else tuple(sorted(self.kept(trace), key=lambda s: (s.span_id, s.end_ns)))
         )
-        self.told.append((trace, self.open.pop(trace)[0][0], spans, reason))
+        self.closed.append((trace, self.open.pop(trace)[0][0], spans, reason))
 
-    def read(self, offset: int, record: Logged) -> None:
+    def read(self, offset: int, record: TraceRecord) -> None:
         """Add a record."""
         due = sorted((self.deadline(t), at, t) for at, t in enumerate(self.open))
         for deadline, _, trace in due:
@@ -176,7 +176,7 @@ class Naive:
         for trace in dict.fromkeys(record.trace_ids):
             found = [s for s in record.spans if s.trace_id == trace]
             if not trace:
-                self.told += [] if record.is_bad else [("", offset, (s,), None) for s in found]
+                self.closed += [] if record.is_bad else [("", offset, (s,), None) for s in found]
                 continue
             if trace not in self.known:
                 self.open[trace] = []
@@ -200,78 +200,79 @@ class Naive:
             self.close(next(iter(self.open)), "no_room")
 
     def size(self) -> int:
-        """The bytes of open traces."""
+        """Bytes of the open traces."""
         encode = msgspec.msgpack.encode
         kept = [span for trace in self.open for span in self.kept(trace)]
         return sum(len(encode(span)) + module.SPAN_OVERHEAD_BYTES for span in kept)
 
 
 @example(
-    [Logged(1_000, (SPANS["a"][at],)) for at in (8, 9)] + [Logged(1_020, ())], Bounds(10, 60, 60)
+    [TraceRecord(1_000, (SPANS["a"][at],)) for at in (8, 9)] + [TraceRecord(1_020, ())],
+    Bounds(10, 60, 60),
 )
-@example([Logged(1_000, (SPANS["a"][10], SPANS[""][0]))], Bounds(10, 60, 60))
+@example([TraceRecord(1_000, (SPANS["a"][10], SPANS[""][0]))], Bounds(10, 60, 60))
 @settings(max_examples=examples(200))
 @given(logs(in_order=False), BOUNDS)
 def test_assembly_equals_the_naive_implementation(log: Log, bounds: Bounds) -> None:
-    """Heaps, counters and the index of spans change nothing, also for times out of order."""
-    naive = Naive(bounds)
+    """Heaps, counters and the span index change no result, even if timestamps decrease."""
+    naive = NaiveAssembly(bounds)
     assembly = Assembly(bounds)
-    told: list[PlainTrace] = []
+    closed: list[PlainTrace] = []
     for offset, record in enumerate(log):
         naive.read(offset, record)
-        told += take(assembly, offset, record)
+        closed += take(assembly, offset, record)
         assert (assembly.open_traces, assembly.open_bytes) == (len(naive.open), naive.size())
 
-    assert told == naive.told
+    assert closed == naive.closed
     assert assembly.late == naive.late
 
 
 @settings(max_examples=examples(300))
 @given(logs(), BOUNDS)
-def test_a_crash_at_any_record_changes_no_trace(log: Log, bounds: Bounds) -> None:
-    """Starting at any commit gives the same traces with the same spans."""
-    expected = all_of(uninterrupted(log, bounds))
+def test_a_crash_at_any_record_has_no_effect_on_traces(log: Log, bounds: Bounds) -> None:
+    """A start at any commit gives the same traces with the same spans."""
+    expected = distinct(uninterrupted(log, bounds))
     first = Assembly(bounds)
-    told: list[PlainTrace] = []
+    closed: list[PlainTrace] = []
     for crash, record in enumerate(log):
-        told += take(first, crash, record)
+        closed += take(first, crash, record)
         place = first.commit(crash + 1)
-        second = begin_again(log, bounds, place)
+        second = restarted(log, bounds, place)
         again = [one for at in range(place.offset, len(log)) for one in take(second, at, log[at])]
-        assert all_of([*told, *again, *plain(second.finish())]) == expected
+        assert distinct([*closed, *again, *plain(second.finish())]) == expected
 
 
 @settings(max_examples=examples(300))
 @given(st.data(), BOUNDS)
-def test_crashes_and_clocks_change_no_trace(data: st.DataObject, bounds: Bounds) -> None:
-    """The result depends on neither the number of crashes, nor the age of commits, nor where the
-    end of the partition was reached and the clock read."""
+def test_crashes_and_clocks_have_no_effect_on_traces(data: st.DataObject, bounds: Bounds) -> None:
+    """The number of crashes, the age of commits, and the moments at which the end of the partition
+    was reached and the clock was read have no effect."""
     in_order = data.draw(st.booleans())
     log = data.draw(logs(in_order))
     place = ReadPosition(0, log[0].time_ms if log else 0)
-    assembly = begin_again(log, bounds, place)
-    told: list[PlainTrace] = []
+    assembly = restarted(log, bounds, place)
+    closed: list[PlainTrace] = []
     offset = 0
     for crashes in range(data.draw(st.integers(0, 5)), -1, -1):
         until = data.draw(st.integers(offset, len(log))) if crashes else len(log)
         while offset < until:
-            told += take(assembly, offset, log[offset])
+            closed += take(assembly, offset, log[offset])
             offset += 1
             if in_order and offset < len(log) and data.draw(st.booleans()):
-                told += plain(assembly.advance_to(data.draw(st.integers(0, log[offset].time_ms))))
+                closed += plain(assembly.advance_to(data.draw(st.integers(0, log[offset].time_ms))))
             if data.draw(st.booleans()):
                 place = assembly.commit(offset)
         if crashes:
-            assembly = begin_again(log, bounds, place)
+            assembly = restarted(log, bounds, place)
             offset = place.offset
-    told += plain(assembly.finish())
+    closed += plain(assembly.finish())
 
-    assert all_of(told) == all_of(uninterrupted(log, bounds))
+    assert distinct(closed) == distinct(uninterrupted(log, bounds))
 
 
 @given(st.data())
-def test_order_and_splitting_within_the_settle_time_change_nothing(data: st.DataObject) -> None:
-    """Repeated spans change nothing either."""
+def test_order_and_splitting_within_the_settle_time_have_no_effect(data: st.DataObject) -> None:
+    """Repeated spans have no effect either."""
     wanted = data.draw(st.lists(st.sampled_from(TRACES), min_size=1, unique=True))
     whole = {trace: [SPANS[trace][at] for at in (1, 2, 3, 5, 7)] for trace in wanted}
     spans = [span for trace in wanted for span in whole[trace]]
@@ -280,16 +281,16 @@ def test_order_and_splitting_within_the_settle_time_change_nothing(data: st.Data
     log, now, used = [], 1_000, 0
     while used < len(spans):
         size = data.draw(st.integers(1, 6))
-        log.append(Logged(now, tuple(spans[used : used + size])))
+        log.append(TraceRecord(now, tuple(spans[used : used + size])))
         used, now = used + size, now + data.draw(st.integers(0, (SETTLE - 1) // len(spans) + 1))
     late = log[-1].time_ms - log[0].time_ms
     bounds = Bounds(settle_ms=max(SETTLE, late + 1), trace_max_ms=10_000)
 
-    told = uninterrupted([*log, Logged(now + 20_000, ())], bounds)
+    closed = uninterrupted([*log, TraceRecord(now + 20_000, ())], bounds)
 
     values = {
         event.value
-        for _, _, found, _ in told
+        for _, _, found, _ in closed
         for event in events(interpret(found, MAPPING, Options()))
     }
     assert values == {

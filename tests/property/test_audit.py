@@ -1,4 +1,4 @@
-"""Whatever came, expired or was forgotten: windows and conversations of a sound state agree."""
+"""The audit finds no difference in intact state after any events, expiry and forgets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def audits(
     horizons: dict[int, int],
     options: AuditOptions,
 ) -> list[Audit]:
-    """An audit after each batch; before those in ``horizons`` what is old enough expires."""
+    """An audit after each batch; ``horizons`` has the batches before which conversations expire."""
     store, letters = MemoryStore(), MemoryDeadLetters()
     partition = await opened(store, letters, cache_results, engine=options.engine)
     found, offset = [], 0
@@ -46,8 +46,8 @@ async def audits(
 
 
 @given(st.data())
-def test_a_sound_state_has_no_difference(data: st.DataObject) -> None:
-    """After any batches, with conversations expiring in between, the audit finds nothing."""
+def test_intact_state_has_no_difference(data: st.DataObject) -> None:
+    """The windows equal the sums of the conversations after any batches and expiry."""
     stream = data.draw(streams())
     batches = data.draw(arrivals(stream))
     cache_results = data.draw(st.sampled_from([0, 100_000]))

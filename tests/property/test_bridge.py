@@ -1,4 +1,4 @@
-"""The bridge produces what one pass over its topic gives, wherever bridges crash."""
+"""Bridges that crash anywhere produce the events of one pass over their topic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS_MS = (0, 0, 0, 100, 900, 3_000, 4_999, 5_001, 9_000, 29_999, 60_000)
 
 
 def sent(seed: int) -> list[Sent]:
-    """Records of some traces, each in one partition by its key."""
+    """Records of some traces, partitioned by key."""
     return list(records(traces(seed, 7, searches=2), seed, open_at_once=4))
 
 
@@ -32,8 +32,8 @@ def partition(record: Sent) -> int:
 @settings(max_examples=examples(200))
 @given(st.data())
 def test_crashes_anywhere_give_the_same_events(data: st.DataObject) -> None:
-    """Crashes at any step, rebalances, unavailable input topics and idle periods give the events of
-    one pass, byte for byte."""
+    """With crashes at any step, rebalances, unavailable input topics and idle periods, the events
+    equal those of one pass, byte for byte."""
     bounds = Bounds(
         SETTLE_MS,
         LONGEST_MS,

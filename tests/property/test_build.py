@@ -1,6 +1,6 @@
-"""State built anew beside the one in force gives one pass under the new settings, whatever happens.
+"""A build of new state gives the figures of one pass under the new settings, despite any faults.
 
-A few seeds; ``make test-all`` plays as many more as its hypothesis profile has examples.
+A few seeds run by default; ``make test-all`` runs more, as its hypothesis profile says.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ SEEN_WITHIN = 60  # seeds
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", rest_long(range(SEEDS + MORE_SEEDS), SEEDS))
-def test_whatever_happens_a_build_gives_one_pass_under_the_new_settings(seed: int) -> None:
-    """Crashes of workers of both generations and of the command, rebalances, lost answers and
-    roll-backs, at any step of the build and of the switch; and one who sleeps through all of it."""
+def test_a_build_gives_one_pass_under_the_new_settings_despite_faults(seed: int) -> None:
+    """The faults are crashes of workers of both generations and of the command, rebalances, lost
+    answers and rollbacks at any step of the build and the switch, and a worker that sleeps."""
     builders, actions = drawn(seed)
 
     asyncio.run(play(builders, actions))
 
 
 @pytest.mark.slow
-def test_the_schedules_hold_every_step() -> None:
-    """A few seeds have builds given up, decided, and processes die at every call of a switch."""
+def test_the_schedules_cover_every_step() -> None:
+    """In a few seeds builds are given up or decided, and processes die at each call of a switch."""
     seen: Counter[str] = Counter()
     for seed in range(SEEN_WITHIN):
         builders, actions = drawn(seed)

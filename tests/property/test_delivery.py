@@ -1,6 +1,6 @@
-"""The promise of docs/concepts/delivery.md, held against any order of troubles.
+"""The promise of docs/concepts/delivery.md holds under any sequence of faults.
 
-A few seeds; ``make test-all`` plays as many more as its hypothesis profile has examples.
+A few seeds run by default; ``make test-all`` runs more, as its hypothesis profile says.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ SEEN_WITHIN = 50  # seeds
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", rest_long(range(SEEDS + MORE_SEEDS), SEEDS))
-def test_whatever_happens_the_figures_are_those_of_one_pass(seed: int) -> None:
-    """Crashes, rebalances, lost answers, roll-backs and wrong clocks, in any order and mix."""
+def test_figures_are_those_of_one_pass_despite_faults(seed: int) -> None:
+    """Crashes, rebalances, lost answers, rollbacks and wrong clocks occur in any order and mix."""
     system, actions = system_of(seed)
 
     asyncio.run(play(system, actions))
 
 
 @pytest.mark.slow
-def test_the_schedules_hold_every_trouble() -> None:
-    """A few seeds have workers die at every call, refused writes, and conversations expire."""
+def test_the_schedules_cover_every_fault() -> None:
+    """In a few seeds workers die at every call, writes are refused, and conversations expire."""
     seen: Counter[str] = Counter()
     for seed in range(SEEN_WITHIN):
         system, actions = system_of(seed)
@@ -48,8 +48,8 @@ def test_the_schedules_hold_every_trouble() -> None:
     assert wanted | {f"died at {call}" for call in calls} <= seen.keys()
 
 
-async def test_a_number_held_for_some_topics_only_is_halted_alone() -> None:
-    """It is not started, the worker says why, and the numbers that it holds whole go on."""
+async def test_only_a_partition_assigned_for_some_topics_is_halted() -> None:
+    """It is not started, the worker reports why, and its other state partitions continue."""
     system = System(seed=1)
     worker = await system.start()
     system.rebalance()
@@ -64,9 +64,9 @@ async def test_a_number_held_for_some_topics_only_is_halted_alone() -> None:
     assert worker.health.reasons["partition-0"] == "held for some of the input topics only"
 
 
-async def test_where_partitions_were_added_nothing_is_read_any_more() -> None:
-    """Next records of a conversation may lie elsewhere. What is there is shown on, the worker says
-    why it stands still, and nobody begins a state partition of a new number."""
+async def test_reading_stops_when_partitions_are_added() -> None:
+    """A conversation may continue on another partition. Workers keep exporting their state and
+    report why they do not read, and no worker starts a state partition with a new number."""
     system = System(seed=1)
     worker = await system.start()
     system.rebalance()
@@ -87,8 +87,8 @@ async def test_where_partitions_were_added_nothing_is_read_any_more() -> None:
     assert "figures stand still" in worker.health.reasons["partitions"]
 
 
-async def test_while_there_is_something_to_wait_for_nothing_is_read() -> None:
-    """What is there is shown on, and reading goes on where it was once that has ended."""
+async def test_reading_pauses_while_the_worker_is_stopped() -> None:
+    """Exported series stay, and reading resumes at the same offset afterwards."""
     system = System(seed=1)
     worker = await system.start()
     system.rebalance()
@@ -108,7 +108,7 @@ async def test_while_there_is_something_to_wait_for_nothing_is_read() -> None:
 
 
 async def reading_a_backlog(*, wild: bool) -> System:
-    """A worker amid a backlog of three days; perhaps the first record of each log is of now."""
+    """A worker in a backlog of three days; if ``wild``, each log's first timestamp is now."""
     system = System(seed=1, ttl_ms=600_000)
     system.produce(1_000)
     system.now_ms += 3 * DAY_MS
@@ -132,16 +132,16 @@ async def reading_a_backlog(*, wild: bool) -> System:
     return system
 
 
-async def test_one_wild_timestamp_in_a_backlog_lets_nothing_expire() -> None:
-    """Next records of what was read may be unread, whatever time one producer takes it to be."""
+async def test_one_wrong_timestamp_in_a_backlog_expires_nothing() -> None:
+    """Unread records may belong to known conversations, even if one producer's clock is wrong."""
     system = await reading_a_backlog(wild=True)
 
     assert system.seen["expired"] == 0
 
 
-async def test_conversations_expire_amid_a_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once enough records are so much younger, all before them goes, so that the store does not
-    have to hold a backlog of any length."""
+async def test_conversations_expire_during_a_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once enough later records were read, older conversations expire, so that the store never has
+    to hold a whole backlog."""
     monkeypatch.setattr(lag, "ENOUGH_STAMPS", 5)
 
     system = await reading_a_backlog(wild=False)

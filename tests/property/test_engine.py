@@ -1,4 +1,4 @@
-"""The engine against a brute-force reference that shares no code with it."""
+"""The engine equals a brute-force reference that shares no code with it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RIVAL: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 @st.composite
 def rival_labels(draw: Draw) -> list[KeyedRecord]:
-    """One turn of two iterations, and label events that speak of the same results."""
+    """One turn of two iterations, and label events about the same results."""
     events: list[dict[str, Any]] = []
     for n in (1, 2):
         found = [{"result_id": f"s{n}-{rank}", "doc_id": f"D-{rank}"} for rank in (1, 2)]
@@ -66,7 +66,7 @@ def replayed(
     scope: str = "last",
     config: EngineConfig | None = None,
 ) -> Replay:
-    """The engine's state after ``batches``, each applied as one."""
+    """The engine's state after ``batches``, each applied at once."""
     engine = Replay(config, turn_scope=scope)
     for batch in batches:
         for key, value, timestamp_ms in batch:
@@ -76,7 +76,7 @@ def replayed(
 
 
 def agrees(data: st.DataObject, stream: list[KeyedRecord]) -> None:
-    """Draw an arrival of ``stream``, and hold the engine's outcome against the reference."""
+    """Draw an order of arrival of ``stream``, and compare the engine with the reference."""
     expected = oracle.evaluate([oracle.Record(v, k, t) for k, v, t in stream], turn_scope="all")
 
     engine = replayed(data.draw(arrivals(stream)), "all")
@@ -88,13 +88,13 @@ def agrees(data: st.DataObject, stream: list[KeyedRecord]) -> None:
 
 @given(st.data())
 def test_any_arrival_gives_the_rows_and_windows_of_the_reference(data: st.DataObject) -> None:
-    """Permuted, repeated and split streams give the reference's rows and windows, byte for byte."""
+    """Permuted, repeated and split streams give rows and windows equal to the reference's."""
     agrees(data, data.draw(streams()))
 
 
 @given(st.data())
 def test_any_arrival_gives_the_ranked_sums_of_the_reference(data: st.DataObject) -> None:
-    """Scores follow labels and ground truth that come late, are revised or withdrawn."""
+    """Scores follow labels and ground truth that arrive late, are revised or are withdrawn."""
     stream = data.draw(st.one_of(streams(), rival_labels()))
     records = [oracle.Record(v, k, t) for k, v, t in stream]
     expected = oracle.evaluate(records, retrieval=tuple(METRICS))
@@ -105,6 +105,6 @@ def test_any_arrival_gives_the_ranked_sums_of_the_reference(data: st.DataObject)
 
 
 @given(st.data())
-def test_of_rival_labels_the_latest_counts_whatever_came_last(data: st.DataObject) -> None:
-    """Many label events about the same few results, in any order of arrival."""
+def test_the_latest_of_rival_labels_counts_in_any_order(data: st.DataObject) -> None:
+    """There are many label events about the same few results, in any order of arrival."""
     agrees(data, data.draw(rival_labels()))

@@ -1,4 +1,4 @@
-"""A forget that comes on every partition, in any order, before and after a store went back."""
+"""A forget is read from every partition, in any order, before and after the store rolls back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Sent = tuple[bytes, bytes]
 
 
 class Topics:
-    """Input topics of three partitions, and state partitions over one store that read them."""
+    """Input topics with three partitions, and state partitions over one store that read them."""
 
     def __init__(self, cache_results: int = 1_000) -> None:
         self.store = MemoryStore()
@@ -48,12 +48,12 @@ class Topics:
         self._open: dict[int, StatePartition] = {}
 
     def append(self, topic: str, number: int, key: bytes, value: bytes) -> None:
-        """One record at the end of a partition."""
+        """Append a record to a partition."""
         log = self.logs[topic, number]
         log.append(Record(value, key, None, topic, number, len(log)))
 
     def send(self, key: bytes, value: bytes, topic: str | None = None) -> None:
-        """To the partition of the key; a forget to every partition of every topic."""
+        """Send a record to its key's partition, or a forget to every partition of every topic."""
         if is_forget(value):
             for place in self.logs:
                 self.append(*place, key, value)
@@ -62,7 +62,7 @@ class Topics:
             self.append(topic, zlib.crc32(key) % PARTITIONS, key, value)
 
     async def read(self, topics: Iterable[str] = TOPICS) -> None:
-        """Take what the store has not got yet, topic by topic in the order given."""
+        """Process the records that the store does not have, topic by topic in this order."""
         for number in range(PARTITIONS):
             partition = self._open.get(number)
             if partition is None:
@@ -87,17 +87,17 @@ class Topics:
         return partition
 
     def restart(self, past: MemorySnapshot | None = None) -> None:
-        """New workers, over the store as it is or as it was."""
+        """Start new workers over the store, or over an earlier snapshot of it."""
         if past is not None:
             self.store.restore(past)
         self._open = {}
 
     async def export(self) -> Export:
-        """What the store holds."""
+        """An export of the store."""
         return await export_state(self.store, EngineConfig(), DEFAULT_WINDOWS, "all")
 
     async def everything(self) -> bytes:
-        """Every part of every conversation."""
+        """Every stored part of every conversation."""
         parts: list[bytes] = []
         for number in await self.store.partitions():
             keys = [key async for key, _ in self.store.conversations(number)]
@@ -107,7 +107,7 @@ class Topics:
         return b"\n".join(parts)
 
     def replay(self) -> Replay:
-        """All records of all partitions, as a recording would have them."""
+        """A replay of all records of all partitions."""
         replay = Replay(turn_scope="all")
         for log in self.logs.values():
             for record in log:
@@ -116,7 +116,7 @@ class Topics:
 
 
 def is_forget(value: bytes) -> bool:
-    """Whether it says so, valid or not."""
+    """Whether a value is a forget, valid or not."""
     try:
         event: Any = json.loads(value)
     except (ValueError, RecursionError):
@@ -127,7 +127,8 @@ def is_forget(value: bytes) -> bool:
 async def run(
     batches: list[list[Sent]], cache_results: int, remembered: int, restarts: dict[int, bool]
 ) -> Topics:
-    """All batches; before some the workers restart, over the store as it was at ``remembered``."""
+    """Run the batches; ``restarts`` are those before which workers restart, and whether over the
+    snapshot taken at ``remembered``."""
     topics = Topics(cache_results)
     past: MemorySnapshot | None = None
     for number, batch in enumerate(batches):
@@ -143,7 +144,7 @@ async def run(
 
 @given(st.data())
 def test_forgets_on_every_partition_in_any_order(data: st.DataObject) -> None:
-    """Rows and windows are the reference's, and a replay of all partitions gives the same."""
+    """Rows and windows equal the reference's and those of a replay of all partitions."""
     stream = [(key, value, None) for key, value, _ in data.draw(streams())]
     batches = [
         [(key, value) for key, value, _ in batch] for batch in data.draw(arrivals(list(stream)))
@@ -166,14 +167,14 @@ def test_forgets_on_every_partition_in_any_order(data: st.DataObject) -> None:
 
 
 def forget(key: bytes) -> bytes:
-    """A forget that is later than all events of a stream."""
+    """A forget later than all events of a stream."""
     event = {"type": "forget", "event_id": "last", "conversation_id": key.decode()}
     return json.dumps({**event, "occurred_at": moment(10 * max(OFFSETS_US), "Z")}).encode()
 
 
 @given(st.data())
-def test_when_all_is_forgotten_the_windows_are_empty(data: st.DataObject) -> None:
-    """Whatever was counted is taken back: there is no row, and no bucket of any window."""
+def test_forgetting_everything_empties_the_windows(data: st.DataObject) -> None:
+    """All counts are taken back: no row and no bucket of any window is left."""
     stream: list[KeyedRecord] = [(key, value, None) for key, value, _ in data.draw(streams())]
     batches = [[(key, value) for key, value, _ in batch] for batch in data.draw(arrivals(stream))]
     batches.append([(key, forget(key)) for key, _, _ in stream])

@@ -1,4 +1,4 @@
-"""Labels joined with traces: the same in every order, and as good as labels given as events."""
+"""Labels joined with traces do not depend on order and equal labels sent as events."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ MODEL = {"openinference.span.kind": "LLM"}
 
 
 @dataclass(frozen=True)
-class Searched:
-    """A search of a trace: what its span returned, and under which span the agent got what."""
+class TraceSearch:
+    """A search of a trace: the documents of its span, and those that the agent received from
+    ``agent_span``."""
 
     trace: int
     span: int
     found: str
-    told: int
-    got: str
+    agent_span: int
+    received: str
 
 
 @dataclass(frozen=True)
 class Case:
-    """Spans, rows about them, and the gains that they should give by the program's own account."""
+    """Spans, rows about them, and the gains that the program recorded for them."""
 
     spans: list[SpanSpec]
     rows: list[dict[str, Any]]
@@ -47,13 +48,13 @@ class Case:
 
 
 def flat(prefix: str, letters: str) -> dict[str, Any]:
-    """Documents as OpenInference's attributes."""
+    """Documents as OpenInference attributes."""
     return {f"{prefix}.{at}.document.id": one for at, one in enumerate(letters)}
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Traces of one turn each, with nested and reranked searches, and scores of their spans."""
+    """Traces with one turn each, with nested and reranked searches and scores of their spans."""
     spans, searches = [], []
     for trace in range(1, draw(st.integers(1, 3)) + 1):
         root = 100 * trace
@@ -62,7 +63,7 @@ def cases(draw: st.DrawFn) -> Case:
         for number in range(1, draw(st.integers(1, 3)) + 1):
             span, at = root + 10 * number, 1000 * trace + 100 * number
             found = "".join(draw(st.lists(st.sampled_from(LETTERS), min_size=1, unique=True)))
-            got, told = found, span
+            received, agent_span = found, span
             spans.append(SpanSpec(trace, span + 3, root, at - 5, at - 4, MODEL))
             retriever = {**RETRIEVER, **documents(*found)}
             spans.append(SpanSpec(trace, span, root, at, at + 50, retriever))
@@ -72,19 +73,19 @@ def cases(draw: st.DrawFn) -> Case:
                 of_inner = {**RETRIEVER, **documents(*inner)}
                 spans.append(SpanSpec(trace, span + 1, span, at + 1, at + 2, of_inner))
             if draw(st.booleans()):
-                got = "".join(draw(st.lists(st.sampled_from(found), min_size=1, unique=True)))
-                told = span + 2
+                received = "".join(draw(st.lists(st.sampled_from(found), min_size=1, unique=True)))
+                agent_span = span + 2
                 of_reranker = {
                     **RERANKER,
                     **flat("reranker.input_documents", found),
-                    **flat("reranker.output_documents", got),
+                    **flat("reranker.output_documents", received),
                 }
-                spans.append(SpanSpec(trace, told, root, at + 60, at + 70, of_reranker))
-            searches.append(Searched(trace, span, found, told, got))
+                spans.append(SpanSpec(trace, agent_span, root, at + 60, at + 70, of_reranker))
+            searches.append(TraceSearch(trace, span, found, agent_span, received))
             if inner:
-                searches.append(Searched(trace, span + 1, inner, told, got))
-            if told != span:
-                searches.append(Searched(trace, told, got, told, got))
+                searches.append(TraceSearch(trace, span + 1, inner, agent_span, received))
+            if agent_span != span:
+                searches.append(TraceSearch(trace, agent_span, received, agent_span, received))
     rows, wanted = [], []
     for _ in range(draw(st.integers(1, 12))):
         one = draw(st.sampled_from(searches))
@@ -102,8 +103,8 @@ def cases(draw: st.DrawFn) -> Case:
         else:
             row["position"] = one.found.find(letter)
         rows.append(row)
-        if letter in one.found and letter in one.got:
-            result = f"{one.told:016x}/{one.got.index(letter) + 1}"
+        if letter in one.found and letter in one.received:
+            result = f"{one.agent_span:016x}/{one.received.index(letter) + 1}"
             gain = sum(score >= smallest for smallest in (0.25, 0.5)) + 2 * (score >= 0.75)
             wanted.append((f"s-{one.trace % 2}", result, time_us, gain))
     disputed = {
@@ -113,7 +114,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def taken(case: Case, spans: list[SpanSpec], cuts: int) -> TraceStore:
-    """The traces, in payloads of so many spans."""
+    """The traces, in payloads of ``cuts`` spans."""
     found = TraceStore(mapping(), Options(grading=GRADING), Limits())
     for at in range(0, len(spans), cuts):
         found.add_payload(as_json(spans[at : at + cuts]))
@@ -121,7 +122,7 @@ def taken(case: Case, spans: list[SpanSpec], cuts: int) -> TraceStore:
 
 
 def joined(case: Case, spans: list[SpanSpec], rows: list[dict[str, Any]], cuts: int) -> list[bytes]:
-    """The events of labels that are joined."""
+    """The label events that result from the join."""
     scores = EvaluationReader(mapping(), GRADING)
     for row in rows:
         scores.record(json.dumps(row).encode(), "row", None)
@@ -130,7 +131,7 @@ def joined(case: Case, spans: list[SpanSpec], rows: list[dict[str, Any]], cuts: 
 
 
 def replayed(case: Case, labels: list[bytes]) -> list[dict[str, Any]]:
-    """Rows of the searches with these labels."""
+    """The rows of the searches with these labels."""
     replay = Replay(turn_scope="all")
     with taken(case, case.spans, 1000) as traces:
         for record in traces.records():
@@ -144,7 +145,7 @@ def replayed(case: Case, labels: list[bytes]) -> list[dict[str, Any]]:
 @settings(max_examples=examples(100))
 @given(cases(), st.randoms(use_true_random=False), st.integers(1, 9))
 def test_the_order_of_rows_and_spans_has_no_effect(case: Case, random: Any, cuts: int) -> None:
-    """Nor has how the spans are divided into payloads: the events are the same, byte for byte."""
+    """The division of spans into payloads has none either: events are equal byte for byte."""
     spans, rows = [*case.spans], [*case.rows]
     random.shuffle(spans)
     random.shuffle(rows)
@@ -154,8 +155,8 @@ def test_the_order_of_rows_and_spans_has_no_effect(case: Case, random: Any, cuts
 
 @settings(max_examples=examples(100))
 @given(cases())
-def test_joined_labels_count_like_labels_that_are_given_as_events(case: Case) -> None:
-    """Each gain reaches the result that the agent program got the document as."""
+def test_joined_labels_count_like_labels_sent_as_events(case: Case) -> None:
+    """Each gain counts for the result as which the agent received the document."""
     with taken(case, case.spans, 1000) as traces:
         events = [json.loads(record.value or b"") for record in traces.records()]
     turns = {

@@ -1,7 +1,7 @@
-"""Limits so tight that every stream runs into them, and forgets between: what still holds.
+"""What holds under limits so tight that every stream reaches them, with forgets in between.
 
-What a limit turns away depends on the order of arrival, so there is no reference here. Limits are
-kept, conversations agree with themselves and with the windows, and what is forgotten is gone.
+What a limit refuses depends on the order of arrival, so there is no reference. Limits are kept,
+conversations are consistent and add up to the windows, and forgotten events are gone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LIMITS = st.builds(
     turns_per_conversation=st.integers(1, 2),
 )
 
-# --- streams of one conversation, all of whose pools are small ---------------------------------
+# --- streams of one conversation with few ids ---------------------------------------------------
 
 START_S = 1_718_020_800
 _RESULT_ID = st.sampled_from([f"r{n}" for n in range(6)])
@@ -127,7 +127,7 @@ def crowded(draw: Draw) -> list[list[KeyedRecord]]:
 
 
 class Kept:
-    """A state partition under limits, and what it has stored."""
+    """A state partition with limits, and its stored state."""
 
     def __init__(self, limits: Limits) -> None:
         self.engine = EngineConfig(limits=limits)
@@ -136,7 +136,7 @@ class Kept:
         self._partition: StatePartition | None = None
 
     async def take(self, batches: Iterable[list[KeyedRecord]], cache_results: int = 1_000) -> None:
-        """Take the records, batch by batch."""
+        """Process the records, batch by batch."""
         partition = self._partition
         if partition is None:
             partition = self._partition = await opened(
@@ -148,7 +148,7 @@ class Kept:
             await partition.process(records, once)
 
     async def stored(self, name: str) -> StoredConversation:
-        """What there is of a conversation."""
+        """What is stored of a conversation."""
         return (await self.store.load(0, [(conversation_key(name), True)]))[0]
 
     async def names(self) -> list[str]:
@@ -158,7 +158,7 @@ class Kept:
         return sorted(name for name in found if name)
 
     def read(self, name: str, parts: StoredConversation) -> Conversation:
-        """The conversation as a worker that has just started would have it."""
+        """The conversation as a worker reads it after its start."""
         conversation = decode_conversation(name, parts.hot, "k")
         dedups, rules = self.options.dedups, self.engine.rules
         step = Step(self.engine, lambda key_id: dedups.of(rules, self.options.keys[key_id]))
@@ -168,7 +168,7 @@ class Kept:
 
 
 def check(conversation: Conversation, limits: Limits) -> None:
-    """Limits are kept, items and their events agree, and nothing is as old as a forget."""
+    """Limits are kept, items and their events agree, and every event is newer than the forget."""
     turns = conversation.turns.values()
     assert sum(turn.exists for turn in turns) <= limits.turns_per_conversation
     assert sum(map(waiting_labels, turns)) <= limits.waiting_labels
@@ -194,7 +194,7 @@ def check(conversation: Conversation, limits: Limits) -> None:
 
 @given(st.data())
 def test_forgets_under_tight_limits(data: st.DataObject) -> None:
-    """No event is set aside as a bug; limits are kept; conversations add up to the windows."""
+    """No event fails, limits are kept, and the conversations add up to the windows."""
     limits = data.draw(LIMITS)
     batches = data.draw(crowded())
     cache_results = data.draw(st.sampled_from([0, 100_000]))
@@ -212,10 +212,10 @@ def test_forgets_under_tight_limits(data: st.DataObject) -> None:
 
 
 @given(crowded(), LIMITS, st.lists(st.integers(0, 14), max_size=4))
-def test_where_a_batch_is_cut_changes_nothing(
+def test_batch_boundaries_have_no_effect(
     batches: list[list[KeyedRecord]], limits: Limits, cuts: list[int]
 ) -> None:
-    """What limits turn away is decided event by event, in the order of the log."""
+    """Limits are applied event by event, in the order of the log."""
     records = [record for batch in batches for record in batch]
     bounds = sorted({0, len(records), *(cut for cut in cuts if cut < len(records))})
     ways = [

@@ -1,4 +1,4 @@
-"""A replay of OTLP traces does not depend on their encoding, batches or order."""
+"""A replay of OTLP traces does not depend on encoding, batches or order."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def attributes(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def traces(draw: st.DrawFn) -> list[SpanSpec]:
-    """Spans of some traces; ids repeat, and parents may be missing or in a cycle."""
+    """Spans of some traces; ids repeat, and parents may be missing or form a cycle."""
     few, moments = st.integers(0, 3), st.integers(0, 9)
     return draw(
         st.lists(
@@ -82,7 +82,7 @@ def traces(draw: st.DrawFn) -> list[SpanSpec]:
 
 
 def written(spans: Sequence[SpanSpec], cuts: Sequence[int], how: str) -> bytes:
-    """A file of these spans, with a given number in each payload."""
+    """A file of these spans; ``cuts`` are the payloads' numbers of spans."""
     batches: list[Sequence[SpanSpec]] = []
     at = 0
     while at < len(spans):
@@ -111,10 +111,10 @@ def read(data: bytes, folder: str) -> list[Record]:
 
 @settings(max_examples=examples(60))
 @given(traces(), st.data())
-def test_reports_do_not_depend_on_how_traces_arrive(
+def test_reports_do_not_depend_on_the_arrival_of_traces(
     spans: list[SpanSpec], data: st.DataObject
 ) -> None:
-    """JSON and protobuf, any batches, any order, and repetitions give the same files."""
+    """JSON and protobuf, with any batches, order and repetition, give the same files."""
     again = data.draw(st.lists(st.sampled_from(spans), max_size=4)) if spans else []
     shuffled = data.draw(st.permutations([*spans, *again]))
     cuts = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
@@ -133,7 +133,7 @@ def test_reports_do_not_depend_on_how_traces_arrive(
 @settings(max_examples=examples(60))
 @given(traces())
 def test_every_span_is_accounted_for(spans: list[SpanSpec]) -> None:
-    """Each span read is used or counted as repeated; no event is refused later."""
+    """Each span is used or counted as repeated, and no event is refused later."""
     with TraceStore(OtlpSettings().mapping(), OtlpSettings().options(NO_GRADES), Limits()) as kept:
         kept.add_payload(as_json(spans))
         records = list(kept.records())

@@ -1,4 +1,4 @@
-"""The output topic: read to its end, or by the largest version, it holds the rows of a replay."""
+"""Read to its end, or by the largest version, the output topic has the rows of a replay."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _TOKENS = count()
 
 
 class Crash(Exception):
-    """The process dies here."""
+    """The process dies."""
 
 
 class Hooked:
-    """Every asynchronous method of ``inner``, with a hook before and after the call."""
+    """Calls a hook before and after every asynchronous method of ``inner``."""
 
     def __init__(self, inner: Any, hook: Hook) -> None:
         self._inner, self._hook = inner, hook
@@ -72,11 +72,11 @@ class Hooked:
         return call
 
 
-class Halves(Hooked):
-    """An output that sends in two halves, with a hook between them."""
+class SplitSends(Hooked):
+    """An output that sends messages in two halves, with a hook in between."""
 
     async def send(self, messages: list[OutputMessage]) -> None:
-        """First one half, then the other."""
+        """Send one half, then the other."""
         await self._hook()
         await self._inner.send(messages[: len(messages) // 2])
         await self._hook()
@@ -86,7 +86,7 @@ class Halves(Hooked):
 
 @dataclass
 class World:
-    """What outlives every worker."""
+    """What outlives the workers: the logs, the store and the output topic."""
 
     logs: Logs
     store: MemoryStore
@@ -99,7 +99,7 @@ async def nothing() -> None:
 
 
 class Worker:
-    """A process that takes partitions over and reads them."""
+    """A process that takes partitions over and reads their logs."""
 
     def __init__(self, world: World, cache_results: int, hook: Hook = nothing) -> None:
         self._world = world
@@ -110,10 +110,10 @@ class Worker:
         self._open: dict[int, StatePartition] = {}
 
     async def read(self, reads: Reads, *, again: bool) -> None:
-        """Read so many records of each; with ``again`` take over anew what was lost."""
+        """Do these reads; with ``again``, take lost partitions over again."""
         for number, topic, size in reads:
             try:
-                partition = await self._taken(number)
+                partition = await self._partition(number)
                 start = partition.positions[topic].offset
                 records = self._world.logs[topic, number][start : start + size]
                 if records:
@@ -126,7 +126,7 @@ class Worker:
                     return
 
     async def finish(self, sizes: Iterable[int] = ()) -> None:
-        """Read everything that is left, in pieces of these sizes, then whole."""
+        """Read the remaining records, in batches of these sizes, then all at once."""
         pieces = iter(sizes)
         while left := await self._left():
             size = next(pieces, 1_000)
@@ -140,11 +140,11 @@ class Worker:
                 left.append((number, topic))
         return left
 
-    async def _taken(self, number: int) -> StatePartition:
+    async def _partition(self, number: int) -> StatePartition:
         partition = self._open.get(number)
         if partition is None:
             token = b"token-%d" % next(_TOKENS)
-            output: Any = Halves(self._outputs.of(number), self._hook)
+            output: Any = SplitSends(self._outputs.of(number), self._hook)
             identity = Identity("group", 1, "fingerprint", dict.fromkeys(TOPICS, 2))
             shared = replace(options(), identity=identity, turn_scope=self._world.turn_scope)
             partition = StatePartition(
@@ -165,7 +165,7 @@ class Worker:
 
 
 def logs_of(records: list[tuple[bytes, bytes]], partitions: int) -> Logs:
-    """Each record on its key's partition; a forget on every partition of every topic."""
+    """The logs with each record on its key's partition, and forgets on all partitions."""
     logs: Logs = {(topic, number): [] for topic in TOPICS for number in range(partitions)}
     for key, value in records:
         places = list(logs)
@@ -181,16 +181,16 @@ def logs_of(records: list[tuple[bytes, bytes]], partitions: int) -> Logs:
 class Script:
     """What two workers do, and what happens to the store.
 
-    The first one stands still (or dies) at its ``stops``-th step outside. Meanwhile the store may
-    go back to how it was at the first one's ``remembers``-th step, and the second one reads, in
-    pieces of these sizes to the end if it is to ``hurry``. Then the first one goes on; whoever
-    ``ends`` reads the rest.
+    The first worker pauses (or dies) at its ``stops``-th outside call. Meanwhile the store may be
+    rolled back to the first worker's ``remembers``-th call, and the second worker reads; with
+    ``reads_all`` it reads to the end, in batches of ``sizes``. Then the first worker resumes, and
+    the worker named by ``ends`` reads the rest.
     """
 
     first: Reads
     second: Reads
     sizes: list[int]
-    hurry: bool
+    reads_all: bool
     stops: int
     dies: bool
     remembers: int | None
@@ -200,7 +200,7 @@ class Script:
 
 
 async def play(world: World, script: Script) -> None:
-    """Play the script to its end."""
+    """Run the script to its end."""
     steps = 0
     past: list[MemorySnapshot] = []
     stopped, go_on = asyncio.Event(), asyncio.Event()
@@ -232,7 +232,7 @@ async def play(world: World, script: Script) -> None:
     if past:
         world.store.restore(past[0])
     await second.read(script.second, again=True)
-    if script.hurry:
+    if script.reads_all:
         await second.finish(script.sizes)
     go_on.set()
     await task
@@ -240,7 +240,7 @@ async def play(world: World, script: Script) -> None:
 
 
 def rows_kept(kept: Mapping[str, MemoryMessage], turn_scope: str) -> list[str]:
-    """The rows that a reader ends with, in the order of ``export``."""
+    """A reader's final rows, in the order of ``export``."""
     values = [kept[name].value for name in sorted(kept)]
     texts = [value.decode() for value in values if value is not None]
     if turn_scope == "all":
@@ -249,13 +249,13 @@ def rows_kept(kept: Mapping[str, MemoryMessage], turn_scope: str) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """The rows of a message that has a list of them."""
+    """The rows of a message that is a list of rows."""
     return [canonical(row) for row in json.loads(text)]
 
 
 @st.composite
 def few_events(draw: st.DrawFn) -> list[tuple[bytes, bytes]]:
-    """Some searches, labels and forgets of two conversations, at times in any order."""
+    """Searches, labels and forgets of two conversations, with times in any order."""
     records = []
     for number in range(draw(st.integers(2, 8))):
         conversation = draw(st.sampled_from(["c", "d"]))
@@ -282,7 +282,7 @@ def few_events(draw: st.DrawFn) -> list[tuple[bytes, bytes]]:
 
 @st.composite
 def any_events(draw: st.DrawFn) -> list[tuple[bytes, bytes]]:
-    """Whatever streams can hold, in any order of arrival."""
+    """Events of any stream, in any order of arrival."""
     drawn = draw(streams())
     batches = draw(arrivals([(key, value, None) for key, value, _ in drawn]))
     return [(key, value) for batch in batches for key, value, _ in batch]
@@ -302,7 +302,7 @@ def scripts(draw: st.DrawFn, partitions: int) -> Script:
         first=draw(reads),
         second=draw(reads | st.just([])),
         sizes=draw(st.lists(st.integers(1, 3), max_size=4)),
-        hurry=draw(st.booleans()),
+        reads_all=draw(st.booleans()),
         stops=draw(st.integers(0, 40)),
         dies=draw(st.sampled_from([False, False, True])),
         remembers=draw(st.none() | st.integers(0, 20)),
@@ -313,7 +313,7 @@ def scripts(draw: st.DrawFn, partitions: int) -> Script:
 
 
 def check(records: list[tuple[bytes, bytes]], data: st.DataObject, turn_scope: str) -> None:
-    """Play a script over these records; both kinds of readers end with the rows of one pass."""
+    """Run a script over the records; both kinds of readers end with the rows of one pass."""
     partitions = data.draw(st.sampled_from([1, 1, 2]))
     script = data.draw(scripts(partitions))
     world = World(logs_of(records, partitions), MemoryStore(), MemoryTopic(), turn_scope)
@@ -334,17 +334,17 @@ def check(records: list[tuple[bytes, bytes]], data: st.DataObject, turn_scope: s
 @pytest.mark.slow
 @settings(max_examples=examples(1_000))
 @given(records=few_events(), data=st.data())
-def test_whoever_dies_or_wakes_up_late(
+def test_readers_have_the_rows_of_one_pass_despite_faults(
     records: list[tuple[bytes, bytes]], data: st.DataObject
 ) -> None:
-    """Whatever the batches, and whichever worker dies, stands still or comes back when, with a
-    store that goes back or not, the output topic holds the rows of one pass."""
+    """For any batches, crashes, pauses and rollbacks of the store, the output topic has the rows of
+    one pass."""
     check(records, data, "last")
 
 
 @given(records=any_events(), data=st.data(), turn_scope=st.sampled_from(["last", "all"]))
-def test_whatever_the_events(
+def test_readers_have_the_rows_of_one_pass_for_any_events(
     records: list[tuple[bytes, bytes]], data: st.DataObject, turn_scope: str
 ) -> None:
-    """The same for streams with every kind of event, and for rows by turn."""
+    """The same holds for streams with every kind of event, and for rows by turn."""
     check(records, data, turn_scope)

@@ -1,4 +1,4 @@
-"""The live path without Kafka: state partitions over a store, against the reference."""
+"""The live path without Kafka: state partitions over a store equal the reference."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ IDENTITY = Identity("group", 1, "fingerprint", {TOPIC: 1})
 
 
 def options() -> PartitionOptions:
-    """What the worker would be started with."""
+    """The options of a worker with default settings."""
     return PartitionOptions(
         IDENTITY, EngineConfig(), "k", {"k": b"secret"}, DEFAULT_WINDOWS, require_key=True
     )
 
 
 async def once(call: Callable[[], Awaitable[Any]]) -> Any:
-    """Calls once: the memory store answers at once."""
+    """No retries: the memory store never fails."""
     return await call()
 
 
@@ -58,7 +58,7 @@ async def opened(
     telemetry: Telemetry | None = None,
     **changes: Any,
 ) -> StatePartition:
-    """A state partition that has just been claimed by a new owner."""
+    """A state partition that a new owner has just claimed."""
     shared = replace(options(), **changes)
     partition = StatePartition(
         number,
@@ -82,7 +82,7 @@ async def live(
     reopen: set[int],
     engine: EngineConfig,
 ) -> tuple[list[str], str, MemoryDeadLetters]:
-    """Rows and windows of the store after the live path has taken ``batches``."""
+    """Rows and windows of the store, and dead letters, after ``batches``."""
     letters = MemoryDeadLetters()
     partition = await opened(store, letters, cache_results, engine=engine)
     offset = 0
@@ -103,7 +103,7 @@ async def live(
 def agrees(
     data: st.DataObject, run: Callable[..., tuple[list[str], str, MemoryDeadLetters]]
 ) -> None:
-    """Draw a stream and its arrival, run it, and hold the outcome against the reference."""
+    """Draw a stream and its order of arrival, run it, and compare with the reference."""
     drawn = data.draw(streams())
     stream: list[tuple[bytes, bytes, int | None]] = [(key, value, None) for key, value, _ in drawn]
     batches = data.draw(arrivals(stream))
@@ -124,15 +124,15 @@ def agrees(
 
 @given(st.data())
 def test_the_live_path_over_the_memory_store(data: st.DataObject) -> None:
-    """Whatever the batches, the cache's size and the changes of owner, the state is the same, with
-    ranked metrics or without."""
+    """Batches, the size of the cache and changes of owner do not affect the state, with or without
+    ranked metrics."""
     agrees(data, lambda *drawn: asyncio.run(live(MemoryStore(), *drawn)))
 
 
 @settings(max_examples=examples(60))
 @given(st.data())
 def test_the_live_path_over_redis(redis_server: RedisServer, data: st.DataObject) -> None:
-    """The same holds over a real Redis."""
+    """The same holds on a real Redis."""
 
     async def run(*drawn: Any) -> tuple[list[str], str, MemoryDeadLetters]:
         space = connect(RedisOptions(url=redis_server.url, namespace=f"property-{uuid4()}"))

@@ -1,4 +1,4 @@
-"""Repartitioning: whoever dies or wakes up late, figures are those of the input."""
+"""Repartitioning gives the figures of the input, even if workers die or wake up late."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Place = tuple[str, int]
 
 
 class Crash(Exception):
-    """The process dies here."""
+    """The process dies."""
 
 
 @dataclass
 class World:
-    """What outlives every worker: the input, the group's commits, copies and dead letters."""
+    """What outlives the workers: input, commits of the group, copies and dead letters."""
 
     logs: dict[Place, list[Record]]
     commits: dict[Place, int] = field(default_factory=dict)
@@ -43,13 +43,13 @@ class World:
 
     @property
     def left(self) -> bool:
-        """Whether there is something to copy."""
+        """Whether records remain to be copied."""
         return any(self.commits.get(place, 0) < len(log) for place, log in self.logs.items())
 
 
 class Worker:
-    """A scripted source and sink: it fetches so many records of each partition, and dies, if it is
-    to, when so many records have been stored."""
+    """A scripted source and sink: it fetches ``sizes`` records of each partition, and dies when
+    ``lives`` records have been stored; never if that is None."""
 
     def __init__(self, world: World, sizes: Sequence[int], lives: int | None = None) -> None:
         self._world = world
@@ -82,14 +82,14 @@ class Worker:
         return records
 
     async def taken(self) -> None:
-        """See ``Inputs``: the group takes no commit of a member that it has given up."""
+        """See ``Inputs``: the group refuses commits of a member that it has removed."""
         if self._lives == 0:
             raise Crash
         if self._generation == self._world.generation:
             self._world.commits |= self._fetched
 
     def spend(self) -> None:
-        """One more record is to be stored."""
+        """Count a record that is about to be stored."""
         if self._lives is not None:
             if not self._lives:
                 raise Crash
@@ -103,7 +103,7 @@ class Worker:
 
 
 class _Sink:
-    """Stores one after the other."""
+    """Stores records one by one."""
 
     def __init__(self, worker: Worker, stored: list[Record] | list[DeadLetter]) -> None:
         self._worker = worker
@@ -118,7 +118,7 @@ class _Sink:
 
 @st.composite
 def inputs(draw: st.DrawFn) -> dict[Place, list[Record]]:
-    """Whatever streams hold, on any of three partitions, under the right key, another or none."""
+    """Any events, on any of three partitions, under the right key, another or none."""
     logs: dict[Place, list[Record]] = {("searches", 0): [], ("searches", 1): [], ("labels", 0): []}
     for key, value, _ in draw(streams()):
         place = draw(st.sampled_from(list(logs)))
@@ -128,7 +128,7 @@ def inputs(draw: st.DrawFn) -> dict[Place, list[Record]]:
 
 
 async def play(world: World, data: st.DataObject) -> None:
-    """Some rounds of workers that die or stand still; then one copies the rest."""
+    """Some rounds of workers that die or pause; then one worker copies the rest."""
     sizes = st.lists(st.integers(0, 6), min_size=len(world.logs), max_size=len(world.logs))
     for _ in range(data.draw(st.integers(0, 4))):
         how = data.draw(st.sampled_from(["done", "dies", "late"]))
@@ -143,7 +143,7 @@ async def play(world: World, data: st.DataObject) -> None:
         worker.woken.clear()
         asleep = asyncio.create_task(worker.turn())
         await worker.asleep.wait()
-        world.generation += 1  # the group takes it for dead
+        world.generation += 1  # the group removes it
         await Worker(world, data.draw(sizes)).turn()
         worker.woken.set()
         await asleep
@@ -152,7 +152,7 @@ async def play(world: World, data: st.DataObject) -> None:
 
 
 async def state_of(copies: Sequence[Record]) -> tuple[list[str], str, list[DeadLetter]]:
-    """Rows, windows and dead letters of a state partition that has read the internal topic."""
+    """Rows, windows and dead letters of a state partition that read the internal topic."""
     store, letters = MemoryStore(), MemoryDeadLetters()
     partition = await opened(store, letters, 100_000)
     read = [
@@ -169,9 +169,8 @@ async def state_of(copies: Sequence[Record]) -> tuple[list[str], str, list[DeadL
 def test_figures_and_dead_letters_are_those_of_the_input(
     logs: dict[Place, list[Record]], data: st.DataObject
 ) -> None:
-    """Whichever keys and partitions the records have, and whoever dies or wakes up late: rows and
-    windows of the internal topic are those of one pass over the input, and the dead letters are its
-    unfit records, under the keys and at the places that they had."""
+    """For any keys, partitions, crashes and pauses, rows and windows equal those of one pass over
+    the input, and the dead letters are its invalid records with their original keys and offsets."""
     world = World(logs)
     asyncio.run(play(world, data))
     rows, windows, letters = asyncio.run(state_of(world.copies))
@@ -192,7 +191,7 @@ def test_figures_and_dead_letters_are_those_of_the_input(
 def test_copies_keep_the_order_of_their_partition(
     logs: dict[Place, list[Record]], data: st.DataObject
 ) -> None:
-    """Of each input partition the first copies lie in its order, whatever is copied again."""
+    """The first copies of an input partition's records are in its order, despite repetitions."""
     world = World(logs)
     asyncio.run(play(world, data))
 

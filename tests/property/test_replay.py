@@ -1,4 +1,4 @@
-"""However a replay is cut up, it gives the same bytes, and those of the reference."""
+"""However a replay is divided, its files are the same bytes and equal the reference."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BROKEN = [(b"c1", b"{", None), (b"c1", b'{"type": "unheard of"}', 7), (b"", b"\x
 
 @st.composite
 def inputs(draw: st.DrawFn) -> list[KeyedRecord]:
-    """The records of some streams, in an order of arrival, with some that are broken."""
+    """The records of some streams in an order of arrival, some of them broken."""
     stream = draw(streams())
     arrived = [record for batch in draw(arrivals(stream)) for record in batch]
     for broken in draw(st.lists(st.sampled_from(BROKEN), max_size=3)):
@@ -39,8 +39,8 @@ def inputs(draw: st.DrawFn) -> list[KeyedRecord]:
 @pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(inputs(), st.sampled_from(["last", "all"]))
-def test_the_way_of_a_replay_does_not_show(arrived: list[KeyedRecord], scope: str) -> None:
-    """At once, from 64 shards, and from parts of these, all files are the same."""
+def test_the_execution_of_a_replay_has_no_effect(arrived: list[KeyedRecord], scope: str) -> None:
+    """In one piece, from 64 shards, and from parts of these, all files are the same."""
     records = [Record(value, key, timestamp_ms) for key, value, timestamp_ms in arrived]
     with tempfile.TemporaryDirectory() as folder:
         at_once, spooled, in_parts = (
@@ -57,7 +57,7 @@ def test_the_way_of_a_replay_does_not_show(arrived: list[KeyedRecord], scope: st
 def test_a_replay_gives_the_figures_of_the_reference(
     arrived: list[KeyedRecord], scope: str
 ) -> None:
-    """Rows, windows, counts and bad records are those of the brute-force reference."""
+    """Rows, windows, counts and bad records equal those of the brute-force reference."""
     given_records = [oracle.Record(value, key, at) for key, value, at in arrived]
     expected = oracle.evaluate(given_records, turn_scope=scope)
     records = [Record(value, key, timestamp_ms) for key, value, timestamp_ms in arrived]
@@ -75,10 +75,10 @@ def test_a_replay_gives_the_figures_of_the_reference(
 
 @settings(max_examples=examples(40))
 @given(inputs(), st.integers(1, 4), st.data())
-def test_members_of_a_group_make_the_whole(
+def test_merged_members_equal_the_whole_replay(
     arrived: list[KeyedRecord], members: int, data: st.DataObject
 ) -> None:
-    """The shares of any number of members, merged in any order, are the replay of all."""
+    """The results of any number of members, merged in any order, equal the whole replay."""
     records = [Record(value, key, timestamp_ms) for key, value, timestamp_ms in arrived]
     with tempfile.TemporaryDirectory() as folder:
         whole = replayed(records, Path(folder, "whole"), AT_ONCE)
@@ -93,8 +93,8 @@ def test_members_of_a_group_make_the_whole(
 
 
 @st.composite
-def told(draw: st.DrawFn) -> list[KeyedRecord]:
-    """Records of which nothing judges searches but reference answers, in some turns."""
+def with_reference_answers(draw: st.DrawFn) -> list[KeyedRecord]:
+    """Records of turns of which some have reference answers, and none has labels."""
     found = []
     for key, value, at in draw(inputs()):
         event = _parsed(value)
@@ -103,7 +103,7 @@ def told(draw: st.DrawFn) -> list[KeyedRecord]:
             continue
         if kind == "turn_completed":
             event.pop("relevant", None)
-            event["reference_answers"] = draw(st.lists(st.sampled_from(SAID), max_size=2))
+            event["reference_answers"] = draw(st.lists(st.sampled_from(TEXTS), max_size=2))
             value = json.dumps(event).encode()
         for search in event.get("searches") or () if kind == "search_iteration" else ():
             for result in search.get("results") or ():
@@ -113,7 +113,7 @@ def told(draw: st.DrawFn) -> list[KeyedRecord]:
     return found
 
 
-SAID = ["The Quarterly plan.", "the closing dates of the quarter", "", "Another plan of Strasse"]
+TEXTS = ["The Quarterly plan.", "the closing dates of the quarter", "", "Another plan of Strasse"]
 
 
 def _parsed(value: bytes) -> dict[str, Any]:
@@ -126,9 +126,9 @@ def _parsed(value: bytes) -> dict[str, Any]:
 
 @pytest.mark.slow
 @settings(max_examples=examples(60))
-@given(st.one_of(inputs(), told()), st.sampled_from(["last", "all"]))
+@given(st.one_of(inputs(), with_reference_answers()), st.sampled_from(["last", "all"]))
 def test_searches_are_those_of_the_reference(arrived: list[KeyedRecord], scope: str) -> None:
-    """Rows, strategies, scores and means over searches and turns are those of the reference."""
+    """Rows, strategies, scores and means over searches and turns equal those of the reference."""
     given_records = [oracle.Record(value, key, at) for key, value, at in arrived]
     expected = [
         row
@@ -163,7 +163,7 @@ def test_searches_are_those_of_the_reference(arrived: list[KeyedRecord], scope: 
 
 
 def approximately(row: dict[str, Any]) -> dict[str, Any]:
-    """The row, with scores that may differ in their last bits."""
+    """The row, with scores compared approximately."""
     scores = {
         name: None if value is None else pytest.approx(value, abs=1e-12)
         for name, value in row["scores"].items()

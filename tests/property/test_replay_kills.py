@@ -1,4 +1,4 @@
-"""A replay that is killed, wherever, and started again gives the bytes of one left alone."""
+"""A replay that is killed anywhere and restarted gives the bytes of an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOMENTS = st.integers(0, 1_000_000)
 
 
 def replaying(records: Sequence[Record], out: Path, scale: Execution, turn_scope: str) -> Work:
-    """A replay into ``out``; each record that is read is a moment."""
+    """A replay into ``out``; it can be killed at each record that it reads."""
 
     def work(moment: Callable[[], None]) -> None:
         def read() -> Iterator[Record]:
@@ -46,10 +46,10 @@ def replaying(records: Sequence[Record], out: Path, scale: Execution, turn_scope
     st.lists(st.tuples(st.sampled_from([AT_ONCE, SPOOLED, IN_PARTS]), MOMENTS), max_size=3),
     st.sampled_from([AT_ONCE, SPOOLED, IN_PARTS]),
 )
-def test_kills_do_not_show(
+def test_kills_have_no_effect_on_the_files(
     arrived: list[KeyedRecord], scope: str, kills: list[tuple[Execution, int]], scale: Execution
 ) -> None:
-    """Killed while it reads, computes, merges or tidies up, again and again: the same files."""
+    """Repeated kills while it reads, computes, merges or cleans up leave the files the same."""
     records = [Record(value, key, timestamp_ms) for key, value, timestamp_ms in arrived]
     with tempfile.TemporaryDirectory() as folder:
         out, alone = Path(folder, "out"), Path(folder, "alone")
@@ -69,10 +69,10 @@ def test_kills_do_not_show(
 @pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(inputs(), st.integers(1, 3), st.lists(MOMENTS, max_size=3))
-def test_kills_of_a_merge_do_not_show(
+def test_kills_of_a_merge_have_no_effect_on_the_files(
     arrived: list[KeyedRecord], members: int, kills: list[int]
 ) -> None:
-    """Members that are merged, killed and merged again make the replay of all."""
+    """Members that are merged, killed and merged again equal the whole replay."""
     records = [Record(value, key, timestamp_ms) for key, value, timestamp_ms in arrived]
     with tempfile.TemporaryDirectory() as folder:
         whole = replayed(records, Path(folder, "whole"), AT_ONCE, stratify=STRATIFY)

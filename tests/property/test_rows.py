@@ -1,4 +1,4 @@
-"""Rows keep to their published form, whatever the events."""
+"""Rows match their published schema for any events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stream_metrics.live.memory import MemoryStore, MemoryTopic
 from stream_metrics.live.worker.export import export_state
 from tests.property.test_output import Worker, World, any_events, logs_of
 
-# A reader ignores fields that it does not know. Here nothing may stand that is not published.
+# Readers ignore unknown fields; here only published fields are allowed.
 CLOSED = {
     **row_schema(),
     "$defs": {
@@ -45,8 +45,8 @@ _VALUES = (
     st.dictionaries(st.text(), _VALUES | st.lists(_VALUES) | st.dictionaries(st.text(), _VALUES))
     | st.lists(_VALUES)
 )
-def test_the_fast_line_is_the_canonical_one(row: object) -> None:
-    """Whatever a row holds, its line is the same by the fast encoder and by Python's."""
+def test_the_fast_encoder_writes_canonical_lines(row: object) -> None:
+    """For any content of a row, the fast encoder and Python's give the same line."""
     assert canonical_line(row) == canonical(row) + "\n"
 
 
@@ -56,11 +56,11 @@ def test_the_fast_line_is_the_canonical_one(row: object) -> None:
     sizes=st.lists(st.integers(1, 5), max_size=6),
     turn_scope=st.sampled_from(["last", "all"]),
 )
-def test_rows_keep_to_their_schema(
+def test_rows_match_their_schema(
     records: list[tuple[bytes, bytes]], sizes: list[int], turn_scope: str
 ) -> None:
-    """Whatever the events, each row of export, and each value on the output topic, now and on the
-    way, is valid by the JSON Schema, has no other fields, and has them in the published order."""
+    """For any events, each row of an export and each value on the output topic is valid by the JSON
+    Schema, has no other fields, and has them in the published order."""
     world = World(logs_of(records, 1), MemoryStore(), MemoryTopic(), turn_scope)
     asyncio.run(Worker(world, 100_000).finish(sizes))
 

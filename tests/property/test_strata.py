@@ -1,4 +1,4 @@
-"""Figures by stratum are those of a plain twin, whatever they are told apart by."""
+"""Figures by stratum equal those of a plain implementation, for any dimensions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.oracle import strata
 from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, replayed
 
 NOON_S = 1_718_020_800
-FACTS = ("agent", "route")  # of the searches, whatever is recorded under such a name
+FACTS = ("agent", "route")  # taken from the searches, not from recorded dimensions of that name
 DIMENSIONS = ("agent", "release", "route", "language", "difficulty")
 Body = dict[str, Any]
 
@@ -34,7 +34,7 @@ _RESULT = st.tuples(st.sampled_from("abcd"), st.sampled_from([None, 0, 1, 2, 3, 
 
 @st.composite
 def searches(draw: st.DrawFn, name: str) -> Body:
-    """A search with a few results, some of them labelled."""
+    """A search with a few results, some of them labeled."""
     route = draw(st.sampled_from([None, "web", "kb"]))
     sent: Body = {"search_id": name, "results": []}
     if route is not None:
@@ -47,7 +47,7 @@ def searches(draw: st.DrawFn, name: str) -> Body:
 
 @st.composite
 def labels(draw: st.DrawFn, number: int, names: list[str]) -> list[Body]:
-    """Perhaps an event that says which decisions of an iteration were right."""
+    """Gate labels of an iteration, or nothing."""
     gate = draw(st.sampled_from([[], [{"iteration": number, "search_needed": True}],
                                  [{"iteration": number, "search_needed": False}]]))  # fmt: skip
     best = {name: draw(st.sampled_from([None, "web", "kb"])) for name in names}
@@ -59,7 +59,7 @@ def labels(draw: st.DrawFn, number: int, names: list[str]) -> list[Body]:
 
 @st.composite
 def turns(draw: st.DrawFn) -> list[Body]:
-    """The events of a turn, some without searches, some with the words about it."""
+    """The events of a turn, with or without searches and recorded dimensions."""
     events: list[Body] = []
     for number in range(1, draw(st.sampled_from([1, 1, 2, 0])) + 1):
         sent = [draw(searches(f"s{number}-{at}")) for at in range(draw(st.sampled_from([1, 2, 0])))]
@@ -82,7 +82,7 @@ def turns(draw: st.DrawFn) -> list[Body]:
 
 @st.composite
 def recorded(draw: st.DrawFn) -> list[Record]:
-    """Conversations of one turn or several."""
+    """Conversations of one or more turns."""
     records = []
     for number in range(draw(st.integers(1, 10))):
         own = draw(st.lists(turns(), min_size=1, max_size=2))
@@ -115,10 +115,10 @@ _WAYS = st.builds(
     _WAYS,
     st.sampled_from([AT_ONCE, SPOOLED, IN_PARTS]),
 )
-def test_figures_by_stratum_are_those_of_the_twin(
+def test_figures_by_stratum_equal_the_plain_implementation(
     records: list[Record], scope: str, asked: list[str], way: strata.Way, scale: Execution
 ) -> None:
-    """Means and quotients, their intervals, and how the strata lie to each other, in each block."""
+    """This holds for means, quotients, their intervals and the spread of strata in each block."""
     chosen = dict(zip(("interval", "confidence", "resamples", "seed"), way, strict=True))
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
@@ -144,12 +144,12 @@ def test_figures_by_stratum_are_those_of_the_twin(
 
 
 def lines(content: bytes) -> list[Body]:
-    """The rows of a file."""
+    """The rows of a JSON Lines file."""
     return [json.loads(line) for line in content.splitlines()]
 
 
 def differences(expected: Any, found: Any, where: str) -> Iterator[str]:
-    """Where the second is not the first; it may say more of a figure, but not of strata."""
+    """Where the second differs from the first; figures, but not strata, may have more fields."""
     if isinstance(expected, dict):
         more = {"method", "note"} if "ci_low" in expected else set()
         if not expected.keys() <= found.keys() <= expected.keys() | more:

@@ -1,5 +1,4 @@
-"""The interpretation does not depend on the order of spans, and never fails because of their
-content."""
+"""The interpretation of traces does not depend on the order of spans, nor fail on any content."""
 
 from __future__ import annotations
 
@@ -109,10 +108,10 @@ OPTIONS = st.builds(
 
 @settings(max_examples=examples(300))
 @given(any_spans(), OPTIONS, st.randoms(use_true_random=False))
-def test_order_and_repetition_change_nothing(
+def test_order_and_repetition_have_no_effect(
     spans: list[Span], options: Options, random: Any
 ) -> None:
-    """Events and counts of refusals equal those of the original order."""
+    """Events and refusals equal those of the original order."""
     again = [*spans, *(random.choice(spans) for _ in range(3) if spans)]
     random.shuffle(again)
     usual = [span for span in again if span.trace_id and span.span_id]
@@ -125,8 +124,8 @@ def test_order_and_repetition_change_nothing(
 
 @settings(max_examples=examples(300))
 @given(any_spans(), OPTIONS)
-def test_no_content_of_spans_makes_interpretation_fail(spans: list[Span], options: Options) -> None:
-    """What cannot be used is counted under a reason."""
+def test_no_content_of_spans_fails_the_interpretation(spans: list[Span], options: Options) -> None:
+    """Unusable spans are counted under a reason."""
     one = interpret(spans, MAPPING, options)
 
     assert sum(one.refused.values()) >= len(one.refusals)

@@ -1,7 +1,7 @@
 """Real traces, changed as instrumentations, SDKs and networks change them.
 
-Whatever is done to a captured program's spans, each of its turns has the figures that the program
-recorded, or is refused with a reason, or has iterations marked as inferred.
+After any change of a captured program's spans, each of its turns has the figures that the program
+recorded, is refused with a reason, or has iterations marked as inferred.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Figures = tuple[int, int, float]
 RIGHT, REFUSED, INFERRED = "right", "refused", "inferred"
 
 
-# What becomes of a program.
+# Outcomes.
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Outcome:
 
 @cache
 def _accounts() -> dict[str, Any]:
-    """What programs of the conformance tests recorded, as far as their traces show it."""
+    """The figures that programs of the conformance tests recorded, as far as traces show them."""
     found = json.loads((CONFORMANCE / "accounts.json").read_text())
     return {name: one for name, one in found.items() if one["verdict"][0] in (RIGHT, INFERRED)}
 
 
 @cache
 def _groups(name: str) -> tuple[tuple[Span, ...], ...]:
-    """The traces of a capture, with one instrumentation only."""
+    """The traces of a capture, limited to one instrumentation."""
     spans = capture(name, CONFORMANCE) if name in _accounts() else capture(name)
     if name == "langchain-openinference-graph-and-otel":
         spans = [span for span in spans if span.scope != OTEL]
@@ -60,7 +60,7 @@ def _groups(name: str) -> tuple[tuple[Span, ...], ...]:
 
 
 @cache
-def _due(name: str) -> list[Figures]:
+def _expected(name: str) -> list[Figures]:
     """The figures of a program's turns, in the order of the turns."""
     if name not in _accounts():
         rows = sorted(EXPECTED[name], key=lambda row: (row["conversation_id"], row["turn"]))
@@ -79,16 +79,16 @@ def _due(name: str) -> list[Figures]:
 @cache
 def _truth(name: str) -> tuple[tuple[Figures, ...], ...]:
     """The figures of each trace's turns, as the program recorded them."""
-    told = [interpret(group, MAPPING) for group in _groups(name)]
+    interpreted = [interpret(group, MAPPING) for group in _groups(name)]
     named = name not in _accounts()
     starts = sorted(
         (turn.conversation if named else "", turn.number, at)
-        for at, one in enumerate(told)
+        for at, one in enumerate(interpreted)
         for turn in one.turns
         if turn.searches
     )
-    found: list[list[Figures]] = [[] for _ in told]
-    due = _due(name) if starts else []  # else the capture itself is refused
+    found: list[list[Figures]] = [[] for _ in interpreted]
+    due = _expected(name) if starts else []  # else the capture itself is refused
     for (_, _, at), figures in zip(starts, due, strict=True):
         found[at].append(figures)
     return tuple(tuple(each) for each in found)
@@ -101,16 +101,16 @@ def outcome(
     options: Options,
 ) -> Outcome:
     """The interpretations of the traces, compared with the truth."""
-    told = [interpret(group, MAPPING, options) for group in groups]
+    interpreted = [interpret(group, MAPPING, options) for group in groups]
     replay = Replay(turn_scope="all")
-    for event in (event for one in told for event in events(one, options.content)):
+    for event in (event for one in interpreted for event in events(one, options.content)):
         replay.feed(Record(event.value, event.conversation.encode(), event.occurred_us // 1000))
     assert not replay.rejected, replay.rejected
     rows = {(row["conversation_id"], row["turn"]): row for row in replay.rows()}
     turns: Counter[str] = Counter()
     reasons: set[str] = set()
     wrong = []
-    for one, due in zip(told, truth, strict=True):
+    for one, due in zip(interpreted, truth, strict=True):
         left = Counter(due)
         reasons |= set(one.refused)
         for turn in one.turns:
@@ -126,15 +126,15 @@ def outcome(
                 left[near[0]] -= 1
                 turns[INFERRED] += 1
             else:
-                wrong.append(f"{figures} told, {due} due, refused {dict(one.refused)}")
+                wrong.append(f"{figures} found, {due} expected, refused {dict(one.refused)}")
         missing = sum(left.values())
         if missing and not one.refused:
-            wrong.append(f"{missing} of {due} are missing, and nothing is refused")
+            wrong.append(f"{missing} of {due} are missing, and none is refused")
         turns[REFUSED] += missing
     return Outcome(+turns, frozenset(reasons), tuple(wrong))
 
 
-# What is done to spans.
+# Changes of spans.
 
 Spans = list[Span]
 Change = Callable[[Spans, random.Random], Spans]
@@ -224,7 +224,7 @@ def later(spans: Spans, rng: random.Random) -> Spans:
 
 
 def slower(spans: Spans, rng: random.Random) -> Spans:
-    """Everything takes three times as long."""
+    """Make everything take three times as long."""
     first = min(span.start_ns for span in spans)
     return [
         changed(
@@ -340,10 +340,10 @@ def around(which: Role, change: Callable[[Span], dict[str, Any]], **others: Any)
     return put_around
 
 
-def twins(scope: str) -> Change:
+def second_instrumentation(scope: str) -> Change:
     """A second instrumentation in the same trace, whose clock is slightly ahead."""
 
-    def add_twins(spans: Spans, rng: random.Random) -> Spans:
+    def add_spans(spans: Spans, rng: random.Random) -> Spans:
         ids = {span.span_id: f"{rng.getrandbits(64):016x}" for span in spans}
         return [
             *spans,
@@ -360,7 +360,7 @@ def twins(scope: str) -> Change:
             ),
         ]
 
-    return add_twins
+    return add_spans
 
 
 def twice_encoded(name: str, text: str) -> str:
@@ -378,7 +378,7 @@ def spaced(name: str, text: str) -> str:
 
 
 def without(*parts: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Removes attributes whose names contain one of the parts."""
+    """Remove attributes whose names contain one of the parts."""
     return lambda found: {
         name: one for name, one in found.items() if not any(part in name for part in parts)
     }
@@ -400,7 +400,7 @@ def structured(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def limited(count: int, *, oldest: bool = True, roles: tuple[Role | None, ...] = ()) -> Change:
-    """An SDK with an attribute count limit, of which Python keeps the last ones."""
+    """An SDK with an attribute count limit; Python's keeps the newest attributes."""
 
     def limit(span: Span) -> Span:
         names = list(span.attributes)
@@ -445,8 +445,8 @@ def in_documents(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Change:
     return attributes(of_span, *_ROLES)
 
 
-def ids_anew(spans: Spans, rng: random.Random) -> Spans:
-    """Every search generates the ids of its results, as frameworks do for nodes without ids."""
+def new_ids_per_search(spans: Spans, rng: random.Random) -> Spans:
+    """Every search generates new ids of its results, as frameworks do for nodes without ids."""
 
     def change(document: dict[str, Any]) -> dict[str, Any]:
         id = str(uuid.UUID(int=rng.getrandbits(128), version=4))
@@ -457,7 +457,7 @@ def ids_anew(spans: Spans, rng: random.Random) -> Spans:
 
 
 def retried(spans: Spans, rng: random.Random) -> Spans:
-    """Before each search one failed at the same place."""
+    """A failed attempt precedes each search under the same parent."""
     found: Spans = []
     for span in spans:
         if role(span) is Role.SEARCH:
@@ -502,7 +502,7 @@ def searches_in_other_sessions(spans: Spans, rng: random.Random) -> Spans:
 
 
 def models_stream_on(spans: Spans, rng: random.Random) -> Spans:
-    """Answers are streamed to their end long after tools have begun."""
+    """Answers are streamed until long after tools have started."""
     last = max(span.end_ns for span in spans)
     return [changed(span, end_ns=last) if role(span) is Role.MODEL else span for span in spans]
 
@@ -554,7 +554,7 @@ def text_tool(_: Span) -> dict[str, Any]:
     return {
         "openinference.span.kind": "TOOL",
         "tool.name": "handbook",
-        "output.value": "Some text that was made of what was found.",
+        "output.value": "Some text based on the results.",
     }
 
 
@@ -595,7 +595,7 @@ def skewed(seconds: int) -> Change:
     return skew
 
 
-def as_tool(spans: Spans, rng: random.Random) -> Spans:
+def as_tool_of_another_agent(spans: Spans, rng: random.Random) -> Spans:
     """Another agent calls this one as a tool."""
     first, last = min(s.start_ns for s in spans), max(s.end_ns for s in spans)
     outer, call, asked = (f"{rng.getrandbits(64):016x}" for _ in range(3))
@@ -614,7 +614,7 @@ def as_tool(spans: Spans, rng: random.Random) -> Spans:
             first - 6000,
             last + 6000,
             "TOOL",
-            **{"tool.name": "ask_researcher", "output.value": "What the other agent answered."},
+            **{"tool.name": "ask_researcher", "output.value": "The answer of the other agent."},
         ),
         *(span if span.parent_id else changed(span, parent_id=call) for span in spans),
     ]
@@ -624,17 +624,17 @@ REDACTED = "__REDACTED__"
 WITHOUT_TEXT = {"page_content": None, "content": None, "document.content": None, "text": None}
 
 CHANGES: Final[dict[str, tuple[Change, str]]] = {
-    "in another order, some twice": (shuffled, RIGHT),
+    "in another order, some repeated": (shuffled, RIGHT),
     "an hour later": (later, RIGHT),
-    "three times as slow": (slower, RIGHT),
-    "under other ids": (renamed_ids, RIGHT),
-    "inside of a web server's span": (below(1), RIGHT),
-    "inside of several unknown spans": (below(4, attributes={}, name="step", scope="app"), RIGHT),
-    "inside of a chain": (
+    "slowed down three times": (slower, RIGHT),
+    "with other ids": (renamed_ids, RIGHT),
+    "inside a web server's span": (below(1), RIGHT),
+    "inside several unknown spans": (below(4, attributes={}, name="step", scope="app"), RIGHT),
+    "inside a chain": (
         below(1, attributes={"openinference.span.kind": "CHAIN"}, name="session"),
         RIGHT,
     ),
-    "inside of an agent": (
+    "inside an agent": (
         below(1, attributes={"openinference.span.kind": "AGENT"}, name="supervisor"),
         RIGHT,
     ),
@@ -664,17 +664,17 @@ CHANGES: Final[dict[str, tuple[Change, str]]] = {
     ),
     "with a chain around each search": (around(Role.SEARCH, kind("CHAIN")), RIGHT),
     "with a tool around each search": (around(Role.SEARCH, text_tool), RIGHT),
-    "with a tool around each that returns the same": (
+    "with a tool around each search that returns the same documents": (
         around(Role.SEARCH, same_documents_tool),
         RIGHT,
     ),
     "with an evaluator at the end": (judged(between=False), RIGHT),
-    "with an evaluator behind each search": (judged(between=True), RIGHT),
-    "each search once more, before, failed": (retried, RIGHT),
+    "with an evaluator after each search": (judged(between=True), RIGHT),
+    "with a failed attempt before each search": (retried, RIGHT),
     "models stream to the end": (models_stream_on, RIGHT),
-    "with a second instrumentation": (twins("vendor.instrumentation"), ""),
-    "with a second instrumentation that is named first": (twins("a.vendor"), ""),
-    "with another scope's name": (each(lambda span: changed(span, scope="x.y")), ""),
+    "with a second instrumentation": (second_instrumentation("vendor.instrumentation"), ""),
+    "with a second instrumentation that sorts first": (second_instrumentation("a.vendor"), ""),
+    "with another scope name": (each(lambda span: changed(span, scope="x.y")), ""),
     "without the kinds of searches": (attributes(without(*_KINDS), Role.SEARCH), ""),
     "without the kinds of tools": (attributes(without(*_KINDS), Role.TOOL), ""),
     "without the kinds of turns": (attributes(without(*_KINDS), Role.TURN), RIGHT),
@@ -707,7 +707,7 @@ CHANGES: Final[dict[str, tuple[Change, str]]] = {
         value(lambda name, one: REDACTED if name in (*_OUTPUTS, "input.value") else one),
         "",
     ),
-    "outputs left out": (attributes(without(*_OUTPUTS)), ""),
+    "without outputs": (attributes(without(*_OUTPUTS)), ""),
     "texts of documents redacted": (
         in_documents(lambda one: {k: REDACTED if k in WITHOUT_TEXT else v for k, v in one.items()}),
         "",
@@ -716,7 +716,7 @@ CHANGES: Final[dict[str, tuple[Change, str]]] = {
         in_documents(lambda one: {k: "*****" if k in WITHOUT_TEXT else v for k, v in one.items()}),
         "",
     ),
-    "texts of documents masked otherwise": (
+    "texts of documents masked by a failed function": (
         in_documents(
             lambda one: {
                 k: "<fully masked due to failed mask function>" if k in WITHOUT_TEXT else v
@@ -735,12 +735,12 @@ CHANGES: Final[dict[str, tuple[Change, str]]] = {
         in_documents(lambda one: {k: v for k, v in one.items() if k in ("metadata", "score")}),
         "",
     ),
-    "documents with ids made anew": (ids_anew, ""),
-    "a span inside never came": (without_inner_spans, ""),
+    "documents with new ids in each search": (new_ids_per_search, ""),
+    "without inner spans": (without_inner_spans, ""),
     "parents in a circle": (circular, REFUSED),
-    "as the tool of another agent": (as_tool, ""),
-    "searches by a clock that is ahead": (skewed(3_600), ""),
-    "searches by a clock that is behind": (skewed(-3_600), ""),
+    "as a tool of another agent": (as_tool_of_another_agent, ""),
+    "searches on a clock that is ahead": (skewed(3_600), ""),
+    "searches on a clock that is behind": (skewed(-3_600), ""),
     "searches name another session": (searches_in_other_sessions, ""),
     "searches start in 1970": (
         each(lambda span: changed(span, start_ns=5, end_ns=9), Role.SEARCH),
@@ -778,19 +778,19 @@ CHANGES: Final[dict[str, tuple[Change, str]]] = {
 
 SESSIONS: Final = frozenset(
     {
-        "as the tool of another agent",
-        "inside of an agent",
+        "as a tool of another agent",
+        "inside an agent",
         "without the kinds of turns",
-        "with another scope's name",
+        "with another scope name",
     }
 )
-"""What makes one turn of a session that is in one trace."""
+"""Changes that merge the turns of a session in one trace."""
 SCOPES: Final = frozenset(how for how in CHANGES if "instrumentation" in how or "scope" in how)
-"""What gives several instrumentations one name."""
-AGENTS: Final = frozenset({"as the tool of another agent"})
-"""What tells of agents."""
-WITH_TEXTS: Final = frozenset({"documents with ids made anew"})
-"""What only texts tell."""
+"""Changes that give several instrumentations one name."""
+AGENTS: Final = frozenset({"as a tool of another agent"})
+"""Changes that depend on agents."""
+WITH_TEXTS: Final = frozenset({"documents with new ids in each search"})
+"""Changes that only texts show."""
 
 
 def _is_about(how: str, name: str) -> bool:
@@ -841,5 +841,5 @@ def _wrong(how: str, names: Iterable[str]) -> list[str]:
             if due == RIGHT and name in EXPECTED and found.turns[REFUSED]:
                 wrong.append(f"{name}: refused for {sorted(found.reasons)}")
             if due == REFUSED and found.turns[RIGHT] + found.turns[INFERRED]:
-                wrong.append(f"{name}: told")
+                wrong.append(f"{name}: interpreted")
     return list(dict.fromkeys(wrong))

@@ -14,7 +14,12 @@ from tests.mutations.mutation import Edit, Mutation, Stale, edited
 from tests.mutations.page import page
 from tests.mutations.run import ROOT, apply, caught_by, copy
 
-FEW = ("unsorted first occurrence", "commit before write", "no fence", "offsets before the state")
+FEW = (
+    "unsorted first occurrence",
+    "commit before write",
+    "no fence",
+    "offsets written before the state",
+)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
