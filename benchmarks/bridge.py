@@ -102,7 +102,7 @@ class _Memory:
         """The end counts once all was read."""
         return {0: 2 * START_MS} if self._at == len(self._log) else {}
 
-    async def taken(self) -> None:
+    async def commit(self) -> None:
         """Nothing is committed."""
 
     async def send(self, events: Sequence[Event]) -> Sequence[Event]:

@@ -306,7 +306,7 @@ class Runtime:
                     lambda: carry(partition, held, number, options.key_id, schema, self.retry)
                 )
 
-        async def grown(topics: Sequence[str]) -> None:
+        async def on_counts_changed(topics: Sequence[str]) -> None:
             """Note when topics got other partitions: builds read around what came before."""
             now_ms = self._clock.now_ms()
             await self.retry(lambda: change(space, lambda now: now.has_grown(topics, now_ms)))
@@ -332,7 +332,7 @@ class Runtime:
             """Speak, or do not; while it is built, a partition with a gap is built anew."""
             published.muted = self.health.building = is_muted
             self.operations.generation(generation.number, building=is_muted)
-            loop.follow("rebuild" if is_muted else base.on_offset_gap)
+            loop.set_gap_policy("rebuild" if is_muted else base.on_offset_gap)
 
         fence = KafkaFence(base) if base.output_topic is not None else NoFence()
         rest = partial(self.retry.pause, 2 * SETTLE_SECONDS)  # half of it at least
@@ -370,10 +370,10 @@ class Runtime:
             KeyMonitor(self.operations.keyed_differently, PARTITIONERS),
             outputs=shown,
             upstream=upstream,
-            may_read=lambda: (self._pause_reason or None) if published.muted else None,
+            pause_reading=lambda: (self._pause_reason or None) if published.muted else None,
             prepare=prepare,
-            beside=announcer.step,
-            grown=grown,
+            background=announcer.step,
+            on_counts_changed=on_counts_changed,
         )
         self.health.generation = generation.number
         muted(published.muted)

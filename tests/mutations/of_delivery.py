@@ -340,8 +340,8 @@ self._source.read_from(
         (
             Edit(
                 CLOCK,
-                "return min(self._told())",
-                "return self._told()[0]",
+                "return min(self._times_ms())",
+                "return self._times_ms()[0]",
             ),
         ),
         "tests/unit/test_clock.py::test_time_is_never_ahead_if_one_clock_is_right",

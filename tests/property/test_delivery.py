@@ -84,7 +84,7 @@ async def test_reading_stops_when_partitions_are_added() -> None:
     assert now == read
     assert await system.store.partitions() == list(range(PARTITIONS))
     assert sorted(partition.number for partition in worker.loop.partitions) == [0, 1]
-    assert "figures stand still" in worker.health.reasons["partitions"]
+    assert "figures do not change" in worker.health.reasons["partitions"]
 
 
 async def test_reading_pauses_while_the_worker_is_stopped() -> None:
@@ -142,7 +142,7 @@ async def test_one_wrong_timestamp_in_a_backlog_expires_nothing() -> None:
 async def test_conversations_expire_during_a_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once enough later records were read, older conversations expire, so that the store never has
     to hold a whole backlog."""
-    monkeypatch.setattr(lag, "ENOUGH_STAMPS", 5)
+    monkeypatch.setattr(lag, "MIN_TIMESTAMPS", 5)
 
     system = await reading_a_backlog(wild=False)
 

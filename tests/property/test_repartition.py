@@ -81,7 +81,7 @@ class Worker:
         await self.woken.wait()
         return records
 
-    async def taken(self) -> None:
+    async def commit(self) -> None:
         """See ``Inputs``: the group refuses commits of a member that it has removed."""
         if self._lives == 0:
             raise Crash

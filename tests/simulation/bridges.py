@@ -129,10 +129,10 @@ class BridgeMember:
         """See ``Inputs``."""
         return self.inputs.ended()
 
-    async def taken(self) -> None:
+    async def commit(self) -> None:
         """See ``Inputs``."""
         self.fuse.passing("before commit")
-        await self.inputs.taken()
+        await self.inputs.commit()
         self.fuse.passing("after commit")
 
     # -- worker.bridge.Events

@@ -237,7 +237,7 @@ class Builders:
 
         def muted(is_muted: bool) -> None:
             publication.muted = is_muted
-            loop.follow("rebuild" if is_muted else "halt")
+            loop.set_gap_policy("rebuild" if is_muted else "halt")
 
         def scope_of(number: int) -> AnnouncementScope | None:
             newest = watcher.newest
@@ -253,7 +253,7 @@ class Builders:
         loop = Loop(
             client, store, LoopOptions(TOPICS), generation.identity, make_partition, retry,
             health, operations, clock, KeyMonitor(operations.keyed_differently, PARTITIONERS),
-            outputs=shown, beside=announcer.step, monotonic=lambda: 0.0,
+            outputs=shown, background=announcer.step, monotonic=lambda: 0.0,
         )  # fmt: skip
         fence = Fence(self.topic, trouble)
         layout = await self.space.layout()

@@ -210,7 +210,7 @@ class System:
             operations,
             clock,
             KeyMonitor(operations.keyed_differently, PARTITIONERS),
-            may_read=lambda: process.stopped,
+            pause_reading=lambda: process.stopped,
             monotonic=lambda: 0.0,  # commits and the rest happen when they are told to
         )
         await source.join()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stream_metrics.live.ports import Position
 from stream_metrics.live.worker.assigned import AssignedPartition
 from stream_metrics.live.worker.clock import Clock
-from stream_metrics.live.worker.lag import ENOUGH_STAMPS
+from stream_metrics.live.worker.lag import MIN_TIMESTAMPS
 from stream_metrics.live.worker.source import PartitionId
 
 TRUE_MS = 1_718_020_800_000
@@ -35,7 +35,7 @@ class Clocks:
 
     def hear(self) -> None:
         """Ask the store for its time."""
-        self.clock.heard(self.true_ms + self.store_off_ms)
+        self.clock.set_store_time(self.true_ms + self.store_off_ms)
 
 
 @given(
@@ -93,7 +93,7 @@ def partition() -> AssignedPartition:
 def hear(made: AssignedPartition, ends: Mapping[PartitionId, int], asked_ms: int) -> None:
     """The brokers say where logs end."""
     for place, end in ends.items():
-        made.logs[place].heard(end, asked_ms)
+        made.logs[place].set_end(end, asked_ms)
 
 
 def at(made: AssignedPartition, events: int, labels: int) -> AssignedPartition:
@@ -114,7 +114,7 @@ def behind() -> AssignedPartition:
     hear(made, {EVENTS: 9_000, LABELS: 9_000}, TRUE_MS)
     for place, hours in ((EVENTS, 60), (LABELS, 50)):
         first_ms = TRUE_MS - hours * HOUR_MS
-        made.logs[place].read(range(first_ms, first_ms + ENOUGH_STAMPS), TRUE_MS)
+        made.logs[place].read(range(first_ms, first_ms + MIN_TIMESTAMPS), TRUE_MS)
     return made
 
 
@@ -147,7 +147,7 @@ def test_a_few_timestamps_give_no_record_time() -> None:
     made = partition()
     hear(made, {EVENTS: 9_000, LABELS: 9_000}, TRUE_MS)
     for log in made.logs.values():
-        log.read([TRUE_MS] * (ENOUGH_STAMPS - 1), TRUE_MS)
+        log.read([TRUE_MS] * (MIN_TIMESTAMPS - 1), TRUE_MS)
 
     assert at(made, 999, 999).read_up_to_ms() == 0
 

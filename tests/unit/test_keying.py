@@ -166,14 +166,14 @@ def test_a_worker_says_once_that_topics_differ_and_once_that_they_agree_again() 
     watch = KeyMonitor(told.append, PARTITIONERS)
     counts = {"searches": 4, "labels": 4}
     with capture_logs() as logs:
-        watch.look()
-        watch.note(placed("crc32", 4, keys(500)), counts)
-        watch.note(placed("murmur2", 4, keys(30), "labels"), counts)
-        watch.look()
-        watch.look()
+        watch.check()
+        watch.add(placed("crc32", 4, keys(500)), counts)
+        watch.add(placed("murmur2", 4, keys(30), "labels"), counts)
+        watch.check()
+        watch.check()
         for n in range(SAMPLE_KEYS):
-            watch.note(placed("murmur2", 4, keys(3, 1_000 + 3 * n)), counts)
-        watch.look()
+            watch.add(placed("murmur2", 4, keys(3, 1_000 + 3 * n)), counts)
+        watch.check()
 
     assert told == [False, True, True, False]
     warning, information = logs
@@ -186,8 +186,8 @@ def test_a_single_topic_cannot_differ() -> None:
     """Such as the internal one of workers that repartition."""
     told: list[bool] = []
     watch = KeyMonitor(told.append, PARTITIONERS)
-    watch.note(placed("crc32", 4, keys(100)), {"searches": 4})
-    watch.look()
+    watch.add(placed("crc32", 4, keys(100)), {"searches": 4})
+    watch.check()
 
     assert told == [False]
 
@@ -196,9 +196,9 @@ def test_more_partitions_begin_the_samples_anew() -> None:
     """What lies where fewer partitions put it would be taken for another partitioner's."""
     told: list[bool] = []
     watch = KeyMonitor(told.append, PARTITIONERS)
-    watch.note(placed("crc32", 4, keys(100)), {"searches": 4, "labels": 4})
-    watch.note(placed("murmur2", 8, keys(100), "labels"), {"searches": 8, "labels": 8})
-    watch.look()
+    watch.add(placed("crc32", 4, keys(100)), {"searches": 4, "labels": 4})
+    watch.add(placed("murmur2", 8, keys(100), "labels"), {"searches": 8, "labels": 8})
+    watch.check()
 
     assert told == [False]
 

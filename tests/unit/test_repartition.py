@@ -21,8 +21,8 @@ from stream_metrics.live.kafka.internal_topic import filled_up_to_ms
 from stream_metrics.live.kafka.topic_config import topic_config_problems
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import RepartitionUnavailable
-from stream_metrics.live.worker.inputs import note
-from stream_metrics.live.worker.lag import ENOUGH_STAMPS, LogLag
+from stream_metrics.live.worker.inputs import commit_note
+from stream_metrics.live.worker.lag import MIN_TIMESTAMPS, LogLag
 from stream_metrics.live.worker.repartition import Repartitioner, route
 from stream_metrics.live.worker.retry import ComponentReasons, RetryPolicy
 from tests.property.test_partition import TOPIC, once, opened
@@ -113,7 +113,7 @@ class Round:
         good = Record(b'{"conversation_id": "c"}', None, NOW_MS, "searches", 0, 0)
         return [good, Record(b"junk", None, NOW_MS, "searches", 0, 1)]
 
-    async def taken(self) -> None:
+    async def commit(self) -> None:
         """The group moves on."""
         self.happened.append("taken")
 
@@ -161,11 +161,11 @@ def test_a_new_record_says_nothing_about_older_ones() -> None:
     each for the time up to which everything lay before it."""
     lag = LogLag(in_order=False)
     assert lag.read_up_to_ms(0) is None
-    lag.heard(10, NOW_MS - 3 * DAY_MS)
-    lag.read([NOW_MS] * ENOUGH_STAMPS, NOW_MS)
+    lag.set_end(10, NOW_MS - 3 * DAY_MS)
+    lag.read([NOW_MS] * MIN_TIMESTAMPS, NOW_MS)
     assert lag.read_up_to_ms(9) == 0
-    lag.heard(20, NOW_MS - 2 * DAY_MS)
-    lag.heard(30, NOW_MS - DAY_MS)
+    lag.set_end(20, NOW_MS - 2 * DAY_MS)
+    lag.set_end(30, NOW_MS - DAY_MS)
 
     assert lag.read_up_to_ms(9) == 0
     assert lag.read_up_to_ms(29) == NOW_MS - 2 * DAY_MS
@@ -176,22 +176,22 @@ def test_an_end_is_reached_though_the_log_grows() -> None:
     """Ends that are heard faster than they are reached do not put off the one that comes next."""
     lag = LogLag(in_order=False)
     for number in range(1, 50):
-        lag.heard(10 * number, NOW_MS + number)
+        lag.set_end(10 * number, NOW_MS + number)
         assert lag.read_up_to_ms(10 * number - 5) == (NOW_MS + number - 1 if number > 1 else 0)
 
 
 def test_a_position_that_goes_back_is_believed() -> None:
     """After the store went back, an end that had been passed does not count any more."""
     lag = LogLag(in_order=False)
-    lag.heard(10, NOW_MS - DAY_MS)
+    lag.set_end(10, NOW_MS - DAY_MS)
     assert lag.read_up_to_ms(10) == NOW_MS - DAY_MS
     assert lag.read_up_to_ms(4) == 0
 
 
 COMMITS = {
-    TopicPartition("searches", 0): OffsetAndMetadata(5, note(NOW_MS)),
-    TopicPartition("searches", 1): OffsetAndMetadata(5, note(NOW_MS - 7)),
-    TopicPartition("labels", 0): OffsetAndMetadata(0, note(NOW_MS - 3)),
+    TopicPartition("searches", 0): OffsetAndMetadata(5, commit_note(NOW_MS)),
+    TopicPartition("searches", 1): OffsetAndMetadata(5, commit_note(NOW_MS - 7)),
+    TopicPartition("labels", 0): OffsetAndMetadata(0, commit_note(NOW_MS - 3)),
 }
 
 

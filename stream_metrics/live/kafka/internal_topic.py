@@ -24,7 +24,7 @@ from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.kafka.keyed_producer import KeyedProducer, KeyedRecord
 from stream_metrics.live.ports import RepartitionUnavailable
-from stream_metrics.live.worker.inputs import note_ms
+from stream_metrics.live.worker.inputs import note_time_ms
 from stream_metrics.live.worker.source import RightsMissing, SourceUnavailable
 
 
@@ -120,4 +120,4 @@ def filled_up_to_ms(
     if not all(counts.values()):
         return 0
     places = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
-    return min(note_ms(commits[p].metadata) if p in commits else 0 for p in places)
+    return min(note_time_ms(commits[p].metadata) if p in commits else 0 for p in places)

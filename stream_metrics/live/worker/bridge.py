@@ -62,7 +62,7 @@ class Inputs(Protocol):
         """The record time in milliseconds up to which each partition has been read to its end."""
         ...
 
-    async def taken(self) -> None:
+    async def commit(self) -> None:
         """Commit the positions that ``Assemblies.commit`` returns for the partitions still
         assigned."""
         ...
@@ -192,7 +192,7 @@ class Bridge:
                 closed = assembly.advance_to(ended_ms - CLOCK_MARGIN_MS)
                 await self._interpret(partition, closed)
         await self._flush()
-        await self._inputs.taken()
+        await self._inputs.commit()
         self._counts.read(*self._assemblies.counted())
         self._counts.open_traces(*self._assemblies.sizes())
         return len(records)

@@ -1,4 +1,4 @@
-"""Open conversations in memory, bounded by what they hold."""
+"""A cache of open conversations, bounded by their results."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections import OrderedDict
 from stream_metrics.core.engine.state import Conversation
 from stream_metrics.live.ports import ConversationKey
 
-CONVERSATION_WEIGHT = 5  # what an open conversation costs beside its results, in results
+CONVERSATION_WEIGHT = 5  # overhead of an open conversation, in results
 
 
 class ConversationCache:
-    """The conversations used last, of all partitions; they weigh ``max_results`` results at most.
+    """A least-recently-used cache for all partitions, with a total weight of ``max_results``.
 
-    What is in it equals what the store holds, so that anything may be dropped between batches.
+    Every entry equals what the store holds, so it may be dropped between batches.
     """
 
     def __init__(self, max_results: int) -> None:
@@ -27,7 +27,7 @@ class ConversationCache:
         return len(self._entries)
 
     def get(self, partition: int, key: ConversationKey) -> Conversation | None:
-        """The open conversation, which becomes the one used last."""
+        """A cached conversation, which becomes the most recently used; None if it is not cached."""
         entry = self._entries.get((partition, key))
         if entry is None:
             return None
@@ -35,9 +35,9 @@ class ConversationCache:
         return entry[0]
 
     def put(self, partition: int, key: ConversationKey, conversation: Conversation) -> None:
-        """Keep a conversation that the store has taken; may drop those used longest ago.
+        """Cache a conversation that was written; drops the least recently used ones to fit.
 
-        One that weighs more than all of the cache may is not kept.
+        A conversation that exceeds ``max_results`` by itself is not cached.
         """
         self.drop(partition, key)
         weight = conversation.weight + CONVERSATION_WEIGHT
@@ -50,12 +50,12 @@ class ConversationCache:
             self.results -= weight
 
     def drop(self, partition: int, key: ConversationKey) -> None:
-        """Forget one conversation; it can be loaded again."""
+        """Remove a conversation, if it is cached."""
         entry = self._entries.pop((partition, key), None)
         if entry is not None:
             self.results -= entry[1]
 
     def drop_partition(self, partition: int) -> None:
-        """Forget all conversations of a partition."""
+        """Remove all conversations of a partition."""
         for place in [place for place in self._entries if place[0] == partition]:
             self.drop(*place)

@@ -1,9 +1,9 @@
-"""What time it is, as far as two clocks agree.
+"""The time of day, as the earlier of two clocks.
 
-A worker does little by the wall clock: it holds record time back to now where a producer's clock
-runs ahead, and a topic that is read to its end counts as read up to now, so that conversations
-expire. Both would do harm if the machine's clock jumped ahead. So the store is asked for the time
-as well, and the earlier of the two counts. All pauses and time-outs are of the monotonic clock.
+A worker uses the wall clock for two things: record time is limited to now, in case a producer's
+clock is ahead; and a topic that has been read to its end counts as read up to now, so that
+conversations expire. A jump of the machine's clock would make both wrong, so the earlier of that
+clock and the store's is used. Pauses and timeouts use the monotonic clock.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Callable
 
 
 def wall_ms() -> int:
-    """This machine's clock: milliseconds of Unix time."""
+    """This machine's clock, in milliseconds of Unix time."""
     return time.time_ns() // 1_000_000
 
 
 class Clock:
-    """The earlier of this machine's clock and the store's as last heard, in milliseconds.
+    """The earlier of this machine's clock and the store's, in milliseconds of Unix time.
 
-    Between two answers of the store its clock is taken to go on like the monotonic one.
+    Between two answers of the store, its clock is advanced by the monotonic clock.
     """
 
     def __init__(
@@ -30,22 +30,22 @@ class Clock:
     ) -> None:
         self._wall = wall
         self._monotonic = monotonic
-        self._ahead_ms: float | None = None  # the store's clock, of the monotonic one
+        self._store_offset_ms: float | None = None  # the store's clock minus the monotonic clock
 
-    def heard(self, store_ms: int) -> None:
-        """The store has said what time it is."""
-        self._ahead_ms = store_ms - 1000 * self._monotonic()
+    def set_store_time(self, store_ms: int) -> None:
+        """Set the store's clock."""
+        self._store_offset_ms = store_ms - 1000 * self._monotonic()
 
     def now_ms(self) -> int:
-        """What time it is; this machine's clock alone until the store was heard."""
-        return min(self._told())
+        """The earlier of the two clocks; this machine's alone until the store's is known."""
+        return min(self._times_ms())
 
     def latest_ms(self) -> int:
-        """The later of the two clocks; a clock that is behind does not move it."""
-        return max(self._told())
+        """The later of the two clocks."""
+        return max(self._times_ms())
 
-    def _told(self) -> list[int]:
-        told = [self._wall()]
-        if self._ahead_ms is not None:
-            told.append(int(self._ahead_ms + 1000 * self._monotonic()))
-        return told
+    def _times_ms(self) -> list[int]:
+        times = [self._wall()]
+        if self._store_offset_ms is not None:
+            times.append(int(self._store_offset_ms + 1000 * self._monotonic()))
+        return times

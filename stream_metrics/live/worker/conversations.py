@@ -1,4 +1,4 @@
-"""The conversations that a batch speaks of: decoded, brought into memory, and applied."""
+"""The conversations of a batch: decodes their events, loads them, and applies the events."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from stream_metrics.live.worker.telemetry import Telemetry, timed
 
 T = TypeVar("T")
 
-FAR_AHEAD_MS: Final = 7 * 86_400_000  # no conversation is kept for longer by a wild timestamp
+FAR_AHEAD_MS: Final = 7 * 86_400_000  # how much longer a wrong timestamp can keep a conversation
 
 
 @dataclass(slots=True)
@@ -48,9 +48,10 @@ class Work:
 
 
 class Conversations:
-    """Those of one state partition, as far as batches speak of them.
+    """The conversations of one state partition.
 
-    ``sends_rows``: there is an output topic, so that changed conversations are due a message.
+    ``sends_rows`` tells whether there is an output topic, so that changed conversations get a
+    message.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Conversations:
     ) -> None:
         self._number = number
         self._options = options
-        self._schema = options.identity.schema_version  # by which it writes
+        self._schema = options.identity.schema_version  # written
         self._store = store
         self._cache = cache
         self._telemetry = telemetry
@@ -76,7 +77,7 @@ class Conversations:
     def decode(
         self, records: Sequence[Record], letters: list[DeadLetter]
     ) -> dict[ConversationKey, Work]:
-        """The events of the records by conversation; ``letters`` takes those that have none."""
+        """The records' events by conversation; records without one are added to ``letters``."""
         works: dict[ConversationKey, Work] = {}
         keys: dict[str, ConversationKey] = {}
         decoder = self._decoder(self._options.key_id, require_key=self._options.require_key)
@@ -87,7 +88,7 @@ class Conversations:
                     record.value, key=record.key, timestamp_ms=record.timestamp_ms
                 )
             except MemoryError:
-                raise  # it says nothing about the record
+                raise  # not the record's fault
             except Exception as error:
                 letters.append(_bug(record, error))
                 continue
@@ -109,9 +110,9 @@ class Conversations:
     def _note_new(
         self, work: Work, conversation: Conversation, seen: Observations, record_time_ms: int
     ) -> None:
-        """Count what is odd about a conversation that begins, or that begins afresh.
+        """Count misplaced and late events of a conversation that the store does not have.
 
-        A forget comes on every partition, so that it says nothing about where a key belongs.
+        Forget events are ignored: they are sent to every partition, whatever their key.
         """
         options = self._options
         events = [event for event, _ in work.events if event.kind is not FORGET]
@@ -132,9 +133,9 @@ class Conversations:
         retry: Retry,
         record_time_ms: int,
     ) -> None:
-        """Bring every conversation of the batch into memory, by one round trip at most each way.
+        """Load every conversation of the batch that is not in memory, in at most two round trips.
 
-        ``record_time_ms`` is the largest record timestamp read before the batch.
+        ``record_time_ms`` is the largest record timestamp before the batch.
         """
         missing: list[tuple[Work, bool]] = []
         without: list[Work] = []
@@ -167,7 +168,7 @@ class Conversations:
                 self.step.restore(conversation)
 
     def restore(self, conversation_id: str, parts: StoredConversation) -> Conversation:
-        """A conversation as it was stored, with all that is derived from that."""
+        """A conversation from its stored parts, with all derived values."""
         conversation = decode_conversation(conversation_id, parts.hot, self._options.key_id)
         if not parts.hot:
             return conversation
@@ -184,7 +185,7 @@ class Conversations:
         letters: list[DeadLetter],
         retry: Retry,
     ) -> None:
-        """Apply the events; one that meets a bug becomes a dead letter."""
+        """Apply the events; one that triggers a bug becomes a dead letter."""
         assert work.conversation is not None
         try:
             events = [self._with_its_key(work, *event) for event in work.events]
@@ -195,13 +196,13 @@ class Conversations:
             await self._isolate(work, error, observations, letters, retry)
 
     def _with_its_key(self, work: Work, event: DigestedEvent, record: Record) -> DigestedEvent:
-        """``event``, digested with the key that its conversation began with."""
+        """The event, digested with the digest key of its conversation."""
         assert work.conversation is not None
         key_id = work.conversation.key_id
         if key_id == event.key_id:
             return event
         again = self._decoder(key_id).decode(record.value, timestamp_ms=record.timestamp_ms)
-        assert isinstance(again, DigestedEvent)  # as it was the first time
+        assert isinstance(again, DigestedEvent)  # as when it was decoded first
         return again
 
     async def _isolate(
@@ -212,7 +213,7 @@ class Conversations:
         letters: list[DeadLetter],
         retry: Retry,
     ) -> None:
-        """A bug: find the events that trigger it, set them aside, and go on without them."""
+        """Find the events that trigger a bug, add them to ``letters``, and apply the others."""
         self._cache.drop(self._number, work.key)
         wanted = [(work.key, True)]
         [parts] = await self._ask(lambda: self._store.load(self._number, wanted), retry)
@@ -236,7 +237,7 @@ class Conversations:
     def _take(
         self, work: Work, events: Sequence[DigestedEvent], observations: Observations
     ) -> None:
-        """Apply events to a conversation, and make the message that they are due."""
+        """Apply events to a conversation, and make the output message that they require."""
         assert work.conversation is not None
         work.changes = self.step.apply(work.conversation, events, observations)
         if self._sends_rows:
@@ -244,7 +245,7 @@ class Conversations:
             work.message = message_after(work.conversation, work.changes, events, scope)
 
     def write_of(self, work: Work) -> ConversationWrite:
-        """What the store is to write of it."""
+        """The write that stores a conversation's changes."""
         assert work.conversation is not None
         assert work.changes is not None
         dedup = self.dedup(work.conversation.key_id)
@@ -252,7 +253,7 @@ class Conversations:
         return ConversationWrite(work.key, hot, fingerprints, work.last_record_ms)
 
     async def load(self, keys: Sequence[ConversationKey], retry: Retry) -> list[StoredConversation]:
-        """What the store has of these, without fingerprints."""
+        """Load conversations without their fingerprints."""
         wanted = [(key, False) for key in keys]
         return await self._ask(lambda: self._store.load(self._number, wanted), retry)
 
@@ -266,7 +267,7 @@ class Conversations:
         )
 
     def dedup(self, key_id: str) -> Deduplicator:
-        """That of conversations whose digests were made with the key of this name."""
+        """The deduplicator that uses the digest key with this id; raises ``OtherIdentity``."""
         made = self._dedups.get(key_id)
         if made is None:
             key = self._options.keys.get(key_id)
@@ -285,10 +286,10 @@ def _bug(record: Record, error: Exception) -> DeadLetter:
 
 
 def _last_ms(options: PartitionOptions) -> Callable[[Record], int]:
-    """When a record was written, as far as expiry goes by it.
+    """A function that returns the time of a record, for expiry.
 
-    One without a timestamp counts as now, one from the far future as ``FAR_AHEAD_MS`` from now:
-    clocks may be behind. Where there is no clock, what has no timestamp is from the beginning.
+    A record without a timestamp counts as written now, or at time 0 without a clock. A timestamp
+    in the future is limited to ``FAR_AHEAD_MS`` from now, because this machine's clock may be slow.
     """
     clock = options.latest_ms or options.now_ms
     now_ms = 0 if clock is None else clock()

@@ -1,4 +1,4 @@
-"""The live state as a report: the same rows and window sums that a replay would give."""
+"""Exports the live state: the same rows and window sums as a replay of the topics."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from stream_metrics.live.ports import PartitionState, StateStore
 
 
 class NowTooEarly(Exception):
-    """The window sums at that time need buckets that have been dropped."""
+    """The window sums at that time need buckets that have expired."""
 
 
 class Replaced(Exception):
-    """State partitions were replaced, wiped or taken back while they were read."""
+    """A state partition was replaced, wiped or rewound while it was read."""
 
     def __init__(self, partition: int) -> None:
         super().__init__(
@@ -37,10 +37,10 @@ class Replaced(Exception):
 
 @dataclass(slots=True)
 class Export:
-    """What was read: rows, windows of every partition, and how far the input has been read.
+    """Rows, the windows of every partition, and how far the input has been read.
 
-    ``rows`` is empty where they were asked for one by one (``rows_of``). ``states`` are the state
-    partitions that were read, as they were before.
+    ``rows`` is empty if they are read separately by ``rows_of``. ``states`` are the state
+    partitions as they were before they were read.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -51,9 +51,9 @@ class Export:
     states: Mapping[int, PartitionState] = field(default_factory=dict)
 
     def default_now_us(self) -> int:
-        """The largest event time, or the earliest time after it whose buckets are all there.
+        """The largest event time, or the earliest later time whose buckets have not expired.
 
-        Events lag behind their records, and buckets go by the records' time.
+        Buckets expire by record time, which is ahead of event time.
         """
         record_time_us = self.record_time_ms * 1000
         specs = {window for windows in self.windows for window in windows.windows}
@@ -68,7 +68,7 @@ class Export:
         )
 
     def windows_document(self, now_us: int | None) -> dict[str, Any]:
-        """The content of ``windows.json``; raises ``NowTooEarly``."""
+        """The content of ``windows.json``. Raises ``NowTooEarly``."""
         now = self.default_now_us() if now_us is None else now_us
         for windows in self.windows:
             for window in windows.windows:
@@ -86,7 +86,7 @@ class Export:
 async def export_windows(
     store: StateStore, windows: tuple[Window, ...], dimension: str = "agent"
 ) -> Export:
-    """The windows of a namespace, and how far its input has been read; no rows.
+    """Export the windows of a namespace, without rows.
 
     Raises ``Replaced``.
     """
@@ -96,7 +96,7 @@ async def export_windows(
         for (window, bucket, agent), data in (await store.buckets(partition)).items():
             held.load(window, bucket, agent, data)
         found.windows.append(held)
-        state = await _still(store, partition, before)
+        state = await _check_same(store, partition, before)
         for position in state.positions.values():
             found.record_time_ms = max(found.record_time_ms, position.record_time_ms)
             found.last_event_us = max(found.last_event_us, position.event_time_us)
@@ -109,35 +109,35 @@ async def rows_of(
     turn_scope: str,
     states: Mapping[int, PartitionState] | None = None,
 ) -> AsyncIterator[tuple[int, list[Row]]]:
-    """The rows of one conversation after the other, each as of one moment, with its partition.
+    """Iterate over conversations: their partition and rows, each read atomically.
 
-    Nothing is disturbed, and no more than a page is held in memory. A conversation that is written
-    meanwhile may come again: its later rows stand in the place of the earlier ones. Raises
-    ``Replaced``, at the end at the latest, unless all are of the state partitions that ``states``
-    (or else the beginning) found.
+    Workers are not disturbed, and memory holds one page. A conversation that is written meanwhile
+    may be returned again; its later rows replace the earlier ones. Raises ``Replaced``, at the
+    latest at the end, if a partition is no longer the one in ``states`` (by default, the one at the
+    start).
     """
     dedup = deduplicator(config.rules, b"")
     step = Step(config, lambda _: dedup)
-    begun = await _states(store) if states is None else states
-    for partition, before in begun.items():
+    started = await _states(store) if states is None else states
+    for partition, before in started.items():
         async for _, stored in store.conversations(partition):
             conversation_id = stored_header(stored.hot).conversation_id
             conversation = decode_conversation(conversation_id, stored.hot, "")
             step.restore(conversation)
             yield partition, conversation_rows(conversation, turn_scope)
-        await _still(store, partition, before)
-    for partition, before in begun.items():
-        await _still(store, partition, before)
+        await _check_same(store, partition, before)
+    for partition, before in started.items():
+        await _check_same(store, partition, before)
 
 
 async def _states(store: StateStore) -> dict[int, PartitionState]:
     return {number: await store.describe(number) for number in await store.partitions()}
 
 
-async def _still(store: StateStore, partition: int, before: PartitionState) -> PartitionState:
-    """The partition now; raises ``Replaced`` unless it is the same one, read as far or further.
+async def _check_same(store: StateStore, partition: int, before: PartitionState) -> PartitionState:
+    """The current partition; raises ``Replaced`` unless it continues ``before``.
 
-    Whatever replaces a partition freezes or wipes it, or begins at earlier offsets.
+    A replaced partition is frozen, wiped, or has earlier offsets.
     """
     now = await store.describe(partition)
     if now.token is None or now.frozen_by != before.frozen_by:
@@ -151,7 +151,7 @@ async def _still(store: StateStore, partition: int, before: PartitionState) -> P
 async def export_state(
     store: StateStore, config: EngineConfig, windows: tuple[Window, ...], turn_scope: str
 ) -> Export:
-    """Windows and rows of a namespace together, in memory; raises ``Replaced``."""
+    """Export windows and rows of a namespace into memory. Raises ``Replaced``."""
     found = await export_windows(store, windows, config.dimension)
     latest: dict[tuple[str, int], list[Row]] = {}
     async for partition, rows in rows_of(store, config, turn_scope, found.states):

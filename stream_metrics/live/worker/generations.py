@@ -1,4 +1,4 @@
-"""What generations of state there are, and which of them a worker or command is about."""
+"""Reads and changes the layout, and chooses the generation that a worker or command uses."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Step = Callable[[Layout], Layout]
 
 
 async def change(store: StateStore, step: Step) -> Layout:
-    """Apply a step to the layout, whatever others change meanwhile; the layout after it.
+    """Apply ``step`` to the layout by compare-and-set; returns the layout afterwards.
 
-    Raises what ``step`` raises. A step that is repeated because an answer was lost must find that
-    it is done.
+    ``step`` is repeated after a concurrent change and may have been applied already if a reply was
+    lost, so it must be idempotent. Its exceptions propagate.
     """
     while True:
         before = await store.layout()
@@ -30,21 +30,21 @@ async def change(store: StateStore, step: Step) -> Layout:
 
 
 async def state_in_force(store: StateStore) -> StateStore:
-    """The partitions of the generation in force; none where there is no state yet."""
+    """The store of the generation in force; without partitions if there is no state yet."""
     found = (await store.layout()).in_force
     return store if found is None else store.generation(found)
 
 
 def new_mark() -> str:
-    """What tells a generation from every other one, also from one that a store has forgotten."""
+    """A random mark that distinguishes a generation from others that had the same number."""
     return secrets.token_hex(4)
 
 
 def fitting(layout: Layout, ours: Callable[[Identity], Identity]) -> list[Generation]:
     """The generations that a worker can join: the one in force, and the one that is being built.
 
-    ``ours`` is told what a generation was built with, from which settings are taken that nobody
-    has set, and gives what we would build.
+    ``ours`` returns the identity that the worker's settings give; it is called with the
+    generation's identity, which supplies the settings that are not configured.
     """
     found = []
     for generation in (layout.in_force, layout.building):
@@ -58,22 +58,22 @@ def fitting(layout: Layout, ours: Callable[[Identity], Identity]) -> list[Genera
 def joined(
     layout: Layout, ours: Callable[[Identity], Identity], *, build: bool = False
 ) -> Generation | None:
-    """The generation that a worker, or a command, is about; None where there is no state yet.
+    """The generation that a worker or command joins; None if there is no state yet.
 
-    That is the one in force if it is what we would build, else the one that is being built; with
-    ``build`` the other way round, for where both are. For ``ours`` see ``fitting``. Raises
-    ``OtherIdentity`` if it is neither.
+    It is the generation in force if its identity matches, else the one that is being built. With
+    ``build``, the one that is being built is preferred. For ``ours`` see ``fitting``. Raises
+    ``OtherIdentity`` if neither matches.
     """
     if found := fitting(layout, ours):
         return found[-1 if build else 0]
     named = (layout.building if build else None) or layout.in_force
     if named is not None:
-        check_identity(named.identity, ours(named.identity))  # it says what differs
+        check_identity(named.identity, ours(named.identity))  # raises, and says what differs
     return None
 
 
 async def begin(store: StateStore, identity: Identity, now_ms: int) -> Generation:
-    """The generation that is in force; the first one, for ``identity``, where there is none."""
+    """The generation in force; creates the first one, with ``identity``, if there is none."""
     mark = new_mark()
 
     def step(layout: Layout) -> Layout:
@@ -87,18 +87,18 @@ async def begin(store: StateStore, identity: Identity, now_ms: int) -> Generatio
 async def admit(
     store: StateStore, kind: str, names: Sequence[str], configured: Sequence[str], limit: int
 ) -> frozenset[str]:
-    """Who has series of its own once ``names`` have asked: ``limit`` in all, whoever came first."""
+    """Admit ``names`` until there are ``limit``; returns all names that have their own series."""
     layout = await change(store, lambda now: now.admitted(kind, names, configured, limit))
     return layout.chosen(kind, configured, limit)
 
 
 async def check_in_use(store: StateStore, generation: Generation) -> None:
-    """Raise ``Superseded`` if a generation has ended, or the layout does not have it any more."""
+    """Raise ``Superseded`` if a generation has ended or is no longer in the layout."""
     find_in_use(await store.layout(), generation)
 
 
 def find_in_use(layout: Layout, generation: Generation) -> Generation:
-    """A generation as the layout has it; raises ``Superseded`` if it has ended, or is not there."""
+    """The generation in the layout; raises ``Superseded`` if it has ended or is missing."""
     found, live = layout.of(generation.number), layout.in_force
     if found is not None and found.mark == generation.mark and not found.ended:
         return found

@@ -1,4 +1,4 @@
-"""Whether stored state is what this worker would build, and what to do if it is not."""
+"""Compares the identity of stored state with a worker's, and says what to do if they differ."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from stream_metrics.live.layout import Identity
 TABLES: Final = "dedup.tables"
 TURNS: Final = "limits.turns_per_conversation"
 
-# Settings that are taken from stored state where nobody has set them.
+# Settings whose default is the value that the stored state was built with.
 KEPT: Final = (TABLES, TURNS)
 
-# What settings mean that stored state does not name, because the release that built it had no such
-# setting, or leaves it out to stay readable for one that has not.
+# The values of settings that stored state does not list: the release that built it did not have the
+# setting, or omits it for compatibility with releases that do not.
 UNNAMED: Final[dict[str, Any]] = {
     TABLES: 1,
     TURNS: 100,
@@ -30,11 +30,11 @@ BUILD: Final = "`stream-metrics build`, which builds the state anew beside the o
 
 
 class OtherIdentity(Exception):
-    """The stored state was built for another group, by other settings or for other topics."""
+    """The stored state was built for another group, with other settings or for other topics."""
 
 
 class Change(NamedTuple):
-    """A setting of the state, with the value that it was built with and the one in force."""
+    """A setting with the value that the state was built with and the configured one."""
 
     name: str
     before: Any
@@ -45,7 +45,7 @@ class Change(NamedTuple):
 
 
 def changed_settings(stored: Identity, ours: Identity) -> list[Change]:
-    """The settings that differ, by name; none where nobody noted what the state was built with."""
+    """The settings that differ, by name; none if the settings of either are not known."""
     if stored.fingerprint == ours.fingerprint or not (stored.settings and ours.settings):
         return []
     before, after = json.loads(stored.settings), json.loads(ours.settings)
@@ -61,17 +61,17 @@ def _value(settings: dict[str, Any], name: str) -> Any:
 
 
 def kept_settings(stored: Identity) -> dict[str, int]:
-    """The settings in ``KEPT`` that state was built with, by name."""
+    """The values of the settings in ``KEPT`` that state was built with, by name."""
     settings = json.loads(stored.settings or "{}")
     return {name: _value(settings, name) for name in KEPT}
 
 
 def check_identity(stored: Identity, ours: Identity) -> None:
-    """Raise ``OtherIdentity``, which says what to do, unless ``stored`` is what we would build.
+    """Raise ``OtherIdentity``, which says what to do, unless ``stored`` matches ``ours``.
 
-    Any schema that this release reads is accepted. Topics are compared only where ``ours`` has
-    them: commands that only read the state need not know them. Partition counts are not compared
-    (``other_counts``).
+    Any schema that this release reads is accepted. Topics are compared only if ``ours`` has any:
+    commands that only read the state need not know them. Partition counts are not compared here
+    (see ``other_counts``).
     """
     where = f"the state of group {ours.group!r}"
     if stored.schema_version not in SCHEMAS:
@@ -97,14 +97,14 @@ def check_identity(stored: Identity, ours: Identity) -> None:
 
 
 def other_counts(stored: Identity, counts: Mapping[str, int]) -> str:
-    """What to say of topics that have other partitions than state was built for; empty if not."""
+    """A message if the topics' partition counts are not those of the state; empty if they are."""
     before = dict(stored.partition_counts)
     if before == counts:
         return ""
     return (
         f"the state was built for {before} (topic: partitions), but they are {dict(counts)} now, "
-        "so a conversation's next records go to another partition than its state: nothing is read "
-        f"any more, and figures stand still. Run {BUILD}, with kafka.repartition_topic "
+        "so a conversation's next records go to another partition than its state. Reading has "
+        f"stopped, and figures do not change. Run {BUILD}, with kafka.repartition_topic "
         '(docs/guides/partitions.md, "Changing partition counts")'
     )
 
@@ -123,7 +123,7 @@ def _way_out(stored: Identity, ours: Identity) -> str:
         f"{listed}. Use the same settings as the workers, for example the environment file or the "
         "TOML file that they are started with"
     )
-    # A command without the workers' key must not be told to build their state anew.
+    # A command that lacks the workers' key must not be told to rebuild their state.
     if any(change.name == _KEY for change in changes):
         return (
             f"{same}: the digest key must be the one that the state was built with. If that key "

@@ -1,7 +1,7 @@
-"""Topics that are read by a group whose commits say how far.
+"""Reads topics from the offsets that a consumer group has committed.
 
-Here the commit counts, unlike where state is built (``worker.loop``): nothing else remembers what
-was copied or told.
+Here the committed offsets are authoritative, unlike for state (``worker.loop``): nothing else
+stores which records were copied or converted.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ log = structlog.get_logger(__name__)
 
 ASK_SECONDS: Final = 1.5  # how often the brokers are asked for the ends
 ANSWER_WITHIN_SECONDS: Final = 3.0
-NOTE_SECONDS: Final = 3.0  # how often a commit says up to when, if nothing else is new
+NOTE_SECONDS: Final = 3.0  # how often the metadata are committed without a new offset
 _NOTE: Final = "stream-metrics: read up to "
 
 
-def note(read_up_to_ms: int) -> str:
-    """What stands beside an offset: record time up to which the partition has been read.
+def commit_note(read_up_to_ms: int) -> str:
+    """The metadata of a committed offset: record time up to which the partition has been read.
 
-    >>> note_ms(note(1_718_020_800_000))
+    >>> note_time_ms(commit_note(1_718_020_800_000))
     1718020800000
     """
     return f"{_NOTE}{read_up_to_ms}"
 
 
-def note_ms(text: str) -> int:
-    """The time in a note; 0 where it is none of ours."""
+def note_time_ms(text: str) -> int:
+    """The time in commit metadata; 0 if they were not written by this module."""
     digits = text.removeprefix(_NOTE)
     return int(digits) if text.startswith(_NOTE) and digits.isdecimal() else 0
 
 
 class CommittedSource(Source, Protocol):
-    """A source whose commits say how far its group is."""
+    """A source that is read from its group's committed offsets."""
 
     async def commit_for_all(self, commits: Mapping[PartitionId, Commit]) -> None:
-        """Commit, also for other members' places; raises ``Unavailable``."""
+        """Commit for any partition, also other members'; raises ``Unavailable``."""
         ...
 
     async def first_since(self, times_ms: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
-        """The offset of the first record that is not older; places without one are left out."""
+        """The first offset at or after each time; partitions without such a record are omitted."""
         ...
 
     async def time_at(self, place: PartitionId, extent: Extent) -> int | None:
@@ -69,13 +69,13 @@ class CommittedSource(Source, Protocol):
         ...
 
     def shows_all(self, place: PartitionId) -> bool:
-        """Whether no transaction is open: records behind it are as old as when it began."""
+        """Whether no transaction is open, so that later records cannot have earlier times."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class InputOptions:
-    """``in_order``: whether the records of a log come about in the order of their times."""
+    """``in_order`` tells whether the records of a log are in the order of their timestamps."""
 
     group: str
     on_offset_gap: Policy = "halt"
@@ -85,25 +85,25 @@ class InputOptions:
 
 @dataclass(slots=True)
 class InputLog:
-    """One log that is this member's: where it stands, and whether it stands still."""
+    """One assigned log: its lag, its position, and whether it is halted."""
 
     lag: LogLag
     position: Position = field(default_factory=lambda: Position(0))
     halted: bool = False
 
     def read_up_to_ms(self) -> int:
-        """Record time up to which all records were fetched; 0 if that is not known."""
+        """Record time up to which all records have been read; 0 if that is not known."""
         return self.lag.read_up_to_ms(self.position.offset) or 0
 
 
 class CommittedInputs:
-    """``worker.repartition.Inputs``: each partition from the group's commit.
+    """Implements ``worker.repartition.Inputs``: reads each partition from the group's commit.
 
-    Where there is none it is read from its first record, unless the group begins
-    (``InputOptions.start``).
+    A partition without a commit is read from its first record, unless the group is new (see
+    ``InputOptions.start``).
 
-    A partition whose log does not hold what the group has not read yet is an offset gap: it is
-    halted, or read on from the nearest offset if the policy is ``continue``.
+    An offset gap means that the log lacks records that the group has not read. The partition is
+    halted, or with the policy ``continue`` read from the nearest offset.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class CommittedInputs:
         self._clock = clock
         self._monotonic = monotonic
         self._joined = False
-        self._assignment: Assignment | None = None  # the one that was looked at
+        self._assignment: Assignment | None = None  # the one that was processed
         self._all: list[PartitionId] = []  # every partition of the topics
         self._logs: dict[PartitionId, InputLog] = {}
         self._next_note = self._next_ask = monotonic()
@@ -135,7 +135,7 @@ class CommittedInputs:
     # -- worker.repartition.Inputs --------------------------------------------------------------
 
     async def fetch(self) -> list[Record]:
-        """See ``Inputs.fetch``; raises the source's errors where going on would be wrong."""
+        """See ``Inputs.fetch``; raises the source's errors that forbid to continue."""
         if not self._joined:
             await self.source.join()
             self._joined = True
@@ -148,15 +148,15 @@ class CommittedInputs:
             if place in self.reading():
                 self._halt(place, why)
         if self._changed:
-            return []  # it is read again by whoever gets it
+            return []  # the new owner reads these records again
         reading = self.reading()
         found = {place: records for place, records in fetched.records.items() if place in reading}
         for place, records in found.items():
             self._read(reading[place], records)
         return [record for records in found.values() for record in records]
 
-    async def taken(self) -> None:
-        """See ``Inputs.taken``. A commit that fails is made up for by the next."""
+    async def commit(self) -> None:
+        """See ``Inputs.commit``. After a failure, the next commit covers it."""
         if self._changed:
             return
         now = self._monotonic()
@@ -174,7 +174,7 @@ class CommittedInputs:
         await self.source.leave()
 
     def status(self, waiting: frozenset[str]) -> WorkerStatus:
-        """How far it is, for the watchdog; ``waiting`` names what it is known to wait for."""
+        """The status for the watchdog; ``waiting`` names what it waits for."""
         logs = {(place.partition, place.topic): one for place, one in self.reading().items()}
         return WorkerStatus(
             {place: one.position.offset for place, one in logs.items()},
@@ -187,24 +187,24 @@ class CommittedInputs:
         )
 
     def reading(self) -> dict[PartitionId, InputLog]:
-        """What is this member's and does not stand still."""
+        """The assigned logs that are not halted."""
         return {} if self._changed else {p: one for p, one in self._logs.items() if not one.halted}
 
     @property
     def _changed(self) -> bool:
-        """Whether there is an assignment to look at, or to wait for."""
+        """Whether a new assignment is to be processed or awaited."""
         return self.source.assignment is None or self.source.assignment is not self._assignment
 
     # -- where to read --------------------------------------------------------------------------
 
     async def _follow_group(self, assignment: Assignment) -> None:
-        """Find out from where to read what the group gave us, and read on."""
+        """Find the start offsets of the assigned partitions, and start reading."""
         places = sorted(assignment.places)
         counts = await self._retry(self.source.partition_counts)
         known = {PartitionId(topic, n) for topic, count in counts.items() for n in range(count)}
         self._all = sorted(known | assignment.places)
         commits = await self._commits(assignment)
-        if commits is None:  # another member is about to say where the group begins
+        if commits is None:  # another member will commit the first offsets
             await self._retry.pause(ASK_SECONDS)
             return
         asked_ms = self._clock.now_ms()
@@ -223,7 +223,7 @@ class CommittedInputs:
             for place in places
         }
         for place, extent in extents.items():
-            self._logs[place].lag.heard(extent.end, asked_ms)
+            self._logs[place].lag.set_end(extent.end, asked_ms)
             self.begin(place, extent, commits.get(place))
         starts = await self.start_offsets(extents, commits)
         if self.source.assignment is not assignment or not self.source.read_from(starts):
@@ -235,53 +235,53 @@ class CommittedInputs:
         log.info("input partitions", partitions=[f"{p.topic}/{p.partition}" for p in places])
 
     async def _commits(self, assignment: Assignment) -> dict[PartitionId, Commit] | None:
-        """The group's commits; None while it is another member's to say where the group begins.
+        """The group's commits; None while another member has to make the first ones.
 
-        A group that begins at the ends commits those of all partitions, so that whichever has no
-        commit later was added. Only the member that has the first partition does so, lest a second
-        one passes what was produced since.
+        A new group that starts at the ends commits the ends of all partitions, so that a partition
+        without a commit is known to have been added later. Only the member with the first partition
+        does so: a second commit could skip records produced since.
         """
         commits = await self._retry(lambda: self.source.committed(self._all))
         if commits or self._options.start == "earliest":
             return commits
         if self._all[0] not in assignment.places:
             return None
-        said = note(self._clock.now_ms())
+        note = commit_note(self._clock.now_ms())
         ends = await self._retry(lambda: self.source.ends(self._all))
-        commits = {place: Commit(end, said) for place, end in ends.items()}
+        commits = {place: Commit(end, note) for place, end in ends.items()}
         await self._retry(lambda: self.source.commit_for_all(commits))
         return commits
 
     def begin(self, place: PartitionId, extent: Extent, commit: Commit | None) -> None:
-        """Find out where the reading of a partition goes on, or halt it."""
+        """Set the position of a partition, or halt it at an offset gap."""
         one = self._logs[place]
         if commit is None:
             one.lag.begin()
             one.position = Position(extent.first)
             return
-        time_ms = note_ms(commit.note)
+        time_ms = note_time_ms(commit.note)
         one.lag.begin(time_ms)
         one.position = Position(extent.nearest(commit.offset), record_time_ms=time_ms)
         if one.position.offset != commit.offset:
-            self._pass_gap(place, extent, commit.offset)
+            self._handle_gap(place, extent, commit.offset)
 
-    def _pass_gap(self, place: PartitionId, extent: Extent, offset: int) -> None:
-        """Halt before a gap, unless the policy is to read on behind it."""
+    def _handle_gap(self, place: PartitionId, extent: Extent, offset: int) -> None:
+        """Halt a partition at an offset gap, unless the policy is ``continue``."""
         self._gauges.offset_gap(place.topic)
-        goes_on = self._options.on_offset_gap == "continue"
+        continues = self._options.on_offset_gap == "continue"
         why = (
             f"partition {place.partition} of {place.topic} has the offsets {extent.first} to "
             f"{extent.end}, and the group {self._options.group} has read up to "
             f"{offset}: records were deleted before they were read, or the topic was recreated. "
             "To continue from the nearest offset, set `kafka.on_offset_gap` to continue"
         )
-        action = "continue" if goes_on else "halt"
+        action = "continue" if continues else "halt"
         log.error("offset gap", partition=place.partition, action=action, reason=why)
-        if not goes_on:
+        if not continues:
             self._halt(place, why)
 
     def _halt(self, place: PartitionId, why: str) -> None:
-        """Stop this input partition only; the others go on."""
+        """Stop reading this input partition only."""
         log.error("input partition halted", reason=why)
         self._logs[place].halted = True
         self._reasons.set(f"{place.topic}-{place.partition}", why)
@@ -290,20 +290,20 @@ class CommittedInputs:
     async def start_offsets(
         self, extents: Mapping[PartitionId, Extent], commits: Mapping[PartitionId, Commit]
     ) -> dict[PartitionId, int]:
-        """From where to read each partition that is not halted."""
+        """The start offset of each partition that is not halted."""
         return {p: one.position.offset for p, one in self._logs.items() if not one.halted}
 
     def commits(self) -> dict[PartitionId, Commit]:
-        """What whoever reads next must know."""
+        """The offsets and metadata that the next reader needs."""
         return {
-            place: Commit(one.position.offset, note(one.read_up_to_ms()))
+            place: Commit(one.position.offset, commit_note(one.read_up_to_ms()))
             for place, one in self.reading().items()
         }
 
-    # -- how far it is --------------------------------------------------------------------------
+    # -- lag ------------------------------------------------------------------------------------
 
     def _read(self, one: InputLog, records: Sequence[Record]) -> None:
-        """These are behind the position."""
+        """Advance the position past these records."""
         now_ms = self._clock.now_ms()
         one.lag.read((record.timestamp_ms for record in records), now_ms)
         newest_ms = max(record.timestamp_ms or 0 for record in records)
@@ -313,21 +313,21 @@ class CommittedInputs:
         )
 
     async def ask(self) -> None:
-        """Ask the brokers for the ends, and pass offsets that hold no record."""
+        """Ask the brokers for the end offsets, and skip offsets without records."""
         asked_ms = self._clock.now_ms()
         try:
             async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
                 ends = await self.source.ends(list(self._logs))
                 passed = await self.source.passed(self.reading().keys())
         except RightsMissing:
-            return  # reading says what is lacking
+            return  # reading reports the missing rights
         except (SourceUnavailable, TimeoutError) as error:
             why = str(error) or "brokers do not answer: TimeoutError"
             self._reasons.set("kafka", why)
             return
         self._reasons.clear("kafka")
         for place, end in ends.items():
-            self._logs[place].lag.heard(end, asked_ms)
+            self._logs[place].lag.set_end(end, asked_ms)
         for place, one in self.reading().items():
             if passed.get(place, 0) > one.position.offset:
                 time_ms = one.position.record_time_ms

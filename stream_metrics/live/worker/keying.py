@@ -1,18 +1,18 @@
-"""By which partitioner producers place the keys of each input topic, judged from a sample.
+"""Infers from a sample of keys which partitioner the producers of each input topic use.
 
-A conversation's searches and labels meet on one state partition only if the producers of all
-topics place a key on the same partition number. Clients differ in how they do that: Java's hashes
-the key with murmur2, librdkafka's with CRC-32 unless told otherwise.
+A conversation's searches and labels reach the same state partition only if the producers of all
+topics map a key to the same partition number. Clients differ: Java's hashes keys with murmur2,
+librdkafka's with CRC-32 by default.
 
-A partitioner *fits* a topic if it would have placed at least ``FITTING_SHARE`` of the sampled keys
-where they lie, and if keys placed at random would agree with it so often in fewer than one of
-10⁷ samples. With two partitions that takes 24 keys, with four 12, with eight or more 8
+A partitioner *fits* a topic if it maps at least ``FITTING_SHARE`` of the sampled keys to the
+partitions that they are on, and if keys placed at random would agree with it so often in fewer than
+one of 10⁷ samples. With two partitions that takes 24 keys, with four 12, with eight or more 8
 (``LEAST_KEYS``).
 
-Two topics keyed by the same known partitioner never seem to differ: it agrees with every key, and
-so fits wherever another one fits by chance. Topics keyed at random, or by an unknown partitioner,
-seem to differ only if two different partitioners fit them by chance: for a growing sample that is
-judged after every key, in fewer than one of 10¹² cases.
+Two topics keyed by the same known partitioner never appear to differ: it agrees with every key, so
+it fits wherever another one fits by chance. Topics keyed at random, or by an unknown partitioner,
+appear to differ only if two different partitioners fit them by chance; for a growing sample that is
+tested after every key, this happens in fewer than one of 10¹² cases.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import structlog
 
 from stream_metrics.core.events.record import Record
 
-Partitioner = Callable[[bytes, int], int]  # which of so many partitions has a key
+Partitioner = Callable[[bytes, int], int]  # key and partition count to partition number
 
 log = structlog.get_logger(__name__)
 
@@ -40,11 +40,11 @@ _MAY_BE_FORGET: Final = b'"forget"'
 
 @dataclass(frozen=True, slots=True)
 class Keying:
-    """What a sample says of how a topic's keys were placed.
+    """How well each partitioner explains a sample of a topic's keys.
 
     ``partitions`` is the topic's partition count, ``keys`` the number of distinct keys in the
-    sample, and ``agreeing`` how many of them lie where each partitioner, by name, places them.
-    ``scattered`` is how many of them lie on several partitions, which no partitioner does.
+    sample, and ``agreeing`` how many of them each partitioner, by name, maps to the partition that
+    they are on. ``scattered`` keys are on several partitions, which no partitioner explains.
     """
 
     partitions: int
@@ -54,7 +54,7 @@ class Keying:
 
     @property
     def fitting(self) -> frozenset[str]:
-        """The partitioners that fit; empty if there are too few keys, or if none is known.
+        """The partitioners that fit; empty if there are too few keys or no known one fits.
 
         >>> sorted(Keying(4, 30, {"murmur2": 30, "crc32": 9}).fitting)
         ['murmur2']
@@ -69,7 +69,7 @@ class Keying:
 
     @property
     def keys_needed(self) -> int | None:
-        """How many distinct keys tell a partitioner; None with one partition, where all agree.
+        """The number of keys needed to identify a partitioner; None with one partition.
 
         >>> [Keying(count, 0, {}).keys_needed for count in (1, 2, 4, 8, 100)]
         [None, 24, 12, 8, 8]
@@ -83,8 +83,8 @@ class Keying:
 
 
 def chance(partitions: int, keys: int, agreeing: int) -> float:
-    """How likely at least ``agreeing`` of ``keys`` keys lie where a partitioner places them that
-    has nothing to do with how they were placed.
+    """The probability that a partitioner agrees with at least ``agreeing`` of ``keys`` keys that
+    were placed at random.
 
     >>> chance(2, 2, 2), chance(4, 3, 0)
     (0.25, 1.0)
@@ -105,7 +105,7 @@ def keyed_differently(keyings: Mapping[str, Keying]) -> bool:
 
 
 class KeySample:
-    """The latest distinct keys of a topic, at most ``size``, and who would have placed them so."""
+    """The latest distinct keys of a topic, at most ``size``, compared with each partitioner."""
 
     def __init__(
         self, partitions: int, partitioners: Mapping[str, Partitioner], size: int = SAMPLE_KEYS
@@ -113,18 +113,18 @@ class KeySample:
         self._partitions = partitions
         self._partitioners = partitioners
         self._size = size
-        self._partition: dict[int, int] = {}  # by a hash of the key, where it lay last
+        self._partition: dict[int, int] = {}  # the last partition of each key, by the key's hash
         self._agreeing: dict[int, tuple[bool, ...]] = {}
         self._scattered: set[int] = set()
         self.without_key = 0
 
     @property
     def full(self) -> bool:
-        """Whether a further key takes the place of the oldest one."""
+        """Whether a further key replaces the oldest one."""
         return len(self._agreeing) >= self._size
 
     def add(self, record: Record) -> None:
-        """Take a record into account, unless its key is known, missing or on every partition."""
+        """Add a record's key, unless it is missing, already known or that of a forget event."""
         key = record.key
         if key is None:
             self.without_key += 1
@@ -132,7 +132,7 @@ class KeySample:
         name = hash(key)
         if self._partition.get(name) == record.partition or is_everywhere(record):
             return
-        if name in self._partition:  # where it lies now counts: its producer may have been mended
+        if name in self._partition:  # the producer may have been fixed, so the latest counts
             self._scattered.add(name)
             del self._partition[name], self._agreeing[name]
         elif self.full:
@@ -147,37 +147,37 @@ class KeySample:
 
     @property
     def keying(self) -> Keying:
-        """What the sample says now."""
+        """The result for the current sample."""
         sums = [sum(agree) for agree in zip(*self._agreeing.values(), strict=True)]
         counted = dict(zip(self._partitioners, sums or [0] * len(self._partitioners), strict=True))
         return Keying(self._partitions, len(self._agreeing), counted, len(self._scattered))
 
 
 def is_everywhere(record: Record) -> bool:
-    """Whether the record may be a forget, which is sent to every partition."""
+    """Whether the record may be a forget event, which is sent to every partition."""
     return _MAY_BE_FORGET in (record.value or b"")
 
 
 class KeyMonitor:
-    """Samples the keys that a worker reads, and notices when topics are keyed differently.
+    """Samples the keys that a worker reads, and detects topics that are keyed differently.
 
-    The sample of a topic takes the key of every record until it is full, then those of three
-    records of each batch: nothing that grows with the batch. ``told`` is called with the current
-    answer at each ``look``.
+    A topic's sample takes the key of every record until it is full, then those of three records per
+    batch, so that the cost does not grow with the batch. ``on_check`` is called with the result of
+    each ``check``.
     """
 
     def __init__(
-        self, told: Callable[[bool], None], partitioners: Mapping[str, Partitioner]
+        self, on_check: Callable[[bool], None], partitioners: Mapping[str, Partitioner]
     ) -> None:
-        self._told = told
+        self._on_check = on_check
         self._partitioners = partitioners
         self._counts: Mapping[str, int] = {}
         self._samples: dict[str, KeySample] = {}
         self._filling = False
         self._different = False
 
-    def note(self, records: Sequence[Record], counts: Mapping[str, int]) -> None:
-        """Take records of a batch into account; ``counts`` are the topics' partition counts."""
+    def add(self, records: Sequence[Record], counts: Mapping[str, int]) -> None:
+        """Sample the keys of a batch; ``counts`` are the topics' partition counts."""
         if len(counts) < 2 or not records:
             return
         if counts != self._counts:
@@ -194,11 +194,11 @@ class KeyMonitor:
             samples[record.topic].add(record)
         self._filling = not all(sample.full for sample in samples.values())
 
-    def look(self) -> None:
-        """Judge the samples; log it when the answer changes."""
+    def check(self) -> None:
+        """Compare the topics; logs a change of the result."""
         keyings = {topic: sample.keying for topic, sample in self._samples.items()}
         different = keyed_differently(keyings)
-        self._told(different)
+        self._on_check(different)
         if different and not self._different:
             log.warning(
                 "input topics are keyed by different partitioners: most conversations have their "

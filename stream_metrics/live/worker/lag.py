@@ -1,4 +1,4 @@
-"""How far a log has been read: records and time behind its end."""
+"""The lag of a log: records and time behind its end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final, NamedTuple, Protocol
 
 from stream_metrics.live.ports import Position
 
-ENOUGH_STAMPS: Final = 1_000  # of which one at least must not lie ahead of its time
+MIN_TIMESTAMPS: Final = 1_000  # at least one of so many is assumed not to be too late
 
 
 class Gauges(Protocol):
-    """Receives how far partitions are read; every method is cheap and never raises."""
+    """Receives the lag of partitions; every method is cheap and never raises."""
 
     def lag(self, topic: str, partition: int, records: int, seconds: float) -> None: ...
     def forget_partition(self, topic: str, partition: int) -> None: ...
@@ -20,15 +20,15 @@ class Gauges(Protocol):
     def offset_gap(self, topic: str) -> None: ...
 
 
-class Mark(NamedTuple):
-    """All records up to a time lie before an end of the log."""
+class EndMark(NamedTuple):
+    """The end of the log at a time: records written until then are before it."""
 
     end: int
     asked_ms: int
 
 
 class Behind(NamedTuple):
-    """Records and seconds behind the end, and the Unix time up to which the log has been read."""
+    """The lag in records and seconds, and the Unix time up to which the log has been read."""
 
     records: int
     seconds: float
@@ -36,71 +36,71 @@ class Behind(NamedTuple):
 
 
 class LogLag:
-    """The end of one log as last heard, and up to when it has been read.
+    """The last known end of one log, and the record time up to which it has been read.
 
-    ``in_order``: the records of the log come about in the order of their times. Where several logs
-    were merged into one they do not, and only an end that was passed tells the time.
+    ``in_order`` tells whether the records are in the order of their timestamps. In a log merged
+    from several others they are not, so only reaching a known end tells the time.
     """
 
     def __init__(self, *, in_order: bool = True) -> None:
         self._in_order = in_order
-        self._marks: list[Mark] = []
+        self._marks: list[EndMark] = []
         self._caught_up: float | None = None
-        self.end: int | None = None  # None until it was heard
+        self.end: int | None = None  # None while unknown
         self.begin()
 
     def begin(self, read_up_to_ms: int = 0) -> None:
-        """The log is read from some other position, and is known to be read up to that time."""
+        """Start at another position, up to which the log is known to be read until that time."""
         self._stamped_ms = read_up_to_ms
-        self._parts: deque[tuple[int, int]] = deque()  # how many timestamps, the smallest of them
+        self._minima: deque[tuple[int, int]] = deque()  # number of timestamps, and the smallest
         self._count = 0
 
     def read(self, stamps_ms: Iterable[int | None], now_ms: int) -> None:
-        """Records with these timestamps have been worked off; those ahead of now tell nothing.
+        """Note the timestamps of processed records; those in the future are ignored.
 
-        A record is there no earlier than its producer's clock says, unless that clock is ahead. So
-        the smallest of the last ``ENOUGH_STAMPS`` counts: one wild timestamp moves nothing.
+        A record is written no earlier than its timestamp, unless the producer's clock is ahead. So
+        the smallest of the last ``MIN_TIMESTAMPS`` is used, and single wrong ones have no effect.
         """
         if not self._in_order:
             return
-        told = [ms for ms in stamps_ms if ms is not None and 0 <= ms <= now_ms]
-        if not told:
+        usable = [ms for ms in stamps_ms if ms is not None and 0 <= ms <= now_ms]
+        if not usable:
             return
-        self._parts.append((len(told), min(told)))
-        self._count += len(told)
-        while self._count - self._parts[0][0] >= ENOUGH_STAMPS:
-            self._count -= self._parts.popleft()[0]
-        if self._count >= ENOUGH_STAMPS:
-            smallest = min(stamp for _, stamp in self._parts)
+        self._minima.append((len(usable), min(usable)))
+        self._count += len(usable)
+        while self._count - self._minima[0][0] >= MIN_TIMESTAMPS:
+            self._count -= self._minima.popleft()[0]
+        if self._count >= MIN_TIMESTAMPS:
+            smallest = min(stamp for _, stamp in self._minima)
             self._stamped_ms = max(self._stamped_ms, smallest)
 
-    def heard(self, end: int, asked_ms: int) -> None:
-        """The brokers have said where the log ends; all records up to that time lie before it."""
+    def set_end(self, end: int, asked_ms: int) -> None:
+        """Set the end of the log; all records written until ``asked_ms`` are before it."""
         self.end = end
-        del self._marks[2:]  # one that is passed, one to be passed next, and the newest one
-        self._marks.append(Mark(end, asked_ms))
+        del self._marks[2:]  # keep the last one reached, the next one, and the newest
+        self._marks.append(EndMark(end, asked_ms))
 
     def behind(self, offset: int) -> int:
-        """Records between an offset and the end as last heard; 0 before any was heard."""
+        """The number of records between an offset and the end; 0 while the end is unknown."""
         return 0 if self.end is None else max(0, self.end - offset)
 
     def read_up_to_ms(self, offset: int) -> int | None:
-        """Record time up to which the log has been read; None before an end was heard.
+        """Record time up to which the log has been read; None while the end is unknown.
 
-        A log that was read up to an end counts as read up to when the brokers were asked for it:
-        later records may lie there that nobody has seen, however long ago that was. 0 if no end
-        was passed and not enough was read.
+        A log that has been read to an end counts as read up to the time at which the brokers were
+        asked for that end, because later records may exist. 0 if no end was reached and too few
+        records were read.
         """
         if self.end is None:
             return None
-        passed = [mark for mark in self._marks if mark.end <= offset]
-        if passed:
-            self._marks[: len(passed)] = passed[-1:]
-            return max(self._stamped_ms, passed[-1].asked_ms)
+        reached = [mark for mark in self._marks if mark.end <= offset]
+        if reached:
+            self._marks[: len(reached)] = reached[-1:]
+            return max(self._stamped_ms, reached[-1].asked_ms)
         return self._stamped_ms
 
     def report(self, position: Position, now_ms: int) -> Behind:
-        """How far reading up to ``position`` is behind."""
+        """The lag of ``position``."""
         now = now_ms / 1000
         records = self.behind(position.offset)
         if self._caught_up is None or not records:

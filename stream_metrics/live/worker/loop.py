@@ -1,20 +1,20 @@
 """The loop of a live worker, over a ``Source`` and a store.
 
-Kafka's group says who may work on a partition number; the store says from where, and refuses
-whoever is no longer the owner. In each round (``Loop.turn``) the loop
+Kafka's consumer group assigns partition numbers to workers; the store has the offsets to read from,
+and rejects writes of a worker that is no longer the owner. In each round (``Loop.turn``) the loop
 
-1. takes over what the group has assigned, one partition after the other (``worker.takeover``);
-2. polls the source, and leaves out what the state already has;
-3. has each partition's records processed (``worker.partition`` has the order of effects: load,
-   step, dead letters, output, write);
-4. commits the stored offsets to Kafka, from time to time;
+1. takes over newly assigned partitions, one after the other (``worker.takeover``);
+2. polls the source, and drops records that the state already has;
+3. processes each partition's records (``worker.partition`` has the order of effects: load, step,
+   dead letters, output, write);
+4. commits the stored offsets to Kafka, at intervals;
 5. checks every few seconds that the store still has this worker's token and offsets, sends a
-   heartbeat, and notes offsets that hold no record;
-6. deletes some of what has expired;
-7. lets each partition do a step of what there is to do beside reading (``beside``).
+   heartbeat, and stores offsets without records, such as transaction markers;
+6. deletes some expired conversations;
+7. runs a step of each partition's background work (``background``).
 
-What a partition goes through is in ``worker.assigned``. Between two rounds nothing changes but
-``Source.assignment``; while it is another one than the loop has looked at, nothing is read, written
+The states of a partition are in ``worker.assigned``. Between two rounds only ``Source.assignment``
+changes. While it differs from the assignment that the loop has processed, nothing is read, written
 or exported.
 """
 
@@ -56,15 +56,15 @@ from stream_metrics.live.worker.watchdog import WorkerStatus
 log = structlog.get_logger(__name__)
 
 CHECK_SECONDS: Final = 5.0
-NOT_READING: Final = "reading"  # the reason on ``/readyz`` while ``may_read`` says no
-OTHER_COUNTS: Final = "partitions"  # and while topics have other partitions than the state
+NOT_READING: Final = "reading"  # the reason on ``/readyz`` while ``pause_reading`` gives one
+OTHER_COUNTS: Final = "partitions"  # and while partition counts differ from the state's
 
 
 @dataclass(frozen=True, slots=True)
 class LoopOptions:
     """``topics`` are those that state is built from; each partition number is one state partition.
 
-    ``in_order``: whether the records of a log come about in the order of their times.
+    ``in_order`` tells whether the records of a log are in the order of their timestamps.
     """
 
     topics: tuple[str, ...]
@@ -77,13 +77,15 @@ class LoopOptions:
 class Loop:
     """Works on the partitions that the group assigns to this worker.
 
-    ``identity`` is that of the generation in ``store``; ``make_partition(number, token)`` builds
-    what processes one. ``may_read`` says why nothing is to be read for now; partitions stay active
-    meanwhile. ``prepare`` makes a partition ready before anything is read; ``beside`` is called of
-    each in every round. ``grown`` is told of topics that have other partitions than the state was
-    built for, of which nothing more is read. ``monotonic`` tells when to commit and to check.
-    ``run`` returns after ``retry.stop``; it raises ``Superseded``, ``OtherIdentity`` or the
-    source's errors where going on would be wrong. The other public methods are its steps.
+    ``identity`` is that of the generation in ``store``; ``make_partition(number, token)`` makes a
+    state partition. ``pause_reading`` returns why reading is to pause, or None; partitions stay
+    active meanwhile. ``prepare`` is called with a claimed partition before any record is read,
+    ``background`` with each partition in every round. ``on_counts_changed`` is called with the
+    topics whose partition counts differ from the state's, after which nothing more is read.
+    ``monotonic`` times commits and checks.
+
+    ``run`` returns after ``retry.stop``. It raises ``Superseded``, ``OtherIdentity`` or the
+    source's errors if the worker must not continue. The other public methods are its steps.
     """
 
     def __init__(
@@ -101,10 +103,10 @@ class Loop:
         *,
         outputs: Outputs | None = None,
         upstream: Upstream | None = None,
-        may_read: Callable[[], str | None] = lambda: None,
+        pause_reading: Callable[[], str | None] = lambda: None,
         prepare: Callable[[StatePartition], Awaitable[None]] | None = None,
-        beside: Callable[[StatePartition], Awaitable[None]] | None = None,
-        grown: Callable[[Sequence[str]], Awaitable[None]] | None = None,
+        background: Callable[[StatePartition], Awaitable[None]] | None = None,
+        on_counts_changed: Callable[[Sequence[str]], Awaitable[None]] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
@@ -117,9 +119,9 @@ class Loop:
         self._clock = clock
         self._keys = keys
         self._outputs = outputs
-        self._may_read = may_read
-        self._beside = beside
-        self._grown = grown
+        self._may_read = pause_reading
+        self._background = background
+        self._on_counts_changed = on_counts_changed
         self._monotonic = monotonic
         self._take_over = TakeOver(
             source,
@@ -129,39 +131,39 @@ class Loop:
             retry,
             options.on_offset_gap,
             options.start,
-            self._gap,
-            self._stepped,
+            self._on_gap,
+            self._on_step,
             prepare,
         )
         self._partitions: dict[int, AssignedPartition] = {}
         self.probe = Probe(source, self._partitions, metrics, clock, upstream, retry, reasons)
-        self._assignment: Assignment | None = None  # the one that was looked at
-        self._unfit = False  # whether topics have other partitions than the state
-        self._stopped = False  # reading, for that or by ``may_read``
+        self._assignment: Assignment | None = None  # the one that was processed
+        self._counts_differ = False  # the topics' partition counts from the state's
+        self._paused = False  # reading, for that or by ``pause_reading``
         self._next_commit = self._next_check = monotonic()
         # for the watchdog
         self._taking_over = False
         self._steps = 0
         self._rounds = 0
 
-    # -- what others may know -------------------------------------------------------------------
+    # -- status --------------------------------------------------------------------------------
 
     @property
     def partitions(self) -> list[StatePartition]:
-        """The state partitions that this worker works on, and whose figures are its own."""
+        """The state partitions that this worker owns and exports."""
         return [p.owned for p in self._active() if p.owned is not None]
 
     @property
     def partition_total(self) -> int:
-        """How many state partitions all workers have together."""
+        """The number of state partitions of all workers together."""
         return self._identity.count
 
-    def follow(self, policy: Policy) -> None:
-        """Handle offset gaps so from now on."""
+    def set_gap_policy(self, policy: Policy) -> None:
+        """Handle later offset gaps by this policy."""
         self._take_over.policy = policy
 
     def status(self, waiting: frozenset[str]) -> WorkerStatus:
-        """How far it is, for the watchdog; ``waiting`` names what it is known to wait for."""
+        """The status for the watchdog; ``waiting`` names what the worker waits for."""
         offsets, behind = {}, {}
         for partition in self._partitions.values():
             if partition.owned is None or partition.state in (State.BLOCKED, State.HALTED):
@@ -182,11 +184,11 @@ class Loop:
 
     @property
     def _changed(self) -> bool:
-        """Whether there is an assignment to look at, or to wait for."""
+        """Whether a new assignment is to be processed or awaited."""
         return self._source.assignment is None or self._source.assignment is not self._assignment
 
     def _active(self) -> Iterator[AssignedPartition]:
-        """Those that are worked on; one that ceases to be so meanwhile is left out."""
+        """The active partitions; one that stops being active during the iteration is skipped."""
         for partition in list(self._partitions.values()):
             if partition.state is State.ACTIVE and not self._changed:
                 yield partition
@@ -194,7 +196,7 @@ class Loop:
     # -- a round --------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work until told to stop."""
+        """Run rounds until ``retry.stop``."""
         probing: asyncio.Task[None] | None = None
         try:
             await self._source.join()
@@ -214,10 +216,10 @@ class Loop:
                 self._metrics.assigned(0)
 
     async def turn(self) -> None:
-        """One round."""
+        """Run one round."""
         if self._changed:
             await self._follow_group()  # 1
-        self._stop_or_go_on()
+        self._pause_or_resume()
         fetched = await self._source.poll()  # 2
         self._halt_unreadable(fetched)
         for partition, records in self._new_records(fetched):
@@ -238,12 +240,12 @@ class Loop:
             self._next_check = now + CHECK_SECONDS
             await self.check()  # 5
         await self.expire()  # 6
-        await self.work_beside()  # 7
+        await self.run_background()  # 7
 
-    # -- 1. what the group has assigned ---------------------------------------------------------
+    # -- 1. assignments -------------------------------------------------------------------------
 
     async def _follow_group(self) -> None:
-        """Stop what was; become the owner of what the group has assigned, once it has said so."""
+        """Release all partitions, and take over those of the new assignment once there is one."""
         for partition in self._partitions.values():
             partition.on(Event.REVOKED)
         assignment = self._source.assignment
@@ -261,10 +263,10 @@ class Loop:
         counts = await self._retry(self._source.partition_counts)
         if self._changed:
             return
-        await self._compare(counts)
+        await self._compare_counts(counts)
         if self._changed:
             return
-        wanted = self._sort(assignment)
+        wanted = self._fully_assigned(assignment)
         if self._outputs is not None:
             await self._outputs.keep([partition.number for partition in wanted])
         for partition in wanted:
@@ -278,26 +280,28 @@ class Loop:
             self._next_check = self._monotonic()  # heartbeats tell who has them now
             log.info("partitions taken over", partitions=sorted(numbers))
 
-    async def _compare(self, counts: Mapping[str, int]) -> None:
-        """Read no more where topics have other partitions than the state was built for.
+    async def _compare_counts(self, counts: Mapping[str, int]) -> None:
+        """Stop reading if the topics' partition counts differ from the state's.
 
-        What is there is shown on, and ``grown`` is told which topics.
+        The existing figures are still exported.
         """
         why = other_counts(self._identity, counts)
-        self._unfit = bool(why)
+        self._counts_differ = bool(why)
         if not why:
             self._reasons.clear(OTHER_COUNTS)
             return
         self._reasons.set(OTHER_COUNTS, why)
         built = self._identity.partition_counts
-        if self._grown is not None:
-            await self._grown([topic for topic, n in counts.items() if built.get(topic) != n])
+        if self._on_counts_changed is not None:
+            await self._on_counts_changed(
+                [topic for topic, n in counts.items() if built.get(topic) != n]
+            )
 
-    def _sort(self, assignment: Assignment) -> list[AssignedPartition]:
-        """Drop what is not ours; the partitions that are ours for every topic, by number.
+    def _fully_assigned(self, assignment: Assignment) -> list[AssignedPartition]:
+        """The partitions that are assigned for every topic, by number.
 
-        Those that are ours for some topics only are halted. Those that were added since the state
-        was built are nobody's.
+        Partitions that are no longer assigned are dropped, and those that are assigned for some
+        topics only are halted. Partitions added since the state was built are ignored.
         """
         held: dict[int, set[str]] = {}
         for place in assignment.places:
@@ -320,12 +324,12 @@ class Loop:
                 wanted.append(partition)
             else:
                 self._halt(
-                    partition, Event.PARTLY_ASSIGNED, "held for some of the input topics only"
+                    partition, Event.PARTLY_ASSIGNED, "assigned for some of the input topics only"
                 )
         return wanted
 
     async def _take(self, partition: AssignedPartition) -> None:
-        """Take one over, and read on from its stored offsets; or hold it, if records are gone."""
+        """Take a partition over and read from its stored offsets, or block it at an offset gap."""
         gaps, partition.gaps = partition.gaps, []
         partition.on(Event.CLAIM)
         asked_ms = self.probe.filled_up_to_ms()
@@ -345,13 +349,13 @@ class Loop:
             self._halt(partition, Event.GAP, f"offset gap: {why}")
             return
         partition.owned = taken.partition
-        await self._hear_time(partition.number)
+        await self._update_clock(partition.number)
         for place, lag in partition.logs.items():
-            lag.heard(taken.extents[place.topic].end, asked_ms)
+            lag.set_end(taken.extents[place.topic].end, asked_ms)
         if not self._source.read_from(partition.start_offsets(taken.extents)):
             partition.on(Event.UNCONFIRMED)
             return
-        if self._stopped:
+        if self._paused:
             self._source.stop_reading(partition.logs)
         partition.on(Event.CLAIMED)
         partition.why = ""
@@ -359,7 +363,7 @@ class Loop:
         self._steps += 1
 
     def _halt(self, partition: AssignedPartition, event: Event, why: str) -> None:
-        """Stop this partition number only; the others go on."""
+        """Stop working on this partition number only."""
         partition.on(event)
         if partition.why != why:
             log.error("partition halted", partition=partition.number, reason=why)
@@ -367,31 +371,31 @@ class Loop:
         self._reasons.set(f"partition-{partition.number}", why)
         self._source.stop_reading(partition.logs)
 
-    def _gap(self, number: int, gap: OffsetGap) -> None:
+    def _on_gap(self, number: int, gap: OffsetGap) -> None:
         self._metrics.offset_gap(gap.topic)
         action = self._take_over.policy
         log.error("offset gap", partition=number, action=action, reason=gap.message)
 
-    def _stepped(self) -> None:
-        """A step of a long take-over is done."""
+    def _on_step(self) -> None:
+        """Record progress of a long take-over."""
         self._steps += 1
         self._reasons.beat()
 
     # -- 2. and 3. records ----------------------------------------------------------------------
 
-    def _stop_or_go_on(self) -> None:
-        """Stop reading, or read on, where a reason for it has come or gone; all else goes on."""
+    def _pause_or_resume(self) -> None:
+        """Pause or resume reading; all other work continues."""
         why = self._may_read()
         if why is not None:
             self._reasons.set(NOT_READING, why)
-        elif self._stopped:
+        elif self._paused:
             self._reasons.clear(NOT_READING)
-        stop = self._unfit or why is not None
-        if stop == self._stopped:
+        stop = self._counts_differ or why is not None
+        if stop == self._paused:
             return
-        self._stopped = stop
+        self._paused = stop
         for partition in self._active():
-            if self._stopped:
+            if self._paused:
                 self._source.stop_reading(partition.logs)
             else:
                 self._source.read_from(partition.next_offsets())
@@ -405,7 +409,7 @@ class Loop:
     def _new_records(
         self, fetched: Fetched
     ) -> Iterator[tuple[AssignedPartition, Sequence[Record]]]:
-        """What was read of each partition, without what its state already has."""
+        """The fetched records of each partition that its state does not have yet."""
         for partition in self._active():
             found: list[Record] = []
             for place in partition.logs:
@@ -420,17 +424,17 @@ class Loop:
                 yield partition, found
 
     async def _process(self, partition: AssignedPartition, records: Sequence[Record]) -> None:
-        async with self._answered(partition) as owned:
+        async with self._handling_loss(partition) as owned:
             await owned.process(records, self._retry)
             now_ms = self._clock.now_ms()
             for place, lag in partition.logs.items():
                 lag.read((r.timestamp_ms for r in records if r.topic == place.topic), now_ms)
-            self._keys.note(records, self._identity.partition_counts)
+            self._keys.add(records, self._identity.partition_counts)
             self._metrics.counted(now_ms, (record.timestamp_ms or 0 for record in records))
 
     @asynccontextmanager
-    async def _answered(self, partition: AssignedPartition) -> AsyncIterator[StatePartition]:
-        """End work with a partition early where its state is not ours any more, or is damaged."""
+    async def _handling_loss(self, partition: AssignedPartition) -> AsyncIterator[StatePartition]:
+        """Handle a partition that turns out to be lost or damaged."""
         assert partition.owned is not None
         try:
             yield partition.owned
@@ -441,11 +445,11 @@ class Loop:
             self._halt(partition, Event.FAILED, damage_message(damage))
 
     async def _lost(self, partition: AssignedPartition, lost: PartitionLost) -> None:
-        """The store refused: find out whether we are the owner, and from where to go on.
+        """Handle a rejected write: release the partition, or take it over at other offsets.
 
-        Where another is, the group has most likely given all away, and we are the last to hear of
-        it. Nothing of ours is exported until the brokers have answered: sums over workers would
-        count it twice.
+        If another worker owns it, the group has probably reassigned all partitions and this member
+        has yet to learn of that. Nothing is exported until the brokers have answered, because sums
+        over workers would count it twice.
         """
         log.warning("write refused", partition=partition.number, reason=lost.why)
         partition.forget()
@@ -460,27 +464,27 @@ class Loop:
             self._source.stop_reading(partition.logs)
             await self._take(partition)
 
-    # -- 4. to 6. from time to time -------------------------------------------------------------
+    # -- 4. to 7. periodic work -----------------------------------------------------------------
 
     async def commit(self) -> None:
-        """Tell Kafka how far the state is; only a hint, so that a failure is no harm."""
+        """Commit the stored offsets to Kafka, as a hint: a failure does no harm."""
         commits = {}
         for partition in self._active():
             for place in partition.logs:
                 position = partition.positions[place.topic]
-                if position.last_digest:  # else the note stands that nothing was written yet
+                if position.last_digest:  # else keep the metadata ``NOTHING_WRITTEN``
                     commits[place] = Commit(position.offset)
         done = self._source.acknowledged
         if new := {place: at for place, at in commits.items() if done.get(place) != at}:
             await self._source.commit(new)
 
     async def check(self) -> None:
-        """Notice what happened to the state, and note offsets that hold no record."""
-        self._keys.look()
+        """Check ownership, send heartbeats, and store offsets without records."""
+        self._keys.check()
         for partition in self._active():
-            async with self._answered(partition) as owned:
+            async with self._handling_loss(partition) as owned:
                 owned.overdue = True
-                await self._hear_time(partition.number)
+                await self._update_clock(partition.number)
                 await owned.check(self._retry)
                 await owned.beat(self._retry, partition.behind_ms(self._clock.now_ms()))
                 passed = {} if self._changed else await self._source.passed(partition.logs)
@@ -488,22 +492,22 @@ class Loop:
                     offsets = {place.topic: offset for place, offset in passed.items()}
                     await owned.advance(offsets, self._retry)
 
-    async def _hear_time(self, number: int) -> None:
+    async def _update_clock(self, number: int) -> None:
         state = await self._retry(lambda: self._store.describe(number))
-        self._clock.heard(state.store_ms)
+        self._clock.set_store_time(state.store_ms)
 
     async def expire(self) -> None:
-        """Delete some of what has expired; what is left has its turn in the next round."""
+        """Delete some expired conversations of each partition; the next round deletes more."""
         for partition in self._active():
-            async with self._answered(partition) as owned:
+            async with self._handling_loss(partition) as owned:
                 horizon_ms = partition.read_up_to_ms() if owned.overdue else None
                 if horizon_ms is not None:
                     await owned.expire(horizon_ms, self._retry)
 
-    async def work_beside(self) -> None:
-        """Let partitions do a step of what there is to do beside reading."""
-        if self._beside is None:
+    async def run_background(self) -> None:
+        """Run a step of each partition's background work."""
+        if self._background is None:
             return
         for partition in self._active():
-            async with self._answered(partition) as owned:
-                await self._beside(owned)
+            async with self._handling_loss(partition) as owned:
+                await self._background(owned)

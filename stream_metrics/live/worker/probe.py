@@ -76,7 +76,7 @@ class Probe:
             if self._partitions.get(partition.number) is not partition:
                 continue  # another worker's by now
             for place, lag in partition.logs.items():
-                lag.heard(ends[place], asked_ms)
+                lag.set_end(ends[place], asked_ms)
                 behind = lag.report(partition.positions[place.topic], now_ms)
                 self._gauges.lag(*place, behind.records, behind.seconds)
                 oldest = min(oldest, behind.read_up_to)

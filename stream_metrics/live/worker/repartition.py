@@ -41,7 +41,7 @@ class Inputs(Protocol):
         """The next records, those of each partition in its order; none after a short while."""
         ...
 
-    async def taken(self) -> None:
+    async def commit(self) -> None:
         """Whoever reads next begins behind all that was fetched, as far as it is still ours."""
         ...
 
@@ -93,7 +93,7 @@ class Repartitioner:
         if copies:
             await self._retry(lambda: self._internal.send(copies))
             self._counts.repartitioned(Counter(r.origin.topic for r in copies if r.origin))
-        await self._inputs.taken()
+        await self._inputs.commit()
         return len(records)
 
 
