@@ -307,14 +307,14 @@ self._source.read_from(
             Edit(
                 LAG,
                 """\
-        if passed:
-            self._marks[: len(passed)] = passed[-1:]
+        if reached:
+            self._marks[: len(reached)] = reached[-1:]
 """,
                 """\
         if self._marks:
             return self._marks[-1].asked_ms
-        if passed:
-            self._marks[: len(passed)] = passed[-1:]
+        if reached:
+            self._marks[: len(reached)] = reached[-1:]
 """,
             ),
         ),
@@ -327,8 +327,8 @@ self._source.read_from(
         (
             Edit(
                 LAG,
-                "smallest = min(stamp for _, stamp in self._parts)",
-                "smallest = max(stamp for _, stamp in self._parts)",
+                "smallest = min(stamp for _, stamp in self._minima)",
+                "smallest = max(stamp for _, stamp in self._minima)",
             ),
         ),
         "tests/unit/test_clock.py::test_a_wrong_timestamp_in_a_backlog_does_not_advance_record_time",
