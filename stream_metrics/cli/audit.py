@@ -21,14 +21,12 @@ from stream_metrics.cli.common import (
     load_settings,
     printable,
 )
-from stream_metrics.cli.options import redis_options, state_in
-from stream_metrics.cli.settings import Settings, mask_url
+from stream_metrics.cli.options import state_in
+from stream_metrics.cli.redis import open_store, redis_errors
+from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.cells import CODES, split_code
-from stream_metrics.live.ports import StoreRefused, StoreUnavailable
-from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.worker.audit import Audit, AuditOptions, Difference
 from stream_metrics.live.worker.audit import audit as compare
-from stream_metrics.live.worker.identity import OtherIdentity
 
 PAUSE_SECONDS = 0.2
 SHOWN = 100
@@ -52,13 +50,8 @@ def audit(
     completed.
     """
     settings = load_settings(config)
-    where = mask_url(settings.redis.url)
-    try:
+    with redis_errors(settings):
         found = asyncio.run(_audit(settings, wait, build=build))
-    except (StoreUnavailable, StoreRefused) as error:
-        raise UsageError(f"redis {where}: {error}") from error
-    except OtherIdentity as error:
-        raise UsageError(str(error)) from error
     if not found.partitions and not found.busy:
         raise UsageError(
             f"namespace {settings.namespace!r} has no state. Use the worker's redis.namespace"
@@ -82,8 +75,7 @@ async def _audit(settings: Settings, wait: float, *, build: bool) -> Audit:
         await asyncio.sleep(PAUSE_SECONDS)
         return time.monotonic() < until
 
-    store = connect(redis_options(settings))
-    try:
+    async with open_store(settings) as store:
         settings, state, _ = await state_in(store, settings, build=build)
         options = AuditOptions(
             settings.engine_config(),
@@ -92,8 +84,6 @@ async def _audit(settings: Settings, wait: float, *, build: bool) -> Audit:
             settings.metrics.routes,
         )
         return await compare(state, options, again)
-    finally:
-        await store.close()
 
 
 def _series(code: str) -> tuple[str, dict[str, str]]:

@@ -7,25 +7,23 @@ import time
 from typing import Annotated, Final
 
 import typer
-from aiokafka.errors import KafkaError
 
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
-    kafka_reason,
     load_settings,
     stderr_console,
 )
-from stream_metrics.cli.options import for_state, identity, redis_options
-from stream_metrics.cli.settings import Settings, mask_url
-from stream_metrics.clients.kafka.errors import KafkaRefused
+from stream_metrics.cli.kafka import run_kafka
+from stream_metrics.cli.options import for_state, identity
+from stream_metrics.cli.redis import open_store, redis_errors
+from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.partition_reader import KafkaLogs, open_consumer
-from stream_metrics.clients.kafka.topics import TopicsInvalid, equal_counts, partition_counts
+from stream_metrics.clients.kafka.topics import equal_counts, partition_counts
 from stream_metrics.live.kafka.output import KafkaFence
 from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
-from stream_metrics.live.ports import OutputUnavailable, StoreRefused, StoreUnavailable
+from stream_metrics.live.ports import OutputUnavailable
 from stream_metrics.live.redis.check import memory_bytes
-from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.worker.build import (
     PAUSE_ABOVE,
@@ -48,7 +46,7 @@ from stream_metrics.live.worker.switch import (
 from stream_metrics.live.worker.switch import give_up as give_up_build
 
 POLL_SECONDS: Final = 2.0
-RETRY_HINT: Final = "Run this again to continue; the build goes on meanwhile"
+RETRY_HINT: Final = ". Run this again to continue; the build goes on meanwhile"
 
 
 def build(
@@ -84,25 +82,22 @@ def build(
     """
     settings = load_settings(config)
     try:
-        code = asyncio.run(
-            _build(
+        with redis_errors(settings, RETRY_HINT):
+            code = run_kafka(
                 settings,
-                dry_run=dry_run,
-                retained=from_retained,
-                give_up=give_up,
-                again=again,
-                yes=yes,
+                _build(
+                    settings,
+                    dry_run=dry_run,
+                    retained=from_retained,
+                    give_up=give_up,
+                    again=again,
+                    yes=yes,
+                ),
             )
-        )
-    except (CannotBuild, InvalidTransition, TopicsInvalid, KafkaRefused) as error:
+    except (CannotBuild, InvalidTransition) as error:
         raise UsageError(str(error)) from error
-    except (StoreUnavailable, StoreRefused) as error:
-        raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}. {RETRY_HINT}") from error
     except OutputUnavailable as error:
-        raise UsageError(f"{error}. {RETRY_HINT}") from error
-    except (KafkaError, OSError, TimeoutError) as error:
-        reason = kafka_reason(settings, error)
-        raise UsageError(f"kafka {settings.kafka.bootstrap_servers}: {reason}") from error
+        raise UsageError(f"{error}{RETRY_HINT}") from error
     if code:
         raise typer.Exit(code)
 
@@ -116,8 +111,7 @@ async def _build(
     again: bool,
     yes: bool,
 ) -> int:
-    store = connect(redis_options(settings))
-    try:
+    async with open_store(settings) as store:
         layout = await store.layout()
         if layout.in_force is None:
             raise CannotBuild("there is no state yet: start the workers")
@@ -162,8 +156,6 @@ async def _build(
         await _finish(store, settings)
         stderr_console().print(f"generation {building.number} is in force")
         return 0
-    finally:
-        await store.close()
 
 
 async def _register(

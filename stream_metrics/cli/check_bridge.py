@@ -9,12 +9,12 @@ from typing import Final
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from stream_metrics.cli.common import Finding
+from stream_metrics.cli.kafka import cause
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.errors import KafkaRefused
 from stream_metrics.clients.kafka.rights import (
     Right,
     bridge_rights,
-    explain,
     missing_rights,
     rights_error,
 )
@@ -38,10 +38,7 @@ async def check_bridge(settings: Settings) -> list[Finding]:
     except KafkaRefused as refused:
         return [Finding("bridge", "error" if is_set else "warning", str(refused))]
     except (KafkaError, OSError, TimeoutError) as error:
-        try:
-            why = await explain(traces, error)
-        except KafkaRefused as refused:
-            why = str(refused)
+        why = await cause(traces, error)
         return [Finding("bridge", "error", f"{traces.bootstrap_servers}: {why}")]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from dataclasses import dataclass
@@ -16,8 +15,6 @@ from rich.console import Console
 
 from stream_metrics.cli.options import check_settings
 from stream_metrics.cli.settings import Settings
-from stream_metrics.clients.kafka.errors import KafkaRefused
-from stream_metrics.clients.kafka.rights import explain
 from stream_metrics.core.events.decode import EARLIEST_US, LATEST_US
 from stream_metrics.core.events.times import parse_rfc3339
 from stream_metrics.lab.evaluation.estimates import Intervals
@@ -108,14 +105,6 @@ def intervals_of(chosen: EvaluationSettings) -> Intervals | None:
     if not chosen.confidence_intervals:
         return None
     return Intervals(chosen.interval, chosen.confidence, chosen.resamples, chosen.seed)
-
-
-def kafka_reason(settings: Settings, error: Exception) -> str:
-    """The cause of an error of the Kafka client, as text."""
-    try:
-        return asyncio.run(explain(settings.kafka, error))
-    except KafkaRefused as refused:
-        return str(refused)
 
 
 def parse_time(option: str, text: str) -> int:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final
 
 import msgspec
 import typer
-from aiokafka.errors import KafkaError
 from msgspec import structs
 from rich.console import Console
 from rich.table import Table
@@ -24,19 +22,17 @@ from stream_metrics.cli.common import (
     FormatOption,
     UsageError,
     confirm,
-    kafka_reason,
     load_settings,
     printable,
     time_text,
 )
+from stream_metrics.cli.kafka import run_kafka
 from stream_metrics.cli.settings import Settings
-from stream_metrics.clients.kafka.errors import KafkaRefused
 from stream_metrics.clients.kafka.producer import open_producer, send_all
 from stream_metrics.clients.kafka.topics import partition_counts
 from stream_metrics.core.events.decode import REASONS, Event, decode
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.live.kafka.dead_letter_reader import (
-    DeadLetterTopicMissing,
     ForgetVersion,
     Forgotten,
     Letter,
@@ -53,8 +49,6 @@ REFUSED_LISTED: Final = 20
 WIDTH: Final = 250  # terminals wrap lines themselves, and files must not be truncated
 
 _PLACE: Final = re.compile(r"(.+)/([0-9]{1,10})/([0-9]{1,19})")
-
-T = TypeVar("T")
 
 TopicOption = Annotated[
     str | None,
@@ -148,17 +142,6 @@ async def read_letter_index(settings: Settings, topics: list[str]) -> LetterInde
         else:
             index.letters.setdefault(found.place, LetterSummary.of(found, limits))
     return index
-
-
-def run_kafka(settings: Settings, work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work``; Kafka's errors, missing topics and rights become a ``UsageError``."""
-    try:
-        return asyncio.run(work)
-    except (DeadLetterTopicMissing, KafkaRefused) as error:
-        raise UsageError(str(error)) from error
-    except (KafkaError, OSError, TimeoutError) as error:
-        where = settings.kafka.bootstrap_servers
-        raise UsageError(f"kafka {where}: {kafka_reason(settings, error)}") from error
 
 
 def _topics(settings: Settings, topic: str | None) -> list[str]:

@@ -22,8 +22,8 @@ from stream_metrics.cli.dlq import (
     LetterSummary,
     parse_place,
     read_letter_index,
-    run_kafka,
 )
+from stream_metrics.cli.kafka import run_kafka
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.decode import levels
 from stream_metrics.core.events.limits import Limits

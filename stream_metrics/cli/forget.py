@@ -24,8 +24,9 @@ from stream_metrics.cli.common import (
     parse_time,
     printable,
 )
-from stream_metrics.cli.dlq import WIDTH, LetterSummary, read_letter_index, run_kafka, table_of
-from stream_metrics.cli.options import redis_options
+from stream_metrics.cli.dlq import WIDTH, LetterSummary, read_letter_index, table_of
+from stream_metrics.cli.kafka import run_kafka
+from stream_metrics.cli.redis import open_store
 from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.clients.kafka.producer import OutgoingRecord, open_producer, send_all
 from stream_metrics.clients.kafka.topics import partition_counts
@@ -41,7 +42,6 @@ from stream_metrics.live.kafka.dead_letter_reader import (
 )
 from stream_metrics.live.kafka.output import erasures
 from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
-from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.worker.generations import state_in_force
 from stream_metrics.live.worker.options import conversation_key
 
@@ -134,11 +134,8 @@ def _listed(numbers: list[int]) -> str:
 
 
 async def _located(settings: Settings, ids: list[str]) -> dict[str, list[int]]:
-    store = connect(redis_options(settings))
-    try:
+    async with open_store(settings) as store:
         return await located(await state_in_force(store), ids)
-    finally:
-        await store.close()
 
 
 async def located(store: StateStore, conversations: Sequence[str]) -> dict[str, list[int]]:

@@ -9,8 +9,7 @@ from typing import Final
 from aiokafka.errors import KafkaError
 
 from stream_metrics.cli.common import Finding
-from stream_metrics.clients.kafka.errors import KafkaRefused
-from stream_metrics.clients.kafka.rights import explain
+from stream_metrics.cli.kafka import cause
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.live.kafka.key_samples import latest_keys
 from stream_metrics.live.worker.keying import FITTING_SHARE, Keying, KeySample, keyed_differently
@@ -32,10 +31,7 @@ async def check_keys(kafka: KafkaSettings, counts: Mapping[str, int]) -> list[Fi
         async with asyncio.timeout(WITHIN_SECONDS):
             samples = await latest_keys(kafka, there)
     except (KafkaError, OSError, TimeoutError) as error:
-        try:
-            why = await explain(kafka, error)
-        except KafkaRefused as refused:
-            why = str(refused)
+        why = await cause(kafka, error)
         return [Finding("keys", "error", f"records could not be read: {why}")]
     return key_findings(samples)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from stream_metrics.cli.common import (
     parse_time,
     printable,
 )
+from stream_metrics.cli.kafka import run_kafka
 from stream_metrics.cli.send import CheckedEvent, check_event, report, send_events
 from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import (
@@ -27,7 +27,6 @@ from stream_metrics.cli.sources import (
     Sources,
     TopicSource,
     UntilOption,
-    kafka_errors,
     parse_marks,
 )
 from stream_metrics.core.events.decode import BadRecord
@@ -118,8 +117,7 @@ def labels(
         raise UsageError(f"none of {read:,} scores can be used: {reasons}")
     ready = _ready(events, settings)
     if into_kafka:
-        with kafka_errors(settings):
-            asyncio.run(send_events(settings, ready))
+        run_kafka(settings, send_events(settings, ready))
         report(Counter(event.topic for event in ready), "table")
     else:
         for event in ready:

@@ -32,13 +32,14 @@ from stream_metrics.cli.common import (
     parse_time,
     printable,
 )
+from stream_metrics.cli.kafka import cause
 from stream_metrics.cli.keys import check_keys
-from stream_metrics.cli.options import for_state, identity, redis_options, state_in, web_options
+from stream_metrics.cli.options import for_state, identity, state_in, web_options
+from stream_metrics.cli.redis import open_store, redis_errors
 from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.clients.kafka.errors import KafkaRefused
 from stream_metrics.clients.kafka.rights import (
     Right,
-    explain,
     missing_rights,
     rights_error,
     worker_rights,
@@ -53,7 +54,6 @@ from stream_metrics.live.kafka.topic_config import topic_config_problems
 from stream_metrics.live.layout import Identity, UnknownFormat
 from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.live.redis.check import check as check_redis
-from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.worker.export import NowTooEarly, Replaced, export_windows, rows_of
 from stream_metrics.live.worker.generations import fitting, joined
 from stream_metrics.live.worker.identity import OtherIdentity, other_counts
@@ -184,8 +184,7 @@ async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
     if counts:
         findings += await check_bridge(settings)
     where = mask_url(settings.redis.url)
-    store = connect(redis_options(settings))
-    try:
+    async with open_store(settings) as store:
         problems = await check_redis(store)
         findings += [
             Finding("redis", "error" if problem.fatal else "warning", f"{where}: {problem.message}")
@@ -198,8 +197,6 @@ async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
         except (StoreUnavailable, StoreRefused) as error:
             if not any(problem.fatal for problem in problems):  # else it is reported already
                 findings.append(Finding("state", "error", str(error)))
-    finally:
-        await store.close()
     return findings
 
 
@@ -268,13 +265,8 @@ async def _check_kafka(settings: Settings, counts: dict[str, int]) -> list[Findi
             seen = [topic for topic in topics if topic not in hidden]
             counts |= await partition_counts(kafka, seen)
             suitable = await _check_internal(kafka, counts)
-    except KafkaRefused as refused:
-        return [Finding("kafka", "error", f"{kafka.bootstrap_servers}: {refused}")]
-    except (KafkaError, OSError, TimeoutError) as error:
-        try:
-            why = await explain(kafka, error)
-        except KafkaRefused as refused:
-            why = str(refused)
+    except (KafkaRefused, KafkaError, OSError, TimeoutError) as error:
+        why = await cause(kafka, error)
         return [Finding("kafka", "error", f"{kafka.bootstrap_servers}: {why}")]
     findings = [Finding("kafka", "ok", kafka.bootstrap_servers)]
     findings += [Finding("kafka", "error", rights_error(kafka, [right])) for right in missing]
@@ -327,11 +319,10 @@ def export(
     scope = turn_scope or settings.metrics.turn_scope
     now_us = None if now is None else parse_time("--now", now)
     try:
-        written = asyncio.run(_export(settings, scope, now_us, out, build=build))
-    except (NowTooEarly, OtherIdentity, Replaced, UnknownSchema) as error:
+        with redis_errors(settings):
+            written = asyncio.run(_export(settings, scope, now_us, out, build=build))
+    except (NowTooEarly, Replaced, UnknownSchema) as error:
         raise UsageError(str(error)) from error
-    except (StoreUnavailable, StoreRefused) as error:
-        raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}") from error
     Console(stderr=True).print(f"{written:,} rows written to {out}")
 
 
@@ -339,8 +330,7 @@ async def _export(
     settings: Settings, scope: str, now_us: int | None, out: Path, *, build: bool
 ) -> int:
     """Write the files in bounded memory; returns the number of rows."""
-    store = connect(redis_options(settings))
-    try:
+    async with open_store(settings) as store:
         settings, state, _ = await state_in(store, settings, build=build)
         engine = settings.engine_config()
         found = await export_windows(state, settings.metrics.window_specs(), engine.dimension)
@@ -356,5 +346,3 @@ async def _export(
             written = write_lines(out / ROWS, rows.lines())
         write_json(out, "windows.json", windows)
         return written
-    finally:
-        await store.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -14,12 +14,15 @@ from rich.progress import Progress
 from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
 from stream_metrics.cli.group_members import describe_group_members
 from stream_metrics.cli.options import redis_options
+from stream_metrics.cli.redis import redis_errors
 from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.layout import Layout
-from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
+from stream_metrics.live.ports import StateStore
 from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.worker.switch import delete_all
+
+PURGE_AGAIN: Final = ". Part of the namespace is deleted; run purge again for the rest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +61,8 @@ def purge(
     the purge is refused.
     """
     settings = load_settings(config)
-    try:
+    with redis_errors(settings, PURGE_AGAIN):
         code = asyncio.run(_purge(settings, namespace or settings.namespace, yes, force))
-    except (StoreUnavailable, StoreRefused) as error:
-        raise UsageError(
-            f"redis {mask_url(settings.redis.url)}: {error}. Part of the namespace is deleted; run "
-            "purge again for the rest"
-        ) from error
     if code:
         raise typer.Exit(code)
 

@@ -13,8 +13,9 @@ import typer
 from rich.console import Console
 
 from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.kafka import kafka_errors
 from stream_metrics.cli.settings import Settings
-from stream_metrics.cli.sources import Sources, kafka_errors
+from stream_metrics.cli.sources import Sources
 from stream_metrics.clients.kafka.topics import check_input_topics, partition_counts
 from stream_metrics.core.events.key import is_labels
 from stream_metrics.core.events.record import Record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
@@ -21,8 +20,8 @@ from stream_metrics.cli.common import (
     UsageError,
     load_settings,
 )
+from stream_metrics.cli.kafka import run_kafka
 from stream_metrics.cli.settings import Settings
-from stream_metrics.cli.sources import kafka_errors
 from stream_metrics.clients.kafka.topics import check_input_topics, partition_counts
 from stream_metrics.core.events.decode import BadRecord, decode
 from stream_metrics.core.events.key import is_labels
@@ -89,8 +88,7 @@ def send(
     now_us = time.time_ns() // 1000
     events = _check_events(data, source, settings, topic, now_us, move=now)
     _note_old(events, settings, now_us)
-    with kafka_errors(settings):
-        asyncio.run(send_events(settings, events))
+    run_kafka(settings, send_events(settings, events))
     report(Counter(event.topic for event in events), format_)
 
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from aiokafka.errors import KafkaError
 
-from stream_metrics.cli.common import UsageError, kafka_reason, printable
+from stream_metrics.cli.common import UsageError, printable
+from stream_metrics.cli.kafka import kafka_errors
 from stream_metrics.cli.settings import Settings
-from stream_metrics.clients.kafka.errors import KafkaRefused, UnreadableBatch
-from stream_metrics.clients.kafka.partition_reader import RecordsGone
-from stream_metrics.clients.kafka.topics import TopicsMissing
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import HELP, ConflictingScopes, Evaluation, Event, UnusedScore
 from stream_metrics.core.telemetry.assembly import ClosedTrace
@@ -75,27 +72,6 @@ def parse_marks(since: str, until: str) -> tuple[Mark, Mark]:
     if first.kind == last.kind and first.value > last.value:
         raise UsageError(f"--from {since} is after --to {until}: there is nothing between them")
     return first, last
-
-
-@contextmanager
-def kafka_errors(settings: Settings) -> Iterator[None]:
-    """Convert Kafka's errors, and missing topics, rights and records, into ``UsageError``."""
-    try:
-        yield
-    except (KafkaRefused, TopicsMissing) as error:
-        raise UsageError(str(error)) from error
-    except RecordsGone as error:
-        raise UsageError(
-            f"{error}. Run this again to start from the earliest record left"
-        ) from error
-    except UnreadableBatch as error:
-        raise UsageError(
-            f"{error.message}. If it is too large and memory allows, raise "
-            "`kafka.max_batch_bytes`; otherwise continue after it with --from"
-        ) from error
-    except (KafkaError, OSError, TimeoutError) as error:
-        where = settings.kafka.bootstrap_servers
-        raise UsageError(f"kafka {where}: {kafka_reason(settings, error)}") from error
 
 
 class TopicSource:

@@ -25,13 +25,12 @@ from stream_metrics.cli.common import (
     parse_time,
     printable,
 )
-from stream_metrics.cli.options import redis_options, state_in
-from stream_metrics.cli.settings import Settings, mask_url
+from stream_metrics.cli.options import state_in
+from stream_metrics.cli.redis import open_store, redis_errors
+from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.config import OTHER
 from stream_metrics.live.links import CONVERSATION, fill_template
-from stream_metrics.live.ports import PartitionState, StoreRefused, StoreUnavailable
-from stream_metrics.live.redis.connect import connect
-from stream_metrics.live.worker.identity import OtherIdentity
+from stream_metrics.live.ports import PartitionState
 from stream_metrics.live.worker.worst import Request, whole
 from stream_metrics.live.worst import RANKINGS
 
@@ -105,7 +104,7 @@ def top(
     if window not in specs:
         raise UsageError(f"--window {window!r}: use one of {', '.join(specs)}")
     now_us = None if now is None else parse_time("--now", now)
-    try:
+    with redis_errors(settings):
         document = asyncio.run(
             _top(
                 settings,
@@ -121,10 +120,6 @@ def top(
                 build=build,
             )
         )
-    except (StoreUnavailable, StoreRefused) as error:
-        raise UsageError(f"redis {mask_url(settings.redis.url)}: {error}") from error
-    except OtherIdentity as error:
-        raise UsageError(str(error)) from error
     if format_ == "json":
         typer.echo(json.dumps(document))
         return
@@ -134,8 +129,7 @@ def top(
 async def _top(
     settings: Settings, request_at: Any, rankings: tuple[str, ...], *, build: bool
 ) -> dict[str, Any]:
-    store = connect(redis_options(settings))
-    try:
+    async with open_store(settings) as store:
         settings, state, total = await state_in(store, settings, build=build)
         states = [await state.describe(number) for number in await state.partitions()]
         last_us = _end_us(states)
@@ -154,8 +148,6 @@ async def _top(
         document = found.document(rankings, link)
         document["partitions"]["total"] = total
         return document
-    finally:
-        await store.close()
 
 
 def _note_unknown(agent: str, known: Collection[str], settings: Settings) -> None:

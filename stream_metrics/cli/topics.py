@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 import typer
-from aiokafka.errors import KafkaError
 from rich.console import Console
 
-from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings
-from stream_metrics.clients.kafka.errors import KafkaRefused
+from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.kafka import run_kafka
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import TRACE_TOPIC_CONFIG, create_topics, partition_counts
 
@@ -84,13 +83,7 @@ def create(
         of_traces = {**TRACE_TOPIC_CONFIG, "retention.ms": str(keep_traces_ms)}
         rekeyed = (bridge.internal_topic,) if bridge.rekey else ()
         specs.append((settings.of_traces, TopicSpec(partitions, copies, of_traces, rekeyed)))
-    try:
-        lines = asyncio.run(_create(specs))
-    except KafkaRefused as error:
-        raise UsageError(str(error)) from error
-    except (KafkaError, OSError, TimeoutError) as error:
-        where = settings.kafka.bootstrap_servers
-        raise UsageError(f"kafka {where}: {kafka_reason(settings, error)}") from error
+    lines = run_kafka(settings, _create(specs))
     console = Console(highlight=False, soft_wrap=True)
     for line in lines:
         console.print(line)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
-from aiokafka.errors import KafkaError
 from rich.console import Console
 
-from stream_metrics.cli.common import ConfigOption, UsageError, kafka_reason, load_settings
+from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.kafka import run_kafka
 from stream_metrics.cli.settings import Settings
 from stream_metrics.lab.sources.kafka.feed import open_feed
 from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, endless
@@ -66,12 +66,9 @@ def generate(
     settings = load_settings(config)
     records = endless(profile) if forever else make(profile)
     try:
-        asyncio.run(_to_kafka(records, settings, paced=forever))
+        run_kafka(settings, _to_kafka(records, settings, paced=forever))
     except KeyboardInterrupt:
         return
-    except (KafkaError, OSError) as error:
-        where = settings.kafka.bootstrap_servers
-        raise UsageError(f"kafka {where}: {kafka_reason(settings, error)}") from error
 
 
 def _to_file(lines: Iterable[bytes], out: Path) -> None:

@@ -17,7 +17,7 @@ from stream_metrics.clients.kafka.partition_reader import extents, open_consumer
 from stream_metrics.clients.kafka.producer import OutgoingRecord
 from stream_metrics.clients.kafka.records import HEADER_PREFIX
 from stream_metrics.clients.kafka.settings import KafkaSettings
-from stream_metrics.clients.kafka.topics import partition_counts
+from stream_metrics.clients.kafka.topics import TopicsMissing, partition_counts
 from stream_metrics.core.events.record import Record
 
 RecordId = tuple[str, int, int]  # topic, partition, offset
@@ -29,7 +29,7 @@ _FORGOTTEN: Final = HEADER_PREFIX + "forgotten"
 _CUT: Final = ("truncated", "key_truncated")
 
 
-class DeadLetterTopicMissing(Exception):
+class DeadLetterTopicMissing(TopicsMissing):
     """A dead-letter topic does not exist; the message names it."""
 
 
