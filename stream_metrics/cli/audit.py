@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from stream_metrics.cli.common import (
@@ -20,6 +19,7 @@ from stream_metrics.cli.common import (
     UsageError,
     load_settings,
     printable,
+    text_table,
 )
 from stream_metrics.cli.options import state_in
 from stream_metrics.cli.redis import open_store, redis_errors
@@ -116,19 +116,17 @@ def _object(difference: Difference, dimension: str) -> dict[str, Any]:
 
 
 def _table(differences: list[Difference], dimension: str) -> None:
-    table = Table(box=None, pad_edge=False)
-    for head in ("partition", "window", "bucket", dimension, "series", *SUMS):
-        table.add_column(head, no_wrap=True, justify="right" if head in SUMS else "left")
+    rows = []
     for found in differences[:SHOWN]:
         series, labels = _series(found.code)
         values = ",".join(f'{name}="{value}"' for name, value in labels.items())
-        cells = (
+        rows.append((
             str(found.partition), found.window, _time(found.time_us), found.agent,
             f"{series}{{{values}}}" if values else series,
             f"{found.stored:,}", f"{found.computed:,}",
-        )  # fmt: skip
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    Console(width=WIDTH).print(table)
+        ))  # fmt: skip
+    heads = ("partition", "window", "bucket", dimension, "series", *SUMS)
+    Console(width=WIDTH).print(text_table(heads, rows, right=SUMS))
     if len(differences) > SHOWN:
         typer.echo(f"... and {len(differences) - SHOWN:,} more; --format json lists all")
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import typer
 from pydantic import ValidationError
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from stream_metrics.cli.options import check_settings
 from stream_metrics.cli.settings import Settings
@@ -20,6 +23,7 @@ from stream_metrics.core.events.times import parse_rfc3339
 from stream_metrics.lab.evaluation.estimates import Intervals
 from stream_metrics.lab.settings import EvaluationSettings
 
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TIMES: Final = (
     "Write RFC 3339, such as 2024-05-01T12:00:00Z, or the microseconds since 1970, such as "
     "1714564800000000"
@@ -166,6 +170,27 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
     )
+
+
+def day_and_time(micros: int) -> str:
+    """A time in microseconds for people, to the second.
+
+    >>> day_and_time(1_718_020_800_999_999)
+    '2024-06-10 12:00:00Z'
+    """
+    return f"{EPOCH + timedelta(microseconds=micros):%Y-%m-%d %H:%M:%SZ}"
+
+
+def text_table(
+    heads: Iterable[str], rows: Iterable[Iterable[str]], right: Collection[str] = ()
+) -> Table:
+    """A table with a line per row; columns whose heads are in ``right`` are aligned right."""
+    table = Table(box=None, pad_edge=False)
+    for head in heads:
+        table.add_column(head, no_wrap=True, justify="right" if head in right else "left")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
 
 
 def stderr_console() -> Console:

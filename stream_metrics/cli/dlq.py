@@ -15,7 +15,6 @@ import typer
 from msgspec import structs
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from stream_metrics.cli.common import (
     ConfigOption,
@@ -24,6 +23,7 @@ from stream_metrics.cli.common import (
     confirm,
     load_settings,
     printable,
+    text_table,
     time_text,
 )
 from stream_metrics.cli.kafka import run_kafka
@@ -160,15 +160,12 @@ def _with_traces(settings: Settings, topic: str | None) -> list[str]:
 
 def table_of(letters: list[LetterSummary], state: Callable[[LetterSummary], str]) -> Table:
     """Letters as a table."""
-    table = Table(box=None, pad_edge=False)
-    for head in ("topic", "partition", "offset", "reason", "state", "message"):
-        table.add_column(head, no_wrap=True)
+    names = ("topic", "partition", "offset", "error.class")
+    rows = []
     for listed in letters:
         headers = listed.letter.headers
-        names = ("topic", "partition", "offset", "error.class")
-        cells = [*(str(headers[n]) for n in names), state(listed), headers["error.message"]]
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    return table
+        rows.append([*(str(headers[n]) for n in names), state(listed), headers["error.message"]])
+    return text_table(("topic", "partition", "offset", "reason", "state", "message"), rows)
 
 
 def dlq_list(
@@ -213,15 +210,13 @@ def summary_of(letters: Iterable[LetterSummary]) -> Table:
     for listed in letters:
         letter = listed.letter
         found.setdefault((letter.record.topic, letter.headers["error.class"]), []).append(letter)
-    table = Table(box=None, pad_edge=False)
-    for head in ("topic", "reason", "letters", "first seen", "last seen"):
-        table.add_column(head, no_wrap=True, justify="right" if head == "letters" else "left")
+    rows = []
     for (topic, reason), its in sorted(found.items()):
         times = [letter.written_ms for letter in its if letter.written_ms is not None]
         seen = (_seen(min(times, default=None)) or "", _seen(max(times, default=None)) or "")
-        cells = (topic, reason, f"{len(its):,}", *seen)
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    return table
+        rows.append((topic, reason, f"{len(its):,}", *seen))
+    heads = ("topic", "reason", "letters", "first seen", "last seen")
+    return text_table(heads, rows, right=("letters",))
 
 
 def _seen(ms: int | None) -> str | None:

@@ -8,7 +8,6 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Final
@@ -34,7 +33,7 @@ from stream_metrics.core.engine.codec import UnknownSchema, stored_header
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.core.events.decode import EARLIEST_US, Event, decode
 from stream_metrics.core.events.limits import Limits
-from stream_metrics.core.events.times import DAY_US
+from stream_metrics.core.events.times import DAY_US, rfc3339
 from stream_metrics.live.kafka.dead_letter_reader import (
     DeadLetterTopicMissing,
     ForgetVersion,
@@ -47,7 +46,6 @@ from stream_metrics.live.worker.options import conversation_key
 
 BATCH_SIZE: Final = 1_000
 MAX_ID_LENGTH: Final = 128
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def forget(
@@ -91,7 +89,7 @@ def forget(
     them = (
         "1 conversation, with its" if len(ids) == 1 else f"{len(ids):,} conversations, with their"
     )
-    question = f"Erase {them} events up to {_text(version[0])}?"
+    question = f"Erase {them} events up to {rfc3339(version[0])}?"
     if not confirm(question, "erase them", yes=yes):
         typer.echo("nothing was forgotten", err=True)
         raise typer.Exit(1)
@@ -103,7 +101,7 @@ def forget(
     topics = list(settings.kafka.topics)
     typer.echo(
         f"conversations: {len(ids):,}; a forget of each is written to {partitions:,} partitions of "
-        f"{' and '.join(topics)}, and erases events up to {_text(version[0])}"
+        f"{' and '.join(topics)}, and erases events up to {rfc3339(version[0])}"
     )
     for topic in topics:
         _mark(settings, topic, ids, version)
@@ -198,11 +196,6 @@ def parse_until(text: str | None) -> int:
     return instant
 
 
-def _text(micros: int) -> str:
-    moment = EPOCH + timedelta(microseconds=micros)
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
 def _event(conversation: str, version: ForgetVersion) -> bytes:
     """The ``forget`` event of a conversation."""
     value = json.dumps(
@@ -210,7 +203,7 @@ def _event(conversation: str, version: ForgetVersion) -> bytes:
             "type": "forget",
             "version": 1,
             "event_id": version[1],
-            "occurred_at": _text(version[0]),
+            "occurred_at": rfc3339(version[0]),
             "conversation_id": conversation,
         },
         ensure_ascii=False,

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from stream_metrics.cli.common import UsageError, printable
+from stream_metrics.cli.common import UsageError, printable, stderr_console
 from stream_metrics.lab.evaluation.conditions import (
     Condition,
     ConditionError,
@@ -64,7 +63,7 @@ def fail_if_crossed(
         said = violations(gates, figures, parts)
     except ConditionError as error:
         raise UsageError(f"--fail-if {error}") from error
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    errors = stderr_console()
     for line in said:
         errors.print("[red]failed:[/red]", end=" ")
         errors.print(printable(line), markup=False)

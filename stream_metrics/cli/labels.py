@@ -9,7 +9,6 @@ from contextlib import closing
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from stream_metrics.cli.common import (
     ConfigOption,
@@ -17,6 +16,7 @@ from stream_metrics.cli.common import (
     load_settings,
     parse_time,
     printable,
+    stderr_console,
 )
 from stream_metrics.cli.kafka import run_kafka
 from stream_metrics.cli.send import CheckedEvent, check_event, report, send_events
@@ -95,7 +95,7 @@ def labels(
         )
     time_us = None if given is None else parse_time("--time", given)
     found = _read(scores, settings, since, until, time_us)
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = stderr_console()
     events, unused, others = Sources(traces, settings, since, until).label_events(found.evaluations)
     unused = [*found.unused, *unused]
     for one in unused[:limit]:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from stream_metrics.cli.common import ConfigOption, UsageError, load_settings
+from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, stderr_console
 from stream_metrics.cli.group_members import describe_group_members
 from stream_metrics.cli.options import redis_options
 from stream_metrics.cli.redis import redis_errors
@@ -68,7 +68,7 @@ def purge(
 
 
 async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> int:
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = stderr_console()
     try:
         store = connect(replace(redis_options(settings), namespace=namespace))
     except ValueError as error:

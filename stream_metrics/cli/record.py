@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,7 +13,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, stderr_console
+from stream_metrics.cli.common import (
+    ConfigOption,
+    UsageError,
+    day_and_time,
+    load_settings,
+    stderr_console,
+)
 from stream_metrics.cli.sources import SinceOption, TopicSource, UntilOption, parse_marks
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.parquet import ParquetError
@@ -22,7 +27,6 @@ from stream_metrics.lab.sources.recording import recording
 
 SHOW_EVERY: Final = 1_000
 SAY_EVERY_SECONDS: Final = 10.0
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -122,11 +126,7 @@ def _print_summary(source: TopicSource, counted: _RecordCounts, out: str) -> Non
             f"{topic}: {records:,} records of {len(partitions)} partitions{gone}"
         )
     if counted.first_ms is not None and counted.last_ms is not None:
-        stderr_console().print(f"from {_time(counted.first_ms)} to {_time(counted.last_ms)}")
+        first, last = day_and_time(1000 * counted.first_ms), day_and_time(1000 * counted.last_ms)
+        stderr_console().print(f"from {first} to {last}")
     size = "" if out == "-" else f", {Path(out).stat().st_size:,} bytes"
     stderr_console().print(f"{counted.records.total():,} records written to {out}{size}")
-
-
-def _time(timestamp_ms: int) -> str:
-    moment = EPOCH + timedelta(milliseconds=timestamp_ms)
-    return moment.strftime("%Y-%m-%d %H:%M:%SZ")

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.common import UsageError, stderr_console
 from stream_metrics.cli.kafka import kafka_errors
 from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import Sources
@@ -67,7 +67,7 @@ def send_recording(source: Sources, settings: Settings, speed: str, *, shift: bo
             "other topics, or record to a file first"
         )
     pace = Pace(times, time.time_ns() // 1000 if shift else None)
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = stderr_console()
     sender = _Sender(settings)
     with asyncio.Runner() as runner, closing(source.records()) as records:
         try:

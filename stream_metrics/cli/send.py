@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
 import typer
-from rich.console import Console
 
 from stream_metrics.cli.common import (
     ConfigOption,
@@ -19,6 +18,7 @@ from stream_metrics.cli.common import (
     FormatOption,
     UsageError,
     load_settings,
+    stderr_console,
 )
 from stream_metrics.cli.kafka import run_kafka
 from stream_metrics.cli.settings import Settings
@@ -183,7 +183,7 @@ def _note_old(events: list[CheckedEvent], settings: Settings, now_us: int) -> No
     latest_us = max(event.occurred_us for event in events)
     window = max(settings.metrics.window_specs(), key=lambda spec: spec.length_us)
     if now_us - latest_us > window.length_us:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(
+        stderr_console().print(
             f"note: the latest event happened at {rfc3339(latest_us)}. The longest window is "
             f"{window.name}, so no live figure counts it; --now moves the events to the present."
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Collection, Iterable
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, Final
@@ -21,6 +20,7 @@ from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
     UsageError,
+    day_and_time,
     load_settings,
     parse_time,
     printable,
@@ -34,7 +34,6 @@ from stream_metrics.live.ports import PartitionState
 from stream_metrics.live.worker.worst import Request, whole
 from stream_metrics.live.worst import RANKINGS
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 WIDE: Final = 90  # columns of a terminal that shows every figure
 
 
@@ -226,8 +225,8 @@ def _heading(document: dict[str, Any], dimension: str) -> Text:
     conversations = document["conversations"]
     counted = f"{conversations:,} {'conversation' if conversations == 1 else 'conversations'}"
     return Text(
-        f"{whose}, window {document['window']}, {_time(document['from_us'])} to "
-        f"{_time(document['to_us'])}\n{counted}, "
+        f"{whose}, window {document['window']}, {day_and_time(document['from_us'])} to "
+        f"{day_and_time(document['to_us'])}\n{counted}, "
         f"{document['results']:,} results in {len(document['partitions']['read'])} of "
         f"{document['partitions']['total']} partitions"
     )
@@ -275,8 +274,3 @@ def _pairs(row: dict[str, Any]) -> Table:
 
 def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
-
-
-def _time(micros: int) -> str:
-    moment = EPOCH + timedelta(microseconds=micros)
-    return moment.strftime("%Y-%m-%d %H:%M:%SZ")

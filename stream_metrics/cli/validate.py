@@ -11,7 +11,6 @@ from typing import Annotated, Final
 
 import msgspec
 import typer
-from rich.console import Console
 
 from stream_metrics.cli.common import (
     ConfigOption,
@@ -19,6 +18,7 @@ from stream_metrics.cli.common import (
     UsageError,
     load_settings,
     printable,
+    stderr_console,
 )
 from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
@@ -170,7 +170,7 @@ def validate(
             )
     if not findings.records:
         raise UsageError(f"{', '.join(source.names)}: no record to validate")
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = stderr_console()
     bad, count = findings.found["bad_record"], findings.records
     console.print(f"{count:,} {'record' if count == 1 else 'records'}, {bad:,} of them bad")
     for kind, more in findings.not_listed.items():
