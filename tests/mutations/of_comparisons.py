@@ -125,7 +125,7 @@ COMPARISONS: Final = (
                 "significant,\n",
             ),
         ),
-        f"{_CONDITIONS}::test_a_build_fails_by_what_is_worse_and_passes_by_what_is_better",
+        f"{_CONDITIONS}::test_ci_fails_if_the_run_is_worse_and_passes_if_it_is_better",
         "assert 1 == 0",
     ),
     Mutation(
@@ -138,7 +138,7 @@ COMPARISONS: Final = (
                 "return None\n",
             ),
         ),
-        f"{_CONDITIONS}::test_a_figure_that_is_not_defined_fails",
+        f"{_CONDITIONS}::test_an_undefined_metric_fails",
         "assert [] ==",
     ),
     Mutation(

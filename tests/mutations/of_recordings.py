@@ -28,7 +28,7 @@ RECORDINGS: Final = (
         "merged in the order of fetches",
         "records of several partitions are ordered by when brokers answered",
         (Edit(MERGING, "        if self.starved(left):\n            return taken\n", ""),),
-        "tests/unit/test_kafka_source.py::test_the_order_does_not_depend_on_how_records_come_in",
+        "tests/unit/test_kafka_source.py::test_the_order_does_not_depend_on_fetches",
         "== merged(found, [100])",
     ),
     Mutation(

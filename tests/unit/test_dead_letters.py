@@ -1,7 +1,4 @@
-"""Bad records in the worker:
-
-each becomes a dead letter with its reason, and changes nothing else.
-"""
+"""Bad records in the worker: each becomes a dead letter and changes nothing else."""
 
 from __future__ import annotations
 

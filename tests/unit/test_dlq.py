@@ -1,4 +1,4 @@
-"""Which letters are re-submitted, and that sending a record twice changes nothing."""
+"""The choice of dead letters to resubmit, and resubmission that changes nothing when repeated."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STRICT = EngineConfig(limits=replace(Limits(), results_per_event=4))
 def letter(
     offset: int = 0, reason: str = "over_limit", conversation: str = "c", **more: str
 ) -> Letter:
-    """A letter of a search."""
+    """A dead letter of a search."""
     key, value, stamp = search(conversation, offset + 1, NOON_S + offset, "a")
     headers = {
         "topic": "searches",
@@ -48,83 +48,85 @@ def letter(
     return Letter(record, headers | more, ("searches.dlq", 0, 100 + offset))
 
 
-def pile(*letters: Letter) -> LetterIndex:
-    """What was read of these letters."""
+def read_letters(*letters: Letter) -> LetterIndex:
+    """The result of reading these letters."""
     return LetterIndex({one.place: LetterSummary.of(one, Limits()) for one in letters})
 
 
 def chosen(
     read: LetterIndex, reason: str | None = None, *places: RecordId, again: bool = False
 ) -> list[int]:
-    """The offsets of the letters that are to be sent."""
+    """The offsets of the letters that would be sent."""
     choice = choose(read, reason, set(places), again=again)
     return [listed.letter.place[2] for listed in choice.letters]
 
 
 def test_all_letters_are_chosen_by_default() -> None:
-    """Neither reason nor place leaves one out."""
-    assert chosen(pile(letter(0), letter(1, "invalid"))) == [0, 1]
+    """Neither reason nor partition excludes one."""
+    assert chosen(read_letters(letter(0), letter(1, "invalid"))) == [0, 1]
 
 
 def test_letters_are_chosen_by_reason() -> None:
-    """Letters with other reasons stay."""
-    assert chosen(pile(letter(0), letter(1, "invalid")), "invalid") == [1]
+    """Letters with other reasons are left."""
+    assert chosen(read_letters(letter(0), letter(1, "invalid")), "invalid") == [1]
 
 
-def test_letters_are_chosen_by_place() -> None:
-    """Letters of other places stay."""
-    assert chosen(pile(letter(0), letter(1)), None, ("searches", 0, 1)) == [1]
+def test_letters_are_chosen_by_partition() -> None:
+    """Letters of other partitions are left."""
+    assert chosen(read_letters(letter(0), letter(1)), None, ("searches", 0, 1)) == [1]
 
 
 @pytest.mark.parametrize("how", ["truncated", "key_truncated"])
-def test_a_letter_that_is_cut_is_passed_over(how: str) -> None:
-    """Its record is not there as a whole, and the number of such letters is told."""
-    choice = choose(pile(letter(0), letter(1, **{how: "9999"})), None, set(), again=False)
+def test_a_truncated_letter_is_skipped(how: str) -> None:
+    """Its record is incomplete; the number of such letters is reported."""
+    choice = choose(read_letters(letter(0), letter(1, **{how: "9999"})), None, set(), again=False)
 
     assert [listed.letter.place[2] for listed in choice.letters] == [0]
     assert choice.skipped == {"cut (key or value is not whole)": 1}
 
 
-def test_a_letter_is_sent_once_unless_asked_for_again() -> None:
-    """A mark of an earlier run keeps it back; `--again` does not heed it."""
-    read = pile(letter(0), letter(1))
+def test_a_letter_is_sent_once_without_again() -> None:
+    """A mark of an earlier run excludes it, unless `--again` is given."""
+    read = read_letters(letter(0), letter(1))
     read.resubmitted["searches", 0, 0] = "2024-06-10T12:00:00Z"
 
     assert chosen(read) == [1]
     assert chosen(read, again=True) == [0, 1]
 
 
-def test_letters_of_forgotten_conversations_are_passed_over() -> None:
-    """Also with `--again`, and also if only the value names the conversation."""
+def test_letters_of_forgotten_conversations_are_skipped() -> None:
+    """`--again` does not change this, nor does it matter if only the value names the
+    conversation."""
     stray = letter(2)
     stray = replace(stray, record=structs.replace(stray.record, key=b"another"))
-    read = pile(letter(0), letter(1, conversation="d"), stray)
+    read = read_letters(letter(0), letter(1, conversation="d"), stray)
     read.forgotten["c"] = ((NOON_S + 60) * 1_000_000, "f")
 
     assert chosen(read) == [1]
     assert chosen(read, again=True) == [1]
 
 
-def test_what_is_newer_than_the_forget_is_sent() -> None:
-    """A forget reaches up to its version."""
-    read = pile(letter(0), letter(5))
+def test_letters_newer_than_the_forget_are_sent() -> None:
+    """A forget applies up to its version."""
+    read = read_letters(letter(0), letter(5))
     read.forgotten["c"] = (NOON_S * 1_000_000 + 1, "f")
 
     assert chosen(read) == [5]
 
 
-def test_what_is_still_invalid_is_never_taken_for_newer() -> None:
-    """Of a record that cannot be read nobody knows when it occurred."""
+def test_a_record_that_is_still_invalid_never_counts_as_newer() -> None:
+    """Nobody knows when an unreadable event occurred."""
     broken = letter(5)
     broken = replace(broken, record=structs.replace(broken.record, value=b"{"))
-    read = pile(broken)
+    read = read_letters(broken)
     read.forgotten["c"] = (1, "f")
 
     assert chosen(read) == []
 
 
-def test_a_record_is_sent_as_it_was() -> None:
-    """Key, value, place and timestamp are the original ones; a header tells where it stood."""
+def test_a_record_is_sent_unchanged() -> None:
+    """It has the original key, value, partition and timestamp; a header gives its
+    original offset."""
     one = letter(7)
 
     sent = resubmission(one)
@@ -139,8 +141,8 @@ def test_a_record_is_sent_as_it_was() -> None:
     assert sent.headers == (("stream-metrics.resubmitted_from", b"searches/0/7"),)
 
 
-def test_a_mark_lies_beside_its_letter_and_holds_nothing_of_it() -> None:
-    """It has the letter's place, a key of its own and no value."""
+def test_a_mark_is_on_the_partition_of_its_letter_without_its_content() -> None:
+    """It has a key of its own and no value."""
     mark = resubmitted_mark(letter(7), "2024-06-10T12:00:00Z")
 
     assert (mark.topic, mark.partition, mark.value) == ("searches.dlq", 0, None)
@@ -159,22 +161,23 @@ def test_a_mark_lies_beside_its_letter_and_holds_nothing_of_it() -> None:
         f"search-iterations/1/{'9' * 5_000}",
     ],
 )
-def test_a_place_that_is_none_is_refused(text: str) -> None:
-    """The message says how places are written, or which topics there are."""
+def test_an_invalid_partition_is_refused(text: str) -> None:
+    """The error says how partitions are written, or which topics exist."""
     with pytest.raises(UsageError, match=r"TOPIC/PARTITION/OFFSET|kafka\.topics"):
         parse_place(text, Settings.model_validate({}))
 
 
-def test_a_place_is_read_as_it_is_listed() -> None:
-    """Topic, partition and offset."""
+def test_an_offset_is_read_as_it_is_listed() -> None:
+    """It consists of topic, partition and offset."""
     settings = Settings.model_validate({})
 
     assert parse_place("search-iterations/3/14", settings) == ("search-iterations", 3, 14)
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_resubmitted_records_count_as_if_they_had_never_been_refused(times: int) -> None:
-    """Refused under a limit, sent again after it was raised, once or twice: a replay's figures."""
+async def test_resubmitted_records_count_as_if_never_refused(times: int) -> None:
+    """If a raised limit accepts records on resubmission, once or twice, the figures are those of a
+    replay."""
     store, letters = MemoryStore(), MemoryDeadLetters()
     records = [
         Record(record.value, record.key, record.timestamp_ms, TOPIC, 0, offset)

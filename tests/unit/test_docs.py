@@ -1,4 +1,4 @@
-"""What the documents claim about files, commands, settings, metrics and events is so."""
+"""The claims of the documents about files, commands, settings, metrics and events are true."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _TARGET = re.compile(r"(?<![\w-])make ([a-z][a-z-]*)")
 
 
 class Mention(NamedTuple):
-    """A piece of a document that claims something."""
+    """A piece of a document that makes a claim."""
 
     document: Path
     text: str
@@ -79,27 +79,27 @@ class Mention(NamedTuple):
 
 
 def fences(document: Path, *languages: str) -> Iterator[str]:
-    """The fenced blocks in one of these languages."""
+    """The fenced blocks of a document in one of these languages."""
     for language, block in _FENCE.findall(document.read_text(encoding="utf-8")):
         if language in languages:
             yield block
 
 
 def inline(document: Path) -> Iterator[str]:
-    """The code inside the text."""
+    """Inline code of a document."""
     text = _FENCE.sub("", document.read_text(encoding="utf-8"))
     yield from _INLINE.findall(text)
 
 
 def code(document: Path) -> Iterator[str]:
-    """Inline code, and the lines of shell blocks without their comments."""
+    """Inline code, and the lines of shell blocks without comments."""
     yield from inline(document)
     for block in fences(document, "sh"):
         yield from (line.partition(" #")[0] for line in block.splitlines())
 
 
 def mentions(pattern: re.Pattern[str], whole: bool = False) -> list[Mention]:
-    """Where ``pattern`` occurs in code, in any document."""
+    """Every match of ``pattern`` in code, in any document."""
     find = pattern.fullmatch if whole else pattern.search
     return [
         Mention(document, piece)
@@ -110,7 +110,7 @@ def mentions(pattern: re.Pattern[str], whole: bool = False) -> list[Mention]:
 
 
 def events(*documents: Path) -> list[Mention]:
-    """Every example event; a block may hold several, with an empty line between them."""
+    """Every example event; a block may hold several, separated by empty lines."""
     found = []
     for document in documents or DOCUMENTS:
         for block in fences(document, "json"):
@@ -121,14 +121,14 @@ def events(*documents: Path) -> list[Mention]:
 
 
 def links(document: Path) -> list[tuple[str, str]]:
-    """The links inside the repository: path, which is empty for the page itself, and anchor."""
+    """Links inside the repository: path (empty for the page itself) and anchor."""
     text = _INLINE.sub("", _FENCE.sub("", document.read_text(encoding="utf-8")))
     return [(path, anchor) for path, anchor in _LINK.findall(text) if "://" not in path]
 
 
 @lru_cache
 def anchors(document: Path) -> frozenset[str]:
-    """The anchors of a page's headings, as code forges and the site make them."""
+    """Anchors of a page's headings, as code forges and the site generate them."""
     text = _FENCE.sub("", document.read_text(encoding="utf-8"))
     found: list[str] = []
     for heading in _HEADING.findall(text):
@@ -141,7 +141,7 @@ def anchors(document: Path) -> frozenset[str]:
 
 @lru_cache
 def names_in(file: Path) -> frozenset[str]:
-    """The classes, functions, methods and constants of a module, dotted."""
+    """The dotted names of classes, functions, methods and constants in a module."""
     names: set[str] = set()
 
     def visit(body: Iterable[ast.stmt], prefix: str) -> None:
@@ -159,15 +159,15 @@ def names_in(file: Path) -> frozenset[str]:
 
 
 def located(path: str, document: Path) -> Path | None:
-    """The file that a document means: from the root, below the package, or beside itself."""
+    """The file that a document refers to: relative to the root, the package or the document."""
     for base in (ROOT, ROOT / "stream_metrics", document.parent):
         if (base / path).exists():
             return base / path
     return None
 
 
-def test_the_documents_speak_of_files_commands_and_settings() -> None:
-    """The patterns below find what they look for, so that no test passes on nothing."""
+def test_the_patterns_match_in_the_documents() -> None:
+    """No test below passes because its pattern finds nothing."""
     assert len(mentions(_PLACE, whole=True)) > 30
     assert len(mentions(_OWN_COMMAND)) > 20
     assert len(mentions(_SETTING, whole=True)) > 50
@@ -176,8 +176,8 @@ def test_the_documents_speak_of_files_commands_and_settings() -> None:
     assert len(events()) > 10
 
 
-def test_every_file_that_is_named_exists() -> None:
-    """A path in code, or in a link, leads to a file."""
+def test_every_named_file_exists() -> None:
+    """Paths in code and in links lead to files."""
     missing = [
         str(mention)
         for mention in mentions(_PATH, whole=True)
@@ -194,8 +194,8 @@ def test_every_file_that_is_named_exists() -> None:
     assert missing == []
 
 
-def test_every_link_to_a_section_leads_to_one() -> None:
-    """The part of a link behind ``#`` is the anchor of a heading on the page."""
+def test_every_link_to_a_section_has_a_heading() -> None:
+    """The part of a link after ``#`` is the anchor of a heading on the page."""
     missing = [
         f"{document.relative_to(ROOT)}: {path}#{anchor}"
         for document in DOCUMENTS
@@ -206,8 +206,8 @@ def test_every_link_to_a_section_leads_to_one() -> None:
     assert missing == []
 
 
-def test_every_page_can_be_reached_from_the_navigation() -> None:
-    """The site's navigation names every page of the documentation once, and no others."""
+def test_the_navigation_names_every_page_once() -> None:
+    """It names nothing else."""
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     named = re.findall(r"[\w./-]+\.md", text.partition("\nnav:")[2])
     pages = [str(path.relative_to(ROOT / "docs")) for path in ROOT.glob("docs/**/*.md")]
@@ -216,7 +216,7 @@ def test_every_page_can_be_reached_from_the_navigation() -> None:
 
 
 def test_links_lead_to_the_same_pages_on_the_site() -> None:
-    """Pages beside ``docs`` have other places there; files that are no pages are named only."""
+    """Pages outside ``docs`` are elsewhere there; other files are named without a link."""
     known = {"readme.md", "guides/alerts.md", "runbooks/SRRSpike.md"}
 
     assert (
@@ -229,14 +229,14 @@ def test_links_lead_to_the_same_pages_on_the_site() -> None:
     assert site.rewritten("```\n[a](LICENSE)\n```\n", "readme.md", known).count("](") == 1
 
 
-def test_a_page_is_summed_up_by_its_first_sentence() -> None:
-    """Headings, code and lists are passed over, and a link gives its text."""
+def test_the_summary_of_a_page_is_its_first_sentence() -> None:
+    """Headings, code and lists are skipped, and a link gives its text."""
     page = "# Limits\n\n```sh\nls.\n```\n\n1. One.\n\nNot more\nthan [ten](x.md). Or so.\n"
 
     assert site.first_sentence(page) == "Not more than ten."
 
 
-def test_every_function_that_is_named_exists() -> None:
+def test_every_named_function_exists() -> None:
     """``file.py:name`` names a class, function, method or constant of that file."""
     missing = []
     for mention in mentions(_PLACE, whole=True):
@@ -259,7 +259,7 @@ def test_every_example_event_is_valid(event: Mention) -> None:
 
 
 def rows_of(document: Path, *without: str) -> dict[str, dict[str, Any]]:
-    """By conversation, the row that a document's events give, without those of some ids."""
+    """The rows of a document's events by conversation, without events of some ids."""
     replay = Replay()
     for event in events(document):
         if json.loads(event.text)["event_id"] not in without:
@@ -267,16 +267,16 @@ def rows_of(document: Path, *without: str) -> dict[str, dict[str, Any]]:
     return {row["conversation_id"]: row for row in replay.rows()}
 
 
-def test_the_readme_says_what_its_events_give() -> None:
-    """Two searches and a label give the figures that the README promises."""
+def test_the_figures_of_the_readme_are_those_of_its_events() -> None:
+    """They are two searches and a label."""
     row = rows_of(ROOT / "README.md")["c-1"]
 
     assert (row["srr"], row["sre"], row["sre_upper"]) == (0.25, 0.25, 0.25)
     assert row["duplicates_of"] == {"r-3": "r-1"}
 
 
-def test_the_first_events_are_those_that_the_readme_shows() -> None:
-    """``examples/first-events.jsonl`` holds the events of the README, in its order."""
+def test_the_first_events_are_those_of_the_readme() -> None:
+    """``examples/first-events.jsonl`` holds the events of the README, in the same order."""
     lines = (ROOT / "examples" / "first-events.jsonl").read_text(encoding="utf-8").splitlines()
     shown = [json.loads(event.text) for event in events(ROOT / "README.md")]
 
@@ -284,7 +284,7 @@ def test_the_first_events_are_those_that_the_readme_shows() -> None:
     assert [json.loads(line) for line in lines] == shown
 
 
-def test_the_corrected_label_gives_what_the_readme_says() -> None:
+def test_the_corrected_label_gives_the_figure_of_the_readme() -> None:
     """``examples/corrected-label.json`` raises the SRE of the first events to 50%."""
     examples, replay = ROOT / "examples", Replay()
     for line in (examples / "first-events.jsonl").read_bytes().splitlines():
@@ -296,12 +296,12 @@ def test_the_corrected_label_gives_what_the_readme_says() -> None:
 
 
 def test_the_readme_fits_into_160_lines() -> None:
-    """What is longer belongs into a page of its own."""
+    """Longer explanations belong on other pages."""
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 160
 
 
 def test_the_page_of_commands_has_every_command() -> None:
-    """``docs/reference/cli.md`` has a row for each command, and no others."""
+    """``docs/reference/cli.md`` has exactly one row per command."""
     page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `stream-metrics ([a-z -]+)` \|", page, re.M)
     found = commands()
@@ -310,8 +310,8 @@ def test_the_page_of_commands_has_every_command() -> None:
     assert sorted(rows) == sorted(leaves)
 
 
-def test_the_page_for_producers_says_what_its_events_give() -> None:
-    """Chunks are two documents, events of an iteration merge, a withdrawn label is gone."""
+def test_the_figures_for_producers_are_those_of_the_events() -> None:
+    """Chunks are two documents, events of an iteration merge, and a withdrawn label is gone."""
     rows = rows_of(ROOT / "docs" / "guides" / "producers.md")
 
     assert (rows["c-7"]["unique"], rows["c-7"]["duplicates"]) == (2, 0)
@@ -321,8 +321,8 @@ def test_the_page_for_producers_says_what_its_events_give() -> None:
     assert rows["c-9"]["all_good_basis"] == "qrels"
 
 
-def test_the_latest_label_counts_whenever_it_arrives() -> None:
-    """Of the three labels on the producers' page the one that was given last stands."""
+def test_the_latest_label_counts_in_any_order_of_arrival() -> None:
+    """Of the three labels on the page for producers, the one given last counts."""
     assert rows_of(ROOT / "docs" / "guides" / "producers.md", "l-4")["c-8"]["gain"] == 4
 
 
@@ -339,8 +339,8 @@ def commands() -> dict[str, click.Command]:
     return found
 
 
-def test_every_command_and_flag_that_is_named_exists() -> None:
-    """``stream-metrics <command> --flag`` can be typed as it stands."""
+def test_every_named_command_and_flag_exists() -> None:
+    """``stream-metrics <command> --flag`` can be run as written."""
     known = commands()
     wrong = []
     for mention in mentions(_OWN_COMMAND):
@@ -357,7 +357,7 @@ def test_every_command_and_flag_that_is_named_exists() -> None:
     assert wrong == []
 
 
-def test_every_make_target_that_is_named_exists() -> None:
+def test_every_named_make_target_exists() -> None:
     """``make target`` names a target of the Makefile."""
     makefile = ROOT / "Makefile"
     targets = set(re.findall(r"^([a-z][a-z-]*):", makefile.read_text(encoding="utf-8"), re.M))
@@ -366,8 +366,8 @@ def test_every_make_target_that_is_named_exists() -> None:
     assert set() == named - targets
 
 
-def test_every_setting_that_is_named_exists() -> None:
-    """A dotted setting or an environment variable is one of the settings."""
+def test_every_named_setting_exists() -> None:
+    """Dotted names and environment variables in the documents are settings."""
     known = {name for name, _ in settings()}
     variables = {variable(name) for name in known}
     variables |= {"STREAM_METRICS_CONFIG", "STREAM_METRICS_KERNEL", "STREAM_METRICS_MYPYC"}
@@ -378,8 +378,8 @@ def test_every_setting_that_is_named_exists() -> None:
     assert set() == {v for t in texts for v in re.findall(r"STREAM_METRICS_[A-Z_]+", t)} - variables
 
 
-def test_every_settings_file_that_is_shown_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A TOML block is a settings file that the worker takes."""
+def test_every_settings_file_in_the_documents_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker accepts each TOML block."""
     monkeypatch.delenv("STREAM_METRICS_CONFIG", raising=False)
     blocks = [block for document in DOCUMENTS for block in fences(document, "toml")]
 
@@ -388,8 +388,8 @@ def test_every_settings_file_that_is_shown_is_valid(monkeypatch: pytest.MonkeyPa
         Settings.model_validate(tomllib.loads(block))
 
 
-def test_every_metric_that_is_named_is_exported() -> None:
-    """A name that begins with ``streammetrics_`` stands on ``/metrics``."""
+def test_every_named_metric_is_exported() -> None:
+    """Names that begin with ``streammetrics_`` are on ``/metrics``."""
     registry = CollectorRegistry()
     Operations(registry, ["search-iterations"]).lag("search-iterations", 0, 0, 0.0)
     BridgeMetrics(registry, ["traces"]).lag("traces", 0, 0, 0.0)
@@ -405,8 +405,8 @@ def test_every_metric_that_is_named_is_exported() -> None:
     assert set() == named - known
 
 
-def test_the_page_of_the_bridge_has_its_steps() -> None:
-    """The order of effects is the same in the code and in its description."""
+def test_the_page_of_the_bridge_has_the_steps_of_the_code() -> None:
+    """Code and page list the order of effects alike."""
     steps = re.findall(r"^\d\. (\w+) ", bridge.__doc__ or "", re.M)
     text = (ROOT / "docs" / "concepts" / "bridge.md").read_text(encoding="utf-8")
 
@@ -416,8 +416,8 @@ def test_the_page_of_the_bridge_has_its_steps() -> None:
     )
 
 
-def test_delivery_has_the_steps_of_the_worker() -> None:
-    """The numbered order of effects is the same in the code and in its description."""
+def test_the_page_on_delivery_has_the_steps_of_the_worker() -> None:
+    """Code and page number the effects alike."""
     steps = re.findall(r"^(\d)\. (\w+) ", partition.__doc__ or "", re.M)
     text = (ROOT / "docs" / "concepts" / "delivery.md").read_text(encoding="utf-8")
 
@@ -428,14 +428,14 @@ def test_delivery_has_the_steps_of_the_worker() -> None:
 
 @pytest.mark.parametrize("name", pages())
 def test_generated_pages_are_current(name: str) -> None:
-    """The committed page is what ``make docs`` writes."""
+    """``make docs`` would not change them."""
     assert pages()[name] == (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8"), (
         "run: make docs"
     )
 
 
 def test_every_setting_is_explained_once() -> None:
-    """Each setting says what it means."""
+    """Each setting has one explanation."""
     assert [name for name, field in settings() if not field.description] == []
 
 
@@ -456,7 +456,7 @@ CHANGED: dict[str, dict[str, Any]] = {
 
 
 def test_settings_are_explained_in_sentences() -> None:
-    """What the table says of a setting begins with a capital and ends with one full stop."""
+    """An explanation begins with a capital and ends with one full stop."""
     rows = re.findall(r"^\| `[a-z_.]+`.* \| ([^|]*) \|$", settings_page(), re.M)
 
     assert len(rows) == len(list(settings()))
@@ -465,7 +465,7 @@ def test_settings_are_explained_in_sentences() -> None:
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_settings_that_are_part_of_the_state_are_marked(name: str) -> None:
-    """A setting has the mark exactly if another value makes another fingerprint."""
+    """A setting has the mark exactly if changing it changes the fingerprint."""
     changes = (
         Settings.model_validate(CHANGED[name]).fingerprint()
         != Settings.model_validate({}).fingerprint()
@@ -474,8 +474,8 @@ def test_settings_that_are_part_of_the_state_are_marked(name: str) -> None:
     assert changes == part_of_state(name)
 
 
-def test_metrics_stand_in_rows_where_the_page_says() -> None:
-    """Every metric of the registry is found in a row under the name that the page gives."""
+def test_the_page_gives_the_names_of_metrics_in_rows() -> None:
+    """A row has every metric of the registry under that name."""
     row = rows_of(ROOT / "README.md")["c-1"]
     for metric in METRICS:
         place: Any = row
@@ -485,8 +485,8 @@ def test_metrics_stand_in_rows_where_the_page_says() -> None:
             place = place[0] if part.endswith("[]") else place
 
 
-def test_turn_metrics_are_named_as_they_are_exported() -> None:
-    """The values of the label ``metric`` on the page are those of a turn's sums."""
+def test_the_page_gives_the_exported_names_of_turn_metrics() -> None:
+    """They are the values of the label ``metric`` of a turn's sums."""
     replay = Replay()
     for event in events():
         replay.feed(Record(event.text.encode()))
@@ -498,7 +498,7 @@ def test_turn_metrics_are_named_as_they_are_exported() -> None:
     assert exported == named
 
 
-def test_queries_ask_for_series_that_exist() -> None:
+def test_queries_in_the_documents_use_existing_series() -> None:
     """Each PromQL query uses names, labels and windows of the table of series."""
     by_name = {series.name: series for series in CODES.values()}
     for _, query in QUERIES:
@@ -513,7 +513,7 @@ def test_queries_ask_for_series_that_exist() -> None:
 
 
 def test_the_guide_explains_each_gauge_that_its_queries_use() -> None:
-    """Each window gauge in a query of the guide to Prometheus is in its table of gauges."""
+    """Each window gauge in the queries of the Prometheus guide is in its table of gauges."""
     guide = (ROOT / "docs/guides/prometheus.md").read_text(encoding="utf-8")
     explained = set(re.findall(r"^\| `(streammetrics_window_\w+)` \|", guide, re.M))
     used = {

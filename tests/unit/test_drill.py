@@ -1,4 +1,4 @@
-"""The drill counts windows, incidents and alarms as it says."""
+"""The drill of the alerts counts windows, incidents and false alarms as documented."""
 
 from __future__ import annotations
 
@@ -43,22 +43,24 @@ LABELS = {"agent": "agent-00"}
     ("active", "spans"),
     [
         ([], []),
-        ([5], []),  # not long enough
+        ([5], []),  # too short
         ([5, 6, 7], [(7, 18)]),
-        ([5, 6, 8, 9, 10], [(10, 21)]),  # a gap begins anew
-        ([5, 6, 7, 12], [(7, 23)]),  # kept, so that it need not wait again
+        ([5, 6, 8, 9, 10], [(10, 21)]),  # a gap starts the wait again
+        ([5, 6, 7, 12], [(7, 23)]),  # still firing, so that it need not wait again
         ([5, 6, 7, 18], [(7, 29)]),
         ([5, 6, 7, 40, 41, 42], [(7, 18), (42, 53)]),
     ],
 )
-def test_an_alert_waits_and_is_kept(active: list[int], spans: list[tuple[int, int]]) -> None:
-    """As ``for`` and ``keep_firing_for`` say."""
+def test_an_alert_obeys_for_and_keep_firing_for(
+    active: list[int], spans: list[tuple[int, int]]
+) -> None:
+    """It waits before it fires, and keeps firing through short gaps."""
     assert [(f.start, f.end) for f in firings(RULE, LABELS, active)] == spans
 
 
 @pytest.mark.parametrize("name", ["1m", "5m", "30m"])
-def test_sums_are_those_of_the_buckets_in_the_window(name: str) -> None:
-    """Each minute the window has what has arrived, of buckets that are neither old nor to come."""
+def test_a_window_sums_its_buckets(name: str) -> None:
+    """Each minute it has what has arrived in buckets that are neither too old nor in the future."""
     rng = np.random.default_rng(1)
     minutes, changes, window = 60, 400, parse_window(name)
     about = START_US + rng.integers(-10 * MINUTE, 50 * MINUTE, changes)
@@ -75,8 +77,8 @@ def test_sums_are_those_of_the_buckets_in_the_window(name: str) -> None:
     assert not found["d"].any()
 
 
-def test_turns_begin_under_the_condition_of_their_time() -> None:
-    """Every turn under one, drift in steps, and what concerns delivery changes none."""
+def test_turns_have_the_condition_of_their_start() -> None:
+    """Each turn has one condition, drift comes in steps, and faults of delivery change none."""
     starts = START_US + MINUTE * np.arange(120)
     during = (START_US + 30 * MINUTE, START_US + 60 * MINUTE)
     found = list(
@@ -98,8 +100,8 @@ def test_turns_begin_under_the_condition_of_their_time() -> None:
     assert sum(counted.values()) == len(starts)
 
 
-def test_an_incident_changes_the_turns_of_its_time_only() -> None:
-    """Its agent repeats itself more while it lasts."""
+def test_an_incident_changes_only_turns_during_it() -> None:
+    """Meanwhile its agent repeats itself more."""
     agent = Agent("a", roster(1, 1)[0].habits, turns_per_minute=12.0)
     incident = Incident("same_pages", "a", START_US + 10 * HOUR, START_US + 11 * HOUR, 0.9)
     placed = place(agent, [incident], 12 * 60, np.random.default_rng(1), Libraries(25))
@@ -113,8 +115,8 @@ def test_an_incident_changes_the_turns_of_its_time_only() -> None:
     assert srr(incident.start_us + 5 * MINUTE, incident.end_us) > before + 0.2
 
 
-def test_incidents_of_an_agent_leave_it_a_day_of_its_own() -> None:
-    """So that one is not in the baseline of the next; every kind that an agent may have occurs."""
+def test_incidents_of_an_agent_are_a_day_apart() -> None:
+    """No incident is in the baseline of the next one, and every possible kind occurs."""
     agents = roster(20, 3)
     planned = incidents(agents, 28, np.random.default_rng(3))
 
@@ -132,13 +134,14 @@ def drill(planned: list[Incident], fired: list[Firing]) -> Drill:
 
 
 def spike(minute: int) -> Incident:
-    """An hour of it, from a minute on, with the first agent."""
+    """An incident of the first agent, an hour long from that minute on."""
     start_us = START_US + minute * MINUTE
     return Incident("same_pages", "agent-00", start_us, start_us + HOUR, 0.8)
 
 
 def test_an_incident_is_caught_by_its_own_alert_for_its_own_agent() -> None:
-    """Of alert and plain rule, the minutes from the start; other agents' alerts do not count."""
+    """Minutes are counted from its start for the alert and the plain rule; alerts of other agents
+    are ignored."""
     planned = [spike(100), spike(1_700)]
     fired = [
         Firing(RULE, LABELS, 106, 180),
@@ -153,8 +156,8 @@ def test_an_incident_is_caught_by_its_own_alert_for_its_own_agent() -> None:
     assert [f.start for f in woken_for_others(drill(planned, fired))] == [1_705]
 
 
-def test_what_fires_in_a_healthy_world_is_a_false_alarm() -> None:
-    """By rule, by month and agent; rules that were silent are listed, too."""
+def test_an_alert_without_an_incident_is_a_false_alarm() -> None:
+    """False alarms are listed by rule, per month and agent, including rules that never fired."""
     found = {one.alert: one for one in false_alarms([drill([], [Firing(RULE, LABELS, 9, 20)])])}
 
     assert (found["SRRSpike"].alarms, found["PlainRedundancy"].alarms) == (1, 0)
@@ -163,7 +166,8 @@ def test_what_fires_in_a_healthy_world_is_a_false_alarm() -> None:
 
 
 def test_the_page_says_whether_the_promises_were_kept() -> None:
-    """One of two caught, and a false page in four days of an agent, is not what was promised."""
+    """Catching one incident of two, or one false page in four days of an agent, breaks a
+    promise."""
     healthy = drill([], [Firing(RULE, LABELS, 9, 20)])
     troubled = drill([spike(100), spike(1_700)], [Firing(RULE, LABELS, 106, 180)])
     group = Group("Held out", (21,), [healthy], [troubled])
@@ -186,8 +190,8 @@ def test_the_page_says_whether_the_promises_were_kept() -> None:
     assert "| SRRSpike | critical | 1 | 7.61 | 0.00 |" in text
 
 
-def test_pages_about_the_system_are_not_shared_out_among_agents() -> None:
-    """One in two days is 15 a month, however many agents there are."""
+def test_false_alarms_of_the_system_are_not_divided_by_agents() -> None:
+    """One in two days is 15 a month for any number of agents."""
     group = Group("Held out", (1,), [drill([], [Firing(RULE, {}, 9, 20)])], [drill([], [])])
 
     assert group.pages_a_month_and_agent == 0
@@ -195,8 +199,9 @@ def test_pages_about_the_system_are_not_shared_out_among_agents() -> None:
 
 
 @pytest.mark.slow
-def test_an_incident_is_told_from_so_many_turns_as_the_sum_of_them_needs() -> None:
-    """A gate that skips nearly all shows in some turns, not in one; a healthy day never does."""
+def test_the_turns_needed_to_see_an_incident_follow_from_their_sum() -> None:
+    """A gate that skips nearly everything shows in a few turns, not in one; a healthy day never
+    shows one."""
     shelf, agent = Libraries(200), roster(1, 1)[0]
     missed = next(kind.ratio for kind in KINDS if kind.name == "gate_skips")
     assert missed is not None
@@ -208,8 +213,8 @@ def test_an_incident_is_told_from_so_many_turns_as_the_sum_of_them_needs() -> No
 
 
 @pytest.mark.parametrize(("usual", "then"), [(0.02, 0.5), (0.2, 0.6), (0.9, 0.5), (0.5, 0.1)])
-def test_shares_are_told_apart_as_the_binomial_distribution_says(usual: float, then: float) -> None:
-    """For any number of decisions up to 60, whether the share rises or falls."""
+def test_shares_are_compared_by_the_binomial_distribution(usual: float, then: float) -> None:
+    """This is exact for up to 60 decisions, whether the share rises or falls."""
     values = np.array([0.0, 1.0])
     before, after = np.array([1 - usual, usual]), np.array([1 - then, then])
     worse, better = (usual, then) if then > usual else (1 - usual, 1 - then)
@@ -223,8 +228,8 @@ def test_shares_are_told_apart_as_the_binomial_distribution_says(usual: float, t
     assert {False, True} == set(told)
 
 
-def test_the_distribution_of_a_sum_is_worked_out() -> None:
-    """Seven turns: what convolution gives; values between points keep their mean."""
+def test_the_distribution_of_a_sum_is_the_convolution() -> None:
+    """Seven turns are compared to it; values between grid points keep their mean."""
     rng = np.random.default_rng(2)
     values, weight = rng.normal(0, 1, 50), np.full(50, 1 / 50)
     low, step = float(values.min()), float(np.ptp(values)) / STEPS
@@ -238,13 +243,13 @@ def test_the_distribution_of_a_sum_is_worked_out() -> None:
     assert np.abs(sum_of(grid, 7) - by_hand).max() < 1e-15
 
 
-def test_nothing_shown_is_no_promise_kept() -> None:
-    """A world without incidents of real size does not pass for a good one."""
+def test_a_drill_without_incidents_keeps_no_promise() -> None:
+    """Without incidents large enough to be seen, the result is not a success."""
     assert not Group("Held out", (21,), [drill([], [])], [drill([], [])]).kept
 
 
-def test_samples_are_written_as_promtool_reads_them(tmp_path: Path) -> None:
-    """OpenMetrics with a time each, without the minutes of a failed scrape, counters as such."""
+def test_samples_are_written_in_the_format_of_promtool(tmp_path: Path) -> None:
+    """It is OpenMetrics with timestamps, typed counters, and no samples for a failed scrape."""
     path = tmp_path / "samples.om"
     series = [
         Series("streammetrics_window_results", {"agent": "a"}, np.array([1, 2, 3])),

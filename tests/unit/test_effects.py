@@ -1,4 +1,4 @@
-"""A crash before or after each numbered step of a batch loses nothing and counts nothing twice."""
+"""A crash before or after any numbered step of a batch loses nothing and counts nothing twice."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ TRAFFIC = TrafficProfile(seed=5, conversations=12, duration_seconds=300, invalid
 
 
 class Crash(Exception):
-    """The process dies here."""
+    """The simulated death of the process."""
 
 
 class CrashPoint:
-    """Dies once, at the ``after``-th time that ``place`` is passed."""
+    """Crashes once, at the ``after``-th time that ``place`` is passed."""
 
     def __init__(self, place: str, after: int) -> None:
         self._place = place
@@ -48,7 +48,7 @@ class CrashPoint:
         self.hit = False
 
     def passing(self, place: str) -> None:
-        """Die here if it is time."""
+        """Crash here if it is time."""
         if place == self._place and not self.hit:
             self._left -= 1
             if self._left < 0:
@@ -57,7 +57,7 @@ class CrashPoint:
 
 
 class CrashingStore(MemoryStore):
-    """The memory store of a process that dies around a call."""
+    """The memory store of a process that crashes around a call."""
 
     def __init__(self, point: CrashPoint) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class CrashingStore(MemoryStore):
         return found
 
     async def layout(self) -> Layout:
-        """Asked for who has series, once step 2 has applied the events in memory."""
+        """Read names with series, once step 2 has applied the events in memory."""
         self._point.passing("after 2 step")
         return await super().layout()
 
@@ -86,7 +86,7 @@ class CrashingStore(MemoryStore):
 
 
 class CrashingDeadLetters(MemoryDeadLetters):
-    """The dead letters of a process that dies around a call."""
+    """The dead letters of a process that crashes around a call."""
 
     def __init__(self, point: CrashPoint) -> None:
         super().__init__()
@@ -100,14 +100,14 @@ class CrashingDeadLetters(MemoryDeadLetters):
 
 
 class CrashingOutput(MemoryOutput):
-    """The output of a process that dies around a call, or when half of it is sent."""
+    """The output of a process that crashes around a call, or after half of the messages."""
 
     def __init__(self, topic: MemoryTopic, point: CrashPoint) -> None:
         super().__init__(topic, 0)
         self._point = point
 
     async def begin(self) -> None:
-        """What step 4 does before it sends for the first time."""
+        """The preparation of step 4 before the first message."""
         await super().begin()
         self._point.passing("begun 4 output")
 
@@ -136,7 +136,7 @@ PLACES = (
 )
 
 
-# names are asked for when new ones come, and they all come at the start; an output begins once
+# names are read when new ones come, all at the start; an output begins once
 ONCE = ("after 2 step", "begun 4 output")
 CASES = [(place, after) for place in PLACES for after in ((0,) if place in ONCE else (0, 1))]
 
@@ -148,8 +148,8 @@ def lines_of(kept: Mapping[str, MemoryMessage]) -> list[str]:
 
 
 @pytest.mark.parametrize(("place", "after"), CASES)
-async def test_a_crash_at_any_step(place: str, after: int) -> None:
-    """The next owner goes on from the stored offsets, and ends with what a replay gives."""
+async def test_a_crash_at_any_step_changes_no_figure(place: str, after: int) -> None:
+    """The next owner continues at the stored offsets, and the result equals a replay."""
     point = CrashPoint(place, after)
     store, letters, topic = CrashingStore(point), CrashingDeadLetters(point), MemoryTopic()
 

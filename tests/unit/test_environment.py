@@ -1,4 +1,4 @@
-"""Settings in environment variables: lists and tables are JSON, and an error shows how."""
+"""Settings in environment variables: lists and tables are JSON, as errors explain."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def _no_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("name", "field"), SEVERAL, ids=[name for name, _ in SEVERAL])
-def test_a_list_or_table_that_is_no_json_is_refused_with_an_example_that_works(
+def test_a_list_or_table_that_is_not_json_is_refused_with_a_working_example(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, field: FieldInfo
 ) -> None:
-    """What the error shows for a setting can be set as it stands, and is not what it is anyway."""
+    """The example in the error can be set as shown, and differs from the default."""
     monkeypatch.setenv(variable(name), "a, b")
 
     said = refused(capsys, *ARGUMENTS)
@@ -52,10 +52,10 @@ def test_a_list_or_table_that_is_no_json_is_refused_with_an_example_that_works(
         ("LABELS__CUTOFFS", ""),
     ],
 )
-def test_cutoffs_in_another_form_are_shown_their_own(
+def test_cutoffs_that_are_not_json_are_refused_with_an_example(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str
 ) -> None:
-    """A TOML table, a number and a list are none of what the environment takes."""
+    """The environment takes neither a TOML table nor a number nor a list for them."""
     monkeypatch.setenv(f"STREAM_METRICS_{name}", value)
 
     assert refused(capsys, *ARGUMENTS).endswith(
@@ -64,29 +64,29 @@ def test_cutoffs_in_another_form_are_shown_their_own(
     )
 
 
-def test_what_may_be_a_secret_is_not_repeated(
+def test_a_value_that_may_be_secret_is_not_repeated(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The hashes of users' passwords are not printed, although they are no JSON."""
+    """Hashes of users' passwords are not printed, even if they are not JSON."""
     monkeypatch.setenv("STREAM_METRICS_WEB__USERS", "anna = scrypt$secret")
 
     assert "secret" not in refused(capsys, *ARGUMENTS)
 
 
-def test_a_variable_that_names_no_setting_is_refused(
+def test_a_variable_without_a_setting_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A slip is no silent default."""
+    """A misspelt name does not silently leave the default."""
     monkeypatch.setenv("STREAM_METRICS_LABEL__CUTOFFS", "{}")
 
     assert "STREAM_METRICS_LABEL__CUTOFFS: no such setting" in refused(capsys, *ARGUMENTS)
 
 
 @pytest.mark.parametrize("value", ["localhost:9092", "", "[]"])
-def test_a_variable_that_names_a_whole_table_is_refused_with_one_of_its_settings(
+def test_a_variable_for_a_whole_table_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: str
 ) -> None:
-    """The error names the variable and one that exists, unless the value is the table as JSON."""
+    """The error names the variable and one for a setting of the table, unless the value is JSON."""
     monkeypatch.setenv("STREAM_METRICS_KAFKA", value)
 
     said = refused(capsys, *ARGUMENTS)
@@ -95,17 +95,17 @@ def test_a_variable_that_names_a_whole_table_is_refused_with_one_of_its_settings
     assert said.endswith("such as STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS\n")
 
 
-def test_a_whole_table_may_be_json(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_table_may_be_given_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its settings take effect."""
     monkeypatch.setenv("STREAM_METRICS_KAFKA", '{"group_id": "others"}')
 
     assert Settings().kafka.group_id == "others"
 
 
-def test_a_file_that_is_no_toml_is_named(
+def test_a_file_that_is_not_toml_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The error says which file, and where in it."""
+    """The error has the file and the position."""
     path = tmp_path / "settings.toml"
     path.write_text("kafka = [\n")
     monkeypatch.setenv("STREAM_METRICS_CONFIG", str(path))

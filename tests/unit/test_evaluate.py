@@ -1,4 +1,4 @@
-"""``stream-metrics evaluate`` as whoever types it sees it."""
+"""``stream-metrics evaluate``: its output, files, settings and errors."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Evaluate = Callable[..., Any]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a small collection, and no settings from outside."""
-    monkeypatch.setenv("STREAM_METRICS_CONFIG", "")  # what --config sets is taken back
+    """A folder with a small collection, without settings from outside."""
+    monkeypatch.setenv("STREAM_METRICS_CONFIG", "")  # undoes what --config sets
     monkeypatch.chdir(tmp_path)
     (tmp_path / "qrels").write_text(QRELS)
     (tmp_path / "run").write_text(RUN)
@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def evaluate(*arguments: str, run: str = "run", qrels: str = "qrels") -> str:
-    """What the command prints on standard output."""
+    """Standard output of the command."""
     done = CliRunner().invoke(app, ["evaluate", "--run", run, "--qrels", qrels, *arguments])
     assert done.exit_code == 0, (done.output, done.exception)
     return done.stdout
@@ -61,11 +61,11 @@ def report(out: Path) -> dict[str, Any]:
     return found
 
 
-# -- what it shows and writes -----------------------------------------------------------------
+# -- output and files -------------------------------------------------------------------------
 
 
 def test_a_table_needs_no_directory(folder: Path) -> None:
-    """Without --out nothing is written, and the table has a line a metric."""
+    """Without --out the command writes nothing and prints a table with a line per metric."""
     before = sorted(folder.iterdir())
 
     said = evaluate("--metric", "mrr", "--metric", "ndcg@10")
@@ -76,8 +76,8 @@ def test_a_table_needs_no_directory(folder: Path) -> None:
     assert re.search(r"^judged@10 ", said, re.M)
 
 
-def test_what_was_left_out_is_said(folder: Path) -> None:
-    """Missing and dropped queries, and queries without anything relevant, stand in the output."""
+def test_the_output_counts_what_was_left_out(folder: Path) -> None:
+    """These are missing and dropped queries, and queries without relevant documents."""
     (folder / "run").write_text(RUN.replace("q2 Q0 x 1 0.7 m\n", ""))
 
     said = evaluate("--metric", "mrr", "--metric", "precision(rel=2)@5")
@@ -87,7 +87,7 @@ def test_what_was_left_out_is_said(folder: Path) -> None:
 
 
 def test_the_files_have_rows_and_figures(folder: Path) -> None:
-    """queries.jsonl has a row a query by code point, report.json the figures over them."""
+    """queries.jsonl has a row per query, sorted by code point; report.json has the figures."""
     evaluate("--metric", "mrr", "--out", "out")
 
     lines = (folder / "out" / "queries.jsonl").read_text().splitlines()
@@ -104,7 +104,7 @@ def test_the_files_have_rows_and_figures(folder: Path) -> None:
 
 
 def test_the_same_input_gives_the_same_bytes(folder: Path) -> None:
-    """Neither the order of lines, nor packing, nor how many results are scored at a time matter."""
+    """The order of lines, compression and the batch size of scoring do not matter."""
     draw = random.Random(5)
     qrels = [f"{q} 0 d{d} {draw.randint(0, 3)}" for q in range(60) for d in range(12)]
     run = [f"{q} Q0 d{d} 1 {draw.random()} m" for q in range(55) for d in range(20)]
@@ -133,7 +133,7 @@ def test_a_limit_scores_the_first_queries(folder: Path) -> None:
 
 
 def test_test_cases_are_split_by_their_dimensions(folder: Path) -> None:
-    """A stratum has its own figures; what a case lacks puts it in none."""
+    """Each stratum has its own figures; a case without the dimension is in none."""
     said = evaluate(
         "--metric", "recall@1", "--stratify", "difficulty", "--out", "out",
         run="found.jsonl", qrels="cases.json",
@@ -147,7 +147,7 @@ def test_test_cases_are_split_by_their_dimensions(folder: Path) -> None:
 
 
 def test_several_languages_come_first(folder: Path) -> None:
-    """A run of mixed languages shows each language's figures before those of all."""
+    """A run of several languages shows the figures of each before those of all."""
     for language, term in (("de", "HP:0000001"), ("fr", "HP:0000002")):
         case = {"text": "x", "expected_hpo_ids": [term], "case_id": language}
         (folder / "set" / language).mkdir(parents=True)
@@ -163,7 +163,7 @@ def test_several_languages_come_first(folder: Path) -> None:
 
 
 def test_a_beir_folder_is_read(folder: Path) -> None:
-    """Qrels of a folder, a TREC run, and the option of its benchmark."""
+    """Qrels come from the folder; the run is TREC's, with the option of its benchmark."""
     (folder / "beir" / "qrels").mkdir(parents=True)
     (folder / "beir" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\ta\t1\n")
     (folder / "beir" / "queries.jsonl").write_text('{"_id": "q1", "text": "x"}\n')
@@ -176,8 +176,8 @@ def test_a_beir_folder_is_read(folder: Path) -> None:
     assert means == [0.5, 1.0]
 
 
-def test_subtopics_make_alpha_ndcg(folder: Path) -> None:
-    """Two documents of one subtopic are worth less than two of two."""
+def test_subtopics_give_alpha_ndcg(folder: Path) -> None:
+    """Two documents of one subtopic score less than documents of two."""
     (folder / "qrels").write_text("q 1 a 1\nq 1 b 1\nq 2 c 1\n")
     (folder / "run").write_text("q Q0 a 1 3 m\nq Q0 b 2 2 m\nq Q0 c 3 1 m\n")
 
@@ -188,7 +188,10 @@ def test_subtopics_make_alpha_ndcg(folder: Path) -> None:
 
 
 def test_terms_of_an_ontology_are_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MaxOntSim by the ontology that the settings name: a sibling comes near, the term is 1."""
+    """MaxOntSim uses the ontology in the settings.
+
+    A sibling is near, and the term itself gives 1.
+    """
     (folder / "hpo").mkdir()
     write_ontology(folder / "hpo")
     monkeypatch.setenv("STREAM_METRICS_EVALUATION__HPO_FOLDER", str(folder / "hpo"))
@@ -207,8 +210,8 @@ def test_terms_of_an_ontology_are_compared(folder: Path, monkeypatch: pytest.Mon
     assert 0.0 < found["max_ont_sim@1"]["mean"] < found["max_ont_sim@2"]["mean"] == 1.0
 
 
-def test_what_is_special_about_an_interval_is_said(folder: Path) -> None:
-    """Where all values are equal no spread is seen, and the line below the table says so."""
+def test_a_degenerate_interval_has_a_note(folder: Path) -> None:
+    """If all values are equal, a line below the table says so."""
     said = evaluate("--metric", "precision(rel=9)@1", "--metric", "mrr")
 
     assert re.search(r"^precision\(rel=9\)@1: all values are equal", said, re.M)
@@ -218,7 +221,7 @@ def test_what_is_special_about_an_interval_is_said(folder: Path) -> None:
 
 
 def test_settings_choose_metrics_relevance_and_statistics(folder: Path) -> None:
-    """What the settings' part ``evaluation`` says is in force; --metric weighs more."""
+    """The table ``evaluation`` of the settings applies; --metric overrides it."""
     (folder / "s.toml").write_text(
         """\
         [evaluation]
@@ -243,7 +246,7 @@ def test_settings_choose_metrics_relevance_and_statistics(folder: Path) -> None:
 
 
 def test_intervals_can_be_turned_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without them the report has means only."""
+    """The report then has means only."""
     monkeypatch.setenv("STREAM_METRICS_EVALUATION__CONFIDENCE_INTERVALS", "false")
 
     evaluate("--metric", "mrr", "--out", "out")
@@ -253,7 +256,7 @@ def test_intervals_can_be_turned_off(folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_report_names_no_path(folder: Path) -> None:
-    """Sources are file names, so that the same files elsewhere give the same bytes."""
+    """Sources are file names, so equal files elsewhere give equal bytes."""
     evaluate("--out", "out", run=str(folder / "run"), qrels=str(folder / "qrels"))
 
     text = (folder / "out" / "report.json").read_text()
@@ -262,7 +265,7 @@ def test_a_report_names_no_path(folder: Path) -> None:
 
 
 def test_a_report_says_how_it_was_made(folder: Path) -> None:
-    """Metrics as they were given, and every option that changes figures."""
+    """It has the metrics as given, and every option that affects figures."""
     evaluate(
         "--metric", "MRR", "--limit", "2", "--queries", "intersection", "--trec-float32",
         "--ignore-identical-ids", "--out", "out",
@@ -341,7 +344,7 @@ ERRORS: dict[str, tuple[list[str], str]] = {
 def test_an_error_is_one_line_and_code_2(
     folder: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    """It says what is wrong and where, and nothing is written."""
+    """The line says what is wrong and where, and nothing is written."""
     packed = gzip.compress(RUN.encode())
     (folder / "cut.gz").write_bytes(packed[: len(packed) - 10])
     (folder / "twice").write_text("q1 Q0 b 1 0.9 m\nq1 Q0 b 2 0.8 m\n")

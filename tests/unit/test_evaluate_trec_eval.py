@@ -1,4 +1,4 @@
-"""The test collection that trec_eval ships, evaluated: its published figures, and pytrec_eval's."""
+"""The collection that trec_eval ships gives the figures of trec_eval and pytrec_eval."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
 
 
 def measures(level: int) -> dict[str, str]:
-    """Our name of each of trec_eval's measures; trec_eval's level is our ``rel``."""
+    """Our name for each of trec_eval's measures; trec_eval's level is our ``rel``."""
     rel = "" if level == 1 else f"(rel={level})"
     found = {"map": f"map{rel}", "recip_rank": f"mrr{rel}", "ndcg": "ndcg"}
-    if level == 1:  # grades above 1 are scaled there, which is another definition
+    if level == 1:  # trec_eval scales grades above 1, which is another definition
         found["rbp"] = "rbp(p=0.9)"
     for k in CUTOFFS:
         found |= {
@@ -37,7 +37,7 @@ def measures(level: int) -> dict[str, str]:
 
 
 def published(name: str) -> dict[str, dict[str, float]]:
-    """By query, and ``all``, the figures in one of trec_eval's expected outputs."""
+    """The figures in one of trec_eval's expected outputs, by query and for ``all``."""
     found: dict[str, dict[str, float]] = {}
     for line in (DATA / name).read_text(encoding="utf-8").splitlines():
         measure, query, value = line.split()
@@ -47,7 +47,7 @@ def published(name: str) -> dict[str, dict[str, float]]:
 
 
 def evaluated(out: Path, qrels: str, run: str, metrics: list[str]) -> dict[str, dict[str, Any]]:
-    """By query, and ``all``, the scores that the command writes."""
+    """The scores that the command writes, by query and for ``all``."""
     wanted = [part for name in metrics for part in ("--metric", name)]
     done = CliRunner().invoke(
         app,
@@ -70,10 +70,10 @@ def evaluated(out: Path, qrels: str, run: str, metrics: list[str]) -> dict[str, 
     ],
     ids=["whole", "a query missing", "graded"],
 )
-def test_the_published_figures_come_out(
+def test_figures_equal_those_published_by_trec_eval(
     tmp_path: Path, expected: str, qrels: str, run: str, level: int
 ) -> None:
-    """Every query and the mean have trec_eval's own figures, to the four decimals it prints."""
+    """This holds for every query and the mean, to the four printed decimals."""
     names = measures(level)
     theirs = published(expected)
 
@@ -92,8 +92,8 @@ def test_the_published_figures_come_out(
     assert compared > 100
 
 
-def test_pytrec_eval_has_the_same_figures(tmp_path: Path) -> None:
-    """On trec_eval's test collection all scores are pytrec_eval's to 1e-9."""
+def test_figures_equal_those_of_pytrec_eval(tmp_path: Path) -> None:
+    """All scores on the collection agree within 1e-9."""
     names = {measure: name for measure, name in measures(1).items() if measure != "rbp"}
     with gzip.open(DATA / "qrels.test.gz", "rt") as file:
         qrels = pytrec_eval.parse_qrel(file)

@@ -1,4 +1,4 @@
-"""Rankings of queries and of conversations, summed up: means, intervals, strata, strategies."""
+"""Summaries of rankings of queries and conversations: means, intervals, strata, strategies."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ RUN: Run = {"q1": ["b", "x"], "q2": ["y", "c"], "q3": ["d"], "unknown": ["a"]}
 
 
 def scored(*names: str, judging: JudgingOptions = PLAIN, run: Run = RUN) -> ScoredRankings:
-    """The small run over the small collection."""
+    """The small run, scored on the small collection."""
     joined = join(Collection(QRELS), run, judging)
     return score_rankings(joined.rankings, metrics_of(names))
 
 
 def block_of(*names: str, **options: Any) -> Block:
-    """The block of the small run."""
+    """The summary of the small run."""
     return retrieval_block([scored(*names)], **options)
 
 
 def text(block: Block) -> str:
-    """What a file would hold."""
+    """The summary as a file would hold it."""
     return json.dumps(block)
 
 
@@ -62,7 +62,7 @@ def text(block: Block) -> str:
 
 
 def test_a_query_that_the_run_lacks_scores_zero() -> None:
-    """The query set is that of the qrels: four queries, of which one has no ranking."""
+    """The qrels define the query set: of four queries, one has no ranking."""
     joined = join(Collection(QRELS), RUN)
     means = retrieval_block([scored("mrr")])["metrics"]["mrr"]
 
@@ -72,7 +72,7 @@ def test_a_query_that_the_run_lacks_scores_zero() -> None:
 
 
 def test_the_ranking_of_a_missing_query_is_empty() -> None:
-    """Its row says that nothing was retrieved, so that it has no share of judged results."""
+    """Its row has no results, so it has no share of judged ones."""
     row = list(scored("mrr").rows())[-1]
 
     assert (row["query_id"], row["n_retrieved"], row["n_judged"], row["n_relevant"]) == (
@@ -82,7 +82,7 @@ def test_the_ranking_of_a_missing_query_is_empty() -> None:
 
 
 def test_terms_below_the_threshold_are_not_expected() -> None:
-    """The ontology compares with relevant terms only: "ab" is judged, and as not relevant."""
+    """The ontology compares with relevant terms only; "ab" is judged as not relevant."""
     collection = Collection({"1": {"ab": 0.0, "cd": 1.0}, "2": {"ab": 0.0}})
     metrics = metrics_of(["max_ont_sim@1"])
     similarities = Similarities(Letters(), similarity_formulas(metrics))
@@ -94,7 +94,7 @@ def test_terms_below_the_threshold_are_not_expected() -> None:
 
 
 def test_subtopics_have_binary_gains_without_graded_relevance() -> None:
-    """The setting holds for qrels by subtopic as well."""
+    """The setting applies to qrels by subtopic as well."""
     collection = Collection(subtopics={"q": {"s": {"a": 1.0}, "t": {"b": 2.0}}})
     values = []
     for graded in (True, False):
@@ -106,7 +106,7 @@ def test_subtopics_have_binary_gains_without_graded_relevance() -> None:
 
 
 def test_an_intersection_leaves_missing_queries_out() -> None:
-    """Only queries of both sides are scored, and those that are left out are counted."""
+    """Only queries on both sides are scored; the others are counted."""
     judging = JudgingOptions(queries="intersection")
 
     joined = join(Collection(QRELS), RUN, judging)
@@ -124,7 +124,7 @@ def test_an_intersection_leaves_missing_queries_out() -> None:
 def test_a_limit_takes_the_first_queries_that_are_scored(
     queries: Any, expected: list[str], missing: int
 ) -> None:
-    """With an intersection, a query that the run lacks takes no place."""
+    """With an intersection, a query that the run lacks does not count towards the limit."""
     run = {"q1": ["a"], "q3": ["d"]}
 
     joined = join(Collection(QRELS), run, JudgingOptions(queries=queries, limit=2))
@@ -133,8 +133,8 @@ def test_a_limit_takes_the_first_queries_that_are_scored(
     assert joined.missing == missing
 
 
-def test_identical_ids_can_be_taken_out() -> None:
-    """Where queries are documents, the query's own document does not take a rank."""
+def test_a_document_that_is_the_query_can_be_ignored() -> None:
+    """If queries are documents, the query's own document takes no rank."""
     collection, run = Collection({"a": {"b": 1.0}}), {"a": ["a", "b"]}
 
     kept, taken = (
@@ -147,8 +147,8 @@ def test_identical_ids_can_be_taken_out() -> None:
     assert (len(kept.grades), list(taken.grades)) == (2, [1.0])
 
 
-def test_without_graded_relevance_grades_are_no_gains() -> None:
-    """A document of grade 2 is then worth what one of grade 1 is."""
+def test_without_graded_relevance_all_relevant_grades_gain_1() -> None:
+    """A document of grade 2 then gains as much as one of grade 1."""
     run = {"q1": ["a"]}
     names = ("ndcg@1",)
 
@@ -163,7 +163,7 @@ def test_without_graded_relevance_grades_are_no_gains() -> None:
 
 
 def test_a_row_has_its_keys_in_order() -> None:
-    """Readers may rely on the order; what a query of a file has not is null."""
+    """Readers may rely on the order; fields that queries of files lack are null."""
     row = next(scored("mrr").rows())
 
     assert list(row) == [
@@ -177,8 +177,8 @@ def test_a_row_has_its_keys_in_order() -> None:
     assert row["scores"] == {"mrr": 1.0, "judged@10": 0.5}
 
 
-def test_what_is_judged_stands_beside_every_metric() -> None:
-    """Each cut-off has its share of judged results, and a metric of parts has its parts."""
+def test_every_metric_has_the_share_of_judged_results() -> None:
+    """There is one share per cut-off; a metric that is a ratio also has its sums."""
     assert [str(one) for one in metrics_of(["aqwv@5", "ndcg@3", "map"])] == [
         "aqwv@5", "p_miss@5", "p_fa@5", "ndcg@3", "map", "judged@3", "judged@5",
         "judged@10",
@@ -188,8 +188,8 @@ def test_what_is_judged_stands_beside_every_metric() -> None:
 # -- figures ----------------------------------------------------------------------------------
 
 
-def test_queries_without_anything_relevant_are_counted() -> None:
-    """They score 0, and the mean without them stands beside."""
+def test_queries_without_relevant_documents_are_counted() -> None:
+    """They score 0; a second mean leaves them out."""
     mrr = block_of("mrr")["metrics"]["mrr"]
 
     assert (mrr["queries_with_relevant"], mrr["queries_without_relevant"]) == (3, 1)
@@ -198,7 +198,7 @@ def test_queries_without_anything_relevant_are_counted() -> None:
 
 
 def test_an_interval_is_that_of_the_statistics() -> None:
-    """Mean, spread and bounds are those of the queries' values, by the method that is asked for."""
+    """Mean, spread and bounds are those of the queries' values, by the chosen method."""
     values = [("q1", 1.0), ("q2", 0.5), ("q3", 0.0), ("q4", 0.0)]
     for method in ("percentile", "bca", "t"):
         found = block_of("mrr", intervals=Intervals(method))["metrics"]["mrr"]
@@ -210,7 +210,7 @@ def test_an_interval_is_that_of_the_statistics() -> None:
 @pytest.mark.parametrize(
     "options", [{"confidence": 0.5}, {"resample_count": 7}, {"seed": 3}], ids=str
 )
-def test_intervals_are_made_as_they_are_asked_for(options: dict[str, Any]) -> None:
+def test_intervals_can_be_chosen(options: dict[str, Any]) -> None:
     """Confidence, resamples and seed reach the statistics."""
     draw = random.Random(1)
     values = [(f"q{at:02}", draw.random()) for at in range(20)]
@@ -228,14 +228,14 @@ def test_intervals_are_made_as_they_are_asked_for(options: dict[str, Any]) -> No
 
 
 def test_wilson_is_for_shares() -> None:
-    """A 0/1 metric gets Wilson's interval, another one keeps the percentile interval."""
+    """A 0/1 metric gets Wilson's interval; others keep the percentile interval."""
     metrics = block_of("hit@1", "mrr", intervals=Intervals("wilson"))["metrics"]
 
     assert (metrics["hit@1"]["method"], metrics["mrr"]["method"]) == ("wilson", "percentile")
 
 
-def test_intervals_can_be_left_out() -> None:
-    """Without them means and spreads are the same, and bounds are null."""
+def test_intervals_can_be_disabled() -> None:
+    """Means and spreads are the same, and bounds are null."""
     metrics = block_of("mrr", intervals=None)["metrics"]["mrr"]
 
     assert (metrics["mean"], metrics["ci_low"], metrics["method"]) == (0.375, None, None)
@@ -243,7 +243,7 @@ def test_intervals_can_be_left_out() -> None:
 
 @pytest.mark.parametrize("size", [0, 1])
 def test_few_queries_have_no_bounds(size: int) -> None:
-    """With one query there is a mean without bounds and spread, with none there is nothing."""
+    """One query gives a mean without bounds and spread; none gives nothing."""
     rankings = join(Collection(QRELS), RUN).rankings[:size]
     metrics = metrics_of(["default", "aqwv@5", "rbp", "novelty@5", "max_ont_sim@3"])
 
@@ -257,7 +257,7 @@ def test_few_queries_have_no_bounds(size: int) -> None:
 
 
 def random_parts(seed: int) -> tuple[list[Ranking], random.Random]:
-    """Rankings of some conversations with turns, dimensions, and several strategies."""
+    """Rankings of some conversations with turns, dimensions and several strategies."""
     draw = random.Random(seed)
     rankings = []
     for number in range(draw.randint(1, 40)):
@@ -282,8 +282,8 @@ def random_parts(seed: int) -> tuple[list[Ranking], random.Random]:
 
 
 @given(st.integers(0, 10_000))
-def test_neither_order_nor_parts_change_a_bit(seed: int) -> None:
-    """However rankings are shuffled and cut into parts, the block is the same text."""
+def test_neither_order_nor_partition_of_rankings_matters(seed: int) -> None:
+    """Shuffled and divided in any way, they give the same text."""
     rankings, draw = random_parts(seed)
     metrics = metrics_of(["ndcg@3", "recall@2", "mrr", "hit@1"])
 
@@ -300,8 +300,8 @@ def test_neither_order_nor_parts_change_a_bit(seed: int) -> None:
     assert text(retrieval_block(parts(cuts), intervals=Intervals(resample_count=20))) == text(whole)
 
 
-def test_parts_of_other_metrics_do_not_fit_together() -> None:
-    """Parts that differ in their metrics are refused, and so is no part at all."""
+def test_parts_with_different_metrics_are_refused() -> None:
+    """An empty list of parts is refused too."""
     for parts in ([], [scored("mrr"), scored("ndcg@3")]):
         with pytest.raises(ValueError, match="one part or more"):
             retrieval_block(parts)
@@ -311,7 +311,7 @@ def test_parts_of_other_metrics_do_not_fit_together() -> None:
 
 
 def by_language(*languages: str) -> list[Ranking]:
-    """A query a language, the first with rank 1, the next with rank 2 and so on."""
+    """One query per language; the first has rank 1, the next rank 2 and so on."""
     return [
         Ranking(
             f"q{at}",
@@ -322,8 +322,8 @@ def by_language(*languages: str) -> list[Ranking]:
     ]
 
 
-def test_strata_have_their_average_and_variance() -> None:
-    """Each stratum counts the same in the average; the variance has n below."""
+def test_strata_have_an_average_and_a_variance() -> None:
+    """Each stratum has the same weight in the average; the variance divides by n."""
     part = score_rankings(by_language("de", "de", "en"), metrics_of(["mrr"]))
 
     strata = retrieval_block([part])["strata"]["language"]
@@ -337,8 +337,8 @@ def test_strata_have_their_average_and_variance() -> None:
     assert mrr["cross_stratum_variance"] == pytest.approx(variance, abs=1e-12)
 
 
-def test_small_strata_come_with_a_warning() -> None:
-    """Below 50 units it is a warning, below 200 a note, from there on nothing."""
+def test_small_strata_have_a_warning() -> None:
+    """Below 50 units there is a warning, below 200 a note, and otherwise nothing."""
     names = ["a"] * 49 + ["b"] * 199 + ["c"] * 200
     rankings = [
         Ranking(f"q{at:03}", judge_ids(["a"], {"a": 1.0}), dimensions={"part": name})
@@ -353,8 +353,8 @@ def test_small_strata_come_with_a_warning() -> None:
     assert "warning" not in notes["b"]
 
 
-def test_a_dimension_with_one_value_is_split_by_only_if_asked() -> None:
-    """By itself it says nothing. For one that no query has, the error names those there are."""
+def test_a_dimension_with_one_value_is_used_only_on_request() -> None:
+    """By itself it says nothing. The error about an unknown dimension lists the known ones."""
     part = score_rankings(by_language("de", "de"), metrics_of(["mrr"]))
 
     assert retrieval_block([part])["strata"] == {}
@@ -363,8 +363,8 @@ def test_a_dimension_with_one_value_is_split_by_only_if_asked() -> None:
         retrieval_block([part], dimensions=["difficulty"])
 
 
-def test_a_dimension_of_many_values_is_split_by_only_if_asked() -> None:
-    """A name of its own for every query is nothing to split by."""
+def test_a_dimension_with_many_values_is_used_only_on_request() -> None:
+    """A separate value for every query makes no useful strata."""
     part = score_rankings(by_language(*(f"l{at:02}" for at in range(51))), metrics_of(["hit@1"]))
 
     assert retrieval_block([part], intervals=None)["strata"] == {}
@@ -375,8 +375,8 @@ def test_a_dimension_of_many_values_is_split_by_only_if_asked() -> None:
 # -- searches of conversations ----------------------------------------------------------------
 
 
-def search(unit: str, turn: int, documents: str, **judgements: Any) -> Ranking:
-    """A search of a turn, judged by the first strategy that there is."""
+def judged_search(unit: str, turn: int, documents: str, **judgements: Any) -> Ranking:
+    """A search of a turn, judged by the first available strategy."""
     results = [Retrieved(one, one, text=f"text {one}") for one in documents]
     judged = Relevance().judge(Query(results, **judgements))
     return Ranking(
@@ -385,23 +385,23 @@ def search(unit: str, turn: int, documents: str, **judgements: Any) -> Ranking:
 
 
 EVENTS = [
-    search("c1", 1, "ab", relevant={"a": 1.0}),
-    search("c1", 1, "ba", relevant={"a": 1.0}),
-    search("c1", 2, "xa", labels={"a": 3.0}),
-    search("c2", 1, "a", references=["text a"]),
-    search("c3", 1, "abc"),
+    judged_search("c1", 1, "ab", relevant={"a": 1.0}),
+    judged_search("c1", 1, "ba", relevant={"a": 1.0}),
+    judged_search("c1", 2, "xa", labels={"a": 3.0}),
+    judged_search("c2", 1, "a", references=["text a"]),
+    judged_search("c3", 1, "abc"),
 ]
 
 
 def of_events() -> Block:
-    """The block of the events."""
+    """The summary of the events."""
     return retrieval_block(
         [score_rankings(EVENTS, metrics_of(["mrr", "recall@2"]), unit="conversation")]
     )
 
 
 def test_strategies_are_counted_and_reported_apart() -> None:
-    """With several in use the report says mixed, and has each one's mean."""
+    """If several are in use, the report says mixed and has the mean of each."""
     block = of_events()
 
     assert block["strategy_used"] == "mixed"
@@ -414,8 +414,8 @@ def test_strategies_are_counted_and_reported_apart() -> None:
     }  # fmt: skip
 
 
-def test_a_search_that_nothing_judges_is_counted_and_has_no_score() -> None:
-    """Its row shows what it returned, with null scores; no mean has it."""
+def test_an_unjudged_search_is_counted_without_a_score() -> None:
+    """Its row shows its results with null scores, and no mean includes it."""
     part = score_rankings(EVENTS, metrics_of(["mrr"]), unit="conversation")
     row = list(part.rows())[-1]
 
@@ -427,8 +427,8 @@ def test_a_search_that_nothing_judges_is_counted_and_has_no_score() -> None:
     assert block["metrics"]["mrr"]["n"] == 4
 
 
-def test_the_conversation_is_what_is_resampled() -> None:
-    """Four searches of two conversations: the interval is that of two units."""
+def test_conversations_are_resampled() -> None:
+    """Four searches of two conversations give the interval of two units."""
     mrr = of_events()["metrics"]["mrr"]
     units = Units.of_values([("c1", 1.0), ("c1", 0.5), ("c1", 0.5), ("c2", 1.0)])
     expected = estimate(units)
@@ -437,15 +437,15 @@ def test_the_conversation_is_what_is_resampled() -> None:
     assert (mrr["ci_low"], mrr["ci_high"]) == (expected.ci_low, expected.ci_high)
 
 
-def test_the_mean_over_turns_stands_beside() -> None:
+def test_the_mean_over_turns_is_reported_too() -> None:
     """Each turn's mean counts once: (0.75 + 0.5 + 1) ÷ 3."""
     macro = of_events()["metrics"]["mrr"]["macro_turn"]
 
     assert (macro["mean"], macro["n"]) == (0.75, 3)
 
 
-def test_recorded_searches_have_the_mean_that_is_summed_up_live() -> None:
-    """The searches of a turn, judged as the engine has them: the mean is live sum ÷ count."""
+def test_recorded_searches_have_the_mean_of_the_live_sums() -> None:
+    """Searches of a turn are judged as the engine has them; the mean is live sum ÷ count."""
     metrics = live_metrics(["mrr", "ndcg@10", "recall@1", "judged@2"])
     fed = Fed(retrieval=metrics)
     fed.take(fed.search("a", "D1", "D2", "D2"), fed.search("b", "D3", "D1", iteration=2))
@@ -468,7 +468,7 @@ def test_recorded_searches_have_the_mean_that_is_summed_up_live() -> None:
         assert found["n"] == sums[f"rc|{name}"] == 3
 
 
-def test_a_stratum_counts_the_units_that_are_resampled() -> None:
+def test_a_stratum_counts_resampled_units() -> None:
     """Three searches of two conversations are two units, and a row's dimensions are sorted."""
     rankings = [
         one._replace(dimensions={"route": "kb", "language": "de"})
@@ -483,5 +483,5 @@ def test_a_stratum_counts_the_units_that_are_resampled() -> None:
 
 
 def test_queries_of_files_have_no_turns() -> None:
-    """Without turns there is no mean over them."""
+    """There is no mean over turns for them."""
     assert "macro_turn" not in block_of("mrr")["metrics"]["mrr"]

@@ -1,4 +1,4 @@
-"""What docs/guides/evaluation.md shows is what whoever types it gets."""
+"""The commands and code in docs/guides/evaluation.md give the output that it shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PYTHON = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 
 
 def test_the_page_has_examples() -> None:
-    """There is something to compare below."""
+    """The tests below have something to compare."""
     assert len(SHOWN) == 3
     assert len(PYTHON) == 3
 
@@ -31,7 +31,7 @@ def test_the_page_has_examples() -> None:
 def test_a_command_prints_what_the_page_shows(
     command: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Typed in the project's folder, it gives the text below it."""
+    """It runs in the project's folder."""
     monkeypatch.chdir(ROOT)
 
     done = CliRunner().invoke(app, shlex.split(command)[1:])
@@ -40,16 +40,18 @@ def test_a_command_prints_what_the_page_shows(
     assert [line.rstrip() for line in done.stdout.splitlines()] == shown.splitlines()
 
 
-def test_the_rule_is_the_one_that_the_command_names() -> None:
-    """The page shows the file of the example."""
+def test_the_page_shows_the_rule_file_of_the_command() -> None:
+    """The committed example and the page agree."""
     rules = ROOT / "examples" / "evaluation" / "rules.py"
 
     assert PYTHON[0] == rules.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("code", PYTHON[1:], ids=["rankings", "dictionaries"])
-def test_the_code_runs(code: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The examples in Python print what stands behind their calls of print."""
+def test_the_python_examples_print_the_shown_output(
+    code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The comments after calls of print have it."""
     said = [line.rpartition("# ")[2] for line in code.splitlines() if line.startswith("print(")]
 
     exec(code, {})  # noqa: S102 - what a reader of the page would do
@@ -59,7 +61,7 @@ def test_the_code_runs(code: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_metric_is_explained() -> None:
-    """The reference has each ranked metric with all of its options and names."""
+    """The reference has each ranked metric with all options and names."""
     intro, *rest = ranked_page().split("\n## ")
     cards = {card.partition("\n- name: `")[2].partition("`")[0]: card for card in rest}
 
@@ -72,16 +74,16 @@ def test_every_metric_is_explained() -> None:
                 assert f"- option `{option.name}`: " in cards[definition.name]
 
 
-def test_an_option_that_is_explained_once_is_the_same_everywhere() -> None:
-    """Metrics that share an option's explanation share the option."""
+def test_an_option_explained_once_is_the_same_for_all_metrics() -> None:
+    """Metrics that share an explanation share the option."""
     for name in SHARED:
         found = {o for definition in DEFINITIONS for o in definition.options if o.name == name}
 
         assert len(found) == 1
 
 
-def test_every_metric_that_the_page_names_can_be_typed() -> None:
-    """A name with a cut-off or options in the text is one that --metric takes."""
+def test_the_option_metric_takes_every_name_on_the_page() -> None:
+    """These are the names with a cut-off or options in the text."""
     named = re.findall(r"`([a-z_]+(?:\([^`)]*\))?@\d+)`", PAGE)
 
     assert len(named) > 8

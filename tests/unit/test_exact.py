@@ -1,4 +1,4 @@
-"""Sums of arrays are those of fsum, to the last bit."""
+"""Sums of arrays equal those of fsum, to the last bit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VALUES = st.one_of(
 @settings(deadline=None)
 @given(st.lists(VALUES, max_size=20), st.integers(1, 20))
 def test_a_sum_is_rounded_once(values: list[float], times: int) -> None:
-    """Whatever the values' sizes, few of them or many."""
+    """This holds for few or many values of any size."""
     many = values * times
 
     assert exact_sum(np.array(many)).hex() == fsum(many).hex()
@@ -29,16 +29,16 @@ def test_a_sum_is_rounded_once(values: list[float], times: int) -> None:
 
 @pytest.mark.parametrize("count", [1, FEW, FEW + 1, BLOCK - 1, BLOCK, 2 * BLOCK + 7])
 @pytest.mark.parametrize("digits", [1, 20, 200])
-def test_many_values(count: int, digits: int) -> None:
-    """Of one size and of many, in one block and in several."""
+def test_sums_of_many_values_are_exact(count: int, digits: int) -> None:
+    """The values are of one or many sizes, in one or several blocks."""
     draw = np.random.default_rng(count)
     values = draw.normal(size=count) * 10.0 ** draw.integers(-digits, digits, count)
 
     assert exact_sum(values) == fsum(values.tolist())
 
 
-def test_what_is_not_finite() -> None:
-    """Infinity is the sum, and NaN is; both signs of infinity have none."""
+def test_sums_may_be_infinite_or_nan() -> None:
+    """The sum of infinities of both signs is refused."""
     ones = np.ones(FEW)
 
     assert exact_sum(np.append(ones, np.inf)) == np.inf
@@ -47,8 +47,8 @@ def test_what_is_not_finite() -> None:
         exact_sum(np.append(ones, [np.inf, -np.inf]))
 
 
-def test_runs_of_shares_take_two_parts() -> None:
-    """Scores of searches do: they are from 0 to 1, and few to a conversation."""
+def test_sums_of_shares_take_two_parts() -> None:
+    """Scores of searches are from 0 to 1, with few per conversation."""
     draw = np.random.default_rng(7)
     values = draw.integers(0, 10, 3_000) / draw.integers(10, 40, 3_000)
     starts = np.unique(np.append(0, draw.integers(0, 3_000, 900)))
@@ -58,6 +58,6 @@ def test_runs_of_shares_take_two_parts() -> None:
     assert found.tolist() == [fsum(run) for run in np.split(values, starts[1:])]
 
 
-def test_runs_of_values_too_far_apart_are_not_added_up() -> None:
-    """A third part would round a second time."""
+def test_values_too_far_apart_for_two_parts_are_not_added() -> None:
+    """A third part would round twice."""
     assert exact_sums(np.array([1.0, 1e-20, 1e-40]), np.array([0])) is None

@@ -1,4 +1,4 @@
-"""The example streams give the rows beside them, in every order, and by the reference too."""
+"""The example streams give their rows in every order, and in the reference too."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def events(name: str) -> list[bytes]:
 
 
 def expected(name: str) -> tuple[str, str]:
-    """The rows and the windows that it must give."""
+    """The rows and the windows that the stream must give."""
     rows = (EXAMPLES / f"{name}.expected.jsonl").read_text(encoding="utf-8")
     return rows, (EXAMPLES / f"{name}.windows.json").read_text(encoding="utf-8")
 
 
 def test_there_are_examples() -> None:
-    """Every stream has its rows and its windows beside it."""
+    """Every stream has files of its rows and its windows."""
     streams = {path.name.partition(".")[0] for path in EXAMPLES.glob("*.jsonl")}
 
     assert set(NAMES) == streams
@@ -37,8 +37,8 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(12))
-def test_rows_in_any_order(name: str, seed: int) -> None:
-    """Shuffled, repeated and cut anywhere, the stream gives the same rows and windows."""
+def test_the_rows_do_not_depend_on_the_order(name: str, seed: int) -> None:
+    """Shuffled, repeated and divided anywhere, the stream gives the same rows and windows."""
     lines, order = events(name), random.Random(seed)
     if seed:
         lines = order.sample(lines, len(lines)) + order.choices(lines, k=2)
@@ -53,8 +53,8 @@ def test_rows_in_any_order(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rows_of_the_reference(name: str) -> None:
-    """The brute-force reference gives the same rows and windows."""
+def test_the_reference_gives_the_same_rows(name: str) -> None:
+    """The brute-force reference also gives the same windows."""
     outcome = oracle.evaluate([oracle.Record(line) for line in events(name)])
 
     rows = "".join(row + "\n" for row in outcome.rows)

@@ -1,4 +1,4 @@
-"""An export of state that is replaced meanwhile: all of one state, or an error."""
+"""An export during which the state is replaced: it is of one state, or an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Change = Callable[[MemoryStore], Awaitable[None]]
 
 
 async def taken(partition: StatePartition, names: range) -> None:
-    """Let a partition take a conversation of each name."""
+    """Let a partition read a conversation of each name."""
     records = []
     for offset, name in enumerate(names, partition.positions[TOPIC].offset):
         key, value, stamp = search(f"c{name}", 1, NOON_S, "a")
@@ -38,20 +38,20 @@ async def filled() -> tuple[MemoryStore, list[StatePartition]]:
 
 
 async def switch(store: MemoryStore) -> None:
-    """Another generation takes its place."""
+    """Let another generation come into force."""
     for number in (0, 1):
         await store.freeze(number, 2)
 
 
 async def purge(store: MemoryStore) -> None:
-    """Nothing is left."""
+    """Delete the state."""
     for number in (0, 1):
         while await store.wipe(number) != Wiped():
             pass
 
 
 async def exported(store: MemoryStore, change: Change) -> int:
-    """How many conversations are read if the change comes after the third."""
+    """The number of conversations read if the change happens after the third."""
     found = await export_windows(store, DEFAULT_WINDOWS)
     names = set()
     async for _, rows in rows_of(store, EngineConfig(), "last", found.states):
@@ -63,15 +63,15 @@ async def exported(store: MemoryStore, change: Change) -> int:
 
 @pytest.mark.parametrize("change", [switch, purge])
 async def test_an_export_of_two_states_is_an_error(change: Change) -> None:
-    """Wherever the state is replaced, half of what was there is not taken for all of it."""
+    """Wherever the replacement happens, a partial export does not pass as complete."""
     store, _ = await filled()
 
     with pytest.raises(Replaced, match="Run the command again"):
         await exported(store, change)
 
 
-async def test_workers_that_write_meanwhile_do_no_harm() -> None:
-    """All conversations that were there when it began are read."""
+async def test_concurrent_writes_do_not_disturb_an_export() -> None:
+    """It has all conversations that existed at its beginning."""
     store, partitions = await filled()
 
     async def read_on(_: MemoryStore) -> None:

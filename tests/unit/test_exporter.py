@@ -73,7 +73,7 @@ def series_of(text: str, *, openmetrics: bool = False) -> Series:
 
 
 def gauges(collector: WindowCollector) -> Series:
-    """The window gauges of a scrape that has just been prepared."""
+    """The window gauges of a newly prepared scrape."""
     collector.prepare()
     return series_of(collector.render())
 
@@ -83,7 +83,7 @@ def value(found: Series, name: str, /, **labels: str) -> float:
 
 
 def expected(partitions: Iterable[Windows], now_us: int) -> Series:
-    """The same gauges straight from the windows; sums of 0 are left out."""
+    """The same gauges computed directly from the windows, without sums of 0."""
     sums = [entry for windows in partitions for entry in windows.sums_at(now_us)]
     rows = window_rows(sums)
     return {
@@ -111,7 +111,7 @@ def over_agents(found: Series) -> Counter[tuple[str, frozenset[tuple[str, str]]]
 
 
 def every_code(window: Window, routes: Iterable[str]) -> list[str]:
-    """Every series code that a window can hold."""
+    """Every series code that a window can contain."""
     named = tuple(map(escape, routes))
     return [
         "|".join((head, *values))
@@ -122,7 +122,7 @@ def every_code(window: Window, routes: Iterable[str]) -> list[str]:
 
 
 def full(agents: Iterable[str], routes: Iterable[str]) -> Windows:
-    """Windows in which every agent has every series; the n-th agent the more results."""
+    """Windows in which every agent has every series; later agents have more results."""
     routes = tuple(routes)
     windows = Windows()
     for window in DEFAULT_WINDOWS:
@@ -137,11 +137,11 @@ AGENTS = [f"agent-{n:02}" for n in range(50)] + [OTHER]
 ROUTES = [f"route-{n:02}" for n in range(20)] + [OTHER]
 
 
-# -- windows ------------------------------------------------------------------------------------
+# -- windows ----------------------------------------------------------------------------------
 
 
-def test_every_series_tells_what_it_is() -> None:
-    """No window family is without a help text, and no two have the same name."""
+def test_every_window_family_has_its_own_name_and_help() -> None:
+    """No help text is empty."""
     assert all(series.help for series in CODES.values())
     assert len({series.name for series in CODES.values()}) == len(CODES)
 
@@ -160,7 +160,7 @@ SCRAPE = st.tuples(st.integers(0, 7_200), st.sets(st.integers(0, 2)))
 
 
 def test_label_values_are_named_for_every_label() -> None:
-    """Each label of a window family has its list of values, or None where input decides."""
+    """Each label of a window family has a list of values, or None if the input decides."""
     for series in CODES.values():
         assert len(series.values) == len(series.labels)
         assert all(series.group for known in series.values if known)
@@ -171,7 +171,8 @@ def test_label_values_are_named_for_every_label() -> None:
 def test_gauges_are_the_sums_of_the_owned_partitions(
     steps: list[tuple[int, int, str, dict[str, int]] | tuple[int, set[int]]],
 ) -> None:
-    """However buckets change and partitions move between scrapes, gauges equal the sums anew."""
+    """However buckets change and partitions move between scrapes, gauges equal newly
+    computed sums."""
     all_partitions = [Windows() for _ in range(3)]
     owned: list[Windows] = []
     now = [NOW_US]
@@ -190,7 +191,7 @@ def test_gauges_are_the_sums_of_the_owned_partitions(
 
 
 def test_a_window_is_sixty_buckets_up_to_now() -> None:
-    """The bucket of now and the 59 before it count, older ones no more and later ones not yet."""
+    """The current bucket and the 59 before it count; older and later ones do not."""
     windows, window = Windows(), DEFAULT_WINDOWS[1]
     last = NOW_US // window.bucket_us
     for power, bucket in enumerate((last - 60, last - 59, last, last + 1)):
@@ -205,8 +206,8 @@ def test_a_window_is_sixty_buckets_up_to_now() -> None:
     assert value(gauges(collector), PREFIX + "results", agent="a", window="5m") == 11
 
 
-def test_a_scrape_shows_the_moment_it_was_prepared() -> None:
-    """Buckets that change between preparing and rendering do not reach the scrape."""
+def test_a_scrape_shows_the_time_of_its_preparation() -> None:
+    """Changes to buckets before rendering do not reach it."""
     windows = full(["a"], ROUTES)
     collector = WindowCollector(lambda: [windows], lambda: NOW_US)
     before = gauges(collector)
@@ -224,7 +225,7 @@ def test_a_scrape_shows_the_moment_it_was_prepared() -> None:
 
 @pytest.mark.slow
 def test_hostile_input_cannot_exceed_the_limit_of_series() -> None:
-    """With every agent in every series a worker exports at most 20,000, and sums stay exact."""
+    """With every series for every agent, a worker exports at most 20,000, and sums stay exact."""
     partitions = [full(AGENTS, ROUTES), full(AGENTS, ROUTES)]
     found = gauges(WindowCollector(lambda: partitions, lambda: NOW_US))
 
@@ -233,7 +234,7 @@ def test_hostile_input_cannot_exceed_the_limit_of_series() -> None:
     assert sum(name.startswith(PREFIX) for name, _ in found) <= 20_000
     assert over_agents(found) == over_agents(everything)
     agents = {dict(labels)["agent"] for _, labels in found if labels}
-    assert agents == {OTHER, *AGENTS[-len(agents) : -1]}  # those with the most results are kept
+    assert agents == {OTHER, *AGENTS[-len(agents) : -1]}  # agents with the most results are kept
     assert value(found, "streammetrics_agents_folded") == len(AGENTS) - len(agents)
     of_agents = [name for name, labels in found if labels]
     assert value(found, PREFIX + "series") == len(of_agents)
@@ -242,8 +243,8 @@ def test_hostile_input_cannot_exceed_the_limit_of_series() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [100, 600, 1_200, 5_000])
-def test_any_limit_holds(limit: int) -> None:
-    """A lower limit folds more agents; below one agent's series it cuts and says how many."""
+def test_any_limit_of_series_holds(limit: int) -> None:
+    """A lower limit folds more agents; below one agent's series it drops some and counts them."""
     partition = full(AGENTS, ROUTES)
     found = gauges(WindowCollector(lambda: [partition], lambda: NOW_US, limit))
 
@@ -255,8 +256,8 @@ def test_any_limit_holds(limit: int) -> None:
 
 
 @pytest.mark.slow
-def test_every_ranked_metric_there_may_be_keeps_the_limit() -> None:
-    """With as many as settings can name, zeros included, a worker exports at most 20,000."""
+def test_the_largest_set_of_ranked_metrics_keeps_the_limit() -> None:
+    """With as many as settings allow, zeros included, a worker exports at most 20,000."""
     metrics = live_metrics(f"ndcg@{k}" for k in range(1, MAX_RETRIEVAL + 1))
     partition = full(AGENTS, [str(metric) for metric in metrics])
     collector = WindowCollector(lambda: [partition], lambda: NOW_US, retrieval=metrics)
@@ -268,8 +269,8 @@ def test_every_ranked_metric_there_may_be_keeps_the_limit() -> None:
 
 
 @pytest.mark.slow
-def test_routes_beyond_the_registry_cannot_exceed_the_limit() -> None:
-    """Even stored buckets with thousands of routes keep to the limit, core series first."""
+def test_unregistered_routes_cannot_exceed_the_limit() -> None:
+    """Stored buckets with thousands of routes stay within it, core series first."""
     partition = full(["a", "b"], (f"route-{n}" for n in range(5_000)))
     found = gauges(WindowCollector(lambda: [partition], lambda: NOW_US))
 
@@ -281,7 +282,7 @@ def test_routes_beyond_the_registry_cannot_exceed_the_limit() -> None:
 
 @pytest.mark.slow
 def test_configured_agents_are_folded_last() -> None:
-    """A configured agent keeps its series though others have more results."""
+    """A configured agent keeps its series even if others have more results."""
     partition = full(AGENTS, ROUTES)
     collector = WindowCollector(lambda: [partition], lambda: NOW_US, configured=["agent-00"])
     agents = {dict(labels)["agent"] for _, labels in gauges(collector) if labels}
@@ -290,8 +291,8 @@ def test_configured_agents_are_folded_last() -> None:
     assert "agent-01" not in agents
 
 
-def test_core_series_of_known_agents_do_not_vanish() -> None:
-    """An agent that fell silent, and one only configured, have zeros in every window."""
+def test_core_series_of_known_agents_stay() -> None:
+    """An inactive agent, and one that is only configured, have zeros in every window."""
     windows = Windows()
     day = DEFAULT_WINDOWS[-1]
     windows.load(day.name, NOW_US // day.bucket_us - 30, "silent", encode_sums({"r": 3}))
@@ -303,8 +304,8 @@ def test_core_series_of_known_agents_do_not_vanish() -> None:
         assert number == (3 if (agent, name, window) == ("silent", "results", day) else 0)
 
 
-def test_families_with_known_labels_are_there_from_the_start() -> None:
-    """A known agent has 0 for every value that a label can have, and for routes that it took."""
+def test_families_with_known_labels_start_with_zeros() -> None:
+    """A known agent has 0 for every value of a label, and for routes that it has used."""
     windows = Windows()
     windows.load("24h", NOW_US // DEFAULT_WINDOWS[-1].bucket_us, "a", encode_sums({"R|wiki|no": 2}))
     ranked = live_metrics(["ndcg@10"])
@@ -342,10 +343,10 @@ AGENT_SERIES = st.dictionaries(
     st.dictionaries(st.sampled_from((*"abcdefgh", OTHER)), AGENT_SERIES, max_size=9),
     st.integers(0, 400),
 )
-def test_no_selection_exceeds_its_limit(
+def test_a_selection_never_exceeds_its_limit(
     agents: dict[str, dict[tuple[str, str], int]], limit: int
 ) -> None:
-    """Whatever agents hold, a selection has at most ``limit`` series and loses what it cuts."""
+    """It has at most ``limit`` series for any agents, and counts what it drops."""
     chosen = select(agents, sorted(agents), limit)
 
     assert chosen.size <= limit
@@ -359,8 +360,8 @@ def test_no_selection_exceeds_its_limit(
     assert len(before) - len(after) == chosen.cut
 
 
-def test_zeros_give_way_before_agents_are_folded() -> None:
-    """Where counted series and zeros together are too many, the zeros go and every agent stays."""
+def test_zeros_are_dropped_before_agents_are_folded() -> None:
+    """If counted series and zeros together are too many, the zeros go and all agents stay."""
     windows = Windows()
     for window in DEFAULT_WINDOWS:
         for agent in AGENTS:
@@ -372,8 +373,8 @@ def test_zeros_give_way_before_agents_are_folded() -> None:
     assert value(found, "streammetrics_agents_folded") == 0
 
 
-def test_without_a_partition_there_are_families_only() -> None:
-    """A worker that owns nothing claims no zeros, which other workers would have to outweigh."""
+def test_without_a_partition_families_have_no_samples() -> None:
+    """A worker that owns nothing exports no zeros, which would count in averages."""
     found = gauges(WindowCollector(list, lambda: NOW_US, configured=["a"]))
 
     assert {name for name, _ in found} == {
@@ -385,8 +386,8 @@ HOSTILE = 'a\\nb"b\\c\nd{e="f"} 1 # é\u2028'
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])
-def test_rendering_equals_the_client_librarys(openmetrics: bool) -> None:
-    """The fast rendering reads like what prometheus_client makes of the same families."""
+def test_rendering_equals_that_of_the_client_library(openmetrics: bool) -> None:
+    """The fast rendering parses like the output of prometheus_client for the same families."""
     partition = full([HOSTILE, "b", OTHER], [HOSTILE, "|", OTHER])
     collector = WindowCollector(lambda: [partition], lambda: NOW_US)
     registry = CollectorRegistry()
@@ -405,7 +406,7 @@ def test_rendering_equals_the_client_librarys(openmetrics: bool) -> None:
 
 
 def test_series_of_another_release_are_left_out() -> None:
-    """A stored code that this release does not know hides itself, not the page."""
+    """An unknown stored code leaves out its own series, not the page."""
     windows = Windows()
     windows.load(
         "5m",
@@ -420,7 +421,7 @@ def test_series_of_another_release_are_left_out() -> None:
     }
 
 
-# -- operations ---------------------------------------------------------------------------------
+# -- operations -------------------------------------------------------------------------------
 
 
 def scrape(registry: Collector) -> Series:
@@ -439,7 +440,7 @@ def operations(registry: CollectorRegistry) -> Operations:
 
 @pytest.mark.usefixtures("operations")
 def test_closed_label_sets_exist_from_the_start(registry: CollectorRegistry) -> None:
-    """Before the first event every closed label set is there, as 0."""
+    """Before the first event, each has the value 0."""
     found = scrape(registry)
 
     wanted: dict[str, list[dict[str, str]]] = {
@@ -486,8 +487,11 @@ def test_closed_label_sets_exist_from_the_start(registry: CollectorRegistry) -> 
 
 @pytest.mark.parametrize("openmetrics", [False, True])
 @pytest.mark.usefixtures("operations")
-def test_names_keep_the_conventions(registry: CollectorRegistry, openmetrics: bool) -> None:
-    """Prefix, base units, _total on counters and only there, help texts, no unknown label."""
+def test_names_follow_the_conventions_of_prometheus(
+    registry: CollectorRegistry, openmetrics: bool
+) -> None:
+    """Names have the prefix, base units, and _total on counters only; labels are known and help
+    texts exist."""
     registry.register(WindowCollector(list, lambda: NOW_US))
     encoder, _ = choose_encoder(OPENMETRICS if openmetrics else "")
     parse = parse_openmetrics if openmetrics else parse_text
@@ -503,8 +507,10 @@ def test_names_keep_the_conventions(registry: CollectorRegistry, openmetrics: bo
             assert sample.labels.keys() <= KNOWN_LABELS
 
 
-def test_a_batch_is_folded_in(operations: Operations, registry: CollectorRegistry) -> None:
-    """Each count of a batch reaches its counter, and types that no table names are other."""
+def test_the_counts_of_a_batch_reach_their_counters(
+    operations: Operations, registry: CollectorRegistry
+) -> None:
+    """Types that no table names count as other."""
     seen = Observations()
     seen.events.update({("search_iteration", "applied"): 5, ("search_iteration", "novel"): 1})
     seen.counts.update({key: n for n, key in enumerate(COUNTS, 1)})
@@ -551,7 +557,7 @@ def test_a_batch_is_folded_in(operations: Operations, registry: CollectorRegistr
 def test_unknown_fields_have_a_bounded_number_of_series(
     operations: Operations, registry: CollectorRegistry
 ) -> None:
-    """The first fields have series of their own, whatever comes later is other."""
+    """The first fields have their own series; later ones count as other."""
     for n in range(MAX_UNKNOWN_FIELDS + 10):
         seen = Observations()
         seen.unknown_fields.update({f"searches.x{n}": 2, "x0": 1})
@@ -569,8 +575,8 @@ def test_unknown_fields_have_a_bounded_number_of_series(
     assert counted[OTHER] == 2 * 11
 
 
-def test_every_count_of_the_engine_has_a_counter() -> None:
-    """What the engine and the worker count under a name is exported under one."""
+def test_every_count_has_a_counter() -> None:
+    """This holds for every named count of the engine and of the worker."""
     root = Path(stream_metrics.__file__).parent
     sources = [
         path.read_text()
@@ -582,10 +588,10 @@ def test_every_count_of_the_engine_has_a_counter() -> None:
     assert {"stale", "rebuilds"} <= counted <= COUNTS.keys()
 
 
-def test_calls_of_the_worker_reach_their_series(
+def test_each_call_of_the_worker_changes_its_series(
     operations: Operations, registry: CollectorRegistry
 ) -> None:
-    """Each call about delivery and the worker shows in its series."""
+    """These are the calls about delivery and the worker itself."""
     operations.bad_records({"not_json": 2, "something_new": 1})
     operations.batch(400)
     operations.stage("state", 0.002)
@@ -643,10 +649,10 @@ def test_calls_of_the_worker_reach_their_series(
         assert value(found, f"streammetrics_{name}", **labels) == number
 
 
-def test_what_copying_waits_for_is_told_as_what_it_is(
+def test_reasons_for_which_copying_waits_are_exported(
     operations: Operations, registry: CollectorRegistry
 ) -> None:
-    """A reason of the copying part counts like the worker's own; an input it halted, as halted."""
+    """A reason of the copying part counts like the worker's own, and a halted input as halted."""
     operations.obstructed(["repartition_kafka", "repartition_topic", "repartition_searches-3"])
     found = scrape(registry)
 
@@ -659,10 +665,10 @@ def test_what_copying_waits_for_is_told_as_what_it_is(
     assert there == {"kafka", "repartition_topic", "halted"}
 
 
-def test_a_partition_that_moved_away_leaves_no_lag(
+def test_a_revoked_partition_leaves_no_lag(
     operations: Operations, registry: CollectorRegistry
 ) -> None:
-    """Lag of a partition is gone once it is forgotten, and forgetting twice is harmless."""
+    """Its series is gone once it is forgotten; forgetting twice is harmless."""
     operations.lag("search-iterations", 0, 9, 9.0)
     operations.lag("search-iterations", 1, 9, 9.0)
     operations.forget_partition("search-iterations", 1)
@@ -672,16 +678,14 @@ def test_a_partition_that_moved_away_leaves_no_lag(
     assert partitions == {"0"}
 
 
-def test_labels_of_series_codes_survive() -> None:
-    """A route with a bar or a percent sign comes out as it went in."""
+def test_labels_in_series_codes_are_unescaped() -> None:
+    """A route with a bar or a percent sign is exported unchanged."""
     assert split_code(f"R|{escape('a|b%7Cc')}|yes")[1] == ("a|b%7Cc", "yes")
 
 
-def test_reading_for_a_state_that_is_built_has_names_of_its_own(
-    operations: Operations, registry: CollectorRegistry
-) -> None:
-    """Whoever watches how far the figures are reads nothing of the build; after the switch the
-    worker's reading is that of the figures, and nothing is left of the other names."""
+def test_a_build_has_its_own_metrics(operations: Operations, registry: CollectorRegistry) -> None:
+    """The lag of the generation in force excludes the build; after the switch it is the lag of the
+    new generation, and the metrics of the build are gone."""
 
     def told() -> dict[str, float]:
         names = ("lag_records", "lag_seconds", "complete_until_timestamp_seconds")
@@ -718,10 +722,10 @@ def test_reading_for_a_state_that_is_built_has_names_of_its_own(
 
 
 @pytest.mark.parametrize("reason", ["partitions", "reading"])
-def test_reading_that_has_stopped_has_a_series_of_its_own(
+def test_stopped_reading_has_its_own_series(
     operations: Operations, registry: CollectorRegistry, reason: str
 ) -> None:
-    """An alert can name what to do."""
+    """An alert on it can say what to do."""
     operations.obstructed([reason])
 
     assert value(scrape(registry), "streammetrics_obstacles", reason=reason) == 1

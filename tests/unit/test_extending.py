@@ -1,4 +1,4 @@
-"""The worked examples of docs/extending.md change what is there."""
+"""The diffs in docs/extending.md apply to the code as it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIFFS = re.findall(r"^```diff\n(.*?)^```$", PAGE, re.M | re.S)
 
 
 def removed() -> Iterator[tuple[str, str]]:
-    """Each line that an example takes away, and the file that it is in."""
+    """Each line that an example removes, with its file."""
     for diff in DIFFS:
         file = ""
         for line in diff.splitlines():
@@ -28,12 +28,12 @@ def removed() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("file", "line"), list(removed()))
-def test_what_an_example_replaces_is_in_the_file(file: str, line: str) -> None:
-    """A line that a diff takes away is a whole line of the file that the diff names."""
+def test_removed_lines_are_in_the_file(file: str, line: str) -> None:
+    """Each is a whole line of the file that the diff names."""
     assert line in (ROOT / file).read_text(encoding="utf-8").splitlines()
 
 
-def test_examples_change_files_that_there_are() -> None:
+def test_examples_change_existing_files() -> None:
     """Every diff of code names files of the repository."""
     named = re.findall(r"^\+\+\+ b/(.+)$", PAGE, re.M)
 
@@ -42,7 +42,7 @@ def test_examples_change_files_that_there_are() -> None:
 
 
 def test_stored_codes_of_the_examples_are_free() -> None:
-    """The type of events and the entity type that are added use codes that nothing has yet."""
+    """The added event type and entity type use codes that nothing else has."""
     [letter] = re.findall(r'^\+    code="(.)",$', PAGE, re.M)
     [number] = re.findall(r"^\+    (\d+),$", PAGE, re.M)
 

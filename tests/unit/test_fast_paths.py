@@ -1,4 +1,4 @@
-"""What a mutation of the fast paths must not survive."""
+"""The fast paths give exact results; each test catches a mutation of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SECOND = 1_000_000
 
 
 class Fed:
-    """One conversation that events are applied to, each as a batch of its own."""
+    """A conversation to which events are applied, each in its own batch."""
 
     def __init__(self, **changes: Any) -> None:
         self.config = replace(EngineConfig(), **changes)
@@ -62,13 +62,13 @@ class Fed:
         return digest_event(event, self.dedup, "", self.config.rules.tables)
 
     def take(self, *events: DigestedEvent) -> Changes:
-        """Apply ``events`` as one batch; what that changes."""
+        """Apply ``events`` as one batch, and return its changes."""
         changes = self.step.apply(self.conversation, events, self.seen)
         self.cells += changes.cells
         return changes
 
     def search(self, search_id: str, *docs: str, **fields: Any) -> DigestedEvent:
-        """A search; result n of it is called ``search_id-n`` and has the n-th of ``docs``."""
+        """A search; its n-th result is ``search_id-n`` and has the n-th of ``docs``."""
         results = [
             {"result_id": f"{search_id}-{n}", "doc_id": doc} for n, doc in enumerate(docs, 1)
         ]
@@ -95,13 +95,13 @@ NEAR_HALVES = st.builds(
     | NEAR_HALVES
     | st.integers(-(2**40), 2**40).map(lambda n: n / 1024)
 )
-def test_billionths_are_exact(value: float) -> None:
-    """However it is guessed: nearest to the double's exact value, halves to even."""
+def test_billionths_are_correctly_rounded(value: float) -> None:
+    """The result is nearest to the double's exact value, with ties to even."""
     assert scaled(value) == round(Fraction(value) * 10**9)
 
 
 @pytest.mark.parametrize(("mode", "after"), [("first", 2), ("max", 4)])
-def test_a_withdrawn_label_lets_the_next_duplicates_stand(mode: str, after: int) -> None:
+def test_a_withdrawn_label_reveals_that_of_the_next_duplicate(mode: str, after: int) -> None:
     """Inheritance from duplicates applies again, in canonical order."""
     fed = Fed(gain_of_document=mode)
     fed.take(fed.search("s", "D", "D", "X", "D"))
@@ -113,8 +113,8 @@ def test_a_withdrawn_label_lets_the_next_duplicates_stand(mode: str, after: int)
     assert (iteration.gain, iteration.good, iteration.labelled) == (0, 0, 0)
 
 
-def test_a_result_id_that_stands_twice_is_counted() -> None:
-    """In one search or in several; the first in canonical order holds the handle."""
+def test_a_repeated_result_id_is_counted() -> None:
+    """In one search or in several, the first in canonical order has the handle."""
     fed = Fed()
     same = [{"result_id": "r"}, {"result_id": "r"}, {"result_id": "q"}]
     more = [{"result_id": "q"}, {"result_id": "p"}]
@@ -127,7 +127,7 @@ def test_a_result_id_that_stands_twice_is_counted() -> None:
 
 
 def test_an_event_below_the_only_turn_is_stale() -> None:
-    """Its own turn need not be there yet."""
+    """Its own turn need not exist yet."""
     fed = Fed()
     fed.take(fed.event("search_iteration", iteration=1, turn=2))
     fed.take(fed.event("search_iteration", iteration=1, turn=2))
@@ -137,7 +137,7 @@ def test_an_event_below_the_only_turn_is_stale() -> None:
 
 
 def test_a_label_in_its_results_batch_has_a_delay() -> None:
-    """The label comes first in the batch, and waits for nothing at its end."""
+    """The label comes first in the batch, and none waits at its end."""
     fed = Fed()
     search = fed.search("s", "D")
     fed.take(fed.labels(s_1=3), search)
@@ -146,7 +146,7 @@ def test_a_label_in_its_results_batch_has_a_delay() -> None:
 
 
 def test_a_label_that_comes_after_a_later_one_is_counted() -> None:
-    """It changes nothing; repeating an event is no such case."""
+    """It changes nothing; a repeated event is not counted."""
     fed = Fed()
     fed.take(fed.search("s", "D", "E"))
     earlier, later = fed.labels(s_1=4, s_2=4), fed.labels(s_1=0)
@@ -160,8 +160,8 @@ def test_a_label_that_comes_after_a_later_one_is_counted() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_dropped_is_free_at_once() -> None:
-    """Nothing refers in a circle, so that nothing waits for the collector."""
+def test_dropped_state_is_freed_without_garbage_collection() -> None:
+    """There are no reference cycles."""
     fed = Fed()
     gc.collect()
     gc.disable()
@@ -176,8 +176,8 @@ def test_what_is_dropped_is_free_at_once() -> None:
     assert left == 0
 
 
-def test_routes_without_a_name_are_taken_back_as_they_were_counted() -> None:
-    """A search moves from a route without series of its own to one that has."""
+def test_unadmitted_routes_are_subtracted_as_they_were_added() -> None:
+    """A search moves from a route without its own series to one that has series."""
     fed = Fed()
     at = NOON_S + 1
     first = fed.search("s", "D", routing={"selected": "hidden"}, occurred_at=at)
@@ -195,8 +195,8 @@ def test_routes_without_a_name_are_taken_back_as_they_were_counted() -> None:
 @pytest.mark.parametrize(
     "names", [("1m", "7m", "1h"), ("90s", "24h", "11m"), ("5m",), ("24h", "1m", "5m", "6h")]
 )
-def test_any_windows_hold_what_their_cells_say(names: tuple[str, ...]) -> None:
-    """Buckets that are coarsened step by step agree with sums straight from the cells."""
+def test_windows_equal_the_sums_of_their_cells(names: tuple[str, ...]) -> None:
+    """Buckets that are merged step by step agree with sums computed directly from the cells."""
     specs = tuple(map(parse_window, names))
     start = NOON_S * SECOND
     cells = [Cell(start + 37 * SECOND * n, "default", {"r": 1 + n, "i": 1}) for n in range(400)]
@@ -212,8 +212,8 @@ def test_any_windows_hold_what_their_cells_say(names: tuple[str, ...]) -> None:
         )
 
 
-def test_what_has_left_its_window_makes_no_bucket() -> None:
-    """A late cell changes the windows that still show its time, and no other."""
+def test_a_late_cell_creates_no_expired_bucket() -> None:
+    """It changes only windows that still cover its time."""
     start = NOON_S * SECOND
     windows = Windows((parse_window("1m"), parse_window("1h")))
     known = Names(frozenset({"default"}), frozenset())
@@ -232,10 +232,10 @@ def sent(number: int, doc: str) -> Record:
 
 
 @pytest.mark.parametrize("broken_key", ["k", "new"])
-async def test_a_bug_in_digesting_sets_one_event_aside(
+async def test_a_bug_in_digesting_rejects_one_event(
     monkeypatch: pytest.MonkeyPatch, broken_key: str
 ) -> None:
-    """Whichever key it shows with; the others are digested with their conversation's."""
+    """Whichever key fails, the others are digested with their conversation."""
     store, letters = MemoryStore(), MemoryDeadLetters()
     state = await opened(store, letters, 0)
     await state.process([sent(0, "D")], once)
@@ -261,8 +261,8 @@ async def test_a_bug_in_digesting_sets_one_event_aside(
     assert export.rows[0]["duplicates_of"] == {"r2": "r0"}
 
 
-def test_old_buckets_are_dropped_some_at_a_time() -> None:
-    """However many have left their windows, a batch stays small; those that wait count nowhere."""
+def test_expired_buckets_are_dropped_in_small_numbers() -> None:
+    """A batch stays small however many have expired; those that remain count nowhere."""
     start, many = NOON_S * SECOND, 3 * DROPPED_AT_ONCE
     windows = Windows((parse_window("1m"),))
     known = Names(frozenset(f"a{n}" for n in range(many)), frozenset())
@@ -278,8 +278,8 @@ def test_old_buckets_are_dropped_some_at_a_time() -> None:
     assert left == [many, many - DROPPED_AT_ONCE, many - 2 * DROPPED_AT_ONCE, 0]
 
 
-def test_old_buckets_are_dropped_as_fast_as_new_ones_come() -> None:
-    """A batch that makes many buckets drops more than that, so that they do not pile up."""
+def test_expired_buckets_are_dropped_as_fast_as_new_ones_come() -> None:
+    """A batch that creates many buckets drops even more, so they do not accumulate."""
     windows = Windows((parse_window("1m"),))
     agents = [f"a{n}" for n in range(2 * DROPPED_AT_ONCE)]
     known = Names(frozenset(agents), frozenset())
@@ -291,7 +291,7 @@ def test_old_buckets_are_dropped_as_fast_as_new_ones_come() -> None:
 
 
 class CountedBuckets(dict[tuple[int, str], bytes]):
-    """Counts how often somebody goes through all buckets."""
+    """Counts iterations over all buckets."""
 
     walks = 0
 
@@ -300,8 +300,8 @@ class CountedBuckets(dict[tuple[int, str], bytes]):
         return super().__iter__()
 
 
-def test_a_batch_does_not_walk_the_buckets_while_none_can_have_left() -> None:
-    """However many there are: only a step of record time over a bucket's end makes it look."""
+def test_buckets_are_not_scanned_while_none_can_have_expired() -> None:
+    """Only when record time passes the end of a bucket does a batch look at them."""
     windows = Windows((parse_window("1h"),))
     known = Names(frozenset({"default"}), frozenset())
     counted = windows.buckets["1h"] = CountedBuckets()
@@ -318,12 +318,12 @@ def test_a_batch_does_not_walk_the_buckets_while_none_can_have_left() -> None:
         windows.install(windows.changes([], known, start + (3_600 + second) * SECOND))
 
     assert len(windows.buckets["1h"]) == 59
-    assert counted.walks == 4  # for each minute: one finds what goes, one that nothing is left
+    assert counted.walks == 4  # per minute: one scan finds expired buckets, one finds none
 
 
 @given(st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 4_000)), max_size=40))
 def test_no_bucket_outlives_its_window(steps: list[tuple[int, int]]) -> None:
-    """Wherever cells fall while time goes on, what has left is dropped with the next batch."""
+    """Wherever cells fall as time goes on, the next batch drops expired buckets."""
     specs = (parse_window("1m"), parse_window("1h"))
     windows, known = Windows(specs), Names(frozenset({"default"}), frozenset())
     now = NOON_S * SECOND

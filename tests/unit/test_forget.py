@@ -1,4 +1,4 @@
-"""What a forget erases, and what is left of a conversation that was forgotten."""
+"""The erasure by a forget event, and what remains of a forgotten conversation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXT = "canary-text"
 
 
 def forget(conversation: str = SECRET, at_s: float = NOON_S + 100) -> tuple[bytes, bytes]:
-    """A forget; nothing in it but the conversation's id tells which."""
+    """A forget event; only the conversation's id identifies it."""
     event = {
         "type": "forget",
         "event_id": "f-1",
@@ -35,10 +35,10 @@ def forget(conversation: str = SECRET, at_s: float = NOON_S + 100) -> tuple[byte
     return conversation.encode(), json.dumps(event).encode()
 
 
-def told(
+def canary_search(
     number: int = 1, at_s: int = NOON_S, conversation: str = SECRET, **changes: Any
 ) -> tuple[bytes, bytes]:
-    """A search whose every text is a canary."""
+    """A search in which every text is a canary."""
     results = [
         {
             "result_id": f"canary-result-{number}-{n}",
@@ -62,7 +62,7 @@ def told(
 
 
 def labelled(at_s: int = NOON_S + 1) -> tuple[bytes, bytes]:
-    """Labels of results, of a route and of a gate, and of what never comes."""
+    """Labels of results, of a route and of a gate, and of items that never come."""
     event = {
         "type": "relevance_labels",
         "event_id": "canary-label",
@@ -97,12 +97,12 @@ def completed(turn: int = 1) -> tuple[bytes, bytes]:
     return SECRET.encode(), json.dumps(event).encode()
 
 
-WHOLE = (told(1), told(2, NOON_S + 1), labelled(), completed(), completed(turn=2))
-OTHER = told(conversation="another", event_id="e", searches=[], gate={"decision": "skip"})
+WHOLE = (canary_search(1), canary_search(2, NOON_S + 1), labelled(), completed(), completed(turn=2))
+OTHER = canary_search(conversation="another", event_id="e", searches=[], gate={"decision": "skip"})
 
 
 async def filled(*sent: tuple[bytes, bytes], topic: str | None = None) -> Topics:
-    """Topics that were read after each record."""
+    """Topics, with a partition that was read after each record."""
     topics = Topics()
     for key, value in sent:
         topics.send(key, value, topic)
@@ -117,7 +117,7 @@ async def sums(topics: Topics) -> list[dict[str, Any]]:
 
 
 async def test_a_forgotten_conversation_leaves_its_digest_and_a_version() -> None:
-    """Of id and texts nothing is stored; rows and windows know nothing of it."""
+    """No id and no text remains in the store, nor anything in rows and windows."""
     topics = await filled(*WHOLE, OTHER, forget())
 
     assert b"canary" not in await topics.everything()
@@ -130,16 +130,16 @@ async def test_a_forgotten_conversation_leaves_its_digest_and_a_version() -> Non
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-async def test_a_forget_holds_before_the_events_come(topic: str) -> None:
-    """Whichever topic they come on: events that are not newer find the tombstone."""
+async def test_a_forget_also_applies_to_later_arrivals(topic: str) -> None:
+    """On any topic, the tombstone rejects events that are not newer."""
     topics = await filled(forget(), *WHOLE, topic=topic)
 
     assert b"canary" not in await topics.everything()
     assert ((await topics.export()).rows, await sums(topics)) == ([], [])
 
 
-async def test_a_tombstone_outlives_a_restart() -> None:
-    """New workers that know nothing but the store turn the events away."""
+async def test_a_tombstone_survives_a_restart() -> None:
+    """New workers find it in the store and reject the events."""
     topics = await filled(*WHOLE, forget())
     topics.restart()
     for key, value in WHOLE:
@@ -164,9 +164,9 @@ async def test_a_rewind_to_before_the_forget_forgets_again() -> None:
     assert b"canary" not in await topics.everything()
 
 
-async def test_newer_events_begin_the_conversation_again() -> None:
-    """What is newer than the forget counts, and the conversation has its id again."""
-    newer = told(3, NOON_S + 200)
+async def test_newer_events_start_the_conversation_again() -> None:
+    """They count, and the conversation has its id again."""
+    newer = canary_search(3, NOON_S + 200)
     topics = await filled(*WHOLE, forget(), *WHOLE, newer)
     topics.restart()
 
@@ -177,9 +177,9 @@ async def test_newer_events_begin_the_conversation_again() -> None:
     assert rows == topics.replay().rows()
 
 
-async def test_the_same_state_whatever_came_first() -> None:
-    """The stored bytes do not tell whether the forget came before or after the events."""
-    newer = told(3, NOON_S + 200)
+async def test_the_state_does_not_depend_on_the_order_of_the_forget() -> None:
+    """The stored bytes are equal whether it came before or after the events."""
+    newer = canary_search(3, NOON_S + 200)
     first = await filled(forget(), *WHOLE, newer)
     last = await filled(newer, *WHOLE, forget())
 
@@ -189,7 +189,7 @@ async def test_the_same_state_whatever_came_first() -> None:
 
 
 async def test_a_tombstone_expires_like_a_conversation() -> None:
-    """A day after its last record nothing is left, and the windows are sound."""
+    """A day after its last record nothing is left, and the windows are correct."""
     fed = await Fed.new()
     await fed.take(search(SECRET, 1, NOON_S, "a"), (*forget(), NOON_S * 1000))
     assert await fed.state.expire(NOON_S * 1000 + DAY_MS, once_more) == 0
@@ -199,21 +199,21 @@ async def test_a_tombstone_expires_like_a_conversation() -> None:
 
 
 async def once_more(call: Any) -> Any:
-    """Calls once."""
+    """Call once, without retries."""
     return await call()
 
 
-async def test_the_windows_agree_after_a_forget() -> None:
-    """An audit finds that a forgotten conversation was taken out of every bucket."""
-    topics = await filled(*WHOLE, OTHER, forget(), told(3, NOON_S + 200))
+async def test_the_windows_are_correct_after_a_forget() -> None:
+    """An audit finds the forgotten conversation subtracted from every bucket."""
+    topics = await filled(*WHOLE, OTHER, forget(), canary_search(3, NOON_S + 200))
 
     found = await audit(topics.store, AuditOptions(EngineConfig(), DEFAULT_WINDOWS), never)
 
     assert (found.differences, found.unreadable, found.partitions) == ([], [], PARTITIONS)
 
 
-async def test_a_turn_that_only_refused_goes_too() -> None:
-    """A turn whose labels were all refused keeps no conversation from being a tombstone."""
+async def test_a_turn_with_only_refused_labels_is_forgotten_too() -> None:
+    """It does not keep a conversation from becoming a tombstone."""
     engine = EngineConfig(limits=replace(Limits(), waiting_labels=1))
     fed = await Fed.new(engine=engine)
     for turn in (1, 2):
@@ -227,8 +227,8 @@ async def test_a_turn_that_only_refused_goes_too() -> None:
     assert SECRET.encode() not in parts[0][b"c"]
 
 
-async def test_a_forget_among_labels_that_are_too_many_erases_them() -> None:
-    """Labels that wait and a forget of some of them may come in one batch: none is set aside."""
+async def test_a_forget_in_a_batch_with_too_many_labels_erases_them() -> None:
+    """Waiting labels and a forget of some of them may come in one batch without a rejection."""
     engine = EngineConfig(limits=replace(Limits(), waiting_labels=2))
     fed = await Fed.new(engine=engine)
     newer = [labels_of(f"n-{n}", NOON_S + 200) for n in range(3)]
@@ -243,19 +243,19 @@ async def test_a_forget_among_labels_that_are_too_many_erases_them() -> None:
 
 
 class Counting(NoTelemetry):
-    """Keeps what was observed."""
+    """Adds up observations."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
 
     def observe(self, observations: Any) -> None:
-        """Add it up."""
+        """Add the observations."""
         for name, n in observations.counts.items():
             self.counts[name] = self.counts.get(name, 0) + n
 
 
-async def test_a_forget_where_the_conversation_is_not_is_no_mismatch() -> None:
-    """Only events that belong to one partition say that a producer hashes keys differently."""
+async def test_a_forget_on_another_partition_is_no_key_mismatch() -> None:
+    """Only events that belong to one partition show that a producer hashes keys differently."""
     counting = Counting()
     fed = await Fed.new(partitioner=lambda _: 7, telemetry=counting)
 
@@ -267,7 +267,7 @@ async def test_a_forget_where_the_conversation_is_not_is_no_mismatch() -> None:
 
 
 async def test_a_report_counts_a_forgotten_event_once() -> None:
-    """Six records of one forget are six records and one forget."""
+    """Six records of one forget count as six records and one forget."""
     topics = await filled(*WHOLE, OTHER, forget())
 
     found = topics.replay().outcome()

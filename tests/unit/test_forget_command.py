@@ -1,4 +1,4 @@
-"""`stream-metrics forget` asks first, and nothing is erased unasked."""
+"""`stream-metrics forget` asks for confirmation, and erases nothing without it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from stream_metrics.cli.common import UsageError, confirm
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither Kafka nor Redis."""
+    """Settings without a reachable Kafka or Redis."""
     monkeypatch.setenv("STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
     monkeypatch.setenv("STREAM_METRICS_REDIS__URL", "redis://127.0.0.1:1/0")
 
 
-def test_nobody_there_to_confirm_is_refused() -> None:
-    """Without a terminal and without --yes it ends before Kafka is asked; --yes goes on to it."""
+def test_without_a_terminal_yes_is_required() -> None:
+    """Without --yes the command ends before it connects to Kafka; with --yes it connects."""
     unasked = CliRunner().invoke(app, ["forget", "c"], input="y\n")
     sure = CliRunner().invoke(app, ["forget", "c", "--yes"])
 
@@ -26,14 +26,14 @@ def test_nobody_there_to_confirm_is_refused() -> None:
     assert "kafka 127.0.0.1:1" in str(sure.exception)
 
 
-def test_an_unreadable_state_is_no_answer() -> None:
-    """Where Redis cannot be asked, it does not say that a conversation is not there."""
+def test_an_unreachable_redis_does_not_mean_that_a_conversation_is_unknown() -> None:
+    """The command does not say that it was not found."""
     done = CliRunner().invoke(app, ["forget", "c", "--yes"])
 
     assert "whether they are in the state cannot be told: redis" in done.stdout
     assert "not in the state" not in done.stdout
 
 
-def test_yes_is_no_question() -> None:
-    """For scripts."""
+def test_yes_suppresses_the_question() -> None:
+    """Scripts can use it."""
     assert confirm("Really?", "do it", yes=True)

@@ -1,4 +1,4 @@
-"""What must hold for any bytes holds for the corpus and for seeded mutations of it."""
+"""The fuzz targets hold for the corpus and for seeded mutations of it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SPLICES = (
 
 
 def seeds(target: str) -> list[bytes]:
-    """The target's corpus, in an order of its own."""
+    """The corpus of a target, in a fixed order."""
     return [path.read_bytes() for path in sorted((CORPUS / target).iterdir())]
 
 
 def mutated(data: bytes, dice: random.Random) -> bytes:
-    """``data`` with some bytes changed, cut out, doubled or put in."""
+    """``data`` with some bytes changed, deleted, doubled or inserted."""
     found = bytearray(data)
     for _ in range(dice.randint(1, 4)):
         at = dice.randint(0, len(found))
@@ -43,16 +43,16 @@ def mutated(data: bytes, dice: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_corpus(target: str) -> None:
-    """Every target holds for its corpus, which has what the fuzzer once found."""
+def test_every_target_holds_for_its_corpus(target: str) -> None:
+    """The corpus includes earlier findings of the fuzzer."""
     assert seeds(target)
     for data in seeds(target):
         TARGETS[target](data)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_mutations(target: str) -> None:
-    """Every target holds for mutations of its corpus, the same ones each time."""
+def test_every_target_holds_for_mutations_of_its_corpus(target: str) -> None:
+    """The mutations are the same each time."""
     dice = random.Random(f"{target} 1")
     for _ in range(MUTATIONS):
         TARGETS[target](mutated(dice.choice(seeds(target)), dice))

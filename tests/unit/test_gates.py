@@ -1,4 +1,4 @@
-"""``--fail-if``: which conditions there are, and how commands end."""
+"""``--fail-if``: the conditions, and the exit codes of commands that have it."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ NAMES = ["srr", "srr.macro", "ndcg@10", "rbp(p=0.5)", "iterations_for_all_good_r
     ("ndcg@10.worse", ("ndcg@10", "worse")),
     ("any.worse", ("any", "worse")),
 ])  # fmt: skip
-def test_a_condition_is_a_figure_perhaps_a_part_and_a_bound(
+def test_a_condition_has_a_metric_an_optional_part_and_a_bound(
     text: str, figure: tuple[str, str]
 ) -> None:
-    """Points and brackets in names do not get in the way."""
+    """Names may contain points and brackets."""
     assert resolve(parse_condition(text), NAMES, PARTS) == figure
 
 
@@ -58,8 +58,8 @@ def test_a_condition_is_a_figure_perhaps_a_part_and_a_bound(
     ("srr.ci_lo>0.4", "one of ci_low, difference, worse"),
     ("srr.worse>0.4", "is true or false"),
 ])  # fmt: skip
-def test_what_is_no_condition_is_refused(text: str, message: str) -> None:
-    """The error says how one is written, or what was probably meant."""
+def test_an_invalid_condition_is_refused(text: str, message: str) -> None:
+    """The error shows the syntax or suggests a name."""
     with pytest.raises(ConditionError, match=message):
         resolve(parse_condition(text), NAMES, PARTS)
 
@@ -68,8 +68,10 @@ def test_what_is_no_condition_is_refused(text: str, message: str) -> None:
     (">", (False, False, True)), (">=", (False, True, True)),
     ("<", (True, False, False)), ("<=", (True, True, False)),
 ])  # fmt: skip
-def test_the_four_comparisons(sign: str, holds: tuple[bool, ...]) -> None:
-    """Each is what it says, at the bound as well."""
+def test_each_of_the_four_comparisons_is_exact_at_its_bound(
+    sign: str, holds: tuple[bool, ...]
+) -> None:
+    """Values below, at and above the bound are compared."""
     found = [
         bool(violations([parse_condition(f"srr{sign}0.5")], {"": {"srr": {"value": value}}}))
         for value in (0.4, 0.5, 0.6)
@@ -78,8 +80,8 @@ def test_the_four_comparisons(sign: str, holds: tuple[bool, ...]) -> None:
     assert tuple(found) == holds
 
 
-def test_a_figure_that_is_not_defined_fails() -> None:
-    """A check that could not be made has not been passed."""
+def test_an_undefined_metric_fails() -> None:
+    """A check that could not be made has not passed."""
     said = violations([parse_condition("srr>0.4")], {"": {"srr": {"value": None}}})
 
     assert said == ["'srr>0.4': srr is not defined"]
@@ -90,8 +92,10 @@ def test_a_figure_that_is_not_defined_fails() -> None:
     ("sre.macro.ci_low<0.5", "sre.macro.ci_low is not defined, because no document has a label"),
     ("srr>0.5", "srr is not defined"),
 ])  # fmt: skip
-def test_a_figure_of_labels_that_is_not_defined_lacks_labels(text: str, why: str) -> None:
-    """Whoever reads of the failed check learns what is missing."""
+def test_the_failure_of_an_undefined_label_metric_says_that_labels_are_missing(
+    text: str, why: str
+) -> None:
+    """The line about the failed check names the cause."""
     nothing: dict[str, float | bool | None] = {"value": None, "ci_low": None}
     figures = dict.fromkeys(("sre", "sre.macro", "srr"), nothing)
     found: Figures = {**figures, "counts.unique": {"value": 7}, "counts.labelled": {"value": 0}}
@@ -100,8 +104,8 @@ def test_a_figure_of_labels_that_is_not_defined_lacks_labels(text: str, why: str
 
 
 @pytest.mark.parametrize("unique", [0, 7])
-def test_labels_are_not_blamed_where_nothing_was_found_or_something_has_one(unique: int) -> None:
-    """A replay without any search has no SRE either, and labels would not help."""
+def test_the_failure_mentions_labels_only_if_they_would_help(unique: int) -> None:
+    """A replay without searches has no SRE either, and one with labels has another cause."""
     found: Figures = {
         "sre": {"value": None},
         "counts.unique": {"value": unique},
@@ -113,8 +117,8 @@ def test_labels_are_not_blamed_where_nothing_was_found_or_something_has_one(uniq
     ]
 
 
-def test_any_looks_at_the_tests_that_were_made() -> None:
-    """``any.worse`` names each figure that is worse, and no figure that could not be tested."""
+def test_any_considers_the_tests_that_were_made() -> None:
+    """``any.worse`` names each metric that is worse, and none that could not be tested."""
     found: Figures = {"srr": {"worse": True}, "mrr": {"worse": False}, "judged@10": {"worse": None}}
 
     said = violations([parse_condition("any.worse")], {"B": found}, PARTS)
@@ -122,8 +126,8 @@ def test_any_looks_at_the_tests_that_were_made() -> None:
     assert said == ["'any.worse': srr is significantly worse in B"]
 
 
-def test_any_fails_where_nothing_could_be_tested() -> None:
-    """Of four queries nothing can be said: a check that could not be made has not been passed."""
+def test_any_fails_if_nothing_could_be_tested() -> None:
+    """Four queries are too few for a test, and a check that could not be made has not passed."""
     found: Figures = {"srr": {"worse": None}, "mrr": {}}
 
     said = violations([parse_condition("any.worse")], {"B": found}, PARTS)
@@ -131,8 +135,8 @@ def test_any_fails_where_nothing_could_be_tested() -> None:
     assert said == ["'any.worse': nothing could be tested in B"]
 
 
-def test_every_figure_of_a_replay_can_be_asked_for() -> None:
-    """The names that are checked before a replay are those that its report has."""
+def test_every_metric_of_a_replay_can_be_in_a_condition() -> None:
+    """The names checked before a replay are those of its report."""
     report = Report().document(Outcome(), [], {})
 
     assert set(figures_of_report(report)) == set(REPLAY_FIGURES)
@@ -142,8 +146,8 @@ def test_every_figure_of_a_replay_can_be_asked_for() -> None:
 
 
 @pytest.mark.slow
-def test_a_replay_fails_above_its_bound_and_passes_below(folder: Path) -> None:
-    """Exit code 1 and a line for each condition that holds; the files are written all the same."""
+def test_a_replay_fails_above_the_bound_and_passes_below(folder: Path) -> None:
+    """The exit code is 1 with a line per condition that holds; files are still written."""
     invoke("generate", "--out", "t.jsonl", "--conversations", "5")
 
     done = CliRunner().invoke(
@@ -159,7 +163,7 @@ def test_a_replay_fails_above_its_bound_and_passes_below(folder: Path) -> None:
 
 
 def test_evaluate_fails_by_a_bound_of_an_interval(folder: Path) -> None:
-    """Parts of figures can be asked for, such as the lower bound."""
+    """Conditions may use parts of a metric, such as the lower bound."""
     common = ("evaluate", "--run", "A.run", "--qrels", "qrels", "--metric", "ndcg@5")
 
     invoke(*common, "--fail-if", "ndcg@5.ci_low<0.99", code=1)
@@ -167,15 +171,15 @@ def test_evaluate_fails_by_a_bound_of_an_interval(folder: Path) -> None:
 
 
 def test_compare_fails_by_differences(folder: Path) -> None:
-    """A run that is better by little passes a bound on what may be lost."""
+    """A run that is slightly better passes a condition on losses."""
     common = ("compare", "A", "B", "--resamples", "100")
 
     invoke(*common, "--fail-if", "ndcg@5.difference<1", code=1)
     invoke(*common, "--fail-if", "ndcg@5.difference<-0.9", "--fail-if", "any.worse")
 
 
-def test_a_build_fails_by_what_is_worse_and_passes_by_what_is_better(folder: Path) -> None:
-    """Both ways the difference is significant; only one of them is a reason to stop."""
+def test_ci_fails_if_the_run_is_worse_and_passes_if_it_is_better(folder: Path) -> None:
+    """Both differences are significant, but only one is a reason to fail."""
     lines = [
         f"q{q} Q0 d{d} 1 {1 if (folder / 'qrels').read_text().count(f'q{q} 0 d{d} 0') else 2} m"
         for q in range(40)
@@ -194,8 +198,8 @@ def test_a_build_fails_by_what_is_worse_and_passes_by_what_is_better(folder: Pat
     ("replay", "none.jsonl", "--fail-if", "srrr>0.4"),
     ("evaluate", "--run", "none", "--qrels", "none", "--fail-if", "ndgc@10<1"),
 ])  # fmt: skip
-def test_an_unknown_figure_is_refused_before_anything_is_read(
+def test_an_unknown_metric_is_refused_before_anything_is_read(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
-    """Nobody waits for hours to learn of a slip of the pen."""
+    """A typing error shows at once, not after hours."""
     assert "did you mean" in refused(capsys, *arguments)

@@ -1,4 +1,4 @@
-"""Metrics of answers: worked figures, an oracle, rows, and the block of a report."""
+"""Metrics of answers: worked examples, an oracle, rows, and the summary in a report."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def scores(answer: str, *references: str, **texts: Any) -> dict[str, float | Non
     return found
 
 
-# -- worked figures ---------------------------------------------------------------------------
+# -- worked examples --------------------------------------------------------------------------
 
 
-def test_an_answer_is_worked_out_by_hand() -> None:
+def test_scores_equal_those_of_a_worked_example() -> None:
     """Answer: the Nile is 6650 km long (5 tokens); reference: the Nile, 6650 km (3 tokens)."""
     found = scores(
         "The Nile is 6650 km long.",
@@ -62,7 +62,8 @@ def test_an_answer_is_worked_out_by_hand() -> None:
 
 
 def test_rouge_l_is_that_of_the_published_example() -> None:
-    """The example of Google's rouge-score: 5 of 8 and of 9 tokens in order, articles kept."""
+    """In the example of Google's rouge-score, 5 of 8 and of 9 tokens are in order, with
+    articles."""
     found = scores(
         "The quick brown dog jumps on the log.",
         "The quick brown fox jumps over the lazy dog",
@@ -74,14 +75,15 @@ def test_rouge_l_is_that_of_the_published_example() -> None:
 
 
 def test_rouge_l_is_that_of_the_example_of_torchmetrics() -> None:
-    """Order counts for ROUGE-L (2 of 4) and not for token F1 (3 of 4)."""
+    """Order counts for ROUGE-L (2 of 4) but not for token F1 (3 of 4)."""
     found = scores("My name is John", "Is your name John")
 
     assert (found["rouge_l"], found["token_f1"]) == (0.5, 0.75)
 
 
 def test_each_metric_takes_its_own_best_reference() -> None:
-    """One reference has all words in another order, the other half of them in the same."""
+    """One reference has all words in another order, the other has half of them in the
+    same order."""
     found = scores("a b c d", "d c b a", "a b", dimensions=NO_LISTS)
 
     assert found["token_f1"] == 1.0
@@ -101,14 +103,14 @@ def test_each_metric_takes_its_own_best_reference() -> None:
 def test_articles_are_those_of_the_language(
     language: str, answer: str, reference: str, expected: float
 ) -> None:
-    """A region changes nothing; a language without a list has no articles."""
+    """The region does not matter; a language without a list has no articles."""
     found = scores(answer, reference, dimensions={"language": language})
 
     assert found["exact_match"] == expected
 
 
-def test_content_words_are_those_that_are_no_stopwords_of_the_language() -> None:
-    """ "Ist" and "es" are stopwords in German only."""
+def test_content_words_exclude_stopwords_of_the_language() -> None:
+    """ "Ist" and "es" are stopwords only in German."""
     texts = {"answer": "Ist es Wien", "texts": ["Wien"]}
     found = [
         next(score_turns([AnsweredTurn("c", dimensions={"language": name}, **texts)]))["scores"]  # type: ignore[arg-type]
@@ -122,7 +124,7 @@ def test_content_words_are_those_that_are_no_stopwords_of_the_language() -> None
 
 
 def test_an_empty_answer_scores_zero_and_hallucinates_nothing() -> None:
-    """Articles and punctuation alone are an empty answer too."""
+    """An answer of only articles and punctuation counts as empty."""
     for answer in ("", "The ..."):
         found = scores(answer, "Nile", question="Nile?", texts=["Nile"])
 
@@ -130,26 +132,26 @@ def test_an_empty_answer_scores_zero_and_hallucinates_nothing() -> None:
 
 
 def test_an_empty_answer_equals_an_empty_reference() -> None:
-    """If both sides normalise to nothing, they are the same."""
+    """If both sides normalise to nothing, they are equal."""
     found = scores("the", "A!")
 
     assert [found[name] for name in ("exact_match", "token_f1", "rouge_l")] == [1.0, 1.0, 1.0]
 
 
 def test_without_references_question_and_texts_nothing_is_defined() -> None:
-    """Nothing to compare with is no score, not a score of 0."""
+    """With nothing to compare to, there is no score rather than a score of 0."""
     assert scores("Nile") == dict.fromkeys(LEXICAL)
 
 
-def test_a_text_without_tokens_is_no_retrieved_text() -> None:
-    """Support is not defined where nothing could have supported it."""
+def test_a_text_without_tokens_does_not_count_as_retrieved() -> None:
+    """Support is undefined if no text could have supported the answer."""
     found = scores("Nile", texts=["...", "The"])
 
     assert (found["support_density"], found["hallucination_rate"]) == (None, None)
 
 
 def test_without_an_answer_there_is_no_row() -> None:
-    """An answer that nobody recorded is not an empty one; it has no scores."""
+    """A missing answer differs from an empty one, and has no scores."""
     turn = AnsweredTurn("c", references=["Nile"], question="Nile", texts=["Nile"])
     words = words_of(turn)
 
@@ -159,7 +161,7 @@ def test_without_an_answer_there_is_no_row() -> None:
 
 
 def test_an_answer_of_stopwords_has_no_coverage() -> None:
-    """Its tokens can be found, content words it has none."""
+    """It has tokens, which can be found, but no content words."""
     found = scores("It is.", texts=["It is the Nile"])
 
     assert (found["support_coverage"], found["support_density"]) == (None, 1.0)
@@ -169,7 +171,7 @@ def test_an_answer_of_stopwords_has_no_coverage() -> None:
 
 
 def texts() -> st.SearchStrategy[str]:
-    """Short texts whose words meet often, with signs that count and signs that do not."""
+    """Short texts that share many words, with significant and insignificant characters."""
     words = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)
     return words | st.text(st.sampled_from("ab éÉ'-.„“京カ한\t\u00a0"), max_size=12)
 
@@ -184,7 +186,7 @@ def texts() -> st.SearchStrategy[str]:
 def test_scores_are_those_of_the_oracle(
     answer: str, references: list[str], question: str | None, read: list[str], language: str
 ) -> None:
-    """Whatever the texts: the definitions, carried out word by word, give the same."""
+    """For any texts, the definitions computed word by word give the same scores."""
     expected = oracle.scores(
         answer,
         references,
@@ -207,10 +209,10 @@ def test_scores_are_those_of_the_oracle(
     st.lists(st.text(st.sampled_from("aΣσİé '-.„京한\t\x1e\x1f\u0301")) | texts(), max_size=4),
     st.sampled_from([None, "en", "de-AT", "fi"]),
 )
-def test_texts_are_normalised_together_as_one_by_one(
+def test_normalising_texts_together_equals_normalising_each(
     given: list[str], language: str | None
 ) -> None:
-    """What stands beside a text changes none of its tokens."""
+    """Other texts in the batch do not change the tokens of a text."""
     assert tokens_of_each(given, language) == [tokens(text, language) for text in given]
 
 
@@ -219,8 +221,8 @@ def test_texts_are_normalised_together_as_one_by_one(
         st.text(st.characters(max_codepoint=0x10FF) | st.sampled_from("東京한ひ。„—")), max_size=4
     )
 )
-def test_a_text_is_normalised_sign_by_sign(given: list[str]) -> None:
-    """As the oracle does it that looks at one sign after the other, however many there are."""
+def test_normalisation_equals_that_of_the_oracle(given: list[str]) -> None:
+    """The oracle looks at one character at a time, however long the text is."""
     expected = [oracle.words(text, ()) for text in given]
 
     assert tokens_of_each(given, "none") == expected
@@ -228,8 +230,8 @@ def test_a_text_is_normalised_sign_by_sign(given: list[str]) -> None:
     assert tokens_among(given, {*known, "nowhere"}, "none") == (known, sum(map(bool, expected)))
 
 
-def test_many_different_signs_are_normalised_as_few_are() -> None:
-    """Signs beyond ASCII go one by one, or all at once if they are many."""
+def test_many_different_characters_are_normalised_like_few() -> None:
+    """Non-ASCII characters are replaced singly, or all at once if there are many."""
     letters = [chr(code) for code in range(0xC0, 0x180)]
 
     assert tokens_of_each(["„".join(letters)], "none") == [
@@ -240,15 +242,15 @@ def test_many_different_signs_are_normalised_as_few_are() -> None:
 # -- names ------------------------------------------------------------------------------------
 
 
-def test_a_name_is_read_whatever_its_case() -> None:
-    """Every metric's name reads back; a wrong one gets a suggestion."""
+def test_names_are_case_insensitive() -> None:
+    """Every metric's name parses to itself; a wrong one gets a suggestion."""
     assert [parse(one.name.upper()) for one in DEFINITIONS] == list(DEFINITIONS)
     with pytest.raises(UnknownGenerationMetric, match="did you mean rouge_l"):
         parse("rougel")
 
 
-def test_comparisons_know_which_way_is_better() -> None:
-    """Less hallucination is better, more of all else."""
+def test_every_metric_has_a_direction() -> None:
+    """Less hallucination is better, and more of everything else."""
     better = {one.name: better_of(one.name) for one in DEFINITIONS}
 
     assert better.pop("hallucination_rate") == "lower"
@@ -260,7 +262,7 @@ def test_comparisons_know_which_way_is_better() -> None:
 
 
 def test_a_row_has_its_keys_in_order() -> None:
-    """As ``turns.jsonl`` has them, and ``compare`` reads them."""
+    """This is the order in ``turns.jsonl``, which ``compare`` reads."""
     turn = AnsweredTurn("c", 2, "agent", {"z": "1", "a": "2"}, "Nile", ["Po", ""], "?", ["Nile"])
 
     row = next(score_turns([turn]))
@@ -275,7 +277,7 @@ def test_a_row_has_its_keys_in_order() -> None:
 
 
 class Lengths:
-    """A model for which texts are similar by their lengths; notes what it was asked."""
+    """A model for which similarity depends on lengths; it records its input."""
 
     def __init__(self, factor: float = 1.0) -> None:
         self.factor = factor
@@ -287,8 +289,9 @@ class Lengths:
         return [-abs(len(one) - len(other)) * self.factor for one, other in pairs]
 
 
-def test_a_model_is_asked_for_many_turns_at_a_time() -> None:
-    """Each pair once a batch; the best reference counts; nothing to ask about is null."""
+def test_a_model_scores_many_turns_at_a_time() -> None:
+    """Each pair occurs once per batch; the best reference counts; without a pair the
+    score is null."""
     model = Lengths()
     turns = [
         AnsweredTurn("a", answer="aa", references=["a", "aaaa"]),
@@ -303,21 +306,21 @@ def test_a_model_is_asked_for_many_turns_at_a_time() -> None:
     assert model.asked == [[("aa", "a"), ("aa", "aaaa")], [("aa", "aa")]]
 
 
-def test_a_model_that_gives_no_number_is_refused() -> None:
-    """The message says which turn."""
+def test_a_model_that_returns_nan_is_an_error() -> None:
+    """The message names the turn."""
     turns = [AnsweredTurn("c-7", 3, answer="aa", references=["a"])]
 
     with pytest.raises(BadSimilarity, match=r"inf for turn 3 of conversation 'c-7'"):
         list(score_turns(turns, {SEMANTIC[0]: Lengths(float("inf"))}))
 
 
-def test_a_model_is_for_a_semantic_metric() -> None:
-    """Exact match needs none."""
+def test_a_model_needs_a_semantic_metric() -> None:
+    """Exact match uses none, so giving one is refused."""
     with pytest.raises(ValueError, match="'exact_match' takes no model"):
         list(score_turns([], {"exact_match": Lengths()}))
 
 
-# -- the block --------------------------------------------------------------------------------
+# -- the summary ------------------------------------------------------------------------------
 
 
 def rows_of(seed: int, size: int = 40) -> list[Row]:
@@ -345,7 +348,7 @@ def rows_of(seed: int, size: int = 40) -> list[Row]:
 
 
 def block_of(rows: list[Row], **options: Any) -> Any:
-    """The block over rows."""
+    """The summary of rows."""
     found = Generation()
     for row in rows:
         found.add(row)
@@ -353,8 +356,8 @@ def block_of(rows: list[Row], **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_neither_order_nor_files_change_a_bit(seed: int) -> None:
-    """Rows of shards, read back from their files in any order, give the same block."""
+def test_neither_order_nor_files_of_rows_matter(seed: int) -> None:
+    """Rows read from shards in any order give the same summary."""
     rows = rows_of(seed)
     again = [json.loads(json.dumps(row)) for row in rows]
     random.Random(seed).shuffle(again)
@@ -362,8 +365,8 @@ def test_neither_order_nor_files_change_a_bit(seed: int) -> None:
     assert json.dumps(block_of(again)) == json.dumps(block_of(rows))
 
 
-def test_a_block_counts_turns_and_what_they_lack() -> None:
-    """A mean is over the turns that have the score; the others are counted."""
+def test_a_summary_counts_turns_with_and_without_a_score() -> None:
+    """A mean is over the turns that have the score."""
     turns = [
         AnsweredTurn("a", answer="Nile", references=["Nile"], texts=["Nile"]),
         AnsweredTurn("a", 2, answer="", references=["Nile"], dimensions={"language": "de-AT"}),
@@ -385,7 +388,7 @@ def test_a_block_counts_turns_and_what_they_lack() -> None:
     assert (mean["mean"], mean["n"], mean["ci_low"]) == (0.5, 2, None)
 
 
-def test_the_language_is_the_first_dimension_to_split_by() -> None:
+def test_language_is_the_first_dimension() -> None:
     """A mean over several languages says little; other dimensions follow by name."""
     rows = list(
         score_turns(
@@ -402,7 +405,7 @@ def test_the_language_is_the_first_dimension_to_split_by() -> None:
 
 
 def test_wilson_is_for_exact_match() -> None:
-    """With a turn a conversation exact match is a share; other metrics are not."""
+    """With one turn per conversation exact match is a share; other metrics are not."""
     turns = (
         AnsweredTurn(f"c{at}", answer="Nile", references=["Nile x" if at % 2 else "Nile"])
         for at in range(10)
@@ -413,14 +416,14 @@ def test_wilson_is_for_exact_match() -> None:
     assert methods == ["wilson", "percentile"]
 
 
-def test_without_any_answer_there_is_no_block() -> None:
-    """Traffic that records no answers has nothing to say of them."""
+def test_without_answers_there_is_no_summary() -> None:
+    """The report of traffic without answers does not mention them."""
     assert block_of([]) is None
     assert block_of(list(score_turns([AnsweredTurn("c", references=["Nile"])]))) is None
 
 
-def test_a_dimension_that_no_turn_has_is_refused() -> None:
-    """The message has those there are."""
+def test_an_unknown_dimension_is_refused() -> None:
+    """The message lists the known ones."""
     rows = list(score_turns([AnsweredTurn("c", answer="Nile", dimensions={"topic": "rivers"})]))
 
     with pytest.raises(UnknownDimension, match=r"no turn has the dimension 'tpoic'.*: .*topic"):
@@ -428,7 +431,7 @@ def test_a_dimension_that_no_turn_has_is_refused() -> None:
 
 
 def test_a_report_has_the_means_by_name() -> None:
-    """So that --fail-if 'hallucination_rate>0.2' finds its figure."""
+    """--fail-if 'hallucination_rate>0.2' can find its metric."""
     block = block_of(rows_of(1))
 
     figures = figures_of_report({"generation": block})

@@ -1,4 +1,4 @@
-"""The goals that reports print are those of the page."""
+"""The goals in reports equal those on the page."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PAGE = (ROOT / "benchmarks" / "README.md").read_text("utf-8")
         ("freshness at half", list(freshness.GOAL_MS.values())),
     ],
 )
-def test_a_goal_is_on_the_page_as_it_is_in_the_report(row: str, goals: list[str]) -> None:
-    """Neither is eased without the other."""
+def test_the_page_and_the_report_have_the_same_goals(row: str, goals: list[str]) -> None:
+    """Neither can be changed without the other."""
     table = PAGE.partition("## Figures")[2].partition("###")[0]
     [line] = [line for line in table.splitlines() if line.startswith(f"| {row}")]
 

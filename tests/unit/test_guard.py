@@ -1,4 +1,4 @@
-"""What is said of a process whose parts work beside each other."""
+"""Health of a process with several parts that run concurrently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECONDS = 60.0
 
 
 class Part:
-    """A part that has more to read, and reads a record a look if it moves."""
+    """A part with unread records, which reads one per look if it makes progress."""
 
     def __init__(self, *, moves: bool) -> None:
         self.moves, self.offset = moves, 0
@@ -26,8 +26,8 @@ class Part:
 
 
 @pytest.mark.parametrize("stuck", [0, 1])
-def test_a_part_that_is_stuck_beside_one_that_moves_is_told(stuck: int) -> None:
-    """Whichever it is, on ``/healthz`` and to the metrics, until it moves again."""
+def test_a_stuck_part_is_reported_while_another_makes_progress(stuck: int) -> None:
+    """``/healthz`` and the metrics name it until it makes progress again."""
     health, told, now = Health(reasons={}), list[bool](), [0.0]
     parts = [Part(moves=number != stuck) for number in range(2)]
     waiting = frozenset[str]()
@@ -47,7 +47,7 @@ def test_a_part_that_is_stuck_beside_one_that_moves_is_told(stuck: int) -> None:
 
 
 def test_a_part_that_waits_for_its_own_reason_is_not_stuck() -> None:
-    """The reasons of the other part are no excuse for it."""
+    """Reasons of the other part do not excuse it."""
     health, told, now = Health(reasons={"kafka": "away"}), list[bool](), [0.0]
     part = Part(moves=False)
     guard = ProgressMonitor(
@@ -66,8 +66,8 @@ def test_a_part_that_waits_for_its_own_reason_is_not_stuck() -> None:
     assert told[-1] is True
 
 
-async def test_what_ends_one_part_stops_the_others() -> None:
-    """Its error is raised once all have ended."""
+async def test_an_error_of_one_part_stops_the_others() -> None:
+    """It is raised once all have ended."""
     stopped, ended = asyncio.Event(), list[str]()
 
     async def works() -> None:

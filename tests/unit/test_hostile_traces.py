@@ -1,4 +1,4 @@
-"""Traces from senders that are wrong or hostile: time and memory are bounded, each has a reason."""
+"""Traces from faulty or hostile senders have bounded time and memory, and reasons of refusal."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Spans = Callable[[int], list[Span]]
 
 
 def chain(kind: str, depth: int, name: str = "c") -> list[Span]:
-    """Spans inside of each other."""
+    """Nested spans."""
     ids = [f"{name}{at}" for at in range(depth)]
     return [
         of_kind(kind, id, outer, at, 10**6)
@@ -65,8 +65,10 @@ def chain(kind: str, depth: int, name: str = "c") -> list[Span]:
     ]
 
 
-def beside(count: int, of: Callable[[str, str, float], Span], parent: str = "agent") -> list[Span]:
-    """A turn with spans beside each other."""
+def sibling_spans(
+    count: int, of: Callable[[str, str, float], Span], parent: str = "agent"
+) -> list[Span]:
+    """A turn with concurrent child spans."""
     return [agent(end=10**6), *(of(f"s{at}", parent, 2 * at + 1) for at in range(count))]
 
 
@@ -80,7 +82,7 @@ def overlapping(id: str, parent: str, start: float) -> Span:
 
 
 def step(at: int) -> Span:
-    """A node of a graph that hands on what one of the searches found, and the same once more."""
+    """A graph node that passes on the results of one search, twice."""
     output = json.dumps({"docs": [{"id": id, "page_content": id} for id in "aa"]})
     return of_kind(
         "CHAIN", f"c{at}", "agent", 10**5 + at, attributes={"output.value": output}
@@ -88,7 +90,7 @@ def step(at: int) -> Span:
 
 
 HOSTILE: dict[str, tuple[Spans, str | None]] = {
-    "searches beside each other": (lambda n: beside(n, search), None),
+    "searches beside each other": (lambda n: sibling_spans(n, search), None),
     "searches at the end of a long line": (
         lambda n: [
             *chain("CHAIN", 900),
@@ -105,10 +107,10 @@ HOSTILE: dict[str, tuple[Spans, str | None]] = {
         None,
     ),
     "steps that hand on what searches returned": (
-        lambda n: [*beside(n // 2, search), *(step(at) for at in range(n // 2))],
+        lambda n: [*sibling_spans(n // 2, search), *(step(at) for at in range(n // 2))],
         "too_large",
     ),
-    "overlapping searches of two scopes": (lambda n: beside(n, overlapping), "too_large"),
+    "overlapping searches of two scopes": (lambda n: sibling_spans(n, overlapping), "too_large"),
     "turns of two scopes side by side": (
         lambda n: [agent(f"a{at}", at, 10**6, scope="ab"[at % 2]) for at in range(n)],
         None,
@@ -116,13 +118,13 @@ HOSTILE: dict[str, tuple[Spans, str | None]] = {
     "too many turns": (lambda n: [agent(f"a{at}", at) for at in range(n + 1)], "too_large"),
     "searches and rerankers": (
         lambda n: [
-            *beside(n // 2, search),
+            *sibling_spans(n // 2, search),
             *(reranker(f"r{at}", "agent", 10**5 + at, "a", "a") for at in range(n // 2)),
         ],
         "too_large",
     ),
     "tools that look like searches": (
-        lambda n: beside(n, lambda id, parent, start: tool(f"search{id}", parent, start)),
+        lambda n: sibling_spans(n, lambda id, parent, start: tool(f"search{id}", parent, start)),
         "unrecognised",
     ),
     "retrievers without documents inside each other": (
@@ -146,8 +148,9 @@ HOSTILE: dict[str, tuple[Spans, str | None]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(HOSTILE))
-def test_time_grows_with_the_number_of_spans_and_not_with_its_square(name: str) -> None:
-    """Ten times as many spans take no forty times as long; the square would be a hundred."""
+def test_time_is_not_quadratic_in_the_number_of_spans(name: str) -> None:
+    """Ten times as many spans take less than forty times as long; quadratic time would be a
+    hundred."""
     made, reason = HOSTILE[name]
 
     few, _ = _timed(made(MANY // 10))
@@ -158,14 +161,14 @@ def test_time_grows_with_the_number_of_spans_and_not_with_its_square(name: str) 
 
 
 def _timed(spans: list[Span]) -> tuple[float, set[str]]:
-    """The seconds that it takes to tell these, and the reasons for what is refused."""
+    """The seconds that interpreting the spans takes, and the reasons of refusals."""
     started = time.process_time()
     found = interpret(spans, MAPPING)
     return time.process_time() - started, {*found.refused}
 
 
 class Compared(str):
-    """A scope that counts how often it is compared."""
+    """A scope that counts its comparisons."""
 
     times = 0
 
@@ -179,8 +182,8 @@ class Compared(str):
     __hash__ = str.__hash__
 
 
-def test_a_turn_is_compared_with_few_of_those_that_run_beside_it() -> None:
-    """Of two instrumentations, with 1,000 turns each that all overlap."""
+def test_a_turn_is_compared_with_few_concurrent_turns() -> None:
+    """Two instrumentations have 1,000 turns each that all overlap."""
     spans = [agent(f"a{at}", at, 10**6, scope=Compared("ab"[at % 2])) for at in range(2_000)]
 
     Compared.times = 0
@@ -205,8 +208,8 @@ def test_a_turn_is_compared_with_few_of_those_that_run_beside_it() -> None:
     ],
     ids=lambda value: value[:12],
 )
-def test_no_text_takes_more_time_than_reading_it(value: str) -> None:
-    """Of 200,000 characters each is looked at a few times only: a second would be a thousand."""
+def test_every_text_is_parsed_in_linear_time(value: str) -> None:
+    """Each of 200,000 characters is visited a few times; a second would mean a thousand."""
     started = time.process_time()
 
     documents_in_value(value)
@@ -215,13 +218,13 @@ def test_no_text_takes_more_time_than_reading_it(value: str) -> None:
 
 
 def test_python_text_with_unknown_escapes_is_read_without_a_warning() -> None:
-    """The parser's opinion of a sender's text is nobody's concern."""
+    """Python's warning about a sender's text would help nobody."""
     assert parse_value(r"['\d']") == ["\\d"]
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, ["a"], None, 1.5])
-def test_types_that_are_no_texts_are_no_types(value: Any) -> None:
-    """Where frameworks write a word, senders may write anything."""
+def test_types_that_are_not_strings_are_ignored(value: Any) -> None:
+    """Senders may write anything where frameworks write a word."""
     parts = {"type": value, "role": value, "content": "x", "data": {"type": value}}
     attributes = {"output.value": json.dumps([parts]), "input.value": json.dumps(parts)}
 
@@ -241,17 +244,17 @@ DOCUMENTS = st.builds(
 
 @settings(max_examples=examples(300))
 @given(st.lists(DOCUMENTS, max_size=5), DOCUMENTS)
-def test_documents_are_looked_up_as_they_are_compared(
+def test_looking_up_a_document_equals_comparing_with_each(
     documents: list[Document], one: Document
 ) -> None:
-    """The place is that of the first that is the same."""
+    """The result is the position of the first equal one."""
     places = (place for place, other in enumerate(documents) if same_document(one, other))
 
     assert DocumentIndex(documents).position(one) == next(places, None)
 
 
-def test_a_message_is_not_as_long_as_what_it_is_about() -> None:
-    """An attribute may have a name of a million characters."""
+def test_messages_are_short_for_long_attribute_names() -> None:
+    """A name may have a million characters."""
     one = interpreted(span("q", "", 1, attributes={f"db.vector.{'x' * 10**6}": 1}))
 
     [refusal] = one.refusals
@@ -260,14 +263,14 @@ def test_a_message_is_not_as_long_as_what_it_is_about() -> None:
 
 
 def test_a_trace_with_one_bad_id_is_refused() -> None:
-    """The span that nobody can place may be one of its searches."""
+    """The span without a valid id may be one of its searches."""
     one = interpreted(agent(), search("s", "agent", 1), search("", "agent", 2))
 
     assert (one.turns, one.refused) == ((), {"bad_id": 1})
 
 
-def test_a_span_inside_of_itself_is_refused() -> None:
-    """The smallest circle is one span."""
+def test_a_cycle_of_spans_is_refused() -> None:
+    """The smallest cycle is one span."""
     assert interpreted(search("s", "s", 1)).refused == {"cycle": 1}
 
 
@@ -280,9 +283,7 @@ def test_a_span_inside_of_itself_is_refused() -> None:
     ids=["a turn without a search", "a trace that begins with another span"],
 )
 @pytest.mark.parametrize("start_ns", [0, 1_718_020_800, 2**63 - 1])
-def test_a_turn_that_begins_at_a_time_that_cannot_be_is_refused(
-    spans: tuple[Span, ...], start_ns: int
-) -> None:
+def test_a_turn_with_an_invalid_start_is_refused(spans: tuple[Span, ...], start_ns: int) -> None:
     """Its number would be that time."""
     first = msgspec.structs.replace(spans[0], start_ns=start_ns)
     last = msgspec.structs.replace(spans[-1], start_ns=start_ns)
@@ -298,7 +299,7 @@ def test_a_turn_that_begins_at_a_time_that_cannot_be_is_refused(
 
 
 def kept(settings: OtlpSettings, payloads: Iterator[bytes]) -> tuple[list[Record], TraceCounts]:
-    """The records of payloads, and what is counted."""
+    """The records of payloads, and the counts."""
     with TraceStore(settings.mapping(), settings.options(NO_GRADES), Limits()) as traces:
         for payload in payloads:
             traces.add_payload(payload)
@@ -320,7 +321,7 @@ SMALL = SpanSpec(2, 1, attributes={**RETRIEVER, **documents("d")})
 def test_a_span_with_100_000_attributes_has_a_reason(
     encode: Callable[[list[SpanSpec]], bytes], attributes: dict[str, Any], refused: str
 ) -> None:
-    """Other traces are told, and memory is a small multiple of the payload."""
+    """Other traces are interpreted, and memory stays a small multiple of the payload."""
     wide = SpanSpec(
         1, 1, attributes={**(RETRIEVER if refused == "too_large" else {}), **attributes}
     )
@@ -337,8 +338,8 @@ def test_a_span_with_100_000_attributes_has_a_reason(
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_a_trace_without_end() -> None:
-    """Its spans lie in the file, and are not read again; the trace beside it is told."""
+def test_memory_does_not_grow_with_an_endless_trace() -> None:
+    """Its spans stay in the file unread; other traces are interpreted."""
     peaks = []
     for count in (20_000, 60_000):
         spans = (SpanSpec(1, number) for number in range(1, count))
@@ -354,7 +355,7 @@ def test_memory_does_not_grow_with_a_trace_without_end() -> None:
 
 
 def test_a_trace_of_more_bytes_than_allowed_is_refused() -> None:
-    """However few its spans are."""
+    """The number of its spans does not matter."""
     large = (as_json([SpanSpec(1, at, attributes={"x": "y" * 10_000})]) for at in range(1, 200))
     payloads = iter([as_json([SMALL]), *large])
 
@@ -365,7 +366,7 @@ def test_a_trace_of_more_bytes_than_allowed_is_refused() -> None:
 
 
 def test_kinds_of_spans_are_bounded() -> None:
-    """A sender may give each span a name of its own."""
+    """A sender may give each span another name."""
     spans = [
         SpanSpec(1, at, attributes={"db.system": f"db {at}"}) for at in range(1, MAX_KINDS + 50)
     ]
@@ -411,8 +412,8 @@ OTHER_SIGNALS = {
 
 
 @pytest.mark.parametrize("name", ["sums", "gauges", "logs"])
-def test_another_signal_in_protobuf_is_no_trace(name: str) -> None:
-    """Its messages have the form of traces, as far as that goes."""
+def test_another_signal_in_protobuf_is_not_read_as_traces(name: str) -> None:
+    """Its messages have partly the same structure."""
     with pytest.raises(OtlpError, match="traces"):
         spans_of(OTHER_SIGNALS[name])
 
@@ -428,7 +429,7 @@ def _recording(path: Path, *values: bytes) -> Sources:
 
 @pytest.mark.parametrize("name", sorted(OTHER_SIGNALS))
 def test_another_signal_on_the_topic_is_a_bad_record(name: str, tmp_path: Path) -> None:
-    """What comes behind it is read."""
+    """Later records are read."""
     sources = _recording(tmp_path / "day.jsonl", OTHER_SIGNALS[name], as_protobuf([SMALL]))
 
     found = [decode(record.value, limits=Limits()) for record in sources.records()]
@@ -436,8 +437,8 @@ def test_another_signal_on_the_topic_is_a_bad_record(name: str, tmp_path: Path) 
     assert [isinstance(one, Event) for one in found] == [False, True]
 
 
-def test_traces_that_tell_nothing_among_other_signals_end_the_replay(tmp_path: Path) -> None:
-    """Metrics and logs are no events that could be used instead."""
+def test_a_replay_of_other_signals_without_turns_fails(tmp_path: Path) -> None:
+    """Metrics and logs are no substitute for events."""
     useless = as_protobuf([SpanSpec(1, 1)])
     sources = _recording(tmp_path / "day.jsonl", *OTHER_SIGNALS.values(), useless)
 
@@ -446,10 +447,10 @@ def test_traces_that_tell_nothing_among_other_signals_end_the_replay(tmp_path: P
 
 
 @pytest.mark.parametrize("encode", [as_json, as_protobuf], ids=["json", "protobuf"])
-def test_a_payload_that_is_cut_off_anywhere_is_an_error_or_its_first_spans(
+def test_a_truncated_payload_is_an_error_or_gives_its_first_spans(
     encode: Callable[[list[SpanSpec]], bytes],
 ) -> None:
-    """Nothing else is ever made of it."""
+    """It never gives anything else."""
     made = [SMALL, SpanSpec(3, 1, attributes={"a": [1, {"b": 2.5}]})]
     payload, whole = encode(made), spans_of(encode(made))
 
@@ -462,8 +463,8 @@ def test_a_payload_that_is_cut_off_anywhere_is_an_error_or_its_first_spans(
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 9, 15, 17, 32])
-def test_ids_of_a_wrong_length_are_none(size: int) -> None:
-    """In hexadecimal, and as bytes."""
+def test_ids_of_a_wrong_length_are_ignored(size: int) -> None:
+    """This holds in hexadecimal and as bytes."""
     text = document([SMALL])
     [found] = text["resourceSpans"][0]["scopeSpans"][0]["spans"]
     for name in ("traceId", "spanId"):

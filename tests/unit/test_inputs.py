@@ -40,7 +40,7 @@ FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 
 
 class Copying:
-    """A worker that copies, and what has become of it."""
+    """A worker that copies, with its results."""
 
     def __init__(self, brokers: Brokers, **settings: Any) -> None:
         self.brokers = brokers
@@ -66,7 +66,7 @@ class Copying:
         )
 
     async def turn(self, rounds: int = 1) -> None:
-        """Some rounds, with the brokers asked in each."""
+        """Run some rounds, each with answers from the brokers."""
         for _ in range(rounds):
             self._seconds += ASK_SECONDS
             await self._repartitioner.turn()
@@ -84,7 +84,7 @@ class Copying:
         """Ignore."""
 
     def committed(self, place: TopicPartition) -> int:
-        """How far the group has read."""
+        """The committed offset of the group."""
         return int(self.brokers.commits[place].offset)
 
 
@@ -96,7 +96,7 @@ def fill(brokers: Brokers, place: TopicPartition, records: int) -> None:
 
 
 async def copying(brokers: Brokers, **settings: Any) -> Copying:
-    """The group's only worker, at its first round."""
+    """The group's only worker, before its first round."""
     made = Copying(brokers, **settings)
     await made.turn()
     brokers.rebalance([made.client])
@@ -104,14 +104,14 @@ async def copying(brokers: Brokers, **settings: Any) -> Copying:
 
 
 def unreadable() -> UnreadableBatch:
-    """What is raised for a batch that is too large."""
+    """The error for a batch that is too large."""
     return UnreadableBatch(TOPIC, 1, 1, "is larger than 5 bytes decompressed")
 
 
 @pytest.mark.parametrize("error", [unreadable(), CorruptRecordException("CRC")], ids=repr)
 async def test_an_error_of_one_partition_loses_nothing_of_another(error: KafkaError) -> None:
-    """What the client had taken from other partitions when it raised is fetched again, and no
-    commit runs ahead of it."""
+    """Records of other partitions that the client had fetched are fetched again, and no commit
+    skips them."""
     brokers = Brokers([TOPIC], 2)
     fill(brokers, FIRST, 3)
     fill(brokers, SECOND, 2)
@@ -130,8 +130,8 @@ async def test_an_error_of_one_partition_loses_nothing_of_another(error: KafkaEr
     assert worker.committed(FIRST) == 5
 
 
-async def test_a_batch_that_cannot_be_unpacked_halts_its_partition_only() -> None:
-    """The reason names its place, nothing is committed beyond it, and the others are copied."""
+async def test_a_batch_that_cannot_be_decompressed_halts_only_its_partition() -> None:
+    """The reason names its partition, nothing after it is committed, and the others are copied."""
     brokers = Brokers([TOPIC], 2)
     fill(brokers, FIRST, 3)
     fill(brokers, SECOND, 2)
@@ -149,9 +149,11 @@ async def test_a_batch_that_cannot_be_unpacked_halts_its_partition_only() -> Non
     assert not any(worker.inputs.status(frozenset()).behind.values()), "it is held, not stuck"
 
 
-async def test_records_that_cannot_be_fetched_set_off_the_watchdog() -> None:
-    """A wrong checksum is no waiting for Kafka: the reason is another one, and the watchdog, which
-    hears of the lag, takes the copying for stuck until the records come."""
+async def test_records_that_cannot_be_fetched_trigger_the_watchdog() -> None:
+    """A wrong checksum has its own reason, which is no wait for Kafka.
+
+    The watchdog sees the lag and considers copying stuck until the records come.
+    """
     brokers = Brokers([TOPIC], 1)
     worker = await copying(brokers)
     await worker.turn(2)
@@ -176,8 +178,8 @@ async def test_records_that_cannot_be_fetched_set_off_the_watchdog() -> None:
     assert worker.copied == [(0, 0), (0, 1)]
 
 
-async def test_a_new_group_begins_at_the_ends() -> None:
-    """With `kafka.start` latest nothing is copied that was there before the group."""
+async def test_a_new_group_starts_at_the_ends_of_the_logs() -> None:
+    """With `kafka.start` latest, records older than the group are not copied."""
     brokers = Brokers([TOPIC], 2)
     fill(brokers, FIRST, 3)
     worker = await copying(brokers, start="latest")
@@ -190,8 +192,8 @@ async def test_a_new_group_begins_at_the_ends() -> None:
 
 
 async def test_added_partitions_are_copied_from_their_first_record() -> None:
-    """A group that began at the ends reads a partition that is added later from its start, also
-    what came there before the group heard of it, and also after a restart."""
+    """A group that started at the ends reads a partition added later from its start, including
+    records from before it saw the partition, also after a restart."""
     brokers = Brokers([TOPIC], 1)
     fill(brokers, FIRST, 3)
     worker = await copying(brokers, start="latest")
@@ -210,9 +212,11 @@ async def test_added_partitions_are_copied_from_their_first_record() -> None:
     assert again.copied == [(1, 2)]
 
 
-async def test_members_of_a_new_group_begin_together() -> None:
-    """One member says where the group begins, for all: one that comes later leaves out nothing that
-    was produced since, and does not begin before."""
+async def test_members_of_a_new_group_share_one_start() -> None:
+    """One member determines it for all.
+
+    A later one neither skips newer records nor starts earlier.
+    """
     brokers = Brokers([TOPIC], 2)
     fill(brokers, SECOND, 3)
     early, late = Copying(brokers, start="latest"), Copying(brokers, start="latest")
@@ -230,9 +234,8 @@ async def test_members_of_a_new_group_begin_together() -> None:
     assert late.health.reasons == {}
 
 
-async def test_what_was_taken_back_during_a_look_is_not_copied() -> None:
-    """If brokers go away while it looks, and the group begins to hand out partitions anew, nothing
-    is read until it has."""
+async def test_partitions_revoked_while_starts_are_determined_are_not_copied() -> None:
+    """If brokers become unreachable and a rebalance begins, nothing is read until it has ended."""
     brokers = Brokers([TOPIC], 2)
     fill(brokers, FIRST, 3)
     worker = Copying(brokers)
@@ -254,8 +257,9 @@ async def test_what_was_taken_back_during_a_look_is_not_copied() -> None:
     assert brokers.commits == {}
 
 
-async def test_an_offset_that_stays_out_of_range_is_told() -> None:
-    """Where the log's bounds say otherwise, the reason names it, and each round has a pause."""
+async def test_an_offset_that_stays_out_of_range_is_reported() -> None:
+    """If the log's bounds contradict the broker's error, the reason names it, and each round
+    pauses."""
     brokers = Brokers([TOPIC], 2)
     fill(brokers, FIRST, 3)
     worker = await copying(brokers)

@@ -1,4 +1,4 @@
-"""Reading topics for a command: marks, and the order of records of several partitions."""
+"""Reading topics for a command: bounds, and the order of records of several partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLACES: list[PartitionId] = [("labels", 0), ("labels", 1), ("searches", 0)]
 
 @dataclass(frozen=True)
 class Sent:
-    """A record as the client gives it, as far as the order is concerned."""
+    """A record of the client, reduced to what the order depends on."""
 
     timestamp: int
     place: PartitionId
@@ -37,7 +37,7 @@ def logs(timestamps: list[list[int]]) -> dict[PartitionId, list[Sent]]:
 
 
 def merged(found: dict[PartitionId, list[Sent]], sizes: list[int]) -> list[Sent]:
-    """The order if fetches bring so many records of one place after the other."""
+    """The order if fetches return batches of these sizes per partition."""
     merger, read, taken = Merger(found), dict.fromkeys(found, 0), []
     left = {place for place in found if found[place]}
     turn = 0
@@ -59,20 +59,20 @@ STAMPS = st.lists(st.integers(-1, 6), max_size=8)
 
 
 @given(st.lists(STAMPS, min_size=3, max_size=3), st.lists(st.integers(1, 5), min_size=1))
-def test_the_order_does_not_depend_on_how_records_come_in(
+def test_the_order_does_not_depend_on_fetches(
     timestamps: list[list[int]], sizes: list[int]
 ) -> None:
-    """However the brokers cut what they send, the merged records are the same list."""
+    """However brokers divide records into responses, the merged list is the same."""
     found = logs(timestamps)
 
     assert merged(found, sizes) == merged(found, [100])
 
 
 @given(st.lists(STAMPS, min_size=3, max_size=3), st.integers(1, 5))
-def test_every_record_comes_once_and_in_the_order_of_its_partition(
+def test_every_record_comes_once_in_the_order_of_its_partition(
     timestamps: list[list[int]], size: int
 ) -> None:
-    """Also where timestamps go back."""
+    """This holds even if timestamps decrease."""
     found = logs(timestamps)
     order = merged(found, [size])
 
@@ -80,8 +80,10 @@ def test_every_record_comes_once_and_in_the_order_of_its_partition(
 
 
 @given(st.lists(STAMPS.map(sorted), min_size=3, max_size=3), st.integers(1, 5))
-def test_where_logs_are_in_order_so_is_the_whole(timestamps: list[list[int]], size: int) -> None:
-    """By time, then topic, then partition."""
+def test_logs_in_order_of_time_are_merged_in_order_of_time(
+    timestamps: list[list[int]], size: int
+) -> None:
+    """Equal times are sorted by topic, then partition."""
     order = merged(logs(timestamps), [size])
 
     assert order == sorted(order, key=lambda r: (r.timestamp, r.place, r.offset))
@@ -101,14 +103,14 @@ def test_where_logs_are_in_order_so_is_the_whole(timestamps: list[list[int]], si
         ("-90000d", Mark("time", 0)),
     ],
 )
-def test_marks_are_read_as_they_are_meant(text: str, mark: Mark) -> None:
-    """Digits are an offset, a duration behind a minus counts back from now."""
+def test_bounds_may_be_offsets_times_or_durations(text: str, mark: Mark) -> None:
+    """Digits are an offset; a duration after a minus counts back from now."""
     assert parse_mark(text, NOW_MS) == mark
 
 
 @pytest.mark.parametrize("text", ["", "-", "2h", "-2w", "yesterday", "2024-06-10", "-1", "1.5"])
-def test_what_is_no_mark_says_what_would_be(text: str) -> None:
-    """The message has an example of each kind."""
+def test_an_invalid_bound_is_refused_with_examples(text: str) -> None:
+    """The message has one of each kind."""
     with pytest.raises(ValueError, match=r"an offset, such as 1200, .* earliest or end"):
         parse_mark(text, NOW_MS)
 
@@ -117,19 +119,19 @@ def test_what_is_no_mark_says_what_would_be(text: str) -> None:
     ("since", "until"),
     [("20", "10"), ("-1h", "-2h"), ("2024-06-10T12:00:00Z", "1970-01-01T00:00:00Z")],
 )
-def test_an_end_before_the_beginning_is_a_slip(since: str, until: str) -> None:
-    """Nothing would be read, which nobody asks for."""
+def test_an_end_before_the_start_is_refused(since: str, until: str) -> None:
+    """Nothing would be read."""
     with pytest.raises(UsageError, match="there is nothing between them"):
         parse_marks(since, until)
 
 
-def test_marks_need_a_topic() -> None:
-    """Files are read whole."""
+def test_bounds_need_a_topic() -> None:
+    """Files are read completely."""
     with pytest.raises(UsageError, match="give a source such as kafka:TOPIC"):
         Sources(["-"], Settings(), "-2h", "end")
 
 
-def test_topics_are_named_in_the_report_as_they_were_asked_for() -> None:
+def test_the_report_names_topics_as_given() -> None:
     """Without a name they are those of the settings."""
     sources = Sources(["kafka:a,b", "kafka:"], Settings(), "earliest", "end")
 
@@ -137,7 +139,7 @@ def test_topics_are_named_in_the_report_as_they_were_asked_for() -> None:
 
 
 @pytest.mark.parametrize("source", ["kafka:a,", "kafka:,", "kafka:a,,b"])
-def test_a_topic_without_a_name_is_a_slip(source: str) -> None:
-    """It would be taken for another one."""
+def test_an_empty_topic_name_is_refused(source: str) -> None:
+    """It would mean another topic."""
     with pytest.raises(UsageError, match="write kafka:TOPIC"):
         Sources([source], Settings(), "earliest", "end")

@@ -1,4 +1,4 @@
-"""Settings that are taken from stored state where nobody has set them."""
+"""Settings that nobody has set are taken from stored state."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ def built_with(settings: Settings) -> Identity:
 
 
 def test_state_of_the_release_before_keeps_its_fingerprint() -> None:
-    """Else a rolling upgrade would be refused: a setting that is new has to be left out of
-    ``Settings.of_state`` and of the fingerprint while it has the value that means "as before", and
-    one with another default has to be taken from the state (``identity.KEPT``)."""
+    """Otherwise a rolling upgrade would be refused.
+
+    A new setting must be left out of ``Settings.of_state`` and of the fingerprint while its value
+    means "as before"; one with a changed default must be taken from the state (``identity.KEPT``).
+    """
     found = for_state(NEW, built_with(BEFORE))
 
     assert found.fingerprint() == BEFORE.fingerprint() == "46d790973814073f"
@@ -30,22 +32,22 @@ def test_state_of_the_release_before_keeps_its_fingerprint() -> None:
 
 
 def test_new_state_has_the_new_defaults() -> None:
-    """A conversation may have 1,000 turns; the fingerprint is another than that of state before."""
+    """A conversation may have 1,000 turns; the fingerprint differs from that of older state."""
     found = NEW
 
     assert found.engine_config().limits.turns_per_conversation == 1_000
     assert found.fingerprint() == "00de3a1681c204b2"
 
 
-def test_state_that_names_no_settings_is_that_of_the_first_release() -> None:
-    """The earliest releases noted none."""
+def test_state_without_settings_is_that_of_the_first_release() -> None:
+    """The earliest releases stored none."""
     found = for_state(NEW, Identity("g", 1, "fingerprint", {TOPIC: 1}))
 
     assert [found.of_state().get(name, 1) for name in KEPT] == [1, 100]
 
 
-def test_what_is_set_is_not_taken_from_the_state() -> None:
-    """State that was built with another value is then refused, with both values."""
+def test_an_explicit_setting_is_not_taken_from_the_state() -> None:
+    """State with another value is then refused, with both values."""
     settings = Settings.model_validate({"limits": {"turns_per_conversation": 1_000}})
     stored = built_with(BEFORE)
 

@@ -1,4 +1,4 @@
-"""By which partitioner topics are keyed: what is said of them, and what is never said."""
+"""The detection of producers' partitioners from the keys on topics."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def keys(count: int, first: int = 0) -> list[bytes]:
 def placed(
     by: str, count: int, chosen: Iterable[bytes], topic: str = "searches", value: bytes = b"{}"
 ) -> list[Record]:
-    """Records of these keys, where that partitioner places them."""
+    """Records of these keys on the partitions that the partitioner chooses."""
     place = PARTITIONERS[by]
     return [Record(value, key, 0, topic, place(key, count)) for key in chosen]
 
 
 def sample(count: int, records: Iterable[Record]) -> KeySample:
-    """A sample of them all."""
+    """A sample of all records."""
     found = KeySample(count, PARTITIONERS)
     for record in records:
         found.add(record)
@@ -52,15 +52,15 @@ def sample(count: int, records: Iterable[Record]) -> KeySample:
 
 
 def keying(by: str, count: int, chosen: Iterable[bytes]) -> Keying:
-    """What is said of keys that one partitioner placed."""
+    """The verdict on keys that one partitioner has placed."""
     return sample(count, placed(by, count, chosen)).keying
 
 
 @given(NAMES, COUNTS, KEYS, KEYS)
-def test_topics_that_one_partitioner_keys_never_seem_to_differ(
+def test_topics_with_one_partitioner_never_differ(
     by: str, count: int, one: list[bytes], other: list[bytes]
 ) -> None:
-    """Whatever the keys, however many: that partitioner fits wherever any does."""
+    """For any keys, that partitioner fits if any does."""
     found = {"one": keying(by, count, one), "other": keying(by, count, other)}
 
     assert not keyed_differently(found)
@@ -71,10 +71,8 @@ def test_topics_that_one_partitioner_keys_never_seem_to_differ(
 @pytest.mark.parametrize(
     ("one", "other"), [pair for pair in product(PARTITIONERS, repeat=2) if pair[0] != pair[1]]
 )
-def test_topics_that_different_partitioners_key_are_told_apart(
-    one: str, other: str, count: int
-) -> None:
-    """From the number of keys on that the first one says it needs."""
+def test_topics_with_different_partitioners_differ(one: str, other: str, count: int) -> None:
+    """They do from the number of keys on that the first one requires."""
     needed = keying(one, count, ()).keys_needed
     assert needed is not None
     enough = keying(one, count, keys(needed)), keying(other, count, keys(needed))
@@ -86,7 +84,7 @@ def test_topics_that_different_partitioners_key_are_told_apart(
 
 @pytest.mark.parametrize("count", [2, 3, 8])
 def test_keys_placed_at_random_fit_no_partitioner(count: int) -> None:
-    """However long one looks on."""
+    """This holds for samples of any size."""
     draw = random.Random(count)
     found = KeySample(count, PARTITIONERS)
     for key in keys(3_000):
@@ -95,8 +93,9 @@ def test_keys_placed_at_random_fit_no_partitioner(count: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "size"), [(2, 6), (3, 5), (4, 4)])
-def test_the_chance_is_that_of_all_equally_likely_placements(count: int, size: int) -> None:
-    """Counted one by one: how many agree with a given placement at least so often."""
+def test_the_chance_equals_the_count_over_all_placements(count: int, size: int) -> None:
+    """It is the share of equally likely placements that agree with a given one at least
+    as often."""
     placements = list(product(range(count), repeat=size))
     for agreeing in range(size + 1):
         by_counting = sum(each.count(0) >= agreeing for each in placements) / len(placements)
@@ -105,9 +104,11 @@ def test_the_chance_is_that_of_all_equally_likely_placements(count: int, size: i
 
 @pytest.mark.parametrize("count", [2, 3, 4, 8, 100])
 def test_a_false_difference_is_less_likely_than_one_in_a_trillion(count: int) -> None:
-    """A worker looks again after each key: over all sizes that a growing sample has, and all
-    partitioners, keys placed at random fit one in fewer than one of a million cases; for two
-    topics to differ both have to."""
+    """A worker checks after each key.
+
+    Over all sizes of a growing sample and all partitioners, keys placed at random fit one in fewer
+    than one of a million cases; for two topics to differ both have to.
+    """
     total = 0.0
     for size in range(LEAST_KEYS, SAMPLE_KEYS + 1):
         fits = [n for n in range(size + 1) if Keying(count, size, {"x": n}).fitting]
@@ -117,8 +118,8 @@ def test_a_false_difference_is_less_likely_than_one_in_a_trillion(count: int) ->
     assert chance(count, SAMPLE_KEYS, int(0.95 * SAMPLE_KEYS)) < CHANCE**3
 
 
-def test_a_few_strays_do_not_hide_the_partitioner() -> None:
-    """Such as records sent by hand; one in ten does."""
+def test_a_few_misplaced_keys_do_not_hide_the_partitioner() -> None:
+    """Records sent by hand are such keys; one in ten is too many."""
     records = placed("crc32", 8, keys(190)) + placed("murmur2", 8, keys(10, 1_000))
     assert sample(8, records).keying.fitting == {"crc32"}
 
@@ -126,8 +127,8 @@ def test_a_few_strays_do_not_hide_the_partitioner() -> None:
     assert sample(8, records).keying.fitting == frozenset()
 
 
-def test_a_sample_counts_each_key_once_and_says_nothing_of_others() -> None:
-    """Keys that repeat prove nothing more; a forget is sent to every partition."""
+def test_a_sample_counts_each_key_once() -> None:
+    """Repeated keys prove nothing more, and a forget is sent to every partition."""
     once = placed("crc32", 4, keys(30))
     wrong = [Record(b"{}", None, 0, "searches", 1)]
     forgets = [Record(b'{"type": "forget"}', b"f-%d" % n, 0, "searches", 1) for n in range(9)]
@@ -139,7 +140,7 @@ def test_a_sample_counts_each_key_once_and_says_nothing_of_others() -> None:
 
 
 def test_a_full_sample_follows_the_producer() -> None:
-    """The latest keys count, so that a producer that was mended is seen."""
+    """The latest keys count, so that a corrected producer is noticed."""
     found = sample(4, placed("crc32", 4, keys(5_000)))
     assert (found.full, found.keying.keys) == (True, SAMPLE_KEYS)
 
@@ -149,8 +150,8 @@ def test_a_full_sample_follows_the_producer() -> None:
     assert found.keying.fitting == {"murmur2"}
 
 
-def test_a_key_counts_where_it_lies_now() -> None:
-    """A mended producer is seen even where the same conversations go on for ever."""
+def test_a_key_counts_on_its_latest_partition() -> None:
+    """A corrected producer is noticed even if the same conversations continue forever."""
     found = sample(4, placed("crc32", 4, keys(100)))
 
     for record in placed("murmur2", 4, keys(100)):
@@ -160,8 +161,8 @@ def test_a_key_counts_where_it_lies_now() -> None:
     assert found.keying.fitting == {"murmur2"}
 
 
-def test_a_worker_says_once_that_topics_differ_and_once_that_they_agree_again() -> None:
-    """However often it looks, and although labels are few."""
+def test_a_worker_logs_a_difference_once_and_its_end_once() -> None:
+    """This holds however often it checks, and even if labels are few."""
     told: list[bool] = []
     watch = KeyMonitor(told.append, PARTITIONERS)
     counts = {"searches": 4, "labels": 4}
@@ -183,7 +184,7 @@ def test_a_worker_says_once_that_topics_differ_and_once_that_they_agree_again() 
 
 
 def test_a_single_topic_cannot_differ() -> None:
-    """Such as the internal one of workers that repartition."""
+    """The internal topic of workers that repartition is such a topic."""
     told: list[bool] = []
     watch = KeyMonitor(told.append, PARTITIONERS)
     watch.add(placed("crc32", 4, keys(100)), {"searches": 4})
@@ -192,8 +193,8 @@ def test_a_single_topic_cannot_differ() -> None:
     assert told == [False]
 
 
-def test_more_partitions_begin_the_samples_anew() -> None:
-    """What lies where fewer partitions put it would be taken for another partitioner's."""
+def test_added_partitions_reset_the_samples() -> None:
+    """Keys placed with fewer partitions would look like another partitioner's."""
     told: list[bool] = []
     watch = KeyMonitor(told.append, PARTITIONERS)
     watch.add(placed("crc32", 4, keys(100)), {"searches": 4, "labels": 4})
@@ -204,7 +205,7 @@ def test_more_partitions_begin_the_samples_anew() -> None:
 
 
 def test_check_names_the_partitioner_of_each_topic_and_the_difference() -> None:
-    """An error only where two are known to differ, with what to do about it."""
+    """It is an error only if two known partitioners differ, and the error says what to do."""
     samples = {
         "searches": sample(4, placed("crc32", 4, keys(60))),
         "labels": sample(4, placed("murmur2", 4, keys(60), "labels")),
@@ -219,8 +220,8 @@ def test_check_names_the_partitioner_of_each_topic_and_the_difference() -> None:
     assert "partitioner=murmur2_random" in both.message
 
 
-def test_check_says_where_it_cannot_tell() -> None:
-    """Too few keys, no known partitioner and missing keys are warnings; one partition is fine."""
+def test_check_warns_if_it_cannot_tell() -> None:
+    """Too few keys, an unknown partitioner and missing keys are warnings; one partition is fine."""
     mixed = placed("crc32", 4, keys(50)) + placed("murmur2", 4, keys(50, 500))
     mixed.append(Record(b"{}", None, 0, "mixed", 0))
     samples = {
@@ -241,9 +242,9 @@ def test_check_says_where_it_cannot_tell() -> None:
     assert one.state == "ok"
 
 
-def test_check_refuses_keys_that_lie_on_several_partitions() -> None:
-    """Round-robin, which some clients do unless told otherwise, tears conversations apart; a
-    conversation in twenty does not matter."""
+def test_check_refuses_keys_on_several_partitions() -> None:
+    """Round-robin, the default of some clients, splits conversations; one conversation in twenty is
+    tolerated."""
     spread = [Record(b"{}", key, 0, "spread", n % 4) for n, key in enumerate(keys(61) * 3)]
     strays = placed("crc32", 4, keys(100)) + placed("murmur2", 4, keys(5))
 

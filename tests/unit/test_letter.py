@@ -17,7 +17,7 @@ from stream_metrics.cli import app
 from stream_metrics.cli.dlq import summary_of
 from stream_metrics.cli.dlq_show import document, page
 from stream_metrics.live.kafka.dead_letter_reader import Letter
-from tests.unit.test_dlq import letter, pile
+from tests.unit.test_dlq import letter, read_letters
 
 NOON_MS = 1_718_020_800_000
 
@@ -142,7 +142,7 @@ def test_a_document_is_json() -> None:
 def test_the_list_says_when_letters_of_a_reason_came() -> None:
     """The first and the last of each topic and reason, also where some have no time."""
     came = [(0, "not_json", NOON_MS + 2_000), (1, "not_json", NOON_MS), (2, "over_limit", None)]
-    read = pile(*(replace(letter(at, why), written_ms=ms) for at, why, ms in came))
+    read = read_letters(*(replace(letter(at, why), written_ms=ms) for at, why, ms in came))
     out = StringIO()
 
     Console(file=out, width=200).print(summary_of(read.letters.values()))

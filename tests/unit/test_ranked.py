@@ -57,7 +57,7 @@ def billionths(value: float) -> int:
     return round(value * NANO)
 
 
-# -- settings -----------------------------------------------------------------------------------
+# -- settings ---------------------------------------------------------------------------------
 
 
 def test_no_ranked_metric_is_computed_unless_one_is_named() -> None:
@@ -106,7 +106,7 @@ def test_a_list_that_is_too_long_is_refused() -> None:
         settings(*names)
 
 
-# -- sums ---------------------------------------------------------------------------------------
+# -- sums -------------------------------------------------------------------------------------
 
 
 def test_labels_judge_all_searches_of_the_turn() -> None:
@@ -214,7 +214,7 @@ def test_an_undefined_score_is_in_neither_sum_nor_count() -> None:
     }
 
 
-# -- state --------------------------------------------------------------------------------------
+# -- state ------------------------------------------------------------------------------------
 
 
 class Asked(MemoryStore):
@@ -297,7 +297,7 @@ async def test_document_ids_that_do_not_fit_are_damage(
         fed.step.restore(decode_conversation("c", damage(dict(parts.hot)), ""))
 
 
-# -- work ---------------------------------------------------------------------------------------
+# -- work -------------------------------------------------------------------------------------
 
 
 def turn_of(fed: Fed) -> Turn:
