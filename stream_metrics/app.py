@@ -31,7 +31,7 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.errors import FencedInstance, KafkaRefused
 from stream_metrics.clients.kafka.topics import TopicsInvalid
 from stream_metrics.core.engine.codec import UnknownSchema
-from stream_metrics.live.layout import UnknownFormat
+from stream_metrics.live.layout import UnreadableLayout
 from stream_metrics.live.ports import StoreRefused, Superseded
 from stream_metrics.live.web import access_control, add_pages, ssl_context
 from stream_metrics.live.worker.identity import OtherIdentity
@@ -43,7 +43,7 @@ REFUSALS = (
     OtherIdentity,
     Superseded,
     UnknownSchema,
-    UnknownFormat,
+    UnreadableLayout,
     UnsafeStore,
     StoreRefused,
     KafkaRefused,

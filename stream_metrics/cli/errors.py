@@ -8,12 +8,13 @@ from stream_metrics.cli.common import UsageError
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.lab.sources.files import InputError
+from stream_metrics.live.layout import UnreadableLayout
 
 
 def error_lines(error: Exception) -> list[str]:
     """Return the lines to print for an error; none if it is a bug in the program."""
     match error:
-        case UsageError() | InputError():
+        case UsageError() | InputError() | UnreadableLayout():
             return [str(error)]
         case UnknownSchema():
             return [f"the state in Redis cannot be read: {error}"]

@@ -47,11 +47,10 @@ from stream_metrics.clients.kafka.rights import (
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import partition_counts, topic_configs
 from stream_metrics.core.engine.codec import UnknownSchema
-from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.lab.reports.files import ROWS, write_json, write_lines
 from stream_metrics.lab.reports.sorted_rows import SortedRows
 from stream_metrics.live.kafka.topic_config import topic_config_problems
-from stream_metrics.live.layout import Identity, UnknownFormat
+from stream_metrics.live.layout import Identity, UnreadableLayout
 from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.live.redis.check import check as check_redis
 from stream_metrics.live.worker.export import NowTooEarly, Replaced, export_windows, rows_of
@@ -59,7 +58,6 @@ from stream_metrics.live.worker.generations import fitting, joined
 from stream_metrics.live.worker.identity import OtherIdentity, other_counts
 from stream_metrics.live.worker.stored_state import (
     build_message,
-    damage_message,
     inspect_state,
     unfinished_message,
 )
@@ -212,10 +210,8 @@ async def _check_state(
 
     try:
         layout = await store.layout()
-    except DamagedState as damage:
-        return [Finding("state", "error", damage_message(damage))]
-    except UnknownFormat as later:
-        return [Finding("state", "error", str(later))]
+    except UnreadableLayout as unreadable:
+        return [Finding("state", "error", str(unreadable))]
     more = []
     if told := await build_message(store, layout, fitting(layout, ours)):
         more.append(Finding("build", "ok", told))

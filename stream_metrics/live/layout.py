@@ -290,8 +290,8 @@ class Layout(Struct, frozen=True):
 NOTHING: Final = Layout()
 
 
-class UnknownFormat(Exception):
-    """A later release has written the document; the message says what to do."""
+class UnreadableLayout(Exception):
+    """A later release has written the document, or none; the message says what to do."""
 
 
 def encode(layout: Layout) -> bytes:
@@ -304,11 +304,11 @@ def encode(layout: Layout) -> bytes:
 
 
 def decode(data: bytes) -> Layout:
-    """What ``encode`` made; raises ``UnknownFormat``, and ``ValueError`` for anything else."""
+    """What ``encode`` made; raises ``UnreadableLayout``, and ``ValueError`` for anything else."""
     found = json.loads(data)
     stored = found.get("format") if isinstance(found, dict) else None
     if isinstance(stored, int) and stored > FORMAT:
-        raise UnknownFormat(
+        raise UnreadableLayout(
             f"the layout of the state is stored in format {stored}, but this release reads "
             f"{FORMAT}. Use the release that wrote it, or a later one"
         )

@@ -226,7 +226,7 @@ class StateStore(Protocol):
     async def layout(self) -> Layout:
         """Which generations there are; that of version 0 if nothing was stored yet.
 
-        Raises ``DamagedState`` for what no release has written, and ``UnknownFormat``.
+        Raises ``UnreadableLayout``.
         """
         ...
 

@@ -23,7 +23,7 @@ from redis.exceptions import ResponseError
 
 from deploy.local.process import free_port
 from stream_metrics.core.engine.state import DamagedState
-from stream_metrics.live.layout import Identity, Layout
+from stream_metrics.live.layout import Identity, Layout, UnreadableLayout
 from stream_metrics.live.ports import (
     BatchWrite,
     ConversationWrite,
@@ -286,6 +286,49 @@ async def test_a_key_of_another_type_writes_nothing(store: RedisStore, raw: Redi
         await store.write(batch())
 
     assert await dump(raw, store) == before
+
+
+@redis_asyncio
+@pytest.mark.parametrize("damage", ["a text", "no document", "another version", "not a document"])
+async def test_a_layout_that_no_release_has_written_is_named(
+    store: RedisStore, raw: Redis, damage: str
+) -> None:
+    """With the way out; nobody takes it for an empty namespace."""
+    key = store.keys.layout
+    if damage == "a text":
+        await raw.set(key, "foreign")
+    elif damage == "no document":
+        await raw.hdel(key, "document")
+    elif damage == "another version":
+        await raw.hset(key, "version", "77")
+    else:
+        await raw.hset(key, "document", '{"generations": 3}')
+
+    with pytest.raises(UnreadableLayout, match=rf"{key.decode()}.*Restore a backup"):
+        await store.layout()
+
+
+@redis_asyncio
+async def test_a_partition_whose_offsets_are_no_hash_is_frozen_and_wiped(
+    store: RedisStore, raw: Redis
+) -> None:
+    """Nobody can take it over or read it, and its key is named; a switch replaces it."""
+    await claim(store)
+    await store.write(batch())
+    meta = keys_of(store).meta
+    await raw.set(meta, "foreign")
+    for call in (claim(store), store.describe(0), store.heartbeat(0, b"owner", "w")):
+        with pytest.raises(DamagedState, match=f"the key {meta.decode()} has a type"):
+            await call
+    assert await store.frozen_by(0) == 0
+
+    await store.freeze(0, 2)
+    await wipe(store)
+
+    assert set(await dump(raw, store)) == {store.keys.layout, meta}
+    assert await store.frozen_by(0) == 2
+    with pytest.raises(Superseded):
+        await claim(store)
 
 
 @redis_asyncio

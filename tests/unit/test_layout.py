@@ -17,7 +17,7 @@ from stream_metrics.live.layout import (
     Identity,
     InvalidTransition,
     Layout,
-    UnknownFormat,
+    UnreadableLayout,
     decode,
     encode,
 )
@@ -232,7 +232,7 @@ def test_a_document_comes_back_as_it_was(layout: Layout) -> None:
 def test_a_later_format_is_refused_with_what_to_do() -> None:
     """Whatever else is in it."""
     later = json.dumps({"format": FORMAT + 1, "generations": "otherwise"}).encode()
-    with pytest.raises(UnknownFormat, match="format 2, but this release reads 1"):
+    with pytest.raises(UnreadableLayout, match="format 2, but this release reads 1"):
         decode(later)
 
 

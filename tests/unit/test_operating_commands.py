@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -15,6 +19,7 @@ from typer.testing import CliRunner
 from deploy.local.servers import RedisServer
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.errors import error_lines
 from stream_metrics.cli.forget import parse_until, read_ids
 from stream_metrics.cli.options import identity
 from stream_metrics.cli.settings import Settings
@@ -220,6 +225,62 @@ def test_a_generation_that_is_not_being_built_is_not_read_as_one(
 
     with pytest.raises(UsageError, match=why):
         CliRunner().invoke(app, ["audit", "--build"], catch_exceptions=False)
+
+
+async def put_text(options: RedisOptions, *, layout: bool) -> str:
+    """Put a text in the place of the layout or of a partition's offsets; the key."""
+    space = connect(options)
+    generation = (await space.layout()).in_force
+    assert generation is not None
+    key = space.keys.layout if layout else space.keys.partition(generation.places[0]).meta
+    client: Any = space.client
+    await client.set(key, "foreign")
+    await space.close()
+    return key.decode()
+
+
+DAMAGED = "is damaged: the key {} has a type of value that no release writes"
+
+
+@pytest.mark.parametrize(
+    ("layout", "commands", "way_out"),
+    [
+        (True, ["export", "audit", "top", "purge --yes", "build", "forget c"], "Restore a backup"),
+        (False, ["top"], "restore a backup, or run `stream-metrics build --again`"),
+    ],
+)
+def test_a_key_of_another_type_is_named_with_the_way_out(
+    namespace: RedisOptions, tmp_path: Path, layout: bool, commands: list[str], way_out: str
+) -> None:
+    """Commands end with one line."""
+    key = asyncio.run(put_text(namespace, layout=layout))
+
+    for command in commands:
+        done = CliRunner().invoke(app, command.split())
+        assert isinstance(done.exception, Exception), (command, done.output)
+        [line] = error_lines(done.exception)
+        assert way_out in line, (command, line)
+        assert DAMAGED.format(key) in line if layout else "of the keys" in line
+    said = CliRunner().invoke(app, ["check"], env={"COLUMNS": "500"}).stdout.splitlines()
+    [state] = [line for line in said if line.startswith("state")]
+    assert DAMAGED.format(key) in state
+    assert way_out in state
+
+
+def test_a_worker_does_not_start_on_a_layout_of_another_type(namespace: RedisOptions) -> None:
+    """It ends with exit code 2, and names the key and the way out."""
+    key = asyncio.run(put_text(namespace, layout=True))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "stream_metrics", "worker"],
+        capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "STREAM_METRICS_STATE__DIGEST_KEY": "x" * 32},
+    )  # fmt: skip
+
+    assert done.returncode == 2, done.stderr
+    assert DAMAGED.format(key) in done.stderr
+    assert "Restore a backup" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_conversations_to_forget_are_taken_once_each(tmp_path: Path) -> None:

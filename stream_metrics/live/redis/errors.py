@@ -44,7 +44,7 @@ _REFUSALS: Final = (
 )
 
 
-def translate_error(error: Exception) -> Exception:
+def translate_error(error: Exception, place: str = "a key") -> Exception:
     """The port's error for one of Redis; ``error`` itself if the port has none."""
     refusal = _refusal(error)
     if refusal is not None:
@@ -54,7 +54,7 @@ def translate_error(error: Exception) -> Exception:
     if isinstance(error, redis.ResponseError) and _CODE.search(str(error)):
         return StoreUnavailable(f"Redis cannot take commands now: {_reason(error)}")
     if isinstance(error, redis.ResponseError) and _OTHER_TYPE in str(error):
-        return DamagedState("a key has a type of value that no release writes")
+        return DamagedState(f"{place} has a type of value that no release writes")
     return error
 
 

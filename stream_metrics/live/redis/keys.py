@@ -30,6 +30,7 @@ LAYOUT_VERSION: Final = 2
 
 # fields of ``layout``
 DOCUMENT: Final = b"document"
+VERSION: Final = b"version"
 
 # fields of ``meta``
 TOKEN: Final = b"token"
@@ -40,6 +41,7 @@ FROZEN: Final = b"frozen"  # the number of the generation that has replaced this
 WIPING: Final = (
     b"wiping"  # set during a wipe, which also keeps the windows and FROZEN until its end
 )
+UNLISTED: Final = b"unlisted"  # there may be windows and conversations that nothing lists
 OFFSET: Final = b"o:"  # + topic
 LAST: Final = b"l:"  # + topic
 WINDOW: Final = b"w:"  # + window
@@ -67,13 +69,14 @@ class Keys:
 class PartitionKeys:
     """The keys of one state partition, all in one slot."""
 
-    __slots__ = ("_base", "_fingerprints", "_hot", "conversations", "idle", "meta")
+    __slots__ = ("_base", "_fingerprints", "_hot", "all", "contents", "idle", "meta")
 
     def __init__(self, base: bytes) -> None:
         self._base = base
         self._hot = base + b"h:"
         self._fingerprints = base + b"f:"
-        self.conversations = base + b"[hf]:*"  # a pattern of all parts of all conversations
+        self.all = base + b"*"  # a pattern of all keys
+        self.contents = base + b"[hfw]:*"  # a pattern of all conversations and windows
         self.meta = base + b"meta"
         self.idle = base + b"idle"
 

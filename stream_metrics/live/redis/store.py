@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from redis.asyncio import Redis, RedisCluster
 
 from stream_metrics.core.engine.state import DamagedState
-from stream_metrics.live.layout import NOTHING, Generation, Layout, decode, encode
+from stream_metrics.live.layout import NOTHING, Generation, Layout, UnreadableLayout, decode, encode
 from stream_metrics.live.ports import (
     BatchWrite,
     ConversationKey,
@@ -36,6 +36,8 @@ from stream_metrics.live.redis.keys import (
     DOCUMENT,
     FROZEN,
     TOKEN,
+    UNLISTED,
+    VERSION,
     WIPING,
     Keys,
     PartitionKeys,
@@ -89,12 +91,22 @@ class RedisStore:
 
     async def layout(self) -> Layout:
         """See ``StateStore.layout``."""
-        async with self._translating():
-            document = await self._execute("HGET", self.keys.layout, DOCUMENT)
+        key = self.keys.layout
         try:
-            return NOTHING if document is None else decode(document)
-        except ValueError as error:
-            raise DamagedState("the layout of the state in Redis cannot be read") from error
+            async with self._translating(key):
+                stored = await self._hash(key)
+            if not stored:
+                return NOTHING
+            found = decode(stored.get(DOCUMENT, b""))
+            if stored.get(VERSION) != b"%d" % found.version:
+                raise ValueError("its version is another one than its document says")
+        except (DamagedState, ValueError) as error:
+            raise UnreadableLayout(
+                f"the list of the generations of state, {key.decode()} in Redis, is damaged: "
+                f"{error}. Restore a backup of Redis, or start anew: with another kafka.group_id, "
+                "and another redis.namespace if that is set"
+            ) from error
+        return found
 
     async def change_layout(self, after: Layout) -> Layout | None:
         """See ``StateStore.change_layout``; places are hash tags, chosen here."""
@@ -104,7 +116,7 @@ class RedisStore:
         )
         stored = replace(after, generations=chosen)
         arguments: list[bytes | int] = [after.version - 1, after.version, encode(stored)]
-        async with self._translating():
+        async with self._translating(self.keys.layout):
             done = await self._layout.run(self.client, [self.keys.layout], arguments)
         return stored if done else None
 
@@ -133,7 +145,7 @@ class RedisStore:
         """See ``StateStore.partitions``."""
         if not self._partitions:
             return []
-        async with self._translating():
+        async with self._translating(self.keys.partition("*").meta):
             pipeline = self._pipeline()
             for keys in self._partitions.values():
                 pipeline.execute_command("HEXISTS", keys.meta, TOKEN)
@@ -145,7 +157,7 @@ class RedisStore:
         keys = self._partitions.get(partition)
         if keys is None:
             return PartitionState(None, {})
-        async with self._translating():
+        async with self._translating(keys.meta):
             held, now_ms, *flat = await self._describe.run(self.client, [keys.meta, keys.idle], [])
         state = codec.read_state(dict(zip(flat[::2], flat[1::2], strict=True)))
         state.conversations = 0 if state.token is None else int(held)
@@ -157,8 +169,11 @@ class RedisStore:
         keys = self._partitions.get(partition)
         if keys is None:
             return 0
-        async with self._translating():
-            return int(await self._execute("HGET", keys.meta, FROZEN) or 0)
+        try:
+            async with self._translating(keys.meta):
+                return int(await self._execute("HGET", keys.meta, FROZEN) or 0)
+        except DamagedState:
+            return 0
 
     async def claim(
         self, partition: int, token: bytes, start: Mapping[str, Position]
@@ -176,7 +191,7 @@ class RedisStore:
             raise ValueError(f"the generation has no partition {partition}")
         arguments: list[bytes | int] = [token, *codec.position_fields(start)]
         while True:
-            async with self._translating():
+            async with self._translating(keys.meta):
                 done, *flat = await self._claim.run(self.client, [keys.meta], arguments)
                 if done == b"frozen":
                     raise Superseded(self._generation.number, int(flat[0]))
@@ -185,7 +200,7 @@ class RedisStore:
                     continue
             if done == b"begun":
                 await self._check_begun(keys, token)
-            async with self._translating():
+            async with self._translating(keys.all):
                 meta = dict(zip(flat[::2], flat[1::2], strict=True))
                 state = codec.read_state(meta)
                 state.buckets = await self._buckets(keys, meta)
@@ -197,7 +212,7 @@ class RedisStore:
         try:
             await check_in_use(self, self._generation)
         except Superseded:
-            async with self._translating():
+            async with self._translating(keys.all):
                 while await self._wipe_step(keys, token) == Wiping():
                     pass
             raise
@@ -210,7 +225,7 @@ class RedisStore:
         if keys is not None:
             behind = b"" if behind_ms is None else b"%d" % behind_ms
             arguments = [token, codec.text_bytes(worker), behind]
-            async with self._translating():
+            async with self._translating(keys.meta):
                 await self._heartbeat.run(self.client, [keys.meta], arguments)
 
     async def load(
@@ -225,7 +240,7 @@ class RedisStore:
                     wanted.append(names.hot(key))
                 if with_fingerprints:
                     wanted.append(names.fingerprints(key))
-        async with self._translating():
+        async with self._translating(names.all if names else b""):
             found = iter(await self._owned_hashes(names, wanted))
         return [
             StoredConversation(
@@ -240,7 +255,7 @@ class RedisStore:
         keys = self._partitions.get(batch.partition)
         if keys is None:
             return Fenced()
-        async with self._translating():
+        async with self._translating(keys.all):
             call_keys, arguments = codec.write_call(batch, keys)
             return codec.read_result(await self._write.run(self.client, call_keys, arguments))
 
@@ -249,7 +264,7 @@ class RedisStore:
         keys = self._partitions.get(partition)
         if keys is None:
             return {}
-        async with self._translating():
+        async with self._translating(keys.all):
             return await self._buckets(keys, await self._hash(keys.meta), window)
 
     async def by_age(
@@ -262,7 +277,7 @@ class RedisStore:
         bounds: list[str | int] = [since_ms, f"({before_ms}", "BYSCORE"]
         if newest:
             bounds = [bounds[1], bounds[0], "BYSCORE", "REV"]
-        async with self._translating():
+        async with self._translating(keys.all):
             pipeline = self._pipeline()
             pipeline.execute_command("HEXISTS", keys.meta, TOKEN)
             pipeline.execute_command("ZRANGE", keys.idle, *bounds, "LIMIT", 0, limit)
@@ -278,7 +293,7 @@ class RedisStore:
             return
         place: list[bytes | int] = []
         while True:
-            async with self._translating():
+            async with self._translating(names.all):
                 flat = await self._page.run(self.client, [names.idle], [PAGE, *place])
                 last = {key: int(float(ms)) for key, ms in zip(flat[::2], flat[1::2], strict=True)}
                 found = await self._owned_hashes(names, [names.hot(key) for key in last])
@@ -294,7 +309,7 @@ class RedisStore:
         keys = self._partitions.get(partition)
         if keys is not None:
             arguments: list[bytes | int] = [by, frozen_token(by) if by else b""]
-            async with self._translating():
+            async with self._translating(keys.meta):
                 await self._freeze.run(self.client, [keys.meta], arguments)
 
     async def wipe(self, partition: int, token: bytes | None = None) -> WipeResult:
@@ -302,7 +317,7 @@ class RedisStore:
         keys = self._partitions.get(partition)
         if keys is None:
             return Wiped()
-        async with self._translating():
+        async with self._translating(keys.all):
             return await self._wipe_step(keys, token or b"")
 
     async def _wipe_step(self, keys: PartitionKeys, token: bytes) -> WipeResult:
@@ -312,10 +327,10 @@ class RedisStore:
         call_keys, arguments = [keys.meta, keys.idle], [token, mark or token_bytes(MARK_BYTES)]
         page: list[ConversationKey] = []
         if mark is not None:
-            unlisted = []
-            if await self._execute("TYPE", keys.idle) in (b"zset", b"none"):
+            listed, unlisted = await self._execute("TYPE", keys.idle) in (b"zset", b"none"), []
+            if listed:
                 page = await self._execute("ZRANGE", keys.idle, 0, PAGE - 1)
-            else:
+            if not page and (UNLISTED in meta or not listed):
                 unlisted = await self._unlisted_keys(keys)
             arguments += page + unlisted
             call_keys += unlisted
@@ -332,7 +347,7 @@ class RedisStore:
         return Wiped() if result == b"wiped" else Wiping(len(page))
 
     async def _unlisted_keys(self, keys: PartitionKeys) -> list[bytes]:
-        """A page of conversation keys found by ``SCAN``, for when ``idle`` does not list them.
+        """A page of keys found by ``SCAN``, for when ``idle`` and ``meta`` do not list them.
 
         Nothing else needs the right to run ``SCAN``.
         """
@@ -342,7 +357,7 @@ class RedisStore:
             await client.initialize()
             where["target_nodes"] = client.get_node_from_key(keys.meta.decode())
         found: list[bytes] = []
-        async for key in client.scan_iter(match=keys.conversations, count=SCAN_COUNT, **where):
+        async for key in client.scan_iter(match=keys.contents, count=SCAN_COUNT, **where):
             found.append(key)
             if len(found) >= PAGE:
                 break
@@ -396,13 +411,16 @@ class RedisStore:
         return self.client.pipeline(transaction=False)
 
     @asynccontextmanager
-    async def _translating(self) -> AsyncIterator[None]:
-        """Translate errors into the port's; after one, look up the masters before the next call."""
+    async def _translating(self, place: bytes) -> AsyncIterator[None]:
+        """Translate errors into the port's; after one, look up the masters before the next call.
+
+        ``place`` is the key that is used, or a pattern of several.
+        """
         try:
             await self._refresh()
             yield
         except Exception as error:
-            raised = translate_error(error)
+            raised = translate_error(error, _named(place))
             if raised is error:
                 raise
             self._stale = True
@@ -422,3 +440,9 @@ class RedisStore:
             first = [(node.host, int(node.port)) for node in self.client.startup_nodes]
             await self.client.nodes_manager.initialize(additional_startup_nodes_info=first)
         self._stale = False
+
+
+def _named(place: bytes) -> str:
+    """A key or a pattern of keys, for a message."""
+    name = place.decode()
+    return f"one of the keys {name}" if "*" in name else f"the key {name}"

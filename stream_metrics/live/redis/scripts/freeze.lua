@@ -4,7 +4,7 @@
 --       partition that has nothing else left
 -- Returns 1. A partition that does not exist is frozen too, so that it cannot begin.
 
-local NEEDED = {'HDEL', 'HEXISTS', 'HGETALL', 'HSET'}
+local NEEDED = {'HDEL', 'HEXISTS', 'HGETALL', 'HSET', 'TYPE', 'UNLINK'}
 
 if #KEYS ~= 1 or #ARGV ~= 2 or not tonumber(ARGV[1]) then
   return redis.error_reply('ERR freeze: wrong arguments')
@@ -19,6 +19,12 @@ if ARGV[1] == '0' then
     redis.call('HDEL', KEYS[1], 'frozen')
   end
   return 1
+end
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind ~= 'hash' and kind ~= 'none' then
+  -- Nobody owns a partition by a value of another type, which does not list the windows either.
+  redis.call('UNLINK', KEYS[1])
+  redis.call('HSET', KEYS[1], 'unlisted', '1')
 end
 redis.call('HDEL', KEYS[1], '') -- so that a full Redis takes the next write, too: see layout.lua
 redis.call('HSET', KEYS[1], 'frozen', ARGV[1])

@@ -1,10 +1,10 @@
 -- One step of deleting a state partition.
 -- KEYS: meta, idle, then what to delete in this step
 -- ARGV: token that must be the owner's, or ''; mark; then the members to remove from idle, or, if
---       idle has another type of value, anything while keys are left
+--       idle or meta had another type of value, anything while keys are left
 -- Returns {'begun'}, {'fenced'}, {'wiping'} or {'wiped'}; {'frozen', number} to a caller with a
 -- token, if that generation has replaced this one. The first step sets the mark and removes from meta
--- everything but the window names and the frozen mark; later steps must give the same mark. The last
+-- everything but the window names and the marks frozen and unlisted; later steps must give the same mark. The last
 -- step, which has no members and finds idle empty, keeps only the frozen mark. Rights are checked
 -- before the first write.
 
@@ -36,7 +36,7 @@ if not held[2] then
   redis.call('HDEL', KEYS[1], '') -- so that a full Redis takes the next write, too: see layout.lua
   redis.call('HSET', KEYS[1], 'wiping', ARGV[2])
   for i = 1, #meta, 2 do
-    if string.sub(meta[i], 1, 2) ~= 'w:' and meta[i] ~= 'frozen' then
+    if string.sub(meta[i], 1, 2) ~= 'w:' and meta[i] ~= 'frozen' and meta[i] ~= 'unlisted' then
       redis.call('HDEL', KEYS[1], meta[i])
     end
   end
