@@ -207,6 +207,11 @@ class Layout(Struct, frozen=True):
         """
         return self if self == Layout(version=self.version) else Layout(version=self.version + 1)
 
+    @property
+    def is_emptied(self) -> bool:
+        """Whether the namespace was purged: no more is left than that there was state."""
+        return self.version > 0 and self == Layout(version=self.version)
+
     def with_schema(self, number: int, schema: int) -> Layout:
         """Parts of a generation may be written by a later schema from now on."""
         found = self._known(number)
@@ -220,7 +225,7 @@ class Layout(Struct, frozen=True):
         self, kind: str, names: Sequence[str], configured: Sequence[str], limit: int
     ) -> Layout:
         """New names have series of their own, as long as there is room, and state."""
-        if self.in_force is None:
+        if self.is_emptied:
             return self
         known = self.names.get(kind, ())
         chosen = self.chosen(kind, configured, limit)
@@ -242,7 +247,7 @@ class Layout(Struct, frozen=True):
 
     def has_grown(self, topics: Sequence[str], now_ms: int) -> Layout:
         """These topics have other partition counts from now on."""
-        if self.in_force is None:
+        if self.is_emptied:
             return self
         new = {topic: now_ms for topic in topics if topic not in self.grown}
         return self._next(grown={**self.grown, **new}) if new else self
