@@ -460,6 +460,7 @@ def test_closed_label_sets_exist_from_the_start(registry: CollectorRegistry) -> 
         "obstacles": [{"reason": reason} for reason in OBSTACLES],
         "generation": [{"state": "live"}, {"state": "building"}],
         "offset_gaps_total": [{"topic": "search-iterations"}],
+        "building_offset_gaps_total": [{"topic": "search-iterations"}],
         "unknown_fields_total": [{"field": OTHER}],
         **{f"{name}_total": [{}] for name, _ in COUNTS.values()},
         **{
@@ -684,11 +685,13 @@ def test_labels_in_series_codes_are_unescaped() -> None:
 
 
 def test_a_build_has_its_own_metrics(operations: Operations, registry: CollectorRegistry) -> None:
-    """The lag of the generation in force excludes the build; after the switch it is the lag of the
-    new generation, and the metrics of the build are gone."""
+    """Lag and offset gaps of the generation in force exclude the build; after the switch they are
+    those of the new generation, and the lag of the build is gone."""
 
     def told() -> dict[str, float]:
-        names = ("lag_records", "lag_seconds", "complete_until_timestamp_seconds")
+        names = (
+            "lag_records", "lag_seconds", "complete_until_timestamp_seconds", "offset_gaps_total",
+        )  # fmt: skip
         return {
             name.removeprefix("streammetrics_"): number
             for (name, _), number in scrape(registry).items()
@@ -698,25 +701,30 @@ def test_a_build_has_its_own_metrics(operations: Operations, registry: Collector
     operations.generation(2, building=True)
     operations.lag("search-iterations", 0, 9, 8.0)
     operations.complete_until(7.0)
+    operations.offset_gap("search-iterations")
     assert told() == {
         "building_consumer_lag_records": 9,
         "building_consumer_lag_seconds": 8,
         "building_complete_until_timestamp_seconds": 7,
+        "building_offset_gaps_total": 1,
     }
     found = scrape(registry)
     assert value(found, "streammetrics_generation", state="building") == 2
     assert value(found, "streammetrics_generation", state="live") == 0
 
     operations.generation(2, building=False)
-    assert told() == {}
+    assert told() == {"building_offset_gaps_total": 1}
     operations.generation(2, building=False)
     operations.lag("search-iterations", 0, 6, 5.0)
     operations.complete_until(4.0)
+    operations.offset_gap("search-iterations")
     operations.generation(2, building=False)
     assert told() == {
         "consumer_lag_records": 6,
         "consumer_lag_seconds": 5,
         "complete_until_timestamp_seconds": 4,
+        "offset_gaps_total": 1,
+        "building_offset_gaps_total": 1,
     }
     assert value(scrape(registry), "streammetrics_generation", state="live") == 2
 

@@ -99,15 +99,15 @@ class BridgeMetrics(ReadingMetrics):
                 "complete_until_timestamp_seconds",
                 "Time up to which all partitions of this bridge have been read; 0 if unknown.",
             ),
-        )
-        self._gaps = counter(
-            "offset_gaps", "Times that records needed next were missing from the log.", "topic"
+            counter(
+                "offset_gaps", "Times that records needed next were missing from the log.", "topic"
+            ),
         )
         self._rekeyed = counter(
             "rekeyed_records", "Records copied to the internal topic, by trace.", "topic"
         )
         for topic in topics:
-            self._gaps.labels(topic)
+            self._reading.gaps.labels(topic)
             self._rekeyed.labels(topic)
         self._ready = gauge("ready", "1 if this bridge is reading and writing, else 0.")
         obstacles = gauge(

@@ -67,7 +67,7 @@ class Operations(ReadingMetrics):
         self._registry = registry
         self._count_events(windows)
         self._count_delivery(topics)
-        self._measure_reading()
+        self._measure_reading(topics)
         self._measure_batches()
         self._describe_worker()
 
@@ -149,14 +149,10 @@ class Operations(ReadingMetrics):
             "fenced_writes", "Writes refused because another worker owns the partition."
         )
         self._rewinds = counter("rewinds", "Partitions re-read because the stored state was older.")
-        self._gaps = counter(
-            "offset_gaps", "Times that records needed next were missing from the log.", "topic"
-        )
         self._repartitioned = counter(
             "repartitioned_records", "Records copied to the internal topic.", "topic"
         )
         for topic in topics:
-            self._gaps.labels(topic)
             self._repartitioned.labels(topic)
         self._keyed_differently = gauge(
             "topics_keyed_differently",
@@ -172,16 +168,19 @@ class Operations(ReadingMetrics):
         self._redis_errors = counter("redis_errors", "Redis calls that failed or were refused.")
         self._written = counter("state_written_bytes", "Approximate bytes of state sent to Redis.")
 
-    def _measure_reading(self) -> None:
+    def _measure_reading(self, topics: Iterable[str]) -> None:
         """How far reading is; of a state that is being built by other names, so that whoever asks
         how far the figures are need not leave it out."""
-        gauge, place = self._gauge, ("topic", "partition")
+        counter, gauge, place = self._counter, self._gauge, ("topic", "partition")
         self._live = self._reading = Reading(
             gauge("consumer_lag_records", "Unread records of the partition.", *place),
             gauge("consumer_lag_seconds", "Age of the next record to read.", *place),
             gauge(
                 "complete_until_timestamp_seconds",
                 "Time up to which all partitions of this worker have been read; 0 if unknown.",
+            ),
+            counter(
+                "offset_gaps", "Times that records needed next were missing from the log.", "topic"
             ),
         )
         self._built = Reading(
@@ -200,7 +199,16 @@ class Operations(ReadingMetrics):
                 "Time up to which this worker has read all its partitions for the state that is "
                 "being built; 0 if unknown, or if it builds none.",
             ),
+            counter(
+                "building_offset_gaps",
+                "Times that records needed next for the state that is being built were missing "
+                "from the log; the worker then builds the partition from the start of the log.",
+                "topic",
+            ),
         )
+        for topic in topics:
+            self._live.gaps.labels(topic)
+            self._built.gaps.labels(topic)
         generation = gauge(
             "generation",
             "Number of the generation of state that this worker works on, under its state; 0 under "

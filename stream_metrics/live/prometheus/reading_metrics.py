@@ -8,15 +8,16 @@ from prometheus_client import Counter, Gauge
 
 
 class Reading(NamedTuple):
-    """Unread records and the age of the next one, by topic and partition; and up to when all of
-    them have been read."""
+    """Unread records and the age of the next one, by topic and partition; up to when all of them
+    have been read; and how often records were missing, by topic."""
 
     lag_records: Gauge
     lag_seconds: Gauge
     complete_until: Gauge
+    gaps: Counter
 
     def reset(self) -> None:
-        """Nothing is known of any partition."""
+        """Nothing is known of any partition; what was counted stays."""
         self.lag_records.clear()
         self.lag_seconds.clear()
         self.complete_until.set(0)
@@ -26,7 +27,6 @@ class ReadingMetrics:
     """The methods of ``worker.lag.Gauges``; a subclass creates the metrics."""
 
     _reading: Reading
-    _gaps: Counter
 
     def lag(self, topic: str, partition: int, records: int, seconds: float) -> None:
         """The lag of a partition."""
@@ -44,4 +44,4 @@ class ReadingMetrics:
 
     def offset_gap(self, topic: str) -> None:
         """Records that are needed next no longer exist in the log."""
-        self._gaps.labels(topic).inc()
+        self._reading.gaps.labels(topic).inc()
