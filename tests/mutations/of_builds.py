@@ -30,7 +30,7 @@ ANNOUNCED: Final = "tests/unit/test_publication.py::test_all_rows_are_announced_
 NULLS: Final = "tests/unit/test_publication.py::test_what_has_no_row_any_more_gets_null"
 FORGOTTEN: Final = "tests/unit/test_publication.py::test_what_was_forgotten_stays_forgotten"
 FROZEN: Final = "tests/contract/test_generations.py::test_a_wiped_partition_stays_frozen"
-DECIDED: Final = "tests/unit/test_layout.py::test_what_was_decided_since_is_not_undone"
+DECIDED: Final = "tests/unit/test_layout.py::test_restoring_undoes_no_later_change"
 
 BUILDS: Final = (
     Mutation(

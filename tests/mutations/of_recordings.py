@@ -162,7 +162,7 @@ RECORDINGS: Final = (
                 "            return place\n        if len",
             ),
         ),
-        "tests/unit/test_labels.py::test_a_label_on_what_was_reranked_goes_to_the_reranker",
+        "tests/unit/test_labels.py::test_a_label_on_a_search_goes_to_the_results_of_its_reranker",
         "assert given(",
     ),
     Mutation(
@@ -176,7 +176,7 @@ RECORDINGS: Final = (
         "the last of conflicting scores counts",
         "which of two scores with the same time counts depends on their order",
         (Edit(LABELS, "if len(gains) == 1:", "if True:"),),
-        "tests/unit/test_labels.py::test_scores_of_one_time_that_disagree_are_refused",
+        "tests/unit/test_labels.py::test_simultaneous_scores_that_disagree_are_refused",
         "assert labelled(",
     ),
     Mutation(

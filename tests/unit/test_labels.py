@@ -1,4 +1,4 @@
-"""Scores of evaluators: which result each is about, which gain it gives, and what is unused."""
+"""Scores of evaluators: the result that each is about, the gain that it gives, and unused ones."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def evaluator(id: str, parent: str, start: float, /, **attributes: Any) -> Span:
 
 
 def labelled(*spans: Span, grading: Grading = GRADING) -> tuple[dict[str, int], list[str]]:
-    """The gains that a trace tells, by result, and the reasons of what it does not."""
+    """The gains of a trace by result, and the reasons of unused scores."""
     interpreted = interpret(spans, MAPPING, Options(grading=grading))
     refused = sorted(
         reason for reason, number in interpreted.refused.items() for _ in range(number)
@@ -79,7 +79,7 @@ def labelled(*spans: Span, grading: Grading = GRADING) -> tuple[dict[str, int], 
 def given(
     spans: list[Span], *evaluations: Evaluation, grading: Grading = GRADING
 ) -> tuple[dict[str, int], list[str]]:
-    """The same of evaluations from elsewhere."""
+    """The same for evaluations from elsewhere."""
     interpreted, unused = apply_evaluations(spans, MAPPING, Options(grading=grading), evaluations)
     return {label.result_id: label.gain for label in interpreted.labels}, [
         one.reason for one in unused
@@ -95,7 +95,7 @@ def about(span_id: str, score: float = 1.0, **others: Any) -> Evaluation:
 
 
 def test_an_event_on_a_search_with_one_document_labels_it() -> None:
-    """Nothing has to say which document is meant where the span has one."""
+    """The event need not name the document."""
     one = search("s", "agent", 1, 2, found="a", events=(result(),))
 
     assert labelled(agent(), one) == ({"s/1": 4}, [])
@@ -116,14 +116,14 @@ def test_an_event_on_a_search_with_several_documents_is_ambiguous_unless_it_name
     assert labelled(agent(), beyond) == ({}, ["label_no_document"])
 
 
-def test_attributes_that_no_setting_names_say_nothing() -> None:
-    """What another product calls the same may mean something else."""
+def test_attributes_outside_the_settings_are_ignored() -> None:
+    """Another product may give the same name another meaning."""
     one = search("s", "agent", 1, 2, found="ab", events=(result(**{"my.document": "b"}),))
 
     assert labelled(agent(), one, grading=Grading(cutoffs=((0.5, 2),)))[1] == ["label_ambiguous"]
 
 
-def test_a_place_and_an_id_have_to_agree() -> None:
+def test_a_position_and_an_id_must_agree() -> None:
     """A score that contradicts itself labels nothing."""
     event = result(**{"my.document": "b", "my.position": 0})
     one = search("s", "agent", 1, 2, found="ab", events=(event,))
@@ -132,7 +132,7 @@ def test_a_place_and_an_id_have_to_agree() -> None:
 
 
 def test_openinference_annotations_are_about_the_span_that_carries_them() -> None:
-    """Each is flattened behind its number."""
+    """Each is flattened under its number."""
     attributes = {
         "annotations.0.annotation.name": "Retrieval Relevance",
         "annotations.0.annotation.label": "Irrelevant",
@@ -145,7 +145,7 @@ def test_openinference_annotations_are_about_the_span_that_carries_them() -> Non
 
 
 def test_an_evaluator_span_is_about_the_span_that_it_links_to() -> None:
-    """Wherever it hangs, also if another search is around it."""
+    """Its parent does not matter, even if it is another search."""
     spans = [
         agent(),
         search("s", "agent", 1, 2, found="a"),
@@ -157,7 +157,7 @@ def test_an_evaluator_span_is_about_the_span_that_it_links_to() -> None:
 
 
 def test_an_evaluator_with_several_links_or_one_to_another_trace_labels_nothing() -> None:
-    """Which of them it evaluated is not said, or not known here."""
+    """The evaluated span is ambiguous or unknown here."""
     spans = [agent(), search("s", "agent", 1, 2, found="a")]
     two = evaluator("e", "agent", 4, links=(Link("t", "s"), Link("t", "agent")))
     other = evaluator("e", "agent", 4, links=(Link("u", "s"),))
@@ -167,14 +167,14 @@ def test_an_evaluator_with_several_links_or_one_to_another_trace_labels_nothing(
 
 
 def test_an_evaluator_inside_of_a_search_with_one_document_is_about_it() -> None:
-    """Where no link says otherwise."""
+    """This holds unless a link says otherwise."""
     spans = [agent(), search("s", "agent", 1, 9, found="a"), evaluator("e", "s", 4)]
 
     assert labelled(*spans) == ({"s/1": 3}, [])
 
 
-def test_an_evaluator_beside_searches_is_about_the_document_it_names_of_the_latest_before() -> None:
-    """Without a name nothing tells which document it saw, be there only one."""
+def test_an_evaluator_after_searches_is_about_the_document_it_names_in_the_latest_one() -> None:
+    """Without a name the document is unknown, even if there is only one."""
     spans = [
         agent(),
         search("s1", "agent", 1, 2, found="ab"),
@@ -202,7 +202,7 @@ def test_an_evaluator_beside_searches_is_about_the_document_it_names_of_the_late
 def test_scores_of_evaluator_spans_are_found_where_products_write_them(
     attributes: dict[str, Any],
 ) -> None:
-    """In the output, in the metadata, or as OpenTelemetry's attributes."""
+    """They are in the output, in the metadata, or in OpenTelemetry's attributes."""
     one = of_kind(
         "EVALUATOR", "e", "s", 2, attributes=attributes, name="relevance", links=(Link("t", "s"),)
     )
@@ -211,8 +211,10 @@ def test_scores_of_evaluator_spans_are_found_where_products_write_them(
 
 
 def test_evaluators_of_phoenix_name_the_document_by_its_text() -> None:
-    """The attributes are those that arize-phoenix-evals 3.9.4 wrote. Cut-offs do not apply to
-    scores of which it says that lower ones are better."""
+    """The attributes are those that arize-phoenix-evals 3.9.4 writes.
+
+    Cut-offs do not apply to scores whose attributes say that lower is better.
+    """
     attributes = {
         "input.value": '{"input": "q", "document_text": "the text"}',
         "metadata": '{"evaluator.kind": "code", "evaluator.class": "_FunctionEvaluator"}',
@@ -238,7 +240,8 @@ def test_evaluators_of_phoenix_name_the_document_by_its_text() -> None:
 
 
 def test_an_evaluation_that_is_a_span_of_its_own_is_about_the_search_around_it() -> None:
-    """As senders without span events write it; on another span the attributes are about that."""
+    """Senders without span events write it so; on another span the attributes are about
+    that span."""
     attributes = {"gen_ai.evaluation.name": "Relevance", "gen_ai.evaluation.score.value": 0.95}
     event = span("e", "s", 2, 2, attributes, name="gen_ai.evaluation.result")
     found = search("s", "agent", 1, 9, found="a")
@@ -265,7 +268,7 @@ def test_evaluators_count_whichever_instrumentation_wrote_them() -> None:
 
 
 def test_scores_of_spans_around_very_many_searches_are_refused() -> None:
-    """What looking for the document would cost is bounded; scores of searches are cheap."""
+    """The cost of finding the document is bounded; scores of searches are cheap."""
     around = [span(f"x{n}", f"x{n - 1}" if n else "agent", 1, 9, {}) for n in range(500)]
     inside = [search(f"s{n}", "x499", 10 * n, 10 * n + 5) for n in range(5000)]
     spans = [agent(end=10**6), *around, *inside]
@@ -276,7 +279,7 @@ def test_scores_of_spans_around_very_many_searches_are_refused() -> None:
 
 
 def test_other_evaluations_are_counted_and_label_nothing() -> None:
-    """How correct an answer is says nothing of a document."""
+    """The correctness of an answer says nothing about a document."""
     event = result(**{"gen_ai.evaluation.name": "Correctness"})
     one = search("s", "agent", 1, 2, found="a", events=(event,))
 
@@ -285,7 +288,7 @@ def test_other_evaluations_are_counted_and_label_nothing() -> None:
     assert labelled(agent(), one, grading=names) == ({"s/1": 1}, [])
 
 
-def test_without_a_setting_no_score_is_a_gain_and_searches_are_told_all_the_same() -> None:
+def test_without_a_setting_scores_are_unused_and_searches_are_events() -> None:
     """The reason names the settings."""
     one = search("s", "agent", 1, 2, found="a", events=(result(),))
     interpreted = interpret([agent(), one], MAPPING)
@@ -296,8 +299,8 @@ def test_without_a_setting_no_score_is_a_gain_and_searches_are_told_all_the_same
     assert "labels.cutoffs" in HELP["label_no_grade"]
 
 
-def test_scores_of_one_time_that_disagree_are_refused() -> None:
-    """Nothing says which of them is the revision; equal gains are one label."""
+def test_simultaneous_scores_that_disagree_are_refused() -> None:
+    """Nothing says which one is the revision; equal gains are one label."""
     low = result(**{"gen_ai.evaluation.score.value": 0.1})
     twice = search("s", "agent", 1, 2, found="a", events=(result(), low))
     same = search("s", "agent", 1, 2, found="a", events=(result(), result()))
@@ -306,8 +309,8 @@ def test_scores_of_one_time_that_disagree_are_refused() -> None:
     assert labelled(agent(), same) == ({"s/1": 4}, [])
 
 
-def test_labels_of_a_trace_are_events_that_a_worker_takes() -> None:
-    """One event for a turn, a time and a labeller, named after its content."""
+def test_labels_of_a_trace_are_valid_events() -> None:
+    """There is one event per turn, time and labeller, with an id from its content."""
     one = search(
         "s",
         "agent",
@@ -337,7 +340,7 @@ def test_labels_of_a_trace_are_events_that_a_worker_takes() -> None:
 
 
 def test_a_label_on_a_nested_span_goes_to_the_result_with_the_same_document() -> None:
-    """The tool's results are told; the retriever inside of it had them in another order."""
+    """The tool's results are recorded; the nested retriever has them in another order."""
     spans = [
         agent(),
         tool(
@@ -352,8 +355,8 @@ def test_a_label_on_a_nested_span_goes_to_the_result_with_the_same_document() ->
     assert given(spans, about("t", position=0)) == ({"t/1": 4}, [])
 
 
-def test_a_label_on_what_was_reranked_goes_to_the_reranker() -> None:
-    """What the reranker left out the agent did not get."""
+def test_a_label_on_a_search_goes_to_the_results_of_its_reranker() -> None:
+    """The agent never received what the reranker left out."""
     spans = [
         agent(),
         search("s", "agent", 1, 2, found="abc"),
@@ -366,8 +369,8 @@ def test_a_label_on_what_was_reranked_goes_to_the_reranker() -> None:
     assert given(spans, about("s", position=2)) == ({}, ["label_no_document"])
 
 
-def test_a_label_on_what_another_instrumentation_told_goes_to_the_search_that_counts() -> None:
-    """Both saw one call; also where the other has no ids."""
+def test_a_label_on_a_span_of_another_instrumentation_goes_to_the_search_that_counts() -> None:
+    """Both recorded one call; the other may have no ids."""
     otel = {
         "gen_ai.operation.name": "retrieval",
         "gen_ai.retrieval.documents": '[{"id": "a"}, {"id": "b"}]',
@@ -384,8 +387,8 @@ def test_a_label_on_what_another_instrumentation_told_goes_to_the_search_that_co
     assert len(found[0][0]) == 1
 
 
-def test_a_span_around_searches_needs_the_document_named_and_found_once() -> None:
-    """A score of an answer, or of a chain, is not one of a document."""
+def test_a_score_on_a_span_around_searches_must_name_a_unique_document() -> None:
+    """A score of an answer, or of a chain, is not about a document."""
     spans = [
         agent(),
         search("s1", "agent", 1, 2, found="a"),
@@ -399,8 +402,8 @@ def test_a_span_around_searches_needs_the_document_named_and_found_once() -> Non
     assert given(spans[:2], about("agent", position=0)) == ({}, ["label_no_document"])
 
 
-def test_each_reason_of_an_unused_score() -> None:
-    """No span, no search, a turn that was set aside, a trace that was."""
+def test_each_unused_score_has_a_reason() -> None:
+    """There is no span, no search, or the turn or trace was refused."""
     spans = [agent(), search("s", "agent", 1, 2, found="a"), of_kind("LLM", "m", "agent", 5)]
     cut = of_kind("RETRIEVER", "s", "agent", 1, dropped_attributes=3)
     orphan = search("s", "gone", 1, 2, found="a")
@@ -418,14 +421,14 @@ def test_each_reason_of_an_unused_score() -> None:
 
 
 def test_a_document_found_twice_by_a_search_is_labelled_once() -> None:
-    """It is the same document in either place."""
+    """Both results are the same document."""
     spans = [agent(), search("s", "agent", 1, 2, found="aba")]
 
     assert given(spans, about("s", document="a")) == ({"s/1": 4}, [])
 
 
-def test_chunks_that_share_an_address_are_not_told_apart_by_it() -> None:
-    """Their ids or places do."""
+def test_an_address_shared_by_chunks_identifies_none_of_them() -> None:
+    """Their ids or positions do."""
     chunks = {
         f"retrieval.documents.{at}.document.{name}": value
         for at, id in enumerate("ab")
@@ -438,7 +441,7 @@ def test_chunks_that_share_an_address_are_not_told_apart_by_it() -> None:
 
 
 def test_the_order_of_spans_and_scores_has_no_effect() -> None:
-    """Events are the same, byte for byte."""
+    """Events are equal byte for byte."""
     spans = [
         agent(),
         search("s1", "agent", 1, 2, found="ab"),
@@ -464,7 +467,7 @@ def test_the_order_of_spans_and_scores_has_no_effect() -> None:
 
 
 def test_a_later_score_replaces_an_earlier_one() -> None:
-    """Whichever is replayed first; the same once more has no effect."""
+    """The order of replay does not matter; repeating a score has no effect."""
     spans: list[Span] = [agent(), search("s", "agent", 1, 2, found="a")]
     interpreted = interpret(spans, MAPPING)
     searches = [Record(event.value, event.conversation.encode()) for event in events(interpreted)]
@@ -487,8 +490,8 @@ def test_a_later_score_replaces_an_earlier_one() -> None:
 # Rows of tables
 
 
-def test_a_row_without_what_it_needs_says_so() -> None:
-    """A span, and a score that is a number."""
+def test_a_row_without_a_required_field_is_refused() -> None:
+    """It needs a span, and a score that is a number."""
     with pytest.raises(ValueError, match="no span_id; it has score"):
         evaluation_of_row({"score": 1}, GRADING, "line 1", 0)
     with pytest.raises(ValueError, match="score is no number"):
@@ -499,8 +502,8 @@ def test_a_row_without_what_it_needs_says_so() -> None:
         )
 
 
-def test_nested_columns_are_read_like_plain_ones() -> None:
-    """As Phoenix' interface gives an annotation."""
+def test_nested_columns_are_read_like_flat_ones() -> None:
+    """Phoenix' API returns annotations in this form."""
     row = {
         "name": "relevance",
         "span_id": "0A" * 8,
@@ -524,7 +527,7 @@ def test_nested_columns_are_read_like_plain_ones() -> None:
 
 
 def test_ranks_count_from_one_and_positions_from_zero() -> None:
-    """Both as texts too, as in CSV; a place that can be none is nobody's."""
+    """Both may be text, as in CSV; an impossible position labels nothing."""
     row = {"span_id": "a", "score": "1"}
 
     assert evaluation_of_row({**row, "rank": "1"}, GRADING, "", 0).position == 0
@@ -535,7 +538,7 @@ def test_ranks_count_from_one_and_positions_from_zero() -> None:
 
 
 def test_times_are_read_in_every_unit() -> None:
-    """Between 2000 and 2100 no number can be meant in two of them."""
+    """No number is a time between 2000 and 2100 in two of them."""
     seconds = 1_795_424_400
 
     found = {instant(seconds * unit) for unit in (1, 10**3, 10**6, 10**9)}

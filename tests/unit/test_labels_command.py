@@ -1,4 +1,4 @@
-"""``stream-metrics labels``: scores in tables, logs and traces, joined with what they are about."""
+"""``stream-metrics labels``: scores in tables, logs and traces, joined with traces."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ GOOD: Final = {"kb-1": 3, "kb-3": 3, "kb-7": 1}
 
 
 class Done(NamedTuple):
-    """What the command printed, what it said, and why it ended, if it did no work."""
+    """The output and the diagnostics of the command, and the error if it failed."""
 
     events: list[dict[str, Any]]
     notes: str
@@ -77,7 +77,7 @@ class Done(NamedTuple):
 def joined(
     scores: Path | str, traces: Path, *more: str, text: str | None = None, **settings: str
 ) -> Done:
-    """What the command does with a file, or standard input."""
+    """The result of the command for a file or standard input."""
     chosen = {"grades": GRADES, "cutoffs": CUTOFFS, **settings}
     variables = {f"STREAM_METRICS_LABELS__{name.upper()}": one for name, one in chosen.items()}
     arguments = ["labels", str(scores), "--traces", str(traces), *more]
@@ -96,7 +96,7 @@ def otel(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def two(tmp_path: Path) -> Path:
-    """Two traces; in both there is a span 2 with documents a and b, the first has a span 3 too."""
+    """Two traces: both have a span 2 with documents a and b, and the first has a span 3."""
     path = tmp_path / "two.json"
     path.write_bytes(
         as_json(
@@ -112,7 +112,7 @@ def two(tmp_path: Path) -> Path:
 
 
 def unpacked(folder: Path, name: str) -> Path:
-    """A capture as a file."""
+    """A capture, unpacked into a file."""
     path = folder / f"{name}.jsonl"
     path.write_bytes(gzip.decompress((CAPTURES / f"{name}.jsonl.gz").read_bytes()))
     return path
@@ -131,7 +131,7 @@ def flat(side: str, letters: str) -> dict[str, str]:
 
 
 def searches(name: str) -> dict[str, list[str]]:
-    """Of each search of a LangGraph capture the documents, by the program's own account."""
+    """The documents of each search of a LangGraph capture, as its program recorded them."""
     found = [span for span in capture(name) if span.attributes.keys() & {_FLAT, _WHOLE}]
     found.sort(key=lambda span: span.start_ns)
     return {span.span_id: each for span, each in zip(found, PROGRAM, strict=True)}
@@ -140,12 +140,15 @@ def searches(name: str) -> dict[str, list[str]]:
 _FLAT, _WHOLE = "retrieval.documents.0.document.content", "gen_ai.retrieval.documents"
 
 
-# Forms
+# Formats
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "jsonl", "json"])
-def test_annotations_of_phoenix_label_what_the_program_got(tmp_path: Path, form: str) -> None:
-    """In each form of its client the positions name the documents that the agent program found."""
+def test_annotations_of_phoenix_label_the_documents_of_the_program(
+    tmp_path: Path, form: str
+) -> None:
+    """In each format of its client, positions identify the documents that the agent
+    program found."""
     traces = unpacked(tmp_path, "langchain-openinference-graph")
 
     done = joined(DATA / f"phoenix.{form}", traces, *TIME)
@@ -161,8 +164,8 @@ def test_annotations_of_phoenix_label_what_the_program_got(tmp_path: Path, form:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "pb"])
-def test_captured_log_records_name_no_document_and_are_refused(otel: Path, form: str) -> None:
-    """Each is about a search with three documents: which of them is relevant nobody said."""
+def test_log_records_without_a_document_are_refused(otel: Path, form: str) -> None:
+    """Each captured one is about a search with three documents and does not say which."""
     done = joined(DATA / f"logs.{form}", otel)
 
     assert done.reasons == {"ambiguous": 8}
@@ -171,7 +174,7 @@ def test_captured_log_records_name_no_document_and_are_refused(otel: Path, form:
 
 @pytest.mark.parametrize("form", ["jsonl", "pb", "framed"])
 def test_log_records_that_name_a_document_label_it(tmp_path: Path, otel: Path, form: str) -> None:
-    """The captured records with the attribute that the setting names; their time is the label's."""
+    """These are the captured ones with the attribute of the setting; their time is the label's."""
     logs = LogsData.FromString((DATA / "logs.pb").read_bytes())
     for number, one in enumerate(logs.resource_logs[0].scope_logs[0].log_records):
         one.attributes.add(key="app.position").value.int_value = number % 3
@@ -196,14 +199,14 @@ def test_log_records_that_name_a_document_label_it(tmp_path: Path, otel: Path, f
 
 
 def test_log_records_are_the_same_in_both_encodings() -> None:
-    """Ids, times, the event's name and attributes."""
+    """Ids, times, the event's name and attributes are equal."""
     assert log_records_of((DATA / "logs.jsonl").read_bytes()) == log_records_of(
         (DATA / "logs.pb").read_bytes()
     )
 
 
 def test_older_log_records_name_their_event_in_an_attribute(two: Path) -> None:
-    """And may have only the time at which they were seen; other records are passed over."""
+    """They may have only the observed time; other records are skipped."""
     record = {
         "observedTimeUnixNano": "1795405320000000000",
         "traceId": f"{1:032x}",
@@ -227,7 +230,7 @@ def test_older_log_records_name_their_event_in_an_attribute(two: Path) -> None:
 def test_evaluator_spans_of_other_traces_are_joined_by_their_link(
     tmp_path: Path, two: Path
 ) -> None:
-    """As evaluations that run long after the turn are told; those without a link name no span."""
+    """Evaluations long after the turn are recorded so; those without a link name no span."""
     evaluator = {
         "openinference.span.kind": "EVALUATOR",
         "evaluations.0.evaluation.name": "relevance",
@@ -251,7 +254,7 @@ def test_evaluator_spans_of_other_traces_are_joined_by_their_link(
 
 
 def test_a_column_of_times_orders_the_scores(tmp_path: Path, two: Path) -> None:
-    """A time of Parquet, RFC 3339 and Unix times are one time; the later score counts."""
+    """Parquet times, RFC 3339 and Unix times are equivalent; the later score counts."""
     when = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
     row = {"trace_id": f"{1:032x}", "span_id": f"{3:016x}", "label": "relevant", "score": None}
     times = [when.isoformat(), "2026-11-23 09:30:00+00:00", int(when.timestamp()) * 1000]
@@ -267,10 +270,8 @@ def test_a_column_of_times_orders_the_scores(tmp_path: Path, two: Path) -> None:
     assert of_lines.gains == {f"{3:016x}/1": 3}
 
 
-def test_scores_without_a_time_are_of_the_time_at_which_their_file_was_changed(
-    tmp_path: Path, two: Path
-) -> None:
-    """So the same file gives the same events, and a corrected one later revisions."""
+def test_scores_without_a_time_have_that_of_their_file(tmp_path: Path, two: Path) -> None:
+    """The same file gives the same events, and a corrected one later revisions."""
     path = written(tmp_path, "a.csv", f"span_id,score\n{3:016x},1\n")
     os.utime(path, (1_795_000_000, 1_795_000_000))
     first, again = joined(path, two), joined(path, two)
@@ -284,19 +285,19 @@ def test_scores_without_a_time_are_of_the_time_at_which_their_file_was_changed(
     assert first.events[0]["event_id"] != revised.events[0]["event_id"]
 
 
-def test_standard_input_has_no_time_of_its_own(two: Path) -> None:
-    """Without one in the rows or the option they are refused, and the option is named."""
+def test_scores_on_standard_input_need_a_time(two: Path) -> None:
+    """Without one in the rows they are refused, and the error names the option."""
     text = f"span_id,score\n{3:016x},1\n"
 
     assert "--time" in joined("-", two, text=text).notes
     assert joined("-", two, *TIME, text=text).gains == {f"{3:016x}/1": 4}
 
 
-# What cannot be used
+# Unused scores
 
 
 def test_each_unused_row_is_listed_with_its_place_and_reason(tmp_path: Path, two: Path) -> None:
-    """And the rest is used."""
+    """All other rows are used."""
     good, twice, none = f"{3:016x}", f"{2:016x}", f"{7:016x}"
     rows = [
         "trace_id,span_id,position,doc_id,score,label",
@@ -335,7 +336,7 @@ def test_each_unused_row_is_listed_with_its_place_and_reason(tmp_path: Path, two
 
 
 def test_unused_scores_beyond_the_limit_are_counted(tmp_path: Path, two: Path) -> None:
-    """The list ends there."""
+    """The list ends at the limit."""
     path = written(tmp_path, "a.csv", f"span_id,score\n{3:016x},1\n" + "f,1\n" * 5)
 
     done = joined(path, two, *TIME, "--limit", "2")
@@ -345,7 +346,7 @@ def test_unused_scores_beyond_the_limit_are_counted(tmp_path: Path, two: Path) -
 
 
 def test_without_a_setting_nothing_is_joined(tmp_path: Path, two: Path) -> None:
-    """The command names both settings."""
+    """The error names both settings."""
     done = CliRunner().invoke(app, ["labels", str(tmp_path / "none"), "--traces", str(two)])
 
     assert isinstance(done.exception, UsageError)
@@ -364,10 +365,10 @@ def test_without_a_setting_nothing_is_joined(tmp_path: Path, two: Path) -> None:
         ("[1, 2]", "2 label_malformed"),
     ],
 )
-def test_files_that_hold_no_scores_say_what_is_wrong(
+def test_a_file_without_scores_is_refused(
     tmp_path: Path, two: Path, content: str, why: str
 ) -> None:
-    """In one message, with the file's name."""
+    """One message has the name of the file and the problem."""
     path = written(tmp_path, "scores", content)
 
     done = joined(path, two)
@@ -376,8 +377,8 @@ def test_files_that_hold_no_scores_say_what_is_wrong(
     assert str(path) in done.refusal + done.notes
 
 
-def test_bytes_that_are_nothing_known_are_refused(tmp_path: Path, two: Path) -> None:
-    """So is a damaged Parquet file."""
+def test_files_of_unknown_formats_are_refused(tmp_path: Path, two: Path) -> None:
+    """A damaged Parquet file is refused, too."""
     (tmp_path / "a").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "b.parquet").write_bytes(b"PAR1....")
 
@@ -387,8 +388,8 @@ def test_bytes_that_are_nothing_known_are_refused(tmp_path: Path, two: Path) -> 
         log_records_of(b"\n\x05abc")
 
 
-def test_traces_are_needed(tmp_path: Path, two: Path) -> None:
-    """A file of events is none."""
+def test_a_file_without_traces_is_refused(tmp_path: Path, two: Path) -> None:
+    """A file of events has none."""
     path = written(tmp_path, "a.csv", f"span_id,score\n{3:016x},1\n")
     events = written(tmp_path, "events.jsonl", '{"type": "forget"}\n')
 
@@ -396,7 +397,7 @@ def test_traces_are_needed(tmp_path: Path, two: Path) -> None:
 
 
 def test_two_instrumentations_are_refused_as_in_a_replay(tmp_path: Path) -> None:
-    """Which of their searches counts only a setting can say."""
+    """Only a setting can say whose searches count."""
     spans = [
         SpanSpec(
             trace,
@@ -416,9 +417,9 @@ def test_two_instrumentations_are_refused_as_in_a_replay(tmp_path: Path) -> None
     assert "set `otlp.scopes`" in done.refusal
 
 
-def test_traces_of_a_topic_are_told_as_the_bridge_told_them() -> None:
-    """Without their late spans; what the bridge refused has no results, and records of a trace of
-    which some have a key say nothing sure."""
+def test_traces_of_a_topic_are_interpreted_as_by_the_bridge() -> None:
+    """Late spans are left out, refused traces have no results, and records of which only some have
+    a key are uncertain."""
     late = SpanSpec(
         1, 3, 1, 3, 4, attributes={**RERANKER, **flat("input", "ab"), **flat("output", "b")}
     )
@@ -454,11 +455,11 @@ def test_traces_of_a_topic_are_told_as_the_bridge_told_them() -> None:
     assert labelled(late) == ([], ["label_not_told", "label_not_told"])
 
 
-# What comes of it
+# Joined labels in a replay
 
 
 def test_joined_labels_count_in_a_replay(tmp_path: Path) -> None:
-    """The good gain of each turn is that of the documents that the program found."""
+    """Each turn has the good gain of the documents that the program found."""
     traces = unpacked(tmp_path, "langchain-openinference-graph")
     done = joined(DATA / "phoenix.csv", traces, *TIME)
     labels = written(tmp_path, "labels.jsonl", "\n".join(map(json.dumps, done.events)) + "\n")

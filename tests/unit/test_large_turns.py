@@ -1,4 +1,4 @@
-"""Turns with the largest number that is allowed, or with a time for a number, everywhere."""
+"""The largest allowed turn number, and turn numbers that are times, work everywhere."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ TURNS = [1, TRACED, LARGEST]
 
 @pytest.mark.parametrize(("turn", "taken"), [(LARGEST, True), (LARGEST + 1, False), (0, False)])
 @pytest.mark.parametrize("event", EVENTS[2:], ids=["searches", "labels"])
-def test_the_largest_turn_is_taken_and_no_larger(
+def test_the_largest_turn_is_accepted_and_no_larger(
     event: dict[str, Any], turn: int, taken: bool
 ) -> None:
-    """By the compiled kernel and by Python."""
+    """This holds for the compiled kernel and for Python."""
     rules = DedupRules()
     decoder = RecordDecoder(deduplicator(rules, b"key"), "k", rules.tables, Limits())
 
@@ -58,8 +58,8 @@ def test_the_largest_turn_is_taken_and_no_larger(
 
 @pytest.mark.kernel
 @pytest.mark.parametrize("event", EVENTS[2:], ids=["searches", "labels"])
-def test_the_kernel_takes_the_largest_turn_itself(event: dict[str, Any]) -> None:
-    """It does not leave such events to the slower way."""
+def test_the_kernel_decodes_the_largest_turn(event: dict[str, Any]) -> None:
+    """Such events do not fall back to Python."""
     rules = DedupRules()
     decoder = RecordDecoder(deduplicator(rules, b"key"), "k", rules.tables, Limits())
 
@@ -70,7 +70,7 @@ def test_the_kernel_takes_the_largest_turn_itself(event: dict[str, Any]) -> None
 
 
 async def test_stored_state_keeps_the_largest_turn() -> None:
-    """What is read back from the store is what was written, with the label of that turn."""
+    """The state read back equals the one written, with the label of that turn."""
     store = MemoryStore()
     await Showcase.new(*EVENTS, store=store)
 
@@ -82,7 +82,7 @@ async def test_stored_state_keeps_the_largest_turn() -> None:
 
 @pytest.mark.parametrize("scale", [AT_ONCE, IN_PARTS], ids=["at once", "in parts"])
 def test_reports_and_parquet_hold_the_largest_turn(scale: Any, tmp_path: Path) -> None:
-    """Rows, searches and columns have the number; the page for people has the time as well."""
+    """Rows, searches and columns have the number; the HTML page has the time as well."""
     files = replayed(RECORDS, tmp_path, scale, turn_scope="all")
     rows = [json.loads(line)["turn"] for line in files["conversations.jsonl"].splitlines()]
 
@@ -98,7 +98,7 @@ def test_reports_and_parquet_hold_the_largest_turn(scale: Any, tmp_path: Path) -
 
 
 async def test_the_live_page_shows_the_time_of_a_turn() -> None:
-    """Each duplicate has its turn's number as it is, and as people read it."""
+    """Each duplicate has its turn's number, and the time in readable form."""
     async with (
         asking(await Showcase.new(*EVENTS)) as client,
         client.get("/api/worst", params={"window": "1h"}) as answer,

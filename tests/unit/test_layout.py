@@ -1,4 +1,4 @@
-"""The document of a namespace's generations: what may follow what, whoever changes it."""
+"""The layout document of a namespace's generations: the allowed changes, by any process."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Step = Callable[[Layout], Layout]
 
 
 def states(layout: Layout) -> dict[int, str]:
-    """What each generation is."""
+    """The state of each generation."""
     return {generation.number: generation.state for generation in layout.generations}
 
 
 def steps(layout: Layout) -> Iterator[tuple[str, Step]]:
-    """Everything that anybody may try."""
+    """Every change that any process may try."""
     yield "begun", lambda now: now.begun(OLD, f"m{now.version}", 1)
     if layout.last < MOST:
         yield "registered", lambda now: now.registered(NEW, f"m{now.version}", 1)
@@ -51,7 +51,7 @@ def steps(layout: Layout) -> Iterator[tuple[str, Step]]:
 
 
 def reachable() -> Iterator[tuple[Layout, str, Layout | None]]:
-    """Every change that is tried from every document that can come about; None: it is refused."""
+    """Every change tried on every reachable document; None if it is refused."""
     todo, seen = [NOTHING], set[str]()
     while todo:
         before = todo.pop()
@@ -69,8 +69,8 @@ def reachable() -> Iterator[tuple[Layout, str, Layout | None]]:
             todo.append(after)
 
 
-def test_whatever_is_tried_one_generation_is_in_force_and_one_is_built_at_most() -> None:
-    """Of all documents that can come about; and from the first generation on one is in force."""
+def test_at_most_one_generation_is_in_force_and_one_being_built() -> None:
+    """This holds for every reachable document; once there is a generation, one is in force."""
     tried = 0
     for before, what, after in reachable():
         tried += 1
@@ -85,7 +85,7 @@ def test_whatever_is_tried_one_generation_is_in_force_and_one_is_built_at_most()
 
 
 def test_a_generation_that_has_ended_never_comes_back() -> None:
-    """Its state stays what it is until it is forgotten, and its number is not given again."""
+    """Its state stays until it is forgotten, and its number is not reused."""
     for before, what, after in reachable():
         for ended in (g for g in before.generations if g.ended):
             found = after.of(ended.number) if after is not None else ended
@@ -95,8 +95,8 @@ def test_a_generation_that_has_ended_never_comes_back() -> None:
             assert after.generations[-1].number > before.last
 
 
-def test_a_change_that_is_done_is_done_again_without_effect() -> None:
-    """So that whoever finds a switch, a purge or a build given up unfinished may repeat it."""
+def test_repeating_a_change_has_no_effect() -> None:
+    """Any process may repeat a switch, a purge or an abandoned build that is unfinished."""
     for before, what, after in reachable():
         if after is None or what in ("begun", "registered"):
             continue
@@ -105,8 +105,8 @@ def test_a_change_that_is_done_is_done_again_without_effect() -> None:
         assert after is before or after.version == before.version + 1
 
 
-def test_a_switch_is_fencing_until_it_is_unmuted() -> None:
-    """The one before is retired at once, so that at no moment two are live."""
+def test_a_switched_generation_is_fencing_until_it_is_unmuted() -> None:
+    """The one before is retired in the same change, so two are never live."""
     assert states(BUILDING) == {1: "live", 2: "building"}
     assert states(FENCING) == {1: "retired", 2: "fencing"}
     assert states(SWITCHED) == {1: "retired", 2: "live"}
@@ -127,14 +127,14 @@ def test_a_switch_is_fencing_until_it_is_unmuted() -> None:
         (lambda: BUILDING.purged(2), "in use"),
     ],
 )
-def test_what_would_lose_state_is_refused(step: Callable[[], Layout], why: str) -> None:
-    """The message says why it cannot be."""
+def test_changes_that_would_lose_state_are_refused(step: Callable[[], Layout], why: str) -> None:
+    """The message says why."""
     with pytest.raises(InvalidTransition, match=why):
         step()
 
 
 def test_a_purged_generation_is_forgotten_when_the_next_is_registered() -> None:
-    """Until then the marks of its partitions stay, for whoever wakes late."""
+    """Until then the marks of its partitions stay, for a worker that wakes late."""
     purged = SWITCHED.purged(1)
     assert states(purged) == {1: "retired", 2: "live"}
     assert states(purged.registered(OLD, "c", 3)) == {2: "live", 3: "building"}
@@ -145,8 +145,8 @@ def test_groups_are_named_by_number() -> None:
     assert [g.group for g in BUILDING.generations] == ["group", "group.2"]
 
 
-def test_names_are_admitted_while_there_is_room() -> None:
-    """Those that are configured come first; whoever was admitted stays."""
+def test_names_are_admitted_up_to_the_limit() -> None:
+    """Configured ones come first, and an admitted name stays."""
     layout = LIVE.admitted("agents", ["b", "c", "d"], ["a"], 3)
     assert layout.chosen("agents", ["a"], 3) == {"a", "b", "c"}
     assert layout.names == {"agents": ("b", "c")}
@@ -155,22 +155,22 @@ def test_names_are_admitted_while_there_is_room() -> None:
     assert layout.chosen("routes", [], 3) == frozenset()
 
 
-def test_a_later_schema_is_noted_and_stays() -> None:
-    """Whoever writes by an earlier one."""
+def test_a_later_schema_stays() -> None:
+    """A writer of an earlier one does not change it back."""
     later = LIVE.with_schema(1, 2)
     assert later.generations[0].identity.schema_version == 2
     assert later.with_schema(1, 1) is later
 
 
-def test_the_first_time_that_a_topic_has_grown_counts() -> None:
-    """Records of before it may lie where the earlier count put them."""
+def test_the_first_growth_of_a_topic_counts() -> None:
+    """Older records may be on the partitions of the earlier count."""
     grown = LIVE.has_grown(["events"], 5)
     assert grown.grown == {"events": 5}
     assert grown.has_grown(["events"], 9) is grown
 
 
-def test_what_a_store_has_lost_is_put_back() -> None:
-    """With the names that were admitted since; whoever finds that done has nothing to do."""
+def test_a_document_lost_by_the_store_is_restored() -> None:
+    """It includes names admitted since; if another process has restored it, nothing changes."""
     lost = LIVE.admitted("agents", ["x"], [], 9)
     newest = FENCING.admitted("agents", ["a"], [], 9)
 
@@ -190,8 +190,8 @@ def test_what_a_store_has_lost_is_put_back() -> None:
         NOTHING.begun(OLD, "another", 4),
     ],
 )
-def test_what_was_decided_since_is_not_undone(since: Layout) -> None:
-    """A store has gone back, and somebody has given up the build, or begun another one."""
+def test_restoring_undoes_no_later_change(since: Layout) -> None:
+    """The store has gone back, and the build was abandoned or another one registered."""
     assert SWITCHED.purged(1).put_back(since) is since
 
 
@@ -220,8 +220,8 @@ layouts = st.builds(
 
 
 @given(layouts)
-def test_a_document_comes_back_as_it_was(layout: Layout) -> None:
-    """Also names with lone surrogates, which JSON in UTF-8 does not have."""
+def test_a_document_is_decoded_as_it_was_encoded(layout: Layout) -> None:
+    """Names may contain lone surrogates, which JSON in UTF-8 cannot represent."""
     back = decode(encode(layout))
     assert back == layout
     assert [g.identity.settings for g in back.generations] == [
@@ -229,15 +229,15 @@ def test_a_document_comes_back_as_it_was(layout: Layout) -> None:
     ]
 
 
-def test_a_later_format_is_refused_with_what_to_do() -> None:
-    """Whatever else is in it."""
+def test_a_later_format_is_refused() -> None:
+    """The error says what to do, whatever else the document has."""
     later = json.dumps({"format": FORMAT + 1, "generations": "otherwise"}).encode()
     with pytest.raises(UnreadableLayout, match="format 2, but this release reads 1"):
         decode(later)
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"version": "x"}', b'{"generations": [1]}'])
-def test_anything_else_is_no_document(data: bytes) -> None:
-    """It is damage, and is not taken for an empty namespace."""
+def test_any_other_value_is_damage(data: bytes) -> None:
+    """It does not count as an empty namespace."""
     with pytest.raises(ValueError):
         decode(data)

@@ -1,4 +1,4 @@
-"""A dead letter that is printed whole, and when letters came."""
+"""A dead letter printed in full, and the times of letters."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def holding(value: bytes | None, key: bytes | None = b"c") -> Letter:
 
 
 def lines(value: bytes | None, key: bytes | None = b"c") -> list[str]:
-    """The page about it."""
+    """The printed lines about it."""
     return page(holding(value, key), "")[0]
 
 
 def body(value: bytes) -> list[str]:
-    """What the page shows of the value."""
+    """The printed value."""
     shown = lines(value)
     return [line[2:] for line in shown[shown.index(f"value ({len(value):,} bytes)") + 1 :]]
 
 
-def test_json_is_indented_and_otherwise_as_it_was_sent() -> None:
-    """Repeated names, long numbers and escapes stay: they may be what was wrong."""
+def test_json_is_indented_and_otherwise_unchanged() -> None:
+    """Repeated names, long numbers and escapes stay, because they may be the problem."""
     value = rb'{"a":1.50,"a":[12345678901234567890123],"b":"\u001b[2J"}'
 
     assert body(value) == [
@@ -59,31 +59,31 @@ def test_json_is_indented_and_otherwise_as_it_was_sent() -> None:
     [(3, "3"), (1_718_020_800_000_000, "1718020800000000 (2024-06-10 12:00:00Z)")],
 )
 def test_the_turn_of_an_event_is_shown_with_its_time(turn: int, shown: str) -> None:
-    """Where its number is a time, as those of traced turns are."""
+    """This applies to numbers that are times, as those of traced turns are."""
     assert f"turn       {shown}" in lines(json.dumps({"turn": turn, "other": [{}]}).encode())
 
 
 @pytest.mark.parametrize("value", [b"{}", b'{"turn": "1"}', b'{"turn": 1e400}', b"\xff", None])
 def test_a_value_without_a_turn_shows_none(value: bytes | None) -> None:
-    """Whatever it is instead."""
+    """It may hold anything else in its place."""
     assert not [line for line in lines(value) if line.startswith("turn ")]
 
 
-def test_text_that_is_no_json_is_escaped() -> None:
-    """No terminal acts on anything of it."""
+def test_text_that_is_not_json_is_escaped() -> None:
+    """It contains nothing that a terminal interprets."""
     assert body("no json\x1b[2J\u202e\nline".encode()) == [r"no json\x1b[2J\u202e", "line"]
 
 
-def test_bytes_that_are_no_text_are_hexadecimal() -> None:
-    """As hexdump prints them."""
+def test_bytes_that_are_not_text_are_hexadecimal() -> None:
+    """They are printed as hexdump prints them."""
     assert body(b"\xff\x00A" + bytes(14)) == [
         "00000000  ff 00 41 00 00 00 00 00 00 00 00 00 00 00 00 00  ..A.............",
         f"00000010  {'00':48} .",
     ]
 
 
-def test_hostile_nesting_takes_no_memory() -> None:
-    """A million characters, each on a line of its own behind a thousand spaces, are a gigabyte."""
+def test_hostile_nesting_takes_little_memory() -> None:
+    """A million characters, each indented by a thousand spaces, would be a gigabyte."""
     value = b"[" * 900 + b",".join([b"1"] * 100_000) + b"]" * 900
 
     tracemalloc.start()
@@ -96,8 +96,8 @@ def test_hostile_nesting_takes_no_memory() -> None:
 
 
 @pytest.mark.parametrize("byte", [b"x", b"\xff"])
-def test_a_very_long_value_is_cut_for_people_only(byte: bytes) -> None:
-    """The page is bounded and says what is cut; the document for programs has everything."""
+def test_a_very_long_value_is_truncated_for_people_only(byte: bytes) -> None:
+    """The text is bounded and says what is missing; the JSON has everything."""
     one = holding(byte * 1_000_000)
 
     shown, cut = page(one, "")
@@ -109,8 +109,8 @@ def test_a_very_long_value_is_cut_for_people_only(byte: bytes) -> None:
     assert whole == one.record.value
 
 
-def test_headers_and_state_are_told_and_escaped() -> None:
-    """Where the record stood, where the letter lies, when it came, and why."""
+def test_headers_and_offsets_are_shown_and_escaped() -> None:
+    """They are the offsets of record and letter, the time and the reason."""
     one = replace(letter(3, **{"error.message": "bad\x1b[2J"}), written_ms=NOON_MS)
 
     shown, _ = page(one, "re-submitted 2024")
@@ -122,15 +122,15 @@ def test_headers_and_state_are_told_and_escaped() -> None:
     assert r"  error.message: bad\x1b[2J" in shown
 
 
-def test_a_record_without_key_and_value_has_none() -> None:
-    """That differs from an empty one."""
+def test_a_missing_key_or_value_differs_from_an_empty_one() -> None:
+    """The text says that there is none."""
     assert {"key (none)", "value (none)"} <= set(lines(None, None))
     assert {"key (0 bytes)", "value (0 bytes)"} <= set(lines(b"", b""))
     assert document(holding(None, None), "")["value"] is None
 
 
-def test_a_document_is_json() -> None:
-    """A program reads the same record from it."""
+def test_the_json_holds_the_same_record() -> None:
+    """A program can read it."""
     one = holding(b"{}")
 
     told = json.loads(json.dumps(document(one, "cut")))
@@ -139,8 +139,8 @@ def test_a_document_is_json() -> None:
     assert (told["key"], told["value"], told["state"]) == ("c", "{}", "cut")
 
 
-def test_the_list_says_when_letters_of_a_reason_came() -> None:
-    """The first and the last of each topic and reason, also where some have no time."""
+def test_the_list_has_the_first_and_last_time_of_each_reason() -> None:
+    """This is per topic and reason, and some letters may have no time."""
     came = [(0, "not_json", NOON_MS + 2_000), (1, "not_json", NOON_MS), (2, "over_limit", None)]
     read = read_letters(*(replace(letter(at, why), written_ms=ms) for at, why, ms in came))
     out = StringIO()
@@ -154,8 +154,8 @@ def test_the_list_says_when_letters_of_a_reason_came() -> None:
 
 
 @pytest.mark.parametrize("place", [["searches"], ["search-iterations", "1"], ["other", "0", "1"]])
-def test_a_letter_that_cannot_be_is_refused(place: list[str]) -> None:
-    """Before anything is read."""
+def test_an_invalid_letter_is_refused(place: list[str]) -> None:
+    """It is refused before anything is read."""
     done = CliRunner().invoke(app, ["dlq", "show", *place])
 
     assert "letter" in str(done.exception)

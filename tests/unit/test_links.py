@@ -1,4 +1,4 @@
-"""Links out of templates: which are taken, and that an id stays one part of them."""
+"""Links made from templates: valid templates, and ids that stay one segment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TEMPLATE = "https://traces.example.org/project/{conversation_id}/view?tab=1"
     ],
 )
 def test_a_template_that_makes_no_link_is_refused(template: str, why: str) -> None:
-    """The message says what is wrong, and a password in it is not repeated."""
+    """The message says what is wrong and does not repeat a password in it."""
     with pytest.raises(ValueError, match=re.escape(why)) as error:
         check_template(template, CONVERSATION)
 
@@ -46,28 +46,28 @@ def test_a_template_that_makes_no_link_is_refused(template: str, why: str) -> No
     "host", ["traces.example.org", "traces_2:8443", "10.0.0.1", "[fe80::1]:80", "größe.example"]
 )
 def test_a_host_may_be_a_name_or_an_address(host: str) -> None:
-    """With a port or without one."""
+    """It may have a port."""
     template = f"https://{host}/{{conversation_id}}"
 
     assert check_template(template, CONVERSATION) == template
 
 
 @pytest.mark.parametrize("name", ["conversation_url", "runbook_url"])
-def test_settings_refuse_a_template_without_its_place(name: str) -> None:
-    """A worker does not start with a link that leads every conversation to the same page."""
+def test_settings_refuse_a_template_without_the_placeholder(name: str) -> None:
+    """A link that is the same for every conversation stops the worker's start."""
     with pytest.raises(ValidationError, match=name):
         WebSettings.model_validate({name: "https://example.org/"})
 
 
 @pytest.mark.parametrize("conversation", [".", ".."])
-def test_an_id_that_is_a_step_in_a_path_makes_no_link(conversation: str) -> None:
+def test_a_dot_segment_makes_no_link(conversation: str) -> None:
     """A browser would go to another page of that host."""
     assert fill_template(TEMPLATE, CONVERSATION, conversation) is None
 
 
 @given(st.text().filter(lambda text: text not in (".", "..")))
-def test_an_id_stays_one_part_of_the_path(conversation: str) -> None:
-    """Whatever an id holds, host, query and the rest of the path are those of the template."""
+def test_an_id_stays_one_segment_of_the_path(conversation: str) -> None:
+    """For any id, host, query and the rest of the path are those of the template."""
     link = fill_template(check_template(TEMPLATE, CONVERSATION), CONVERSATION, conversation)
 
     assert link is not None
@@ -79,5 +79,5 @@ def test_an_id_stays_one_part_of_the_path(conversation: str) -> None:
 
 
 def test_without_a_template_there_is_no_link() -> None:
-    """A link to nowhere is not made."""
+    """The page has no empty link."""
     assert fill_template(None, CONVERSATION, "c-1") is None

@@ -1,4 +1,4 @@
-"""What ``make stack`` does before a server runs: its ports and its file of settings."""
+"""The preparation of ``make stack`` before a server runs: ports and the settings file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deploy.local.stack import environment_file
 
 
 def test_a_preferred_port_is_given_if_it_is_free() -> None:
-    """A port that somebody listens on, or that was given before, is not given."""
+    """A port in use, or given before, is not given."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -22,8 +22,8 @@ def test_a_preferred_port_is_given_if_it_is_free() -> None:
     assert free_port(in_use) != in_use
 
 
-def test_a_shell_reads_every_setting_as_it_is(tmp_path: Path) -> None:
-    """Quotes, blanks and brackets reach the commands; the file goes when the stack ends."""
+def test_a_shell_reads_every_setting_unchanged(tmp_path: Path) -> None:
+    """Quotes, blanks and brackets reach the commands; the file is removed when the stack ends."""
     file = tmp_path / "out" / "stack.env"
     value = """["ndcg@10", "it's $HOME"]"""
 
@@ -38,7 +38,7 @@ def test_a_shell_reads_every_setting_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_file_of_a_later_stack_stays(tmp_path: Path) -> None:
-    """A stack that ends removes its own file only."""
+    """A stack that ends removes only its own file."""
     file = tmp_path / "stack.env"
 
     with environment_file(file, {"A_SETTING": "1"}):

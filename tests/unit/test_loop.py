@@ -1,4 +1,4 @@
-"""The worker's loop over scripted brokers: what it keeps, gives up and holds."""
+"""The worker's loop over scripted brokers: what it exports, releases and halts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ async def taken_away() -> tuple[System, Process, Process]:
     return system, before, owner
 
 
-async def test_a_worker_that_was_fenced_shows_none_of_what_others_may_own() -> None:
-    """One refused write tells it that the group has gone on without it; its windows of the other
-    partitions are not exported a second time until the brokers have answered."""
+async def test_a_fenced_worker_exports_no_partition_that_others_may_own() -> None:
+    """One refused write shows that the group has reassigned its partitions; its windows are
+    exported again only after the brokers have confirmed ownership."""
     system, before, owner = await taken_away()
 
     for _ in range(50):
@@ -45,8 +45,8 @@ async def test_a_worker_that_was_fenced_shows_none_of_what_others_may_own() -> N
     assert not system.breaches
 
 
-async def test_a_worker_that_was_fenced_goes_on_with_what_is_its_own() -> None:
-    """Once the brokers have answered it shows what it has, and reads on."""
+async def test_a_fenced_worker_continues_with_its_own_partitions() -> None:
+    """Once the brokers have answered, it exports and reads them."""
     system, before, owner = await taken_away()
     system.produce(20)
     await before.loop.turn()
@@ -62,9 +62,9 @@ async def test_a_worker_that_was_fenced_goes_on_with_what_is_its_own() -> None:
 
 
 @pytest.mark.parametrize("over_kafka", [False, True])
-async def test_a_worker_that_may_not_read_keeps_and_shows_what_it_has(over_kafka: bool) -> None:
-    """It reads nothing, also of what it takes over meanwhile, and says why; it goes on where it
-    was, and its figures are those of one pass."""
+async def test_a_worker_that_may_not_read_exports_what_it_has(over_kafka: bool) -> None:
+    """It reads nothing, even from new partitions, and gives the reason; afterwards it continues,
+    and its figures are those of one pass."""
     system = System(seed=3, over_kafka=over_kafka)
     worker = await system.start()
     system.rebalance()
@@ -98,8 +98,8 @@ async def reading(*, over_kafka: bool = False) -> tuple[System, Process]:
     return system, worker
 
 
-async def test_a_batch_that_cannot_be_read_halts_its_partition_only() -> None:
-    """The reason says why; the others are read on, and a rebalance gives it another chance."""
+async def test_an_unreadable_batch_halts_only_its_partition() -> None:
+    """The reason says why; the others continue, and a rebalance tries it again."""
     system, worker = await reading(over_kafka=True)
     place = TopicPartition(TOPICS[0], 0)
     error = UnreadableBatch(place.topic, 0, system.brokers.ends[place], "is too large")
@@ -122,9 +122,12 @@ async def test_a_batch_that_cannot_be_read_halts_its_partition_only() -> None:
 
 
 @pytest.mark.parametrize("over_kafka", [False, True])
-async def test_another_record_where_one_was_read_holds_the_partition(over_kafka: bool) -> None:
-    """The topic was made anew with as many records: whoever takes over reads the last one again,
-    and nothing is changed until somebody decides."""
+async def test_a_recreated_topic_halts_the_partition(over_kafka: bool) -> None:
+    """It has as many records as before.
+
+    A new owner reads the last one again, sees that it differs, and changes nothing until an
+    operator decides.
+    """
     system, worker = await reading(over_kafka=over_kafka)
     before = (await system.store.describe(0)).positions
     [topic] = [topic for topic in TOPICS[:1] if before[topic].last_digest]
@@ -144,8 +147,8 @@ async def test_another_record_where_one_was_read_holds_the_partition(over_kafka:
     assert not worker.loop.status(frozenset()).behind.get((0, topic)), "it is held, not stuck"
 
 
-async def test_records_that_are_gone_hold_the_partition() -> None:
-    """The log begins behind what the state needs; the policy is to halt."""
+async def test_deleted_records_halt_the_partition() -> None:
+    """The log begins after the offset that the state needs, and the policy is to halt."""
     system, worker = await reading()
     system.produce(1_000)
     place = TopicPartition(TOPICS[0], 0)

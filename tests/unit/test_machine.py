@@ -1,4 +1,4 @@
-"""The head of a report says which code was measured."""
+"""The head of a report identifies the measured code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stream_metrics.core.compiled import ENGINE
 
 
 def git(root: Path, *arguments: str) -> str:
-    """What git prints, for an author of its own."""
+    """Output of git, for an author of its own."""
     author = ("-c", "user.name=a", "-c", "user.email=a@example.org")
     return subprocess.run(
         ["git", *author, *arguments], cwd=root, capture_output=True, text=True, check=True
@@ -22,7 +22,7 @@ def git(root: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """One commit with a file in each folder."""
+    """A repository with one commit and a file in each folder."""
     git(tmp_path, "init", "--quiet")
     for folder in (*MEASURED, "benchmarks/results", "docs"):
         (tmp_path / folder).mkdir(exist_ok=True)
@@ -32,35 +32,35 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_commit_is_told_by_its_name(repository: Path) -> None:
-    """That of HEAD, and nothing besides where all is as in it."""
+def test_the_head_names_the_commit(repository: Path) -> None:
+    """It is that of HEAD, with nothing added if the tree is clean."""
     assert commit(repository) == git(repository, "rev-parse", "--short", "HEAD")
 
 
 @pytest.mark.parametrize("name", ["file", "new"])
-def test_changes_are_told_by_folder(repository: Path, name: str) -> None:
-    """Of all that a figure may depend on; new files are changes, too."""
+def test_the_head_names_changed_folders(repository: Path, name: str) -> None:
+    """It covers every folder that figures may depend on, including new files."""
     for folder in MEASURED:
         (repository / folder / name).write_text("2")
 
     assert commit(repository).endswith(" with changes to " + ", ".join(MEASURED))
 
 
-def test_reports_and_documents_are_no_changes(repository: Path) -> None:
-    """A run that kept its report leaves the next one the same code."""
+def test_reports_and_documents_do_not_count_as_changes(repository: Path) -> None:
+    """A run that stored its report leaves the code unchanged for the next run."""
     (repository / "benchmarks" / "results" / "file").write_text("2")
     (repository / "docs" / "file").write_text("2")
 
     assert commit(repository) == git(repository, "rev-parse", "--short", "HEAD")
 
 
-def test_where_there_is_no_commit(tmp_path: Path) -> None:
-    """The sources of a release have none."""
+def test_sources_without_a_repository_have_no_commit(tmp_path: Path) -> None:
+    """The sources of a release are such a case."""
     assert commit(tmp_path) == "unknown"
 
 
 def test_the_head_says_what_is_compiled() -> None:
-    """Figures of Python and of compiled code are not to be mistaken."""
+    """Figures of Python and of compiled code must not be confused."""
     [line] = [line for line in describe().splitlines() if line.startswith("code ")]
 
     assert line in (
@@ -71,7 +71,7 @@ def test_the_head_says_what_is_compiled() -> None:
 
 @pytest.mark.slow
 def test_the_command_prints_the_report_of_a_part() -> None:
-    """Behind the head, from the process that the part runs in."""
+    """The report follows the head, from the process of the part."""
     command = [sys.executable, "-m", "benchmarks", "cost", "--quick", "--rounds", "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

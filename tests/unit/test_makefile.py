@@ -1,4 +1,4 @@
-"""What the Makefile's targets install and compile, in a fresh clone."""
+"""Installation and compilation by the Makefile's targets in a fresh clone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PINNED = re.compile(r"^([a-z0-9.-]+)==(\S+)", re.M)
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A folder with this repository's files, and no .venv."""
+    """A folder with this repository's files and no .venv."""
     for name in USED:
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
@@ -33,7 +33,7 @@ def commands(clone: Path, target: str) -> str:
 
 
 def test_the_demo_installs_run_time_packages_only(clone: Path) -> None:
-    """``make demo`` installs no tools for development, and plays."""
+    """``make demo`` runs without development tools."""
     said = commands(clone, "demo")
 
     assert "-r deploy/docker/requirements.txt" in said
@@ -52,8 +52,8 @@ def test_nothing_is_compiled_for_the_demo_or_by_setup(clone: Path, target: str) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["kernel", "build"])
-def test_the_kernel_is_compiled_with_everything_installed(clone: Path, target: str) -> None:
-    """``make kernel``, and what runs a live system or measures it, installs all and compiles."""
+def test_targets_that_need_the_kernel_install_everything(clone: Path, target: str) -> None:
+    """``make kernel``, and targets that run or measure a live system, also compile it."""
     said = commands(clone, target)
 
     assert "-r constraints.txt" in said
@@ -62,7 +62,7 @@ def test_the_kernel_is_compiled_with_everything_installed(clone: Path, target: s
 
 
 def test_setting_up_after_the_demo_replaces_no_package() -> None:
-    """The packages of the demo have the same versions in the pins for development."""
+    """The demo's packages have the same versions as in the development pins."""
     for_running, for_all = (
         set(PINNED.findall((ROOT / name).read_text(encoding="utf-8")))
         for name in ("deploy/docker/requirements.txt", "constraints.txt")

@@ -47,7 +47,7 @@ COMMITS = {FIRST: Commit(1)}
 
 
 async def counts() -> dict[str, int]:
-    """The topics are as they should be."""
+    """The expected partition counts of topics."""
     return {"events": 1}
 
 
@@ -59,7 +59,7 @@ def source_of(cluster: Cluster, health: Health, ask: Any = counts) -> KafkaSourc
 
 
 class Slow(ScriptedConsumer):
-    """A client whose commits wait until they are told to go on."""
+    """A client whose commits wait until they are released."""
 
     def __init__(self, brokers: Brokers) -> None:
         super().__init__(brokers)
@@ -75,7 +75,7 @@ class Slow(ScriptedConsumer):
 
 
 class Away(ScriptedCluster):
-    """Brokers that are away when they are first asked."""
+    """Brokers that are unreachable at the first request."""
 
     reasons: Mapping[str, str]
     seen = ""
@@ -87,7 +87,7 @@ class Away(ScriptedCluster):
         self.seen = self.reasons["kafka"]
 
     async def explain(self, error: Exception) -> str:
-        """The error, which is noted."""
+        """Record and return the error."""
         self.seen = str(error)
         return self.seen
 
@@ -113,15 +113,15 @@ async def reading(client: ScriptedConsumer, brokers: Brokers) -> KafkaSource:
 
 
 def offsets(fetched: Fetched) -> dict[PartitionId, list[int]]:
-    """What was read."""
+    """The offsets that were read."""
     return {place: [r.offset for r in records] for place, records in fetched.records.items()}
 
 
 # -- the group
 
 
-async def test_joining_goes_on_until_the_brokers_answer() -> None:
-    """The reason says meanwhile why it takes so long."""
+async def test_joining_is_retried_until_the_brokers_answer() -> None:
+    """The reason explains the delay meanwhile."""
     brokers, health = Brokers(["events"], 1), Health()
     cluster = Away(brokers, ScriptedConsumer(brokers))
     cluster.reasons = health.reasons
@@ -133,8 +133,8 @@ async def test_joining_goes_on_until_the_brokers_answer() -> None:
     assert health.reasons.keys() == {"assignment"}
 
 
-async def test_a_late_refusal_takes_no_later_assignment_back() -> None:
-    """The group may have assigned again before the answer to a commit arrives."""
+async def test_a_late_refusal_does_not_revoke_a_later_assignment() -> None:
+    """The group may have reassigned before the answer to a commit arrives."""
     brokers = Brokers(["events"], 1)
     client = Slow(brokers)
     source = await reading(client, brokers)
@@ -152,8 +152,8 @@ async def test_a_late_refusal_takes_no_later_assignment_back() -> None:
     assert source.assignment is assignment
 
 
-async def test_a_client_that_was_left_is_not_heard() -> None:
-    """What it says of its partitions is nothing to those of the next client."""
+async def test_callbacks_of_a_closed_client_are_ignored() -> None:
+    """Its partitions are not those of the next client."""
     brokers = Brokers(["events"], 1)
     left, current = ScriptedConsumer(brokers), ScriptedConsumer(brokers)
     cluster = ScriptedCluster(brokers, left)
@@ -173,8 +173,8 @@ async def test_a_client_that_was_left_is_not_heard() -> None:
 # -- commits
 
 
-async def test_only_one_commit_is_on_its_way() -> None:
-    """While the brokers take their time another one is not sent, nor waited for."""
+async def test_only_one_commit_is_in_flight() -> None:
+    """While it is unanswered, no other one is sent, and nothing waits for it."""
     brokers = Brokers(["events"], 1)
     client = Slow(brokers)
     source = await reading(client, brokers)
@@ -190,8 +190,8 @@ async def test_only_one_commit_is_on_its_way() -> None:
     assert source.acknowledged == COMMITS
 
 
-async def test_leaving_gives_up_a_commit_that_gets_no_answer() -> None:
-    """It does not hold up the end."""
+async def test_leaving_abandons_an_unanswered_commit() -> None:
+    """It does not delay the end."""
     brokers = Brokers(["events"], 1)
     client = Slow(brokers)
     source = await reading(client, brokers)
@@ -205,8 +205,9 @@ async def test_leaving_gives_up_a_commit_that_gets_no_answer() -> None:
     assert not brokers.commits
 
 
-async def test_a_commit_without_its_answer_is_not_taken_for_none() -> None:
-    """An error about the whole group leaves the partitions out; one without a commit is there."""
+async def test_a_missing_answer_does_not_mean_that_there_is_no_commit() -> None:
+    """An error about the whole group omits the partitions; a partition without a commit
+    is listed."""
     brokers = Brokers(["events"], 2)
     client = ScriptedConsumer(brokers)
     source = await reading(client, brokers)
@@ -226,17 +227,17 @@ LOADING = GroupLoadInProgressError.errno
 
 
 class Coordinated(AIOKafkaAdminClient):  # type: ignore[misc]
-    """The library's client, to which a coordinator gives this answer."""
+    """The library's client with this answer from the coordinator."""
 
     def __init__(self, answer: OffsetFetchResponse_v3) -> None:
         super().__init__(bootstrap_servers="nobody:1")
         self._answer = answer
 
     async def start(self) -> None:
-        """Nothing to connect to."""
+        """Connect to nothing."""
 
     async def find_coordinator(self, group_id: str, coordinator_type: int = 0) -> int:
-        """It is known."""
+        """Any known node."""
         return 0
 
     async def _send_request(self, request: Any, node_id: int | None = None) -> Any:
@@ -244,7 +245,7 @@ class Coordinated(AIOKafkaAdminClient):  # type: ignore[misc]
 
 
 class CoordinatedCluster(ScriptedCluster):
-    """Brokers whose admin clients are the library's."""
+    """Brokers with the library's admin clients."""
 
     answer: OffsetFetchResponse_v3
 
@@ -262,10 +263,11 @@ class CoordinatedCluster(ScriptedCluster):
     ],
     ids=["of the group", "of each partition", "of one partition alone"],
 )
-async def test_a_coordinator_that_is_loading_is_not_taken_for_a_new_group(
+async def test_a_loading_coordinator_does_not_mean_a_new_group(
     answer: OffsetFetchResponse_v3,
 ) -> None:
-    """Else a store that has lost its state as well would begin again, and no gap would be seen."""
+    """Otherwise, if the store lost its state as well, the worker would start again without noticing
+    the gap."""
     brokers = Brokers(["events"], 2)
     client = ScriptedConsumer(brokers)
     cluster = CoordinatedCluster(brokers, client)
@@ -277,8 +279,8 @@ async def test_a_coordinator_that_is_loading_is_not_taken_for_a_new_group(
         await source.committed([FIRST, SECOND])
 
 
-async def test_a_group_that_has_committed_nothing_is_new() -> None:
-    """Each partition is in the answer, without an offset."""
+async def test_a_group_without_commits_is_new() -> None:
+    """The answer lists each partition without an offset."""
     brokers = Brokers(["events"], 2)
     cluster = CoordinatedCluster(brokers, ScriptedConsumer(brokers))
     partitions = [(0, -1, "", 0), (1, -1, "", 0)]
@@ -292,8 +294,8 @@ async def test_a_group_that_has_committed_nothing_is_new() -> None:
 # -- reading
 
 
-async def test_a_record_that_is_too_large_is_not_passed() -> None:
-    """The client goes past it; the source names its partition, and reads the others on."""
+async def test_a_record_that_is_too_large_is_not_skipped() -> None:
+    """The client skips it; the source reports its partition and reads the others."""
     brokers = filled(2)
     client = ScriptedConsumer(brokers)
     error = RecordTooLargeError("%s=%s is too large for %s", TopicPartition(*SECOND), 1, 100)
@@ -308,8 +310,8 @@ async def test_a_record_that_is_too_large_is_not_passed() -> None:
     assert offsets(await source.poll()) == {FIRST: [0, 1, 2]}
 
 
-async def test_what_an_error_took_from_other_partitions_is_read_again() -> None:
-    """The client is sent back behind what was returned."""
+async def test_an_error_loses_no_records_of_other_partitions() -> None:
+    """The client seeks back to the last returned record."""
     brokers = filled(2)
     client = ScriptedConsumer(brokers)
     source = await reading(client, brokers)
@@ -335,8 +337,10 @@ async def test_what_an_error_took_from_other_partitions_is_read_again() -> None:
     ],
     ids=lambda one: type(one).__name__ if isinstance(one, Exception) else "",
 )
-async def test_what_brokers_answer_is_told_apart(error: Exception, raised: type[Exception]) -> None:
-    """Silence and a lack of rights can be waited for; being replaced cannot."""
+async def test_errors_of_brokers_are_distinguished(
+    error: Exception, raised: type[Exception]
+) -> None:
+    """Timeouts and missing rights are waited for; being replaced is not."""
     brokers = Brokers(["events"], 1)
     client = ScriptedConsumer(brokers)
     source = await reading(client, brokers)
@@ -351,8 +355,8 @@ async def test_what_brokers_answer_is_told_apart(error: Exception, raised: type[
     assert isinstance(found.value, Unavailable) == (raised is not FencedInstance)
 
 
-async def test_a_topic_that_is_gone_is_waited_for_once_the_worker_runs() -> None:
-    """At the start it is refused."""
+async def test_a_running_worker_waits_for_a_deleted_topic() -> None:
+    """At the start the worker refuses it."""
     brokers = Brokers(["events"], 1)
 
     async def missing() -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The broken builds fit the source, and some of them are caught whenever the tests run."""
+"""The mutations fit the source, and some of them are run and caught."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ FEW = (
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_every_mutation_fits_the_source(mutation: Mutation) -> None:
-    """What is to be replaced stands in the source, once."""
+    """The text to be replaced occurs exactly once."""
     for edit in mutation.edits:
         text = (ROOT / edit.path).read_text(encoding="utf-8")
         assert edited(text, edit) != text
 
 
 def test_names_are_unique() -> None:
-    """No two broken builds are called the same."""
+    """No two mutations have the same name."""
     assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS)
 
 
 def test_an_edit_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
-    """A text that is not there, or there twice, is told, and not passed over."""
+    """Text that is missing or repeated is reported."""
     (tmp_path / "code.py").write_text("one = 1\nother = 1\n", encoding="utf-8")
 
     for old, times in (("two", 0), ("= 1", 2)):
@@ -46,20 +46,20 @@ def test_an_edit_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_every_check_exists(mutation: Mutation) -> None:
-    """The test that is to catch it is there."""
+    """The test that is to catch the mutation exists."""
     file, _, test = mutation.check.partition("::")
     text = (ROOT / file).read_text(encoding="utf-8")
     assert re.search(rf"def {test.partition('[')[0]}\(", text) if test else text
 
 
 def test_the_page_is_current() -> None:
-    """``docs/evidence/mutations.md`` is what ``make docs`` writes."""
+    """``make docs`` would not change ``docs/evidence/mutations.md``."""
     text = (ROOT / "docs" / "evidence" / "mutations.md").read_text(encoding="utf-8")
     assert page() == text, "run: make docs"
 
 
 def test_make_docs_writes_the_page(tmp_path: Path) -> None:
-    """The command in the Makefile writes it into the folder that it names."""
+    """The command in the Makefile writes it to the given folder."""
     done = subprocess.run(
         ["make", "--dry-run", "docs"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -75,7 +75,7 @@ def test_make_docs_writes_the_page(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FEW)
 def test_a_broken_build_is_caught(tmp_path: Path, name: str) -> None:
-    """Its check fails, and shows what it should."""
+    """Its check fails with the expected output."""
     mutation = next(mutation for mutation in MUTATIONS if mutation.name == name)
     copy(tmp_path)
 

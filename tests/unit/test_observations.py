@@ -1,4 +1,4 @@
-"""What a worker's metrics tell of the events that passed through a state partition."""
+"""The metrics of a worker about the events of a state partition."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Sample = tuple[str, dict[str, str], float]
 
 
 async def once(call: Callable[[], Awaitable[Any]]) -> Any:
-    """Calls once: the memory store answers at once."""
+    """Call once; the memory store needs no retries."""
     return await call()
 
 
@@ -60,7 +60,7 @@ class Observed:
         )
 
     def take(self, *events: dict[str, Any]) -> None:
-        """Events in one batch, each stamped with the time at which it happened."""
+        """Process the events in one batch, each with its time as the timestamp."""
         records = [
             Record(
                 json.dumps(event).encode(), None, event["occurred_at"] * 1000, TOPIC, 0,
@@ -86,7 +86,7 @@ class Observed:
         ]
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum of a metric's series that have these labels."""
+        """The sum of a metric's series with these labels."""
         return sum(
             value
             for found, its, value in self.samples()
@@ -97,7 +97,7 @@ class Observed:
 def search(
     results: Sequence[str], at: int = START, iteration: int = 1, **more: Any
 ) -> dict[str, Any]:
-    """A search of conversation c-1; ``results`` are handles, and documents."""
+    """A search of conversation c-1; ``results`` are handles and documents."""
     found = [
         {"result_id": f"r-{name}", "doc_id": name, **more.get("of_each", {})} for name in results
     ]
@@ -118,8 +118,8 @@ def labels(gains: dict[str, int], at: int = START, event_id: str = "l-1") -> dic
     }  # fmt: skip
 
 
-def test_labels_that_wait_are_counted_until_their_result_comes() -> None:
-    """A label before its result waits, and is found when that is there; a lost one waits on."""
+def test_waiting_labels_are_counted_until_their_result_comes() -> None:
+    """A label before its result waits and is matched later; one without a result keeps waiting."""
     observed = Observed()
     observed.take(labels({"a": 3, "b": 0, "lost": 1}))
     assert observed.total("labels_waiting_total") == 3
@@ -133,7 +133,7 @@ def test_labels_that_wait_are_counted_until_their_result_comes() -> None:
 
 
 def test_labels_in_the_batch_of_their_result_do_not_wait() -> None:
-    """Order within one batch is nothing that a producer can help."""
+    """Producers do not control the order within a batch."""
     observed = Observed()
     observed.take(labels({"a": 3}), search(["a"], START + 2))
 
@@ -142,8 +142,8 @@ def test_labels_in_the_batch_of_their_result_do_not_wait() -> None:
     assert observed.total("label_delay_seconds_count") == 1
 
 
-def test_a_replaced_search_finds_no_label_again() -> None:
-    """Labels of a search stay with its new version without having waited."""
+def test_replacing_a_search_does_not_match_its_labels_again() -> None:
+    """They stay with the new version without having waited."""
     observed = Observed()
     observed.take(search(["a"]))
     observed.take(labels({"a": 3}, START + 1))
@@ -154,8 +154,8 @@ def test_a_replaced_search_finds_no_label_again() -> None:
     assert observed.total("label_delay_seconds_count") == 1
 
 
-def test_a_change_that_windows_have_passed_is_late_for_them_only() -> None:
-    """A label ten minutes later changes the longer windows; the shorter ones count it as late."""
+def test_a_late_change_counts_as_late_only_for_short_windows() -> None:
+    """A label after ten minutes changes the longer windows."""
     observed = Observed()
     observed.take(search(["a"]))
     observed.take(labels({"a": 3}, START + 600))
@@ -166,8 +166,8 @@ def test_a_change_that_windows_have_passed_is_late_for_them_only() -> None:
     assert observed.total("window_good_results", window="30m") == 1
 
 
-def test_conversations_are_found_in_the_cache_or_nowhere() -> None:
-    """The first event of a conversation makes it, the next one finds it in memory."""
+def test_conversations_are_cache_hits_or_new() -> None:
+    """The first event of a conversation creates it, and the next one finds it in memory."""
     observed = Observed()
     observed.take(search(["a"]))
     observed.take(search(["b"], START + 1, 2), search(["c"], START + 2, 3))
@@ -178,7 +178,7 @@ def test_conversations_are_found_in_the_cache_or_nowhere() -> None:
 
 
 def hostile(number: int) -> dict[str, Any]:
-    """A search whose every text is chosen to make series, or to break the page."""
+    """A search whose every text tries to create series or to break the page."""
     ugly = f'"}} 1\n# {number}\\ 🏴'
     event = {
         "agent": f"agent{ugly}", "release": f"release{ugly}",
@@ -207,7 +207,7 @@ def hostile(number: int) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_hostile_events_make_no_more_series_than_allowed() -> None:
-    """Agents and routes without end become other, are counted, and nothing private is shown."""
+    """Agents and routes beyond the limits count as other, and nothing private is shown."""
     observed = Observed()
     observed.take(*(hostile(number) for number in range(600)))
 

@@ -16,26 +16,26 @@ from stream_metrics.lab.metrics.ontology import nearest, with_similarities
 
 
 class Letters:
-    """Terms are words of one length; the similarity is the share of letters that are the same."""
+    """Terms are words of one length; their similarity is the share of equal letters."""
 
     formulas = frozenset({"lin", "far", "nan"})
     unbounded = frozenset({"far", "nan"})
 
     def similarity(self, expected: str, retrieved: str, formula: str) -> float:
-        """Positions with the same letter ÷ letters; with ``far``, ten times that."""
+        """Positions with equal letters ÷ letters; with ``far``, ten times that."""
         if formula == "nan":
             return float("nan")
         same = sum(a == b for a, b in zip(expected, retrieved, strict=True)) / len(expected)
         return 10 * same if formula == "far" else same
 
 
-class Liar(Letters):
-    """Says that its values stay in [0, 1], and gives 1.5."""
+class OutOfRange(Letters):
+    """Declares values in [0, 1] and returns 1.5."""
 
     unbounded = frozenset()
 
     def similarity(self, expected: str, retrieved: str, formula: str) -> float:
-        """Too much."""
+        """Return a value out of range."""
         return 1.5
 
 
@@ -53,7 +53,7 @@ def max_ont_sim(name: str, retrieved: list[str], expected: list[str]) -> float:
 
 
 def test_the_nearest_term_in_the_top_k_counts() -> None:
-    """With more ranks a nearer term may come; an exact match is 1, whatever the formula says."""
+    """More ranks may add a nearer term; an exact match is 1 for every formula."""
     retrieved = ["abxx", "abcx", "abcd"]
 
     found = [max_ont_sim(f"max_ont_sim@{k}", retrieved, ["abcd", "zzzz"]) for k in (1, 2, 3, 10)]
@@ -62,8 +62,8 @@ def test_the_nearest_term_in_the_top_k_counts() -> None:
     assert max_ont_sim("max_ont_sim(formula=far)@1", ["abcd"], ["abcd"]) == 1.0
 
 
-def test_nothing_retrieved_is_far_and_nothing_expected_is_undefined() -> None:
-    """Without a retrieved term 0; without an expected one no value, also beside other rankings."""
+def test_without_retrieved_terms_it_is_0_and_without_expected_terms_undefined() -> None:
+    """Other rankings in the batch do not matter."""
     assert max_ont_sim("max_ont_sim@5", [], ["abcd"]) == 0.0
     assert max_ont_sim("max_ont_sim@5", ["abcd"], []) != max_ont_sim("max_ont_sim@5", ["ab"], [])
     rows = [Judged([0.0], [], similarities={"lin": [0.25]}), Judged([0.0], [])]
@@ -75,9 +75,9 @@ def test_nothing_retrieved_is_far_and_nothing_expected_is_undefined() -> None:
 
 
 def test_values_outside_of_the_range_are_refused() -> None:
-    """Unless the ontology says that a formula has none; what is no number never passes."""
+    """The ontology may declare a formula without a range; NaN is always refused."""
     with pytest.raises(ValueError, match=r"of abcd and abxx is 1.5, which is not in \[0, 1\]"):
-        nearest(Liar(), ["abcd"], ["abxx"], "lin")
+        nearest(OutOfRange(), ["abcd"], ["abxx"], "lin")
     with pytest.raises(ValueError, match="is nan"):
         nearest(Letters(), ["abcd"], ["abxx"], "nan")
 
@@ -85,7 +85,7 @@ def test_values_outside_of_the_range_are_refused() -> None:
 
 
 def test_an_unknown_formula_is_refused() -> None:
-    """The error has the formulas that there are."""
+    """The error lists the known ones."""
     with pytest.raises(ValueError, match="no formula 'graphic'; it has far, lin"):
         nearest(Letters(), ["abcd"], ["abxx"], "graphic")
 
@@ -146,7 +146,8 @@ def write_ontology(folder: Path) -> None:
 
 
 def test_lin_similarity_by_hand(hpo: HumanPhenotypeOntology) -> None:
-    """Seizure and ataxia share what 3 of 4 diseases have; seizure and septal defect nothing."""
+    """Seizure and ataxia share an ancestor with 3 of 4 diseases; seizure and septal defect share
+    none."""
     shared, seizure, ataxia = -log(3 / 4), -log(2 / 4), -log(1 / 4)
 
     found = hpo.similarity("HP:0000021", "HP:0000022", "lin")
@@ -158,14 +159,14 @@ def test_lin_similarity_by_hand(hpo: HumanPhenotypeOntology) -> None:
 
 @pytest.mark.parametrize("term", ["HP:0099999", "MP:0000001", "seizure", ""])
 def test_unknown_terms_are_not_similar(hpo: HumanPhenotypeOntology, term: str) -> None:
-    """A term that the ontology does not have is as far as can be, but equal to itself."""
+    """A term outside the ontology has similarity 0, but 1 to itself."""
     assert hpo.similarity("HP:0000021", term, "lin") == 0.0
     assert nearest(hpo, [term], [term], "lin") == [1.0]
 
 
 @pytest.mark.parametrize("formula", sorted(HumanPhenotypeOntology.formulas))
 def test_every_formula_keeps_its_range(hpo: HumanPhenotypeOntology, formula: str) -> None:
-    """Over all pairs of terms no formula leaves [0, 1] that is not declared to."""
+    """Over all pairs of terms, only formulas declared without a range leave [0, 1]."""
     terms = [f"HP:{number:07}" for number in TERMS]
 
     values = nearest(hpo, terms[:1], terms, formula)
@@ -177,7 +178,7 @@ def test_every_formula_keeps_its_range(hpo: HumanPhenotypeOntology, formula: str
 
 
 def test_max_ont_sim_of_phenotypes(hpo: HumanPhenotypeOntology) -> None:
-    """A sibling term scores more than a term of another branch, and less than the term itself."""
+    """A sibling scores more than a term of another branch, and less than the term itself."""
     expected, retrieved = ["HP:0000021"], ["HP:0000023", "HP:0000022", "HP:0000021"]
     row = with_similarities(
         judge_ids(retrieved, {"HP:0000021": 1}), hpo, expected, retrieved, {"lin": None}

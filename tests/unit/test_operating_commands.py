@@ -1,4 +1,4 @@
-"""What `audit` and `forget` say and end with, as whoever types them sees it."""
+"""The commands `audit` and `forget`: output and exit codes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.unit.test_state_partition import NOON_S, search
 
 @pytest.fixture
 def namespace(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> RedisOptions:
-    """A namespace with the state of one conversation, which the settings point to."""
+    """A namespace of the settings with the state of one conversation."""
     options = RedisOptions(url=redis_server.url, namespace=f"commands-{uuid4()}")
     monkeypatch.setenv("STREAM_METRICS_REDIS__URL", options.url)
     monkeypatch.setenv("STREAM_METRICS_REDIS__NAMESPACE", options.namespace)
@@ -91,7 +91,7 @@ def spoil(options: RedisOptions) -> None:
 
 
 def test_an_audit_without_a_difference_ends_with_0(namespace: RedisOptions) -> None:
-    """It says how much was compared."""
+    """The output says how much was compared."""
     done = CliRunner().invoke(app, ["audit"])
 
     assert done.exit_code == 0
@@ -100,7 +100,7 @@ def test_an_audit_without_a_difference_ends_with_0(namespace: RedisOptions) -> N
 
 
 def test_an_audit_with_a_difference_ends_with_1(namespace: RedisOptions) -> None:
-    """It shows the place, and both sums."""
+    """The output has the bucket and both sums."""
     spoil(namespace)
 
     done = CliRunner().invoke(app, ["audit"])
@@ -113,7 +113,7 @@ def test_an_audit_with_a_difference_ends_with_1(namespace: RedisOptions) -> None
 def test_an_audit_as_json_has_differences_alone_on_standard_output(
     namespace: RedisOptions,
 ) -> None:
-    """One object a line; what is meant for people goes to standard error."""
+    """Each is an object on a line; messages for people go to standard error."""
     spoil(namespace)
 
     done = CliRunner().invoke(app, ["audit", "--format", "json"])
@@ -126,7 +126,7 @@ def test_an_audit_as_json_has_differences_alone_on_standard_output(
 def test_an_audit_of_nothing_is_an_error(
     namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A namespace without state is a slip in the settings."""
+    """An empty namespace means wrong settings."""
     monkeypatch.setenv("STREAM_METRICS_REDIS__NAMESPACE", "nobody-is-here")
 
     with pytest.raises(UsageError, match="has no state"):
@@ -134,10 +134,10 @@ def test_an_audit_of_nothing_is_an_error(
 
 
 @pytest.mark.parametrize("command", ["audit", "export"])
-def test_other_settings_than_the_workers_are_an_error(
+def test_settings_that_differ_from_the_workers_are_an_error(
     namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """Other thresholds make other windows and rows: neither compared nor written."""
+    """Other thresholds give other windows and rows, so nothing is compared or written."""
     monkeypatch.setenv("STREAM_METRICS_METRICS__GOOD_GAIN", "3")
 
     with pytest.raises(UsageError, match="other settings"):
@@ -283,8 +283,8 @@ def test_a_worker_does_not_start_on_a_layout_of_another_type(namespace: RedisOpt
     assert "Traceback" not in done.stderr
 
 
-def test_conversations_to_forget_are_taken_once_each(tmp_path: Path) -> None:
-    """Arguments, then the lines of the file as they stand, without empty ones."""
+def test_each_conversation_to_forget_is_sent_once(tmp_path: Path) -> None:
+    """Arguments come first, then the unchanged lines of the file without empty ones."""
     listed = tmp_path / "ids.txt"
     listed.write_bytes("b\r\na\n\n köln 3 \nb".encode())
 
@@ -292,14 +292,14 @@ def test_conversations_to_forget_are_taken_once_each(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 129, "\ud800"])
-def test_what_is_no_conversation_id_is_refused(name: str) -> None:
+def test_an_invalid_conversation_id_is_refused(name: str) -> None:
     """No event could have it."""
     with pytest.raises(UsageError, match="1 to 128 characters"):
         read_ids([name], None)
 
 
-def test_forgetting_nobody_is_refused(tmp_path: Path) -> None:
-    """An empty file is a slip."""
+def test_an_empty_list_to_forget_is_refused(tmp_path: Path) -> None:
+    """An empty file is a mistake."""
     listed = tmp_path / "ids.txt"
     listed.write_text("\n")
 
@@ -308,7 +308,7 @@ def test_forgetting_nobody_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_forget_reaches_up_to_now_by_default() -> None:
-    """In microseconds."""
+    """The time is in microseconds."""
     before = time.time_ns() // 1000
 
     assert before <= parse_until(None) <= time.time_ns() // 1000
@@ -316,6 +316,6 @@ def test_a_forget_reaches_up_to_now_by_default() -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "1999-12-31T23:59:59Z", "2099-01-01T00:00:00Z"])
 def test_a_forget_up_to_a_time_that_workers_refuse_is_refused(text: str) -> None:
-    """Such an event would be a dead letter."""
+    """The event would become a dead letter."""
     with pytest.raises(UsageError, match="--until"):
         parse_until(text)

@@ -1,4 +1,4 @@
-"""The reference itself, held against figures and verdicts worked out by hand."""
+"""The reference itself, compared with figures and verdicts worked out by hand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def event(kind: str, number: int, **fields: Any) -> dict[str, Any]:
 
 
 def search(number: int, results: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
-    """One search, of its own event and iteration; results get the handles r<number><letter>."""
+    """One search in an event and iteration of its own; results have handles r<number><letter>."""
     named = [{"result_id": f"r{number}{'abcdefgh'[n]}", **one} for n, one in enumerate(results)]
     one = {"search_id": f"s{number}", "results": named}
     return event("search_iteration", number, **{"iteration": number, "searches": [one], **fields})
@@ -40,28 +40,28 @@ def labels(number: int, **gains: int | None) -> dict[str, Any]:
 
 
 def run(*events: dict[str, Any], **options: Any) -> Outcome:
-    """Evaluate events that must all be valid."""
+    """The result of events that must all be valid."""
     outcome = evaluate([Record(json.dumps(one).encode()) for one in events], **options)
     assert outcome.invalid == []
     return outcome
 
 
 def row(*events: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """The one row of some events."""
+    """The only row of some events."""
     (line,) = run(*events, **options).rows
     loaded: dict[str, Any] = json.loads(line)
     return loaded
 
 
 def verdict(a: dict[str, Any], b: dict[str, Any], **options: Any) -> str:
-    """The evidence by which the second of two results is a duplicate, or `unique`."""
+    """The evidence that makes the second of two results a duplicate, or `unique`."""
     (turn,) = run(search(1, [a, b]), **options).turns
     placed = turn.found[1].placement.verdict
     return "unique" if placed is None else str(placed.evidence)
 
 
 def sums(outcome: Outcome, name: str, now: int | None = None) -> dict[tuple[str, ...], int]:
-    """The window sums of one name, by the other labels."""
+    """The window sums of one name by the other labels."""
     found = json.loads(outcome.windows(now))["sums"]
     return {
         tuple(value for key, value in one.items() if key not in ("name", "agent", "value")): one[
@@ -98,14 +98,14 @@ WORKED = (
         ("dup_at", [0, 1, 3]),
     ],
 )
-def test_worked_example(name: str, expected: list[float]) -> None:
-    """The worked example of three iterations has the published figures."""
+def test_the_worked_example_has_the_published_figures(name: str, expected: list[float]) -> None:
+    """It has three iterations."""
     found = [iteration[name] for iteration in row(*WORKED)["iterations"]]
     assert found == pytest.approx(expected, abs=5e-5)
 
 
-def test_worked_example_all_good() -> None:
-    """All good results of the worked example are there after its third iteration."""
+def test_the_worked_example_has_all_good_results_after_its_third_iteration() -> None:
+    """The row says so."""
     found = row(*WORKED)
     assert (found["iterations_for_all_good_results"], found["all_good_basis"]) == (3, "retrieved")
 
@@ -159,26 +159,29 @@ PAGE = "https://x.example/p"
          "text"),
     ],
 )  # fmt: skip
-def test_verdict(a: dict[str, Any], b: dict[str, Any], expected: str) -> None:
-    """A pair is judged as the rules of verification say."""
+def test_a_pair_is_judged_by_the_rules_of_verification(
+    a: dict[str, Any], b: dict[str, Any], expected: str
+) -> None:
+    """The table has a pair for each rule."""
     assert verdict(a, b) == expected
 
 
 def test_identical_content_can_be_turned_off() -> None:
-    """With the option off, equal long contents do not outweigh unequal generic IDs."""
+    """Then equal long contents do not outweigh unequal generic ids."""
     other = {"doc_id": "2", "content": LONG}
     assert verdict(GUIDE, other, identical_content="different") == "unique"
 
 
-def test_differing_snippets_can_pass() -> None:
-    """With the option off, unequal snippets no longer refuse a pair of equal content."""
+def test_unequal_snippets_can_be_allowed() -> None:
+    """With the option off, they no longer prevent a match of equal contents."""
     a, b = ({"snippet": f"{n} {MID}", "content": LONG} for n in (1, 2))
     assert verdict(a, b) == "unique"
     assert verdict(a, b, snippet_rejects=False) == "text"
 
 
-def test_contradiction_ends_a_chain() -> None:
-    """A document that has an ID takes no result with another, though a member without matches."""
+def test_a_contradicting_id_ends_a_chain() -> None:
+    """A document with an id takes no result with another id, even if a member without one
+    matches."""
     a, b, c = ({**FILE, "ids": ids, "snippet": MID} for ids in (
         {"file_id": "1"}, NO_ID, {"file_id": "2"}
     ))  # fmt: skip
@@ -187,7 +190,7 @@ def test_contradiction_ends_a_chain() -> None:
 
 
 def test_only_the_first_sixty_four_candidates_are_verified() -> None:
-    """A match behind 64 others that share a key is not found."""
+    """A match after 64 others with the same key is not found."""
     others = [{"title": "t", "snippet": f"text {n}"} for n in range(64)]
     twin = {"title": "t", "fields": {"a": 1, "b": 2}, "snippet": "x"}
     assert row(event_with([*others[1:], twin, twin]))["duplicates"] == 1
@@ -201,8 +204,8 @@ def event_with(results: list[dict[str, Any]]) -> dict[str, Any]:
     return event("search_iteration", 1, iteration=1, searches=[one])
 
 
-def test_labels() -> None:
-    """Events outrank inline gains, null withdraws for good, and a duplicate's label is inherited."""
+def test_labels_take_precedence_over_inline_gains() -> None:
+    """Null withdraws a label for good, and a duplicate inherits the label."""
     found = row(
         search(1, [{"doc_id": "1", "gain": 4}, {"doc_id": "2"}, {"doc_id": "2", "gain": 2}]),
         labels(3, r1a=None),
@@ -211,22 +214,22 @@ def test_labels() -> None:
     assert (found["labelled"], found["unlabelled"], found["gain"]) == (1, 1, 2)
 
 
-def test_gain_of_document_max() -> None:
-    """The option takes the highest label of a document instead of the first."""
+def test_gain_of_document_max_takes_the_highest_label() -> None:
+    """The default takes the first label of a document."""
     events = (search(1, [{"doc_id": "1", "gain": 2}, {"doc_id": "1", "gain": 4}]),)
     assert row(*events)["gain"] == 2
     assert row(*events, gain_of_document="max")["gain"] == 4
 
 
-def test_replaced_search_moves_whole() -> None:
-    """A newer version of a search takes its iteration and all its results with it."""
+def test_a_replaced_search_moves_as_a_whole() -> None:
+    """A newer version takes its iteration and all results with it."""
     newer = search(1, [{"doc_id": "2"}], event_id="new", occurred_at=1_715_589_009, iteration=7)
     found = row(newer, search(1, [{"doc_id": "1"}, {"doc_id": "3"}]))
     assert [(one["iteration"], one["results"]) for one in found["iterations"]] == [(7, 1)]
 
 
-def test_handle_conflict() -> None:
-    """The first result in canonical order takes the label; the other keeps its inline gain."""
+def test_the_first_of_results_with_one_handle_takes_the_label() -> None:
+    """The order is the canonical one; the other keeps its inline gain."""
     found = row(
         search(2, [{"doc_id": "1", "gain": 3, "result_id": "r"}]),
         search(1, [{"doc_id": "2", "gain": 2, "result_id": "r"}]),
@@ -235,8 +238,8 @@ def test_handle_conflict() -> None:
     assert [one["gain"] for one in found["iterations"]] == [0, 3]
 
 
-def test_forget() -> None:
-    """A forget takes what is not newer, leaves the rest, and both are counted."""
+def test_a_forget_erases_only_older_events() -> None:
+    """Erased and kept ones are counted."""
     outcome = run(
         search(1, [{"doc_id": "1"}]),
         {key: one for key, one in event("forget", 2).items() if key != "turn"},
@@ -247,8 +250,8 @@ def test_forget() -> None:
     assert json.loads(outcome.windows())["now"] == 1_715_589_003_000_000
 
 
-def test_turns() -> None:
-    """The highest turn gives the row, and what belongs to a lower one is stale."""
+def test_the_highest_turn_gives_the_row() -> None:
+    """Events of lower turns are stale."""
     events = (search(1, [{}]), search(2, [{}], turn=2), labels(3, r1a=3))
     outcome = run(*events)
     assert [json.loads(one)["turn"] for one in outcome.rows] == [2]
@@ -268,27 +271,29 @@ def test_turns() -> None:
         (None, 3, "retrieved"),
     ],
 )
-def test_all_good(relevant: object, value: int | None, basis: str) -> None:
-    """Ground truth decides what all good documents are, an empty one too."""
+def test_ground_truth_defines_all_good_documents(
+    relevant: object, value: int | None, basis: str
+) -> None:
+    """It may be empty."""
     found = row(*WORKED, event("turn_completed", 4, relevant=relevant))
     assert (found["iterations_for_all_good_results"], found["all_good_basis"]) == (value, basis)
 
 
-def test_turn_without_search() -> None:
-    """Without any search the counts are 0 and the metrics null."""
+def test_a_turn_without_a_search_has_null_metrics() -> None:
+    """Its counts are 0."""
     found = row(event("search_iteration", 1, iteration=1, gate={"decision": "skip"}))
     assert (found["n"], found["results"], found["gain"], found["sre_upper"]) == (0, 0, None, None)
     assert found["gate"]["skip"] == 1
 
 
-def test_search_without_result() -> None:
-    """One iteration that found nothing has zeros, not nulls."""
+def test_a_search_without_results_has_zeros() -> None:
+    """It makes one iteration, whose figures are not null."""
     found = row(search(1, []))
     assert (found["gain"], found["sre"], found["sre_upper"]) == (0, 0.0, 0.0)
 
 
-def test_reranking_undefined() -> None:
-    """A baseline of 0 has no improvement but stays in the means."""
+def test_improvement_over_a_baseline_of_0_is_undefined() -> None:
+    """The search still counts in the means."""
     ranked = [{"doc_id": "1", "baseline_rank": 2, "gain": 0}, {"doc_id": "2", "baseline_rank": 1}]
     assert row(search(1, ranked))["reranking"] == {
         "searches": 1,
@@ -300,8 +305,8 @@ def test_reranking_undefined() -> None:
     }
 
 
-def test_window_edges() -> None:
-    """A bucket leaves its window when sixty newer ones are there; a later one is not counted."""
+def test_a_bucket_leaves_its_window_after_sixty_newer_ones() -> None:
+    """A future bucket is not counted."""
     outcome = run(search(1, [{}], occurred_at=1_715_589_000))
     start = 1_715_589_000_000_000
     assert ("1m",) in sums(outcome, "results", start + 59_999_999)
@@ -310,8 +315,8 @@ def test_window_edges() -> None:
     assert ("1m",) not in sums(outcome, "results", start - 1)
 
 
-def test_windows_of_worked_example() -> None:
-    """Real figures are billionths, zeros are left out, and iterations stand by their number."""
+def test_the_worked_example_has_the_expected_windows() -> None:
+    """Real figures are in billionths, zeros are left out, and iterations have their number."""
     outcome = run(*WORKED)
     metrics = sums(outcome, "turn_metric_sum")
     assert metrics["5m", "rg"] == 3_666_666_667
@@ -333,14 +338,14 @@ def test_windows_of_worked_example() -> None:
         ("2100-01-01T00:00:00Z", 4_102_444_800_000_000),
     ],
 )
-def test_times(time: object, micros: int) -> None:
-    """Both notations of a time are read to the microsecond."""
+def test_times_are_read_in_both_notations(time: object, micros: int) -> None:
+    """They are exact to the microsecond."""
     outcome = run(event("search_iteration", 1, iteration=1, occurred_at=time))
     assert outcome.events[0].time == micros
 
 
-def test_key_and_stamp() -> None:
-    """The key must be the conversation, and no event may be a day ahead of its record."""
+def test_the_key_and_the_timestamp_must_fit_the_event() -> None:
+    """The key is the conversation, and no event is a day ahead of its record."""
     value = json.dumps(search(1, [])).encode()
     day_before = 1_715_589_001_000 - 86_400_000
     records = [
@@ -358,7 +363,7 @@ def test_key_and_stamp() -> None:
 
 
 @pytest.mark.parametrize("stamps", [(1, 2), (2, 1)])
-def test_same_version_other_content(stamps: tuple[int, int]) -> None:
-    """Of two contents under one version the same wins, whichever comes first."""
+def test_of_equal_versions_the_same_content_wins_in_any_order(stamps: tuple[int, int]) -> None:
+    """Their contents differ."""
     events = [search(1, [{"doc_id": "1"}] * n) for n in stamps]
     assert row(*events) == row(*reversed(events))

@@ -1,4 +1,4 @@
-"""What the output topic is told of a conversation, and when."""
+"""The messages on the output topic about a conversation."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def event(content: dict[str, Any]) -> Sent:
 
 
 class DyingStore(MemoryStore):
-    """A store whose owner dies before its next write, if told so."""
+    """A store whose owner crashes before its next write, if told to."""
 
     dies = False
 
     async def write(self, batch: BatchWrite) -> WriteResult:
-        """Raises instead."""
+        """Raise instead of writing."""
         if self.dies:
             self.dies = False
             raise ConnectionAbortedError
@@ -86,18 +86,18 @@ class Scene:
         self.output: MemoryOutput
 
     async def take_over(self) -> None:
-        """A new process becomes the owner."""
+        """Let a new process become the owner."""
         self.output = MemoryOutputs(self.topic).of(0)
         self.owner = await opened(self.store, self.letters, 1_000, self.output, **self.changes)
 
     async def read(self, *sent: Sent, at: int | None = None) -> None:
-        """One batch, at the owner's position."""
+        """Process one batch at the owner's position."""
         first = self.owner.positions[TOPIC].offset if at is None else at
         records = [Record(v, k, t, TOPIC, 0, first + n) for n, (k, v, t) in enumerate(sent)]
         await self.owner.process(records, once)
 
     async def die_before_write(self, *sent: Sent) -> None:
-        """A batch of which only the rows get out; then a new owner is there."""
+        """Crash during a batch after its rows were sent; then create a new owner."""
         self.store.dies = True
         with pytest.raises(ConnectionAbortedError):
             await self.read(*sent)
@@ -105,7 +105,7 @@ class Scene:
 
     @property
     def values(self) -> list[Any]:
-        """What was sent, decoded."""
+        """The decoded messages."""
         return [m.value if m.value is None else json.loads(m.value) for m in self.topic.messages]
 
     async def same_as_export(self) -> bool:
@@ -120,14 +120,14 @@ class Scene:
 
 @pytest.fixture
 async def scene() -> Scene:
-    """With an owner."""
+    """A scene with an owner."""
     made = Scene()
     await made.take_over()
     return made
 
 
-async def test_a_changed_row_is_sent_once_a_batch(scene: Scene) -> None:
-    """Two events of one conversation in a batch make one message: the row that export writes."""
+async def test_a_changed_row_is_sent_once_per_batch(scene: Scene) -> None:
+    """Two events of one conversation in a batch give one message, with the row of an export."""
     await scene.read(search("c", 1, NOON_S, "a"), search("c", 2, NOON_S + 1, "a", "b"))
 
     assert [m.conversation_id for m in scene.topic.messages] == ["c"]
@@ -135,16 +135,16 @@ async def test_a_changed_row_is_sent_once_a_batch(scene: Scene) -> None:
     assert await scene.same_as_export()
 
 
-async def test_what_changes_nothing_is_not_sent(scene: Scene) -> None:
-    """A redelivered event makes no message; nor does a record that is none."""
+async def test_records_that_change_nothing_send_nothing(scene: Scene) -> None:
+    """These are redelivered and invalid events."""
     await scene.read(search("c", 1, NOON_S, "a"))
     await scene.read(search("c", 1, NOON_S, "a"), (b"c", b"junk", NOON_S * 1000))
 
     assert len(scene.topic.messages) == 1
 
 
-async def test_a_conversation_without_a_turn_is_not_spoken_of(scene: Scene) -> None:
-    """Labels that wait make no message; when what they name has come there is one."""
+async def test_a_conversation_without_a_turn_sends_nothing(scene: Scene) -> None:
+    """Waiting labels give no message until their result comes."""
     await scene.read(label("c", 1, NOON_S, "1-0", 3))
     assert scene.values == []
 
@@ -153,7 +153,7 @@ async def test_a_conversation_without_a_turn_is_not_spoken_of(scene: Scene) -> N
 
 
 async def test_a_late_label_sends_the_row_again(scene: Scene) -> None:
-    """The row with the label comes behind the row without it, under a larger version."""
+    """The row with the label follows the row without it, with a higher version."""
     await scene.read(search("c", 1, NOON_S, "a"))
     await scene.read(label("c", 1, NOON_S + 60, "1-0", 4))
 
@@ -163,7 +163,7 @@ async def test_a_late_label_sends_the_row_again(scene: Scene) -> None:
 
 
 async def test_forgetting_sends_null(scene: Scene) -> None:
-    """A forgotten conversation gets null; what is newer begins it again."""
+    """A forgotten conversation gets null; newer events start it again."""
     await scene.read(search("c", 1, NOON_S, "a"))
     await scene.read(forget("c", NOON_S + 1))
     assert scene.values[1:] == [None]
@@ -173,17 +173,21 @@ async def test_forgetting_sends_null(scene: Scene) -> None:
     assert await scene.same_as_export()
 
 
-async def test_a_forget_of_a_conversation_that_lives_elsewhere_is_silent(scene: Scene) -> None:
-    """A forget is on every partition: where the conversation is not known nothing is sent, so
-    that a row which its own partition has sent since is not lost."""
+async def test_a_forget_of_a_conversation_on_another_partition_sends_nothing(scene: Scene) -> None:
+    """A forget is on every partition.
+
+    Where the conversation is unknown nothing is sent, so that no newer row of its own partition is
+    lost.
+    """
     await scene.read(forget("c", NOON_S))
     await scene.read(forget("c", NOON_S))
 
     assert scene.topic.messages == []
 
 
-async def test_a_row_that_was_sent_before_a_crash_is_taken_back(scene: Scene) -> None:
-    """A row gets out, but not the state; then the next owner reads the forget first: null."""
+async def test_a_row_sent_before_a_crash_is_retracted(scene: Scene) -> None:
+    """The row was sent but the state not written; the next owner reads the forget first and sends
+    null."""
     await scene.die_before_write(search("c", 1, NOON_S, "a"))
     await scene.read(forget("c", NOON_S + 1))
     await scene.read(search("c", 1, NOON_S, "a"))
@@ -192,9 +196,12 @@ async def test_a_row_that_was_sent_before_a_crash_is_taken_back(scene: Scene) ->
     assert await scene.same_as_export()
 
 
-async def test_a_row_that_is_as_before_is_sent_after_a_crash(scene: Scene) -> None:
-    """A label gets out, but not the state; then it comes together with its withdrawal, and the
-    row is what it was. It must be sent: the topic has the label's row."""
+async def test_an_unchanged_row_is_sent_after_a_crash(scene: Scene) -> None:
+    """The row with a label was sent but the state not written.
+
+    Then the label comes with its withdrawal, so the row is unchanged, but the topic has the label's
+    row.
+    """
     await scene.read(search("c", 1, NOON_S, "a"))
     await scene.die_before_write(label("c", 1, NOON_S + 1, "1-0", 4))
     await scene.read(label("c", 1, NOON_S + 1, "1-0", 4), label("c", 2, NOON_S + 2, "1-0", None))
@@ -204,7 +211,7 @@ async def test_a_row_that_is_as_before_is_sent_after_a_crash(scene: Scene) -> No
 
 
 async def test_expiry_sends_nothing(scene: Scene) -> None:
-    """The last row of a conversation stays on the topic; later events replace it."""
+    """The last row of a conversation stays on the topic until later events replace it."""
     await scene.read(search("c", 1, NOON_S, "a", "b"))
     await scene.owner.expire(NOON_S * 1000 + DAY_MS + 1, once)
     assert len(scene.topic.messages) == 1
@@ -213,8 +220,8 @@ async def test_expiry_sends_nothing(scene: Scene) -> None:
     assert [row["results"] for row in scene.values] == [2, 1]
 
 
-async def test_rows_by_turn() -> None:
-    """With `turn_scope` all a message is the list of the conversation's rows."""
+async def test_with_turn_scope_all_a_message_has_every_row() -> None:
+    """It is the list of the conversation's rows."""
     scene = Scene(turn_scope="all")
     await scene.take_over()
     key, value, stamp = search("c", 2, NOON_S + 1, "b")
@@ -225,8 +232,8 @@ async def test_rows_by_turn() -> None:
     assert [[row["turn"] for row in rows] for rows in scene.values] == [[1, 2]]
 
 
-async def test_a_writer_that_was_replaced_sends_nothing_more(scene: Scene) -> None:
-    """An owner that slept while another one took over neither sends nor writes."""
+async def test_a_replaced_owner_sends_nothing_more(scene: Scene) -> None:
+    """An owner that paused during a takeover neither sends nor writes."""
     await scene.read(search("c", 1, NOON_S, "a"))
     asleep = scene.owner
     await scene.store.claim(0, b"another", {TOPIC: Position(0)})
@@ -239,8 +246,9 @@ async def test_a_writer_that_was_replaced_sends_nothing_more(scene: Scene) -> No
     assert len(scene.topic.messages) == 1
 
 
-async def test_an_owner_that_was_shut_out_by_mistake_goes_on(scene: Scene) -> None:
-    """If somebody else begins who does not own the partition, the owner begins again."""
+async def test_an_owner_fenced_by_mistake_continues(scene: Scene) -> None:
+    """If a process that does not own the partition initialises its transactions, the owner
+    initialises them again."""
     await scene.read(search("c", 1, NOON_S, "a"))
     await MemoryOutputs(scene.topic).of(0).begin()
 
@@ -249,9 +257,11 @@ async def test_an_owner_that_was_shut_out_by_mistake_goes_on(scene: Scene) -> No
     assert [row["results"] for row in scene.values] == [1, 2]
 
 
-async def test_a_successor_that_is_replaced_before_it_begins_sends_nothing() -> None:
-    """Between its claim and its first row a worker sleeps, and another one takes over: on waking
-    it begins to write, looks who owns the partition, and stops."""
+async def test_a_successor_replaced_before_its_first_row_sends_nothing() -> None:
+    """A worker pauses between its claim and its first row while another takes over.
+
+    On resuming it checks the owner and stops.
+    """
     scene = Scene()
     await scene.take_over()
     asleep = scene.owner
@@ -264,8 +274,8 @@ async def test_a_successor_that_is_replaced_before_it_begins_sends_nothing() -> 
     assert scene.topic.messages == []
 
 
-async def test_a_topic_that_is_away_is_waited_for(scene: Scene) -> None:
-    """While the topic takes nothing the batch waits, and says why; then row and state are there."""
+async def test_the_batch_waits_for_an_unavailable_topic(scene: Scene) -> None:
+    """The reason is shown; afterwards both row and state are written."""
     health = Health(reasons={})
     seen: list[dict[str, str]] = []
 
@@ -284,10 +294,10 @@ async def test_a_topic_that_is_away_is_waited_for(scene: Scene) -> None:
     assert await scene.same_as_export()
 
 
-async def test_a_bug_in_a_row_sets_its_event_aside(
+async def test_a_bug_in_a_row_rejects_its_event(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An event with which no row can be made is a dead letter; the conversation is as before."""
+    """The event becomes a dead letter, and the conversation is unchanged."""
 
     def failing(conversation: Conversation, scope: str) -> list[Row]:
         rows = conversation_rows(conversation, scope)
@@ -306,7 +316,7 @@ async def test_a_bug_in_a_row_sets_its_event_aside(
 
 
 async def test_without_an_output_topic_no_row_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody pays for rows that go nowhere."""
+    """Computing rows costs nothing then."""
 
     def expensive(*_: object) -> list[Row]:
         raise AssertionError("a row was made")

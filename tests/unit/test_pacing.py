@@ -1,4 +1,4 @@
-"""Latencies begin when records are due, so that a producer that is held up hides no stall."""
+"""Latencies count from when records are due, so a delayed producer hides no stall."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STALL_SECONDS = 2.0
 
 
 class Time:
-    """A clock that goes on by a millisecond a look, and by as much as a stalled send takes."""
+    """A clock that advances a millisecond per call, and by the duration of a stalled send."""
 
     def __init__(self) -> None:
         self.now = 50.0
@@ -30,22 +30,22 @@ class Time:
         return self.now
 
     async def send(self, record: TrafficRecord) -> None:
-        """Take a record; one of them is held up."""
+        """Accept a record; one of them stalls."""
         self.sent += 1
         if self.sent == STALLED:
             self.now += STALL_SECONDS
 
 
 async def produced() -> tuple[Sent, Time]:
-    """Three seconds of records, two of which the producer stood still."""
+    """Three seconds of records; the producer stalls for two of them."""
     clock = Time()
     records = itertools.cycle(traffic(20).records)
     sent = await send_evenly(records, clock.send, RATE, lambda n: n >= 3 * RATE, clock)
     return sent, clock
 
 
-async def test_a_record_is_due_at_the_even_rate_however_late_it_is_sent() -> None:
-    """A stall moves nothing: what became due meanwhile keeps its time."""
+async def test_due_times_are_at_an_even_rate_despite_a_stall() -> None:
+    """Records due during the stall keep their times."""
     sent, clock = await produced()
     gaps = [later - earlier for earlier, later in itertools.pairwise(sent.due)]
 
@@ -55,14 +55,14 @@ async def test_a_record_is_due_at_the_even_rate_however_late_it_is_sent() -> Non
 
 
 async def test_no_record_is_sent_before_it_is_due() -> None:
-    """The producer may be late, never early."""
+    """The producer may be late, but never early."""
     sent, _ = await produced()
 
     assert all(at >= due for due, at in zip(sent.due, sent.handed, strict=True))
 
 
-async def test_a_stall_is_in_the_latencies_of_all_that_waited_for_it() -> None:
-    """Timed from when they were handed over, one record in three hundred would show it."""
+async def test_a_stall_is_in_the_latencies_of_all_delayed_records() -> None:
+    """Counted from sending, only one record in three hundred would show it."""
     sent, _ = await produced()
     at_once = [(at, number) for number, at in enumerate(sent.handed, 1)]
     slow = [one for one in latencies(sent.due, 0, at_once) if one > STALL_SECONDS / 2]
@@ -71,8 +71,8 @@ async def test_a_stall_is_in_the_latencies_of_all_that_waited_for_it() -> None:
     assert STALL_SECONDS < sent.behind_seconds < STALL_SECONDS + 0.5
 
 
-def test_the_rate_is_what_was_handed_over() -> None:
-    """Not what was asked for."""
+def test_the_reported_rate_is_the_achieved_one() -> None:
+    """It is not the requested rate."""
     sent = Sent(due=[1.0, 2.0, 3.0], handed=[1.0, 4.0, 5.0])
 
     assert sent.rate == 0.5

@@ -1,4 +1,4 @@
-"""Commands to Redis are packed in C to the very bytes that the client would send."""
+"""Commands to Redis are encoded in C to the bytes that the client would send."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ARGUMENTS = st.lists(
 
 
 class Number(int):
-    """A whole number of a type of its own."""
+    """A whole number of another type."""
 
 
 OTHERS = st.one_of(
@@ -44,7 +44,7 @@ OTHERS = st.one_of(
 
 
 def outcome(connection: Connection, name: str | bytes, arguments: list[Any]) -> object:
-    """The bytes that are sent; else the kind of the error and what it says."""
+    """The bytes that are sent, or the type and message of the error."""
     try:
         return b"".join(connection.pack_command(name, *arguments))
     except (TypeError, ValueError, DataError) as error:
@@ -53,7 +53,7 @@ def outcome(connection: Connection, name: str | bytes, arguments: list[Any]) -> 
 
 @given(NAMES, ARGUMENTS)
 def test_the_bytes_are_those_of_the_client(name: str | bytes, arguments: list[Any]) -> None:
-    """Whatever the arguments are that a command may have."""
+    """This holds for any arguments that a command may have."""
     usual, ours = Connection(), packing_class(Connection)()
 
     packed = b"".join(ours.pack_command(name, *arguments))
@@ -63,10 +63,10 @@ def test_the_bytes_are_those_of_the_client(name: str | bytes, arguments: list[An
 
 @pytest.mark.slow
 @given(NAMES, ARGUMENTS, OTHERS)
-def test_other_types_are_taken_and_refused_as_by_the_client(
+def test_other_types_are_encoded_or_refused_as_by_the_client(
     name: str | bytes, arguments: list[Any], other: object
 ) -> None:
-    """Those that C does not know are sent as the client sends them, or the error is the same."""
+    """Types unknown to C are left to the client, or the error is the same."""
     given_all = [*arguments, other]
 
     found = outcome(packing_class(Connection)(), name, given_all)
@@ -75,8 +75,8 @@ def test_other_types_are_taken_and_refused_as_by_the_client(
 
 
 @pytest.mark.parametrize("other", [None, True, [1]], ids=["None", "bool", "list"])
-def test_what_no_command_takes_is_refused_by_name(other: Any) -> None:
-    """The error is one of Redis's, and names the type."""
+def test_an_unsupported_type_is_named_in_the_error(other: Any) -> None:
+    """The error is redis-py's."""
     with pytest.raises(DataError, match=type(other).__name__):
         packing_class(Connection)().pack_command("SET", "key", other)
 
@@ -92,8 +92,8 @@ def test_what_no_command_takes_is_refused_by_name(other: Any) -> None:
     ],
     ids=["server", "tls", "socket", "sentinel", "sentinel-tls"],
 )
-async def test_every_client_packs_so(options: RedisOptions) -> None:
-    """Each kind of connection stays what it is besides."""
+async def test_every_connection_encodes_in_c(options: RedisOptions) -> None:
+    """Each kind of connection is otherwise unchanged."""
     client, closers = make_client(options)
     try:
         assert isinstance(client, Redis)
@@ -106,8 +106,8 @@ async def test_every_client_packs_so(options: RedisOptions) -> None:
             await close()
 
 
-async def test_the_nodes_of_a_cluster_pack_so() -> None:
-    """Those that are found by asking for them."""
+async def test_discovered_cluster_nodes_encode_in_c() -> None:
+    """These are found by asking the cluster."""
     client, _ = make_client(RedisOptions("redis://localhost:1", cluster=True))
     assert isinstance(client, RedisCluster)
 

@@ -1,4 +1,4 @@
-"""What the page says: the same figures as the windows, by agent, by window and over time."""
+"""The page's figures equal the windows, by agent, by window and over time."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ async def showcase() -> AsyncIterator[Showcase]:
     made.worst.close()
 
 
-async def test_figures_are_made_of_the_window_sums(showcase: Showcase) -> None:
-    """Each headline figure shows its value, and the whole numbers that it is made of."""
+async def test_figures_are_computed_from_the_window_sums(showcase: Showcase) -> None:
+    """Each headline figure shows its value and the integers behind it."""
     shown = (await showcase.state("1h"))["figures"]
 
     assert [shown["srr"][part] for part in ("value", "part", "whole")] == [3 / 7, 3, 7]
@@ -48,8 +48,8 @@ async def test_figures_are_made_of_the_window_sums(showcase: Showcase) -> None:
     assert [shown["coverage"][part] for part in ("value", "part", "whole")] == [3 / 4, 3, 4]
 
 
-async def test_a_figure_of_nothing_is_no_zero(showcase: Showcase) -> None:
-    """Where there is nothing to divide by, the value is null."""
+async def test_an_undefined_figure_is_null(showcase: Showcase) -> None:
+    """Its denominator is 0."""
     showcase.now_us = NOW + 86_400_000_000 * 2
     shown = await showcase.state("1h")
 
@@ -61,8 +61,8 @@ async def test_a_figure_of_nothing_is_no_zero(showcase: Showcase) -> None:
     ("window", "usual"),
     [("5m", 0.2), ("1h", 0.2), ("6h", 0.1), ("24h", None)],
 )
-async def test_what_is_usual_lies_before_what_is_shown(window: str, usual: float | None) -> None:
-    """Of a day with 10% repeats, of which the last six hours had 30%, and the last hour 90%."""
+async def test_the_baseline_is_before_the_shown_window(window: str, usual: float | None) -> None:
+    """The day has 10% repeats, its last six hours 30%, and the last hour 90%."""
     events = [
         searched(f"{hours}-{n}", 1, [f"d{min(at, unique - 1)}" for at in range(10)], at_s)
         for hours, unique, count in ((10, 9, 200), (3, 7, 200), (0, 1, 200))
@@ -77,8 +77,8 @@ async def test_what_is_usual_lies_before_what_is_shown(window: str, usual: float
 
 
 @pytest.mark.parametrize(("searches", "usual"), [(99, None), (100, 0.0)])
-async def test_nothing_is_usual_before_there_is_enough(searches: int, usual: float | None) -> None:
-    """It takes 1,000 results in the day before, whatever the hour has."""
+async def test_the_baseline_needs_enough_results(searches: int, usual: float | None) -> None:
+    """It takes 1,000 results in the day before, whatever the last hour has."""
     before = [searched(f"b-{n}", 1, "abcdefghij", NOON_S - 7_200 - n) for n in range(searches)]
     now = [searched(f"n-{n}", 1, "aaaaaaaaaa", NOON_S - n) for n in range(200)]
     showcase = await Showcase.new(*before, *now)
@@ -86,8 +86,8 @@ async def test_nothing_is_usual_before_there_is_enough(searches: int, usual: flo
     assert (await showcase.state("1h"))["figures"]["srr"]["usual"] == usual
 
 
-async def test_an_agent_has_figures_of_its_own(showcase: Showcase) -> None:
-    """With an agent chosen figures and series are its own; the list of agents stays whole."""
+async def test_a_chosen_agent_has_its_own_figures(showcase: Showcase) -> None:
+    """Its series are its own too; the list of agents stays complete."""
     shown = await showcase.state("1h", "second")
 
     assert shown["agent"] == "second"
@@ -99,8 +99,8 @@ async def test_an_agent_has_figures_of_its_own(showcase: Showcase) -> None:
     ]
 
 
-async def test_the_state_of_an_agent_is_its_own_whoever_is_chosen() -> None:
-    """The agent that repeats itself is at fault in the table, although another one is shown."""
+async def test_the_choice_of_an_agent_does_not_change_the_table_of_agents() -> None:
+    """The agent that repeats itself is at fault there, even if another one is shown."""
     usual = [
         searched(f"{agent}-{n}", 1, "abcdefghij", NOON_S - 7_200 - n, agent=agent)
         for agent in ("calm", "wild")
@@ -120,8 +120,9 @@ async def test_the_state_of_an_agent_is_its_own_whoever_is_chosen() -> None:
     }
 
 
-async def test_what_nobody_labels_has_no_efficiency() -> None:
-    """An iteration of duplicates only is settled; without a label that is neither SRE nor gain."""
+async def test_without_labels_there_is_no_efficiency() -> None:
+    """An iteration of only duplicates needs no label, but without any label it gives neither SRE
+    nor gain."""
     events = [searched("c", n, "ab", NOON_S + n, agent="first") for n in (1, 2)]
     showcase = await Showcase.new(*events, now_us=NOW)
     showcase.board.interval_seconds = 0.0
@@ -135,8 +136,8 @@ async def test_what_nobody_labels_has_no_efficiency() -> None:
     assert (await showcase.state("1h"))["figures"]["sre"]["value"] == 0.0
 
 
-async def test_the_banner_names_agents_that_began_within_the_hour() -> None:
-    """An agent with searches in the day before is none of them."""
+async def test_the_banner_names_agents_that_started_within_the_hour() -> None:
+    """Agents with searches in the day before are not among them."""
     old = [searched("old", 1, "ab", NOON_S - 7_200, agent="old")]
     new = [searched(f"{agent}-now", 1, "cd", agent=agent) for agent in ("old", "new")]
     showcase = await Showcase.new(*old, *new)
@@ -150,7 +151,7 @@ async def test_the_banner_names_agents_that_began_within_the_hour() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [window.name for window in DEFAULT_WINDOWS])
 async def test_the_page_agrees_with_metrics(window: str) -> None:
-    """Counts on the page are those that ``/metrics`` shows at the same moment."""
+    """Its counts equal those on ``/metrics`` at the same moment."""
     showcase = await Showcase.new()
     traffic = TrafficProfile(seed=8, conversations=40, duration_seconds=1_200)
     events = [json.loads(record.value or b"") for record in generate(traffic) if record.valid]
@@ -188,7 +189,7 @@ async def test_the_page_agrees_with_metrics(window: str) -> None:
 
 
 async def test_a_late_label_changes_the_past(showcase: Showcase) -> None:
-    """A label that comes half an hour later moves the point at the time of the iteration."""
+    """A label after half an hour changes the point at the time of its iteration."""
     showcase.board.interval_seconds = 0.0
     before = (await showcase.state("1h"))["series"]
     await showcase.take([labelled("c-2", {"1.0.a": 4})])
@@ -199,8 +200,8 @@ async def test_a_late_label_changes_the_past(showcase: Showcase) -> None:
     assert (before["coverage"][at], after["coverage"][at]) == (0.75, 1.0)
 
 
-def test_points_are_over_the_buckets_that_end_there() -> None:
-    """A point adds up its bucket and the four before it; where nothing was there is no value."""
+def test_a_point_sums_five_buckets() -> None:
+    """These are its bucket and the four before; without data there is no value."""
     found: list[dict[str, int]] = [{} for _ in range(60)]
     found[10] = {"r": 4, "d": 2}
     found[12] = {"r": 6, "d": 0}
@@ -211,7 +212,7 @@ def test_points_are_over_the_buckets_that_end_there() -> None:
 
 
 def test_gate_and_routes_come_from_a_window_that_has_them() -> None:
-    """The window shown, or the next longer one that keeps decisions, or else the longest."""
+    """It is the shown window, the next longer one with decisions, or the longest."""
 
     def chosen(name: str, *kept: str) -> str | None:
         windows = window_specs(kept)
@@ -226,7 +227,7 @@ def test_gate_and_routes_come_from_a_window_that_has_them() -> None:
 
 
 def test_routes_are_ordered_by_use() -> None:
-    """The route used most comes first; accuracy is over labelled searches only."""
+    """The most used one comes first; accuracy is over labelled searches only."""
     sums = {"R|a|yes": 1, "R|a|unknown": 1, "R|b|no": 3, "R|b|yes": 1}
 
     shown = figures.routing(sums)
@@ -236,8 +237,8 @@ def test_routes_are_ordered_by_use() -> None:
     assert shown["routes"][0]["share"]["value"] == 4 / 6
 
 
-def test_many_routes_become_a_few_and_the_rest() -> None:
-    """The shares of the routes shown and of all others add up to one."""
+def test_rare_routes_are_summed_up_as_the_rest() -> None:
+    """All shares add up to one."""
     found: list[dict[str, int]] = [{} for _ in range(60)]
     found[0] = {f"R|route-{n}|unknown": n + 1 for n in range(20)}
 
@@ -249,7 +250,7 @@ def test_many_routes_become_a_few_and_the_rest() -> None:
 
 
 def test_gate_figures_are_of_labelled_decisions() -> None:
-    """Efficiency is right skips of labelled decisions; the share of skips is of all."""
+    """Efficiency is right skips of labelled decisions; the share of skips is of all decisions."""
     sums = {"q|skip|no": 2, "q|skip|yes": 1, "q|search|yes": 4, "q|search|unknown": 3}
 
     shown = figures.gate(sums)
@@ -261,8 +262,8 @@ def test_gate_figures_are_of_labelled_decisions() -> None:
     assert shown["skips"]["value"] == 3 / 10
 
 
-async def test_clients_that_look_at_the_same_share_a_document(showcase: Showcase) -> None:
-    """Within the interval the document is made once."""
+async def test_clients_with_the_same_view_share_a_document(showcase: Showcase) -> None:
+    """It is computed once per interval."""
     board = Board(showcase.board.inputs, interval_seconds=3_600)
     first = await board.document(board.view("1h", None))
     showcase.now_us += 1
@@ -272,8 +273,8 @@ async def test_clients_that_look_at_the_same_share_a_document(showcase: Showcase
     board.close()
 
 
-async def test_the_documents_kept_are_bounded(showcase: Showcase) -> None:
-    """Asking for ever new agents does not grow what is kept."""
+async def test_the_number_of_cached_documents_is_bounded(showcase: Showcase) -> None:
+    """Requests for ever new agents do not increase it."""
     board = Board(showcase.board.inputs, interval_seconds=3_600)
     for number in range(MAX_DOCUMENTS + 20):
         await board.document(board.view("1h", f"agent-{number}"))
@@ -283,7 +284,7 @@ async def test_the_documents_kept_are_bounded(showcase: Showcase) -> None:
 
 
 async def test_an_unknown_window_is_refused(showcase: Showcase) -> None:
-    """The message names those that are kept."""
+    """The message names the known ones."""
     with pytest.raises(ValueError, match="1m, 5m, 30m, 1h, 6h, 24h"):
         showcase.board.view("2h", None)
 
@@ -291,8 +292,8 @@ async def test_an_unknown_window_is_refused(showcase: Showcase) -> None:
 @pytest.mark.parametrize(
     ("kept", "default"), [(("1m", "1h", "24h"), "1h"), (("30m",), "30m"), (("24h", "6h"), "24h")]
 )
-def test_the_default_window_is_one_that_is_kept(kept: tuple[str, ...], default: str) -> None:
-    """1h where it is kept, else the middle one."""
+def test_the_default_window_exists(kept: tuple[str, ...], default: str) -> None:
+    """It is 1h if that exists, else the middle one."""
     specs = tuple(map(parse_window, kept))
     inputs: Any = type("Inputs", (), {"specs": specs, "group": None})()
     board = Board(inputs)
@@ -302,7 +303,7 @@ def test_the_default_window_is_one_that_is_kept(kept: tuple[str, ...], default: 
 
 
 def test_the_history_is_bounded() -> None:
-    """After two hours the oldest sample goes."""
+    """After two hours the oldest sample is dropped."""
     history = History()
     for number in range(SAMPLES + 5):
         history.add(OperationsSample(float(number), lag_seconds=1.0))
@@ -311,8 +312,8 @@ def test_the_history_is_bounded() -> None:
     assert history.lag()["times"][0] == 5.0
 
 
-async def test_lag_is_null_where_nothing_is_read(showcase: Showcase) -> None:
-    """Without a partition there is no lag, and it is not shown as 0."""
+async def test_lag_is_null_without_a_partition(showcase: Showcase) -> None:
+    """It is not shown as 0."""
     assert (await showcase.state())["operating"]["lag_seconds"] is None
 
     showcase.operations.lag("events", 0, 7, 2.5)
@@ -324,5 +325,5 @@ async def test_lag_is_null_where_nothing_is_read(showcase: Showcase) -> None:
 
 
 def test_series_of_a_partition_without_the_window_are_empty() -> None:
-    """A window that a partition does not keep adds nothing."""
+    """A window that a partition lacks adds nothing."""
     assert figures.buckets([Windows([parse_window("5m")])], HOUR, None, NOW) == [{}] * 60
