@@ -26,20 +26,20 @@ APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 
 
 class BridgeProcess(Worker):
-    """``stream-metrics bridge`` with its pages on a free port."""
+    """``stream-metrics bridge``, serving HTTP on a free port."""
 
     def __init__(self, folder: Path, name: str, environment: Mapping[str, str]) -> None:
         super().__init__(folder, name, environment)
         self._environment = {**environment, "STREAM_METRICS_BRIDGE__PORT": str(self.port)}
 
     def command(self) -> list[str]:
-        """The command of the documentation."""
+        """The documented command."""
         return [*COMMAND, "bridge"]
 
 
 @dataclass
 class BridgedSystem(LiveSystem):
-    """A topic of traces, the input topics, and who works on them."""
+    """A topic of traces, the input topics, and the bridges and workers that read them."""
 
     bridges: list[BridgeProcess] = field(default_factory=list)
 
@@ -60,7 +60,7 @@ class BridgedSystem(LiveSystem):
         }
 
     async def bridge(self) -> BridgeProcess:
-        """Start a bridge, and wait until it serves its pages or has ended."""
+        """Start a bridge, and wait until it serves HTTP or has exited."""
         one = BridgeProcess(
             self.folder, f"{self.group}-bridge-{len(self.bridges)}", self.environment
         )
@@ -75,7 +75,7 @@ class BridgedSystem(LiveSystem):
         return one
 
     async def send(self, sent: Iterable[Sent], compression: str | None = None) -> int:
-        """Send records to the topic of traces, those of a key to one partition; how many."""
+        """Send records to the topic of traces, partitioned by key; returns how many."""
         number = 0
         async with AIOKafkaProducer(
             bootstrap_servers=self.kafka.bootstrap_servers,
@@ -95,18 +95,18 @@ class BridgedSystem(LiveSystem):
         try:
             found = await client.list_consumer_group_offsets(f"{self.group}-bridge")
         except TRANSIENT_ERRORS:
-            return {}  # nobody has joined the group yet
+            return {}  # the group has no member yet
         finally:
             await client.close()
         return {place.partition: commit.offset for place, commit in found.items()}
 
     async def behind(self) -> float:
-        """How many records the bridges that live have not read."""
+        """The number of records that the running bridges have not read."""
         alive = [one for one in self.bridges if one.exit_code is None and await one.pages()]
         return sum([await one.figure("streammetrics_bridge_lag_records") for one in alive])
 
     async def under_way(self, victim: Worker, spans: int) -> None:
-        """Wait until a bridge has read so many spans, or all, or until a worker owns something."""
+        """Wait until a bridge has read this many spans, or all, or a worker owns a partition."""
 
         async def there() -> bool:
             if not await victim.pages():
@@ -119,7 +119,7 @@ class BridgedSystem(LiveSystem):
         await wait_until(there, 90, victim.log_tail)
 
     async def told(self, number: int, within_seconds: float = 60) -> None:
-        """Wait until the bridge has told all of so many records."""
+        """Wait until the bridge has produced the events of this many records."""
 
         async def done() -> bool:
             for one in self.bridges:
@@ -129,23 +129,23 @@ class BridgedSystem(LiveSystem):
         await wait_until(done, within_seconds, lambda: self.bridges[-1].log_tail())
 
     async def counted(self) -> None:
-        """Wait until the state has all events, and no more come."""
+        """Wait until the state has all events, and no more arrive."""
         self.produced = await self.in_input_topics()
         await self.reach(1.0)
 
     async def in_traces(self) -> tuple[Record, ...]:
-        """What lies in the topic of traces."""
+        """The records of the topic of traces."""
         return await recorded(self.kafka, [self.traces])
 
     async def in_input_topics(self) -> Produced:
-        """What lies in the input topics."""
+        """The records of the input topics."""
         return Produced(await recorded(self.kafka, self.topics), frozenset(), 0)
 
 
 async def bridged(
     kafka: Kafka, redis_server: RedisServer, folder: Path, **settings: str
 ) -> BridgedSystem:
-    """A system with all its topics, nothing in them, and nobody at work."""
+    """A system with empty topics and no processes."""
     group = f"{folder.name}-{os.getpid()}".replace("[", "-").replace("]", "")
     topics = (f"{group}-events", f"{group}-labels")
     for topic in topics:
@@ -161,7 +161,7 @@ async def bridged(
 
 @dataclass
 class Campaign:
-    """What a campaign did, and whether the live figures equal those of a replay."""
+    """The result of a campaign, and whether live figures equal those of a replay."""
 
     seed: int
     traces: int
@@ -180,8 +180,8 @@ async def campaign(
 ) -> Campaign:
     """Traces arrive while bridges and workers are killed; then the live figures are compared.
 
-    Two bridges and two workers are at work. One of the four dies at a time that the seed chooses,
-    and another one takes its place.
+    Two bridges and two workers run. The seed chooses when one of the four is killed; another one
+    takes its place.
     """
     chance = random.Random(seed)
     made = traces(seed, number, searches=searches)
@@ -198,7 +198,7 @@ async def campaign(
             break
         everyone: list[Worker] = [*system.bridges, *system.workers]
         alive = [one for one in everyone if one.exit_code is None]
-        # in turn, so that both are met
+        # Alternate, so that both kinds are killed.
         wanted = [one for one in alive if isinstance(one, BridgeProcess) == (part % 3 != 2)]
         victim = chance.choice(wanted)
         await system.under_way(victim, chance.randrange(1, max(2, done.spans // 30)))
@@ -232,5 +232,5 @@ async def campaign(
 
 
 def rows(folder: Path) -> list[bytes]:
-    """The rows that a command wrote, in one order."""
+    """The rows that a command wrote, sorted."""
     return sorted((folder / "conversations.jsonl").read_bytes().splitlines())

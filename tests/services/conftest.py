@@ -1,4 +1,4 @@
-"""Whatever became of a test, its workers end with it."""
+"""Stops the workers of a test, even if the test failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.services.live import LAUNCHED
 
 @pytest.fixture(autouse=True)
 def no_worker_outlives_its_test() -> Iterator[None]:
-    """A test that fails leaves workers that would read on, and disturb those that follow."""
+    """Kill workers that a failed test left running, which would disturb later tests."""
     yield
     for worker in LAUNCHED:
         worker.kill9()

@@ -1,4 +1,4 @@
-"""What the Dockerfile says, and its steps carried out in a folder instead of a container."""
+"""The Dockerfile's instructions, carried out in a folder instead of a container."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUILD_SECONDS: Final = 900
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Every instruction of the Dockerfile: its name and the rest, continued lines as one."""
+    """Every instruction of the Dockerfile: its name and its arguments, continued lines joined."""
     text = (DOCKER / "Dockerfile").read_text().replace("\\\n", " ")
     lines = [line.strip() for line in text.splitlines()]
     split = [line.partition(" ") for line in lines if line and not line.startswith("#")]
@@ -27,7 +27,7 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def last(name: str) -> str:
-    """The instruction in force: the last of its name."""
+    """The last instruction of a name, which is the effective one."""
     return [rest for found, rest in instructions() if found == name][-1]
 
 
@@ -37,12 +37,12 @@ def words(instruction: str) -> list[str]:
 
 
 def variables() -> dict[str, str]:
-    """What ENV sets."""
+    """The variables that ENV sets."""
     return dict(re.findall(r"(\w+)=(\S+)", last("ENV")))
 
 
 def context(folder: Path) -> Path:
-    """The files that a build gets to see, by the ignore file, in a folder of their own."""
+    """Copy the build context to a folder, without the files that the ignore file excludes."""
     rules = (DOCKER / "Dockerfile.dockerignore").read_text().splitlines()
     names = [rule[1:] for rule in rules if rule.startswith("!")]
     left_out = {rule.rpartition("/")[2] for rule in rules if "/" in rule and rule[0] != "!"}
@@ -57,7 +57,7 @@ def context(folder: Path) -> Path:
 
 
 def build(source: Path, prefix: Path) -> None:
-    """The build stage's own step, with this Python for the image's."""
+    """Run the step of the build stage with this Python instead of the image's."""
     [step] = [rest for name, rest in instructions() if name == "RUN" and "build.sh" in rest]
     command = step.replace(PREFIX, str(prefix)).split()
     cargo = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")) / "bin"
@@ -81,6 +81,6 @@ def build(source: Path, prefix: Path) -> None:
 
 
 def bare() -> Mapping[str, str]:
-    """This machine's ways out (proxies, package indexes), and nothing else of the environment."""
+    """Only the proxies and package indexes of the environment."""
     kept = re.compile(r"(?i).*_proxy|PIP_.*|CARGO_.*|RUSTUP_.*|SSL_CERT_.*|LANG")
     return {name: value for name, value in os.environ.items() if kept.fullmatch(name)}

@@ -1,4 +1,4 @@
-"""A live system for tests: topics with traffic in them, a Redis, workers as processes."""
+"""A live system for tests: topics with traffic, a Redis, and worker processes."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ ESTABLISHED = "01"  # a connection's state in /proc/net/tcp
 COMMAND = [sys.executable, "-m", "stream_metrics"]
 
 
-LAUNCHED: list[Worker] = []  # by the test that runs
+LAUNCHED: list[Worker] = []  # by the current test
 
 
 def waiting_bytes(port: int) -> int:
-    """How many bytes a server on this port of the machine has been sent and has not read."""
+    """Bytes that were sent to a local server on this port and that it has not read."""
     lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
     connections = (line.split() for line in lines)
     return sum(
@@ -47,7 +47,7 @@ def waiting_bytes(port: int) -> int:
 
 
 class Worker(ChildProcess):
-    """``stream-metrics worker`` with its pages on a free port."""
+    """``stream-metrics worker``, serving HTTP on a free port."""
 
     def __init__(
         self, folder: Path, name: str, environment: Mapping[str, str], *options: str
@@ -60,7 +60,7 @@ class Worker(ChildProcess):
 
     @property
     def address(self) -> str:
-        """``host:port`` of the pages."""
+        """``host:port`` of its HTTP server."""
         return f"127.0.0.1:{self.port}"
 
     def launch(self) -> None:
@@ -69,7 +69,7 @@ class Worker(ChildProcess):
         super().launch()
 
     def command(self) -> list[str]:
-        """The command of the README."""
+        """The command in the README."""
         return [*COMMAND, "worker", *self._options]
 
     def environment(self) -> Mapping[str, str]:
@@ -77,11 +77,11 @@ class Worker(ChildProcess):
         return self._environment
 
     async def ready(self) -> bool:
-        """Whether it says so."""
+        """Whether ``/readyz`` reports that it is ready."""
         return (await self.readyz())[0] == 200
 
     async def pages(self) -> bool:
-        """Whether it serves its pages."""
+        """Whether it serves HTTP."""
         return (await self.readyz())[0] != 0
 
     async def readyz(self) -> tuple[int, dict[str, Any]]:
@@ -103,7 +103,7 @@ class Worker(ChildProcess):
         return sum(float(line.rpartition(" ")[2]) for line in found)
 
     async def owned(self) -> float:
-        """How many partitions it works on: none while it serves no pages."""
+        """The number of partitions that it owns; 0 while it does not serve HTTP."""
         return await self.figure("streammetrics_assigned_partitions") if await self.pages() else 0
 
     async def _get(self, path: str) -> tuple[int, dict[str, Any]]:
@@ -120,7 +120,7 @@ class Worker(ChildProcess):
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """What lies in the topics: every record with its place, and which are broken."""
+    """The records of the topics, and which of them are invalid."""
 
     records: tuple[Record, ...]
     broken: frozenset[tuple[str, int, int]]
@@ -141,7 +141,7 @@ class Produced:
         return 1000 * max(record.timestamp_ms or 0 for record in self.records)
 
     def __add__(self, more: Produced) -> Produced:
-        """These, and others that were sent after them."""
+        """These records, followed by others."""
         return Produced(
             self.records + more.records,
             self.broken | more.broken,
@@ -203,7 +203,7 @@ async def produce(
 
 
 async def stored(kafka: Kafka, topics: Iterable[str]) -> list[Any]:
-    """Every committed record that the topics hold now, as the client gives it, by partition."""
+    """Every committed record in the topics, as returned by the client, by partition."""
     counts = await partition_counts(
         KafkaSettings(bootstrap_servers=kafka.bootstrap_servers), topics
     )
@@ -226,7 +226,7 @@ async def stored(kafka: Kafka, topics: Iterable[str]) -> list[Any]:
 
 
 async def recorded(kafka: Kafka, topics: Iterable[str]) -> tuple[Record, ...]:
-    """The same as records of ours."""
+    """Every committed record in the topics as a ``Record``."""
     return tuple(
         Record(r.value, r.key, r.timestamp, r.topic, r.partition, r.offset)
         for r in await stored(kafka, topics)
@@ -235,9 +235,9 @@ async def recorded(kafka: Kafka, topics: Iterable[str]) -> tuple[Record, ...]:
 
 @dataclass
 class LiveSystem:
-    """A consumer group over topics with traffic, its Redis and its workers.
+    """A consumer group, its topics with traffic, its Redis and its workers.
 
-    ``settings`` are variables beside those that every system has.
+    ``settings`` are environment variables in addition to those of every system.
     """
 
     kafka: Kafka
@@ -275,11 +275,11 @@ class LiveSystem:
             self.workers.append(worker)
 
     async def stop_workers(self) -> list[int | None]:
-        """SIGTERM to all; their exit codes."""
+        """Send SIGTERM to all workers, and return their exit codes."""
         return list(await asyncio.gather(*(worker.stop() for worker in self.workers)))
 
     async def read(self) -> int:
-        """Records that the state has taken, of all partitions; 0 while Redis does not answer."""
+        """The number of records in the state, of all partitions; 0 while Redis is unavailable."""
         store = connect(RedisOptions(url=self.redis.url, namespace=self.group))
         try:
             state = await state_in_force(store)
@@ -291,18 +291,18 @@ class LiveSystem:
         return sum(p.offset for state in states for p in state.positions.values())
 
     def none_ended(self) -> None:
-        """``ServerFailed``, with its log, if a worker ended that nobody killed."""
+        """Raise ``ServerFailed``, with the log, if a worker exited without being killed."""
         for worker in self.workers:
             if worker.exit_code not in (None, -9):
                 raise ServerFailed(f"{worker.name} ended:\n{worker.log_tail()}")
 
     @property
     def total(self) -> int:
-        """Records in the topics, those that were deleted since included."""
+        """The number of records sent to the topics, including those deleted since."""
         return sum(self.produced.ends.values())
 
     async def reach(self, share: float, deadline_seconds: float = 240) -> int:
-        """Wait until that share of the records is in the state; returns how many are."""
+        """Wait until that share of the records is in the state; returns their number."""
         goal = int(share * self.total)
 
         async def there() -> int:
@@ -313,12 +313,12 @@ class LiveSystem:
         return await wait_until(
             there,
             deadline_seconds,
-            lambda: f"the state has not got {goal} records:\n{self.workers[0].log_tail()}",
+            lambda: f"the state does not have {goal} records:\n{self.workers[0].log_tail()}",
         )
 
     async def command(self, *arguments: str) -> tuple[int, str]:
-        """Run ``stream-metrics`` with the system's settings; exit code, and what it wrote: to
-        standard output, or to standard error where the code is not 0."""
+        """Run ``stream-metrics`` with the system's settings; returns the exit code and standard
+        output, or standard error if the code is not 0."""
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             *arguments,
@@ -332,7 +332,7 @@ class LiveSystem:
         return code, out.decode() if code == 0 else error.decode()
 
     async def compare(self, now_us: int) -> tuple[Path, Path]:
-        """Export the live state and replay the same records; the two directories."""
+        """Export the live state and replay the same records; returns both directories."""
         recording = self.folder / f"{self.group}.jsonl"
         self.produced.write(recording)
         live, replayed = self.folder / f"{self.group}-live", self.folder / f"{self.group}-replayed"
@@ -346,7 +346,7 @@ class LiveSystem:
         return live, replayed
 
     async def dead_letters(self) -> set[tuple[str, int, int]]:
-        """Where the records stood that are on the dead-letter topics."""
+        """Topic, partition and offset of the records on the dead-letter topics."""
         code, text = await self.command("dlq", "list", "--format", "json")
         assert code == 0, text
         letters = [json.loads(line) for line in text.splitlines()]
@@ -354,7 +354,7 @@ class LiveSystem:
 
 
 async def said(system: LiveSystem, *arguments: str) -> tuple[int, str]:
-    """A command's exit code, and all that it wrote, on one line."""
+    """A command's exit code, and its output on one line."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         *arguments,

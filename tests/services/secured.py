@@ -1,4 +1,4 @@
-"""What the pages say that users need: lists of rights, read from ``docs/guides/security.md``."""
+"""The rights of users, as listed in ``docs/guides/security.md``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CASES = ("plain", "output", "repartition")
 
 
 def worker_grants() -> dict[str, list[Grant]]:
-    """The rights that the page's commands give to the worker, and by which setting they come."""
+    """The rights that the guide's commands give to the worker, by the setting they depend on."""
     _, _, text = PAGE.read_text().partition("### Rights of the worker")
     found: dict[str, list[Grant]] = {}
     blocks = [
@@ -41,7 +41,7 @@ def _granted(line: str) -> Grant:
 
 
 def command_grants(command: str, *, output: bool = False) -> list[Grant]:
-    """The rights that the page's table gives to whoever runs a command."""
+    """The rights that the guide's table lists for a command."""
     rows = r"^\| `stream-metrics ([a-z -]+)` \| (.* on the .*) \|$"
     table: dict[str, str] = dict(re.findall(rows, PAGE.read_text(), re.M))
     always, _, with_output = table[command].partition("; with an output topic ")
@@ -65,7 +65,7 @@ def command_grants(command: str, *, output: bool = False) -> list[Grant]:
 
 
 def worker_acl() -> list[str]:
-    """The commands that the page gives to the worker in Redis, as ``+get``."""
+    """The Redis commands that the guide allows the worker, such as ``+get``."""
     [line] = [
         line for line in PAGE.read_text().splitlines() if line.startswith("ACL SETUSER worker")
     ]
@@ -73,7 +73,7 @@ def worker_acl() -> list[str]:
 
 
 def command_acl(command: str) -> list[str]:
-    """The commands of Redis that the page's table gives to whoever runs a command of ours."""
+    """The Redis commands that the guide's table lists for one of our commands."""
     for names, needs in re.findall(r"^\| (.*) \| `(\+.*)` \|$", PAGE.read_text(), re.M):
         if f"`stream-metrics {command}`" in names:
             return str(needs).split()
@@ -86,7 +86,7 @@ def renamed(grants: list[Grant], names: Mapping[str, str]) -> list[Grant]:
 
 
 def names_of(topics: tuple[str, str], group: str) -> dict[str, str]:
-    """What the page's names are in a test; further topics are called after the group."""
+    """The test's names for those in the guide; additional topics are named after the group."""
     letters = {f"{ours}.dlq": f"{theirs}.dlq" for ours, theirs in zip(TOPICS, topics, strict=True)}
     return {
         **dict(zip(TOPICS, topics, strict=True)),

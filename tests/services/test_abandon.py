@@ -1,4 +1,4 @@
-"""A transactional producer is given up while the brokers are away."""
+"""A transactional producer is abandoned while the brokers are unavailable."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ pytestmark = pytest.mark.service
 SOON = 60
 
 
-async def test_a_batch_that_is_tried_again_fails_once_and_for_its_sender_only(
+async def test_a_retried_batch_fails_once_and_only_for_its_sender(
     kafka_factory: Callable[..., Awaitable[Kafka]],
 ) -> None:
-    """Whoever waits for it is told that the producer is closed, and no error is left over that
-    nobody takes."""
+    """The sender gets an error that the producer is closed; no exception is left unretrieved."""
     await leaves_no_error(send_while_away(await kafka_factory()))
 
 
-async def test_the_error_of_a_fenced_producer_is_told_once(kafka: Kafka) -> None:
-    """Whoever sends is told that there is another producer, and no error is left over."""
+async def test_the_error_of_a_fenced_producer_is_raised_once(kafka: Kafka) -> None:
+    """The sender gets an error about the other producer, and no exception is left unretrieved."""
     await leaves_no_error(send_behind_another(kafka))
 
 
 async def leaves_no_error(work: Awaitable[None]) -> None:
-    """Do it, and look for errors that nobody has taken."""
+    """Await it, and check that no exception was never retrieved."""
     left_over: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, found: left_over.append(found))
 
@@ -45,7 +44,7 @@ async def leaves_no_error(work: Awaitable[None]) -> None:
 
 
 async def send_behind_another(kafka: Kafka) -> None:
-    """A transaction whose producer is followed by another of its name."""
+    """A transaction whose producer is fenced by another with the same transactional id."""
     topic = await kafka.create_topic("fenced")
     first, second = transactional(kafka, "fenced"), transactional(kafka, "fenced")
     await first.start()
@@ -59,7 +58,7 @@ async def send_behind_another(kafka: Kafka) -> None:
 
 
 async def send_while_away(kafka: Kafka) -> None:
-    """A transaction of which one record is taken, and one cannot be sent."""
+    """A transaction in which one record is stored and one cannot be sent."""
     topic = await kafka.create_topic("output")
     producer = transactional(kafka, "abandoned")
     await producer.start()

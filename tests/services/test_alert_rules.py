@@ -1,4 +1,4 @@
-"""Every alert rule: it fires, is silent where it should be, and resolves (promtool)."""
+"""Every alert rule fires, stays silent and resolves as expected (promtool)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ CASES: dict[str, list[Case]] = {**quality.CASES, **workers.CASES, **drift.CASES}
 
 
 def test_every_alert_has_cases() -> None:
-    """None is left out, and none is of an alert that is gone."""
+    """Every alert has cases, and every case an existing alert."""
     text = (RULES / "alerts.rules.yml").read_text(encoding="utf-8")
 
     assert set(re.findall(r"- alert: (\w+)", text)) == set(CASES)
 
 
-def test_all_files_are_loaded_as_they_are(promtool_path: str) -> None:
-    """The cases have parts of them only."""
+def test_the_rule_files_are_valid(promtool_path: str) -> None:
+    """Promtool accepts the complete rule files; the cases use parts of them."""
     ask(promtool_path, "check", "rules", *(str(RULES / name) for name in FILES))
 
 
 @pytest.mark.parametrize("alert", CASES)
-def test_the_rule_keeps_its_claims(alert: str, promtool_path: str, tmp_path: Path) -> None:
-    """Each case of the alert fires and is silent as it says."""
+def test_the_rule_fires_as_expected(alert: str, promtool_path: str, tmp_path: Path) -> None:
+    """In each case the alert fires or stays silent as the case expects."""
     rules = rules_for(alert, {name: (RULES / name).read_text(encoding="utf-8") for name in FILES})
     for name, part in rules.items():
         (tmp_path / name).write_text(part, encoding="utf-8")
@@ -47,7 +47,7 @@ def test_the_rule_keeps_its_claims(alert: str, promtool_path: str, tmp_path: Pat
 
 
 def ask(promtool: str, *arguments: str) -> None:
-    """Run promtool; fails with what it says."""
+    """Run promtool; fails with its output."""
     run = subprocess.run(
         [promtool, *arguments], capture_output=True, text=True, timeout=600, check=False
     )

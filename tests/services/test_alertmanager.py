@@ -1,4 +1,4 @@
-"""Alertmanager's configuration: who hears of which alert, and which alerts are held back."""
+"""Alertmanager's configuration: which receiver gets which alert, and which are inhibited."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Start = Callable[..., Awaitable[Alertmanager]]
 
 
 def ask(*arguments: str) -> str:
-    """What amtool says; raises if it fails."""
+    """The output of amtool; raises if it fails."""
     done = subprocess.run(
         [amtool(), *arguments], capture_output=True, text=True, timeout=60, check=True
     )
@@ -48,15 +48,15 @@ def test_the_file_is_valid() -> None:
         (alert("StreamMetricsDeadLetters", "warning"), "message"),
     ],
 )
-def test_only_what_is_critical_wakes_somebody(labels: dict[str, str], receiver: str) -> None:
-    """Alerts about agents and about workers alike."""
+def test_only_critical_alerts_go_to_the_pager(labels: dict[str, str], receiver: str) -> None:
+    """This holds for alerts about agents and about workers."""
     words = [f"{name}={value}" for name, value in labels.items()]
 
     assert ask("config", "routes", "test", f"--config.file={FILE}", *words) == receiver
 
 
 async def send(alertmanager: Alertmanager, alerts: list[dict[str, str]]) -> None:
-    """Let them fire for an hour."""
+    """Send alerts that fire for an hour."""
     until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     body = [{"labels": labels, "endsAt": until} for labels in alerts]
     async with (
@@ -67,7 +67,7 @@ async def send(alertmanager: Alertmanager, alerts: list[dict[str, str]]) -> None
 
 
 async def held_back(alertmanager: Alertmanager) -> list[str]:
-    """The names of the alerts that others hold back, with their agents."""
+    """The names of the inhibited alerts, with their agents."""
     found: list[dict[str, Any]] = await alertmanager.get("/api/v2/alerts")
     return sorted(
         f"{one['labels']['alertname']} {one['labels'].get('agent', '-')}"
@@ -116,10 +116,10 @@ async def held_back(alertmanager: Alertmanager) -> list[str]:
         ),
     ],
 )
-async def test_what_only_follows_is_held_back(
+async def test_consequences_are_inhibited(
     alertmanager_factory: Start, sent: list[dict[str, str]], suppressed: list[str]
 ) -> None:
-    """The alert that names the cause is delivered, those that follow from it are not."""
+    """The alert about the cause is delivered, and alerts about its consequences are not."""
     alertmanager = await alertmanager_factory(config=FILE.read_text(encoding="utf-8"))
 
     await send(alertmanager, sent)
@@ -127,4 +127,4 @@ async def test_what_only_follows_is_held_back(
     async def as_wanted() -> bool:
         return await held_back(alertmanager) == suppressed
 
-    await wait_until(as_wanted, 30, "Alertmanager holds back other alerts than these")
+    await wait_until(as_wanted, 30, "Alertmanager inhibits other alerts than these")

@@ -1,4 +1,4 @@
-"""The past of a replay, in a real Prometheus."""
+"""The window history of a replay, backfilled into a real Prometheus."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUERY = f"sum without (instance, job) ({NAMED})"
 
 
 def run(*arguments: str) -> None:
-    """A command of ours that has to succeed."""
+    """Run one of our commands, which must succeed."""
     done = subprocess.run(
         [sys.executable, "-m", "stream_metrics", *arguments],
         capture_output=True,
@@ -38,7 +38,7 @@ def run(*arguments: str) -> None:
 
 
 def make_blocks(promtool_path: str, text: Path, data: Path) -> None:
-    """Put the text into the data of a Prometheus that does not run yet."""
+    """Import the text into the data folder of a Prometheus that is not running."""
     made = subprocess.run(
         [promtool_path, "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)],
         capture_output=True,
@@ -53,14 +53,14 @@ Sums = dict[tuple[tuple[str, str], ...], int]
 
 
 def sums_of(rows: Sequence[dict[str, Any]]) -> Sums:
-    """Sums that are not 0, by all their labels."""
+    """Nonzero sums, by their labels."""
     return {
         tuple(sorted((k, v) for k, v in row.items() if k != "value")): row["value"] for row in rows
     }
 
 
 async def queried(prometheus: Prometheus, at_us: int) -> Sums:
-    """The same from Prometheus, as of a time."""
+    """Nonzero sums in Prometheus at a time, by their labels."""
     answer = await prometheus.get("/api/v1/query", query=QUERY, time=str(at_us // 1_000_000))
     return sums_of(
         [
@@ -71,10 +71,8 @@ async def queried(prometheus: Prometheus, at_us: int) -> Sums:
     )
 
 
-async def test_prometheus_says_of_the_past_what_the_windows_say(
-    tmp_path: Path, promtool_path: str
-) -> None:
-    """Backfilled blocks give, at times all through a replay, the sums of ``windows.json`` then."""
+async def test_backfilled_history_equals_the_windows(tmp_path: Path, promtool_path: str) -> None:
+    """At any time of a replay, backfilled blocks have the sums of ``windows.json`` at that time."""
     recording, report = tmp_path / "day.jsonl", tmp_path / "report"
     run("generate", "--conversations", "150", "--hours", "5", "--out", str(recording))
     run("replay", str(recording), "--out", str(report))

@@ -1,4 +1,4 @@
-"""Redis is restored from a backup taken while workers wrote: they read again from there."""
+"""Redis is restored from a backup taken during writes, and workers resume from its offsets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOON = 120
 
 
 async def back_up(redis: RedisServer, to: Path) -> None:
-    """``BGSAVE``, and a copy of the file once it is done."""
+    """Run ``BGSAVE``, and copy the file when it is complete."""
     async with Redis.from_url(redis.url) as client:
         before = await client.info("persistence")
         await client.bgsave()
@@ -38,9 +38,9 @@ async def back_up(redis: RedisServer, to: Path) -> None:
 
 
 async def restore(redis: RedisServer, backup: Path) -> None:
-    """As docs/guides/redis.md says: start on the snapshot alone, then turn the file on again.
+    """As docs/guides/redis.md says: start from the snapshot, then enable the append-only file.
 
-    The Redis of this test is set up with ``appendonly no``, so that a start reads the snapshot.
+    The Redis of this test has ``appendonly no``, so that a start reads the snapshot.
     """
     await redis.stop()
     shutil.rmtree(redis.folder / "appendonlydir")
@@ -50,7 +50,7 @@ async def restore(redis: RedisServer, backup: Path) -> None:
 
 
 async def append(redis: RedisServer) -> None:
-    """Turn the append-only file on, and wait until it holds everything."""
+    """Enable the append-only file, and wait until it is complete."""
     async with Redis.from_url(redis.url) as client:
         await client.config_set("appendonly", "yes")
 
@@ -64,7 +64,7 @@ async def append(redis: RedisServer) -> None:
 async def test_a_backup_taken_live_is_restored(
     kafka: Kafka, redis_factory: Callable[..., Awaitable[RedisServer]], tmp_path: Path
 ) -> None:
-    """The workers go on from the snapshot's offsets, and the figures are a replay's."""
+    """The workers resume from the snapshot's offsets, and the figures equal a replay's."""
     redis = await redis_factory(options={"appendonly": "no"})
     await append(redis)
     group = f"backup-{os.getpid()}"

@@ -1,4 +1,4 @@
-"""Batches that decompress to far more than they are: memory stays bounded, nothing is passed."""
+"""Decompression bombs: memory stays bounded, and no record is skipped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RAISED = {"STREAM_METRICS_KAFKA__MAX_BATCH_BYTES": str(2 * BOMB_BYTES)}
 
 
 async def drop(kafka: Kafka, topic: str, partition: int, codec: str) -> int:
-    """Send one record of many zeros, compressed; its offset."""
+    """Send one compressed record of zeros; returns its offset."""
     producer = AIOKafkaProducer(
         bootstrap_servers=kafka.bootstrap_servers,
         compression_type=codec,
@@ -44,13 +44,13 @@ async def drop(kafka: Kafka, topic: str, partition: int, codec: str) -> int:
 
 
 def peak_bytes(worker: Worker) -> int:
-    """The most memory that the process has had."""
+    """The peak memory of the process."""
     lines = Path(f"/proc/{worker.pid}/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 async def positions(system: LiveSystem) -> dict[tuple[str, int], int]:
-    """How far the state has read, by topic and partition."""
+    """The stored offsets, by topic and partition."""
     store = connect(RedisOptions(url=system.redis.url, namespace=system.group))
     try:
         state = await state_in_force(store)
@@ -64,11 +64,11 @@ async def positions(system: LiveSystem) -> dict[tuple[str, int], int]:
     }
 
 
-async def test_bombs_halt_their_partitions_only(
+async def test_bombs_halt_only_their_partitions(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Two partitions meet a batch beyond the limit and halt with its place; the others go on,
-    memory stays as it was, and with the limit raised all is read and the bombs are letters."""
+    """Two partitions read a batch above the limit and halt with its offset; the others continue,
+    and memory stays bounded. With a higher limit all is read, and the bombs are dead letters."""
     group = f"bombs-{os.getpid()}"
     topics = await new_topics(kafka, group)
     streams = {"events": topics[0], "labels": topics[1]}

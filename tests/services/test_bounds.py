@@ -1,4 +1,4 @@
-"""Floods on a real worker: memory, state and series stay bounded, and figures exact."""
+"""Under floods of events a real worker keeps memory, state and series bounded, figures exact."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Body = dict[str, Any]
 async def test_memory_does_not_grow_with_the_conversations(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Of 20,000 conversations a worker keeps some hundreds open, and its memory stays flat.
+    """A worker keeps hundreds of 20,000 conversations in memory, and its memory stays flat.
 
     Without the cache's bound the second half would take some 90 MB.
     """
@@ -49,14 +49,14 @@ async def test_memory_does_not_grow_with_the_conversations(
 
 
 class Sent:
-    """Events of the last half hour, one millisecond after the other."""
+    """Events of the last half hour, one per millisecond."""
 
     def __init__(self) -> None:
         self._number = 0
         self._start = time.time() - 1_800
 
     def record(self, kind: str, conversation: str, **body: Any) -> TrafficRecord:
-        """One of them; labels go to their own topic."""
+        """The next event; labels go to their own topic."""
         self._number += 1
         at = self._start + self._number / 1000
         event = {
@@ -82,7 +82,7 @@ class Sent:
         )
 
     def labels(self, conversation: str, names: Iterable[str], gain: int) -> TrafficRecord:
-        """The same label for all of these results."""
+        """The same label for each of these results."""
         labels = [{"result_id": name, "gain": gain} for name in names]
         return self.record("relevance_labels", conversation, labels=labels)
 
@@ -94,7 +94,7 @@ async def read_by_a_worker(
     name: str,
     sent: Iterable[TrafficRecord],
 ) -> LiveSystem:
-    """A system whose one worker, with a small cache, has read all of this."""
+    """A system whose only worker, with a small cache, has read all of these records."""
     group = f"{name}-{os.getpid()}"
     topics = await new_topics(kafka, group)
     produced = await produce(kafka, {"events": topics[0], "labels": topics[1]}, sent)
@@ -106,7 +106,7 @@ async def read_by_a_worker(
 
 
 async def rows_of_replay(system: LiveSystem) -> tuple[list[Body], Body, Body]:
-    """The rows, which live and replay agree on, and the windows of both; an audit is content."""
+    """The rows, equal in live state and replay, and the windows of both; the audit passes."""
     live, replayed = await system.compare(system.produced.last_us)
     rows = (live / "conversations.jsonl").read_bytes()
     assert rows == (replayed / "conversations.jsonl").read_bytes()
@@ -118,7 +118,7 @@ async def rows_of_replay(system: LiveSystem) -> tuple[list[Body], Body, Body]:
 
 
 async def widest_hash(redis: RedisServer, group: str) -> int:
-    """The most fields that a hash of the group's has."""
+    """The largest number of fields in a hash of the group."""
     async with Redis.from_url(redis.url) as client:
         return max(
             [
@@ -129,10 +129,10 @@ async def widest_hash(redis: RedisServer, group: str) -> int:
         )
 
 
-async def test_a_conversation_of_two_thousand_results(
+async def test_a_conversation_with_two_thousand_results(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """A turn takes as many results as it may, says that there were more, and is a replay's."""
+    """A turn stores results up to its limit, marks that there were more, and equals a replay's."""
     sent = Sent()
     limit = Limits().results_per_turn
 
@@ -156,7 +156,7 @@ async def test_a_conversation_of_two_thousand_results(
 async def test_a_flood_of_label_revisions(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """A hundred results labelled a thousand times over: only the labels that stand are kept."""
+    """When a hundred results are labeled a thousand times, only the winning labels are stored."""
     sent = Sent()
     names = [f"r{iteration}.{n}" for iteration in range(1, 11) for n in range(10)]
 
@@ -178,10 +178,10 @@ async def test_a_flood_of_label_revisions(
 
 
 @pytest.mark.long
-async def test_a_flood_of_labels_for_nothing(
+async def test_a_flood_of_labels_without_searches(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Labels of conversations that never begin make no row; of one conversation few may wait."""
+    """Labels of conversations without searches make no row, and few per conversation are kept."""
     sent = Sent()
     waiting = Limits().waiting_labels
 
@@ -206,7 +206,7 @@ async def test_a_flood_of_labels_for_nothing(
 
 @pytest.mark.long
 async def test_a_flood_of_agents(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> None:
-    """Ten thousand agents have no more series than fifty and ``other``, and no event is missing."""
+    """Ten thousand agents have series for fifty and ``other``, and every event is counted."""
     sent = Sent()
     count = 10_000
     records = (sent.search(f"c{n}", 1, "d", "d", agent=f"agent-{n}") for n in range(count))
@@ -231,7 +231,7 @@ async def test_a_flood_of_agents(kafka: Kafka, redis_server: RedisServer, tmp_pa
 
 
 def over_all_agents(document: Body) -> Counter[tuple[tuple[str, Any], ...]]:
-    """The sums of ``windows.json`` without the agents."""
+    """The sums of ``windows.json`` over all agents."""
     totals: Counter[tuple[tuple[str, Any], ...]] = Counter()
     for entry in document["sums"]:
         rest = {k: v for k, v in entry.items() if k not in ("agent", "value")}

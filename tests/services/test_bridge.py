@@ -1,4 +1,4 @@
-"""The bridge on a real Kafka: what it tells, through workers, equals a replay of its topic."""
+"""On a real Kafka, workers that read the bridge's events equal a replay of the traces."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def part(spans: list[SpanSpec]) -> Sent:
 
 
 async def replayed(system: BridgedSystem, topic: str = "") -> tuple[list[bytes], str]:
-    """What a replay of the topic of traces writes, and says."""
+    """The files and the output of a replay of the topic of traces."""
     folder = system.folder / "replayed"
     source = f"kafka:{topic or system.traces}"
     code, text = await said(system, "replay", source, "--out", str(folder), "--now", NOW)
@@ -49,7 +49,7 @@ async def replayed(system: BridgedSystem, topic: str = "") -> tuple[list[bytes],
 
 
 async def live(system: BridgedSystem) -> list[bytes]:
-    """What an export of the state writes, once all events are in it."""
+    """The files of an export, once the state has all events."""
     await system.counted()
     folder = system.folder / "live"
     code, text = await said(system, "export", "--out", str(folder), "--now", NOW)
@@ -61,9 +61,9 @@ def _files(folder: Path) -> list[bytes]:
     return [(folder / name).read_bytes() for name in ("conversations.jsonl", "windows.json")]
 
 
-async def test_what_the_bridge_tells_equals_a_replay_of_its_topic(system: BridgedSystem) -> None:
-    """Byte for byte, with spans in disorder, split over payloads and repeated; after SIGTERM the
-    exit code is 0, and what was open is told by the next bridge."""
+async def test_events_of_the_bridge_equal_a_replay_of_its_topic(system: BridgedSystem) -> None:
+    """They are equal byte for byte, with spans reordered, split and repeated; after SIGTERM the
+    exit code is 0, and the next bridge produces the events of open traces."""
     sent = list(records(traces(1, 40), seed=1))
     bridge = await system.bridge()
     await system.start_workers(1)
@@ -82,9 +82,9 @@ async def test_what_the_bridge_tells_equals_a_replay_of_its_topic(system: Bridge
 
 
 @pytest.mark.parametrize("seed", rest_long([11, 12, 13]))
-async def test_kills_at_any_moment_change_nothing(system: BridgedSystem, seed: int) -> None:
-    """Two bridges and two workers are killed again and again while traces arrive; the export
-    equals a replay of the topic of traces byte for byte."""
+async def test_kills_at_any_time_have_no_effect(system: BridgedSystem, seed: int) -> None:
+    """Two bridges and two workers are killed repeatedly while traces arrive; the export equals a
+    replay of the topic of traces, byte for byte."""
     done = await campaign(system, seed, 400, kills=6)
 
     assert done.differences == []
@@ -93,7 +93,7 @@ async def test_kills_at_any_moment_change_nothing(system: BridgedSystem, seed: i
 
 
 async def test_every_compression_of_the_exporter_is_read(system: BridgedSystem) -> None:
-    """In both encodings."""
+    """This holds for both encodings."""
     codecs = (None, "gzip", "snappy", "lz4", "zstd")
     made = traces(14, 10)
     await system.bridge()
@@ -111,8 +111,8 @@ async def test_every_compression_of_the_exporter_is_read(system: BridgedSystem) 
     assert exported == (await replayed(system))[0]
 
 
-async def test_spans_that_come_late_are_counted_and_never_told(system: BridgedSystem) -> None:
-    """Late by seconds after the trace was told; a replay says the same of the same spans."""
+async def test_late_spans_are_counted_and_not_used(system: BridgedSystem) -> None:
+    """They arrive seconds after the trace was closed; a replay counts the same spans as late."""
     [spans] = traces(3, 1)
     first, last = spans[:1], spans[1:]
     key = spans[0].trace_id.hex().encode()
@@ -134,7 +134,7 @@ async def test_spans_that_come_late_are_counted_and_never_told(system: BridgedSy
 
 
 async def test_spans_in_an_open_transaction_are_waited_for(system: BridgedSystem) -> None:
-    """For longer than the time to settle; their records are as old as if they had been read."""
+    """The wait may exceed the settle time: record timestamps count, not the time of reading."""
     [spans] = traces(6, 1)
     key = spans[0].trace_id.hex().encode()
     bridge = await system.bridge()
@@ -160,12 +160,12 @@ async def test_spans_in_an_open_transaction_are_waited_for(system: BridgedSystem
     assert await bridge.figure("streammetrics_bridge_late_spans_total") == 0
 
 
-async def test_a_replay_of_a_part_tells_the_traces_that_begin_in_it(system: BridgedSystem) -> None:
-    """Whole, also where they end behind it; and nothing of one that began before."""
+async def test_a_replay_of_a_part_has_the_traces_that_begin_in_it(system: BridgedSystem) -> None:
+    """They are complete, even if they end after it; traces that began before it are left out."""
     first, middle, last = (trace_of(number) for number in (1, 2, 3))
 
     async def send(*sent: Sent) -> str:
-        """Send, and return a time behind what was sent."""
+        """Send, and return a time after that of the records."""
         await system.send(sent)
         newest = max(record.timestamp_ms or 0 for record in await system.in_traces())
 
@@ -191,10 +191,10 @@ async def test_a_replay_of_a_part_tells_the_traces_that_begin_in_it(system: Brid
     assert "2 spans are of traces that may have begun before what was read" in text
 
 
-async def test_a_trace_without_its_parents_is_refused_when_its_time_is_over(
+async def test_a_trace_without_its_parents_is_refused_after_its_time(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """After ``bridge.trace_max``, as incomplete; and spans that come after that are late."""
+    """It is refused as incomplete after ``bridge.trace_max``; later spans are late."""
     system = await bridged(kafka, redis_server, tmp_path, bridge__trace_max="4s")
     [spans] = traces(3, 1)
     key = spans[0].trace_id.hex().encode()
@@ -212,10 +212,10 @@ async def test_a_trace_without_its_parents_is_refused_when_its_time_is_over(
     assert await bridge.figure("streammetrics_bridge_events_total") == 0
 
 
-async def test_records_without_a_key_are_refused_with_the_line_that_mends_it(
+async def test_records_without_a_key_are_refused_with_the_remedy(
     system: BridgedSystem,
 ) -> None:
-    """They become dead letters, and with ``--rekey`` they are told, as a replay tells them."""
+    """They become dead letters; with ``--rekey`` the bridge produces the events of a replay."""
     made = traces(4, 12)
     sent = [replace(one, key=None) for one in records(made, seed=4)]
     bridge = await system.bridge()
@@ -251,8 +251,8 @@ async def test_records_without_a_key_are_refused_with_the_line_that_mends_it(
     assert exported == (await replayed(system))[0]
 
 
-async def test_a_trace_of_five_thousand_spans_is_told(system: BridgedSystem) -> None:
-    """In many records, among which those of others."""
+async def test_a_trace_of_five_thousand_spans_is_complete(system: BridgedSystem) -> None:
+    """Its spans are in many records, among those of other traces."""
     wide = traces(5, 1, searches=0)[0]
     root = wide[-1]
     more = [
@@ -274,7 +274,7 @@ async def test_a_trace_of_five_thousand_spans_is_told(system: BridgedSystem) -> 
 
 
 async def test_ten_thousand_traces_may_be_open_at_once(system: BridgedSystem) -> None:
-    """Each waits for its root; what there is no room for is refused aloud."""
+    """Each waits for its root; traces beyond the limit are refused and reported."""
     system.settings["STREAM_METRICS_BRIDGE__OPEN_TRACES"] = "3000"
     made = traces(7, 10_000, searches=1)
     bridge = await system.bridge()
@@ -296,8 +296,8 @@ async def test_ten_thousand_traces_may_be_open_at_once(system: BridgedSystem) ->
 
 
 async def test_two_instrumentations_stop_the_bridge(system: BridgedSystem) -> None:
-    """With exit code 2, both names and the setting; again after a start, until the setting says
-    which one counts."""
+    """The exit code is 2, and the error has both names and the setting; this repeats after each
+    start until the setting names one of them."""
     [one], [other] = traces(8, 1), traces(9, 1)
     other = [replace(span, scope="openinference.instrumentation.another") for span in other]
     await system.bridge()
@@ -323,8 +323,8 @@ async def test_two_instrumentations_stop_the_bridge(system: BridgedSystem) -> No
     await system.told(2)
 
 
-async def test_check_says_what_the_topic_of_traces_lacks(system: BridgedSystem) -> None:
-    """LogAppendTime, and what that costs; and topics that are missing."""
+async def test_check_reports_problems_of_the_topic_of_traces(system: BridgedSystem) -> None:
+    """It reports LogAppendTime and its consequences, and missing topics."""
     code, text = await said(system, "check")
     assert code == 0, text
     assert "LogAppendTime" not in text

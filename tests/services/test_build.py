@@ -1,4 +1,4 @@
-"""State built anew beside the one in force, on real servers: by other settings, with traffic."""
+"""Builds of new state for other settings, on real servers with traffic."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ GOOD_GAIN = "STREAM_METRICS_METRICS__GOOD_GAIN"
 
 @pytest.fixture
 def traffic() -> list[TrafficRecord]:
-    """Some conversations, with dead letters."""
+    """Some conversations, with invalid records."""
     return list(generate(replace(few(seed=11), conversations=150)))
 
 
 async def layout(system: LiveSystem) -> Layout:
-    """The generations that there are."""
+    """The generations of the namespace."""
     store = connect(RedisOptions(url=system.redis.url, namespace=system.group))
     try:
         return await store.layout()
@@ -42,12 +42,12 @@ async def layout(system: LiveSystem) -> Layout:
 
 
 async def states(system: LiveSystem) -> list[tuple[int, str, bool]]:
-    """What each generation is."""
+    """Number, fingerprint and state of each generation."""
     return [(g.number, g.state, g.purged) for g in (await layout(system)).generations]
 
 
 async def rows_sent(system: LiveSystem, topic: str) -> dict[str, bytes | None]:
-    """What a compacted output topic would have."""
+    """The last value of each key on the output topic."""
     newest: dict[str, tuple[int, bytes | None]] = {}
     for record in await stored(system.kafka, [topic]):
         name, version = record.key.decode(), int(dict(record.headers)[VERSION])
@@ -56,12 +56,12 @@ async def rows_sent(system: LiveSystem, topic: str) -> dict[str, bytes | None]:
     return {name: value for name, (_, value) in newest.items()}
 
 
-async def test_other_settings_are_built_beside_and_take_over(
+async def test_a_build_for_other_settings_replaces_the_live_state(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path, traffic: list[TrafficRecord]
 ) -> None:
-    """While records come the old worker goes on and the new one is muted; after the switch rows,
-    windows and the output topic are a replay's under the new settings, the old worker has ended and
-    says why, and its state is gone."""
+    """While records arrive, the old worker continues and the new one is muted. After the switch
+    rows, windows and the output topic equal a replay with the new settings; the old worker has
+    exited with the reason, and its state is deleted."""
     group = f"build-{os.getpid()}"
     topics = await new_topics(kafka, group)
     output = f"{group}-rows"
@@ -111,7 +111,7 @@ async def test_other_settings_are_built_beside_and_take_over(
 
 
 async def begun(system: LiveSystem, *options: str) -> asyncio.Task[tuple[int, str]]:
-    """The command that builds, once it has begun; what it said, where it does not begin."""
+    """The running command, once it is building."""
     building = asyncio.create_task(system.command("build", "--yes", *options))
 
     async def is_building() -> bool:
@@ -125,7 +125,7 @@ async def begun(system: LiveSystem, *options: str) -> asyncio.Task[tuple[int, st
 async def test_a_build_that_is_given_up_leaves_nothing(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path, traffic: list[TrafficRecord]
 ) -> None:
-    """Its worker ends and says so; the state in force is as before, and another can be built."""
+    """Its worker exits with the reason; the live state is unchanged, and a new build can start."""
     group = f"given-up-{os.getpid()}"
     topics = await new_topics(kafka, group)
     produced = await produce(kafka, {"events": topics[0], "labels": topics[1]}, traffic)
@@ -151,7 +151,7 @@ async def test_a_build_that_is_given_up_leaves_nothing(
 
 
 async def layout_partitions(system: LiveSystem) -> list[int]:
-    """The state partitions in force."""
+    """The live state partitions."""
     store = connect(RedisOptions(url=system.redis.url, namespace=system.group))
     try:
         found = (await store.layout()).in_force

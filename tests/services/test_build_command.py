@@ -1,4 +1,4 @@
-"""What ``stream-metrics build`` says and ends with before any worker is there, on real servers."""
+"""Output and exit codes of ``stream-metrics build`` before any worker runs, on real servers."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ GOOD_GAIN = "STREAM_METRICS_METRICS__GOOD_GAIN"
 
 @dataclass
 class Asked:
-    """A namespace whose state was begun with two partitions, and the command on it."""
+    """A namespace with state in two partitions, and the command on it."""
 
     space: RedisStore
     settings: dict[str, str]
     topics: tuple[str, str]
 
     async def layout(self) -> Layout:
-        """The generations that there are."""
+        """The generations of the namespace."""
         return await self.space.layout()
 
     async def build(
         self, *arguments: str, typed: str = "", settings: Mapping[str, str] | None = None
     ) -> tuple[int, str]:
-        """Run the command with another `metrics.good_gain`; exit code, and what it says."""
+        """Run the command with another `metrics.good_gain`; returns the exit code and output."""
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             "build",
@@ -70,7 +70,7 @@ class Asked:
 
 @pytest_asyncio.fixture
 async def asked(kafka: Kafka, redis_server: RedisServer) -> AsyncIterator[Asked]:
-    """State in force, and topics with a few records of this minute."""
+    """Live state, and topics with a few recent records."""
     name = f"asked-{uuid.uuid4().hex[:12]}"
     topics = (f"{name}-searches", f"{name}-labels")
     for topic in topics:
@@ -95,8 +95,8 @@ async def asked(kafka: Kafka, redis_server: RedisServer) -> AsyncIterator[Asked]
     await space.close()
 
 
-async def test_a_dry_run_says_what_differs_and_what_it_needs(asked: Asked) -> None:
-    """And begins nothing."""
+async def test_a_dry_run_shows_differences_and_needs(asked: Asked) -> None:
+    """It starts no build."""
     before = await asked.layout()
 
     code, said = await asked.build("--dry-run")
@@ -107,9 +107,8 @@ async def test_a_dry_run_says_what_differs_and_what_it_needs(asked: Asked) -> No
     assert await asked.layout() == before
 
 
-async def test_it_builds_nothing_that_is_in_force_unless_it_is_told_to(asked: Asked) -> None:
-    """Whoever repeats a command that was cut off does not begin another build once workers have
-    finished the switch."""
+async def test_live_settings_are_rebuilt_only_with_again(asked: Asked) -> None:
+    """Repeating an interrupted command after workers have finished the switch builds nothing."""
     before, same = await asked.layout(), {GOOD_GAIN: "2"}
 
     code, said = await asked.build("--yes", settings=same)
@@ -122,7 +121,7 @@ async def test_it_builds_nothing_that_is_in_force_unless_it_is_told_to(asked: As
 
 
 async def test_it_builds_nothing_unless_the_answer_is_yes(asked: Asked) -> None:
-    """Other answers end with 1, and nothing has begun."""
+    """Other answers exit with 1, and no build is started."""
     before = await asked.layout()
 
     code, said = await asked.build(typed="n\n")
@@ -131,7 +130,7 @@ async def test_it_builds_nothing_unless_the_answer_is_yes(asked: Asked) -> None:
     assert "Build this beside the state in force?" in said
 
 
-async def test_topics_that_begin_too_late_are_refused_unless_that_is_accepted(
+async def test_topics_that_begin_too_late_are_refused_unless_accepted(
     kafka: Kafka, asked: Asked
 ) -> None:
     """It names the log, when it begins and until when figures would be too low."""
@@ -150,9 +149,9 @@ async def test_topics_that_begin_too_late_are_refused_unless_that_is_accepted(
     assert "figures would be too low" in said
 
 
-async def test_a_build_that_goes_on_is_watched_again_and_given_up(asked: Asked) -> None:
-    """A second command with the same settings goes on with it, with others it is refused; the first
-    one ends once the build is given up, and giving up twice is no error."""
+async def test_a_running_build_can_be_followed_and_given_up(asked: Asked) -> None:
+    """A second command with the same settings follows the build, and is refused with others. The
+    first command exits when the build is given up; giving up twice is not an error."""
     first = asyncio.create_task(asked.build("--yes"))
 
     async def registered() -> bool:
@@ -178,7 +177,7 @@ async def test_a_build_that_goes_on_is_watched_again_and_given_up(asked: Asked) 
 
 
 async def test_without_state_there_is_nothing_to_build(asked: Asked) -> None:
-    """The first workers begin it."""
+    """The first workers create it."""
     code, said = await asked.build(
         "--yes", settings={"STREAM_METRICS_REDIS__NAMESPACE": f"empty-{uuid.uuid4().hex}"}
     )

@@ -1,4 +1,4 @@
-"""A short form of the fault campaign: ``python -m tests.campaign`` has the long one."""
+"""A short form of the fault campaign; ``python -m tests.campaign`` runs the full one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ QUICK = tuple(fault.name for fault in FAULTS.values() if fault.quick)
 
 
 @pytest.mark.parametrize("seed", [11, 12, 13])
-async def test_a_seed_of_faults_changes_nothing(seed: int, tmp_path: Path) -> None:
-    """Whatever strikes under load, the figures in the end are those of a replay of the log."""
+async def test_figures_equal_a_replay_despite_faults(seed: int, tmp_path: Path) -> None:
+    """After any faults under load, the final figures equal those of a replay of the log."""
     options = Options(seed, faults=3, events=3_000, conversations=600, only=QUICK, timed=False)
 
     outcome = await run_round(options, tmp_path)
@@ -26,11 +26,11 @@ async def test_a_seed_of_faults_changes_nothing(seed: int, tmp_path: Path) -> No
     assert not outcome.failed, summary(outcome)
 
 
-async def test_workers_without_the_kernel_keep_what_is_promised(
+async def test_figures_equal_a_replay_without_the_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing of it hangs on compiled code: figures are those of a replay that has none either."""
-    monkeypatch.setenv("STREAM_METRICS_KERNEL", "python")  # of what is started from here on
+    """The promise does not depend on compiled code: figures equal those of a pure Python replay."""
+    monkeypatch.setenv("STREAM_METRICS_KERNEL", "python")  # inherited by all processes
     options = Options(14, faults=3, events=3_000, conversations=600, only=QUICK, timed=False)
 
     outcome = await run_round(options, tmp_path)

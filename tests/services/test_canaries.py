@@ -1,4 +1,4 @@
-"""No text of an event leaves the worker: not to Redis, not to its log, not to its pages."""
+"""No text of an event leaves the worker through Redis, its log or its pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Event = dict[str, Any]
 
 FORGOTTEN = "forgotten"
 SHOWN = ("agent", "selected", "unknown.name")
-"""What `/metrics` may name: agents, routes, and fields of events that no worker knows."""
+"""Texts that `/metrics` may show: agents, routes, and unknown fields of events."""
 PAGES = ("/metrics", "/healthz", "/readyz", "/", "/nowhere")
 LIMITS = Limits(record_bytes=40_000, url_bytes=1_000)
 SETTINGS = {
@@ -44,13 +44,13 @@ SETTINGS = {
 
 
 def changed(kind: str, second: float, **changes: Any) -> Event:
-    """The full event of a type, at a time, with changes."""
+    """An event of a type with all fields, at a time, with changes."""
     event: Event = json.loads(json.dumps(FULL[kind]))
     return {**event, "occurred_at": second, **changes}
 
 
 def of_type(kind: EntityType | None) -> Event:
-    """Members of a result by which results of the type are compared; None is an unknown type."""
+    """Fields that identify results of an entity type; None is an unknown type."""
     names = sorted(kind.names_in_rules() - {"*"}) if kind is not None else ["author", "place"]
     ids = sorted(kind.definitive or {"some_id"}) if kind is not None else ["some_id"]
     return {
@@ -78,7 +78,7 @@ def searches(numbers: Iterator[int], members: Event) -> list[Event]:
 
 
 def conversation(kind: EntityType | None, second: int) -> Iterator[Event]:
-    """Labels that wait, duplicates, a late search, a replaced one, two contents under one version,
+    """Early labels, duplicates, a late search, a replaced one, two contents with one version, and
     the end of a turn."""
     numbers = iter(range(1, 100))
     members = of_type(kind)
@@ -96,7 +96,7 @@ def conversation(kind: EntityType | None, second: int) -> Iterator[Event]:
 
 
 def good(canaries: Canaries, second: int) -> Iterator[TrafficRecord]:
-    """A conversation of each entity type, and one that is forgotten."""
+    """A conversation for each entity type, and one that is forgotten."""
     for number, kind in enumerate([*newest().types, None]):
         for event in conversation(kind, second):
             yield record(canaries.planted(event, str(number)))
@@ -105,15 +105,15 @@ def good(canaries: Canaries, second: int) -> Iterator[TrafficRecord]:
 
 
 def record(event: Event) -> TrafficRecord:
-    """As a producer sends it."""
+    """The event as a producer sends it."""
     stream = "events" if event["type"] == "search_iteration" else "labels"
     key, value = event["conversation_id"].encode(), json.dumps(event).encode()
     return TrafficRecord(stream, key, value, int(1000 * time.time()), True)  # type: ignore[arg-type]
 
 
 def bad(canaries: Canaries, second: int) -> Iterator[TrafficRecord]:
-    """Records of every reason, with canaries in keys, names and values; in place of every field
-    what it does not take."""
+    """Invalid records for every reason, with canaries in keys, names and values, and with an
+    invalid value for every field."""
     word = canaries.word
     for kind in FULL:
         event = canaries.planted(changed(kind, second), "bad")
@@ -149,7 +149,7 @@ def bad(canaries: Canaries, second: int) -> Iterator[TrafficRecord]:
 
 
 def refused(key: bytes, value: str) -> bool:
-    """Whether the worker has to turn it away."""
+    """Whether the worker must reject it."""
     return isinstance(decode(value.encode(), key=key, limits=LIMITS), BadRecord)
 
 
@@ -170,7 +170,7 @@ async def page(worker: Worker, path: str, accept: str = "*/*") -> bytes:
 
 
 async def kept(redis: RedisServer) -> dict[str, bytes]:
-    """What Redis holds: names of keys, values unpacked, and a snapshot on disk."""
+    """The content of Redis: names of keys, decompressed values, and a snapshot on disk."""
     client: Any = Redis.from_url(redis.url)
     names = [name async for name in client.scan_iter(count=1_000)]
     values = []
@@ -192,8 +192,8 @@ async def kept(redis: RedisServer) -> dict[str, bytes]:
 async def test_no_text_leaves_the_worker(
     kafka: Kafka, redis_factory: Redises, tmp_path: Path, kernel: str
 ) -> None:
-    """With a canary in every text of valid and of broken events, Redis holds those of handles, the
-    pages those of agents and routes, log and headers of dead letters none."""
+    """With a canary in every text of valid and invalid events, Redis has only those of handles, the
+    pages only those of agents and routes, and the log and dead-letter headers none."""
     redis = await redis_factory(options={"rdbcompression": "no"})
     group = f"canaries-{kernel or 'compiled'}-{os.getpid()}"
     topics = await new_topics(kafka, group)

@@ -1,4 +1,4 @@
-"""``stream_metrics_client`` with a real Kafka, by the client that the worker itself uses."""
+"""``stream_metrics_client`` on a real Kafka, with the worker's Kafka client."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def recorder(kafka: Kafka, topics: tuple[str, str]) -> AsyncRecorder:
     )
 
 
-async def test_a_live_worker_would_take_every_record(kafka: Kafka, tmp_path: Path) -> None:
-    """Searches and labels are on their topics, under their keys, where murmur2 places them."""
+async def test_a_live_worker_accepts_every_record(kafka: Kafka, tmp_path: Path) -> None:
+    """Searches and labels are on their topics, with their keys, on the partitions of murmur2."""
     searches, labels = topics = await new_topics(kafka, f"client-{tmp_path.name}")
     async with recorder(kafka, topics) as recording:
         for n in range(200):
@@ -58,10 +58,10 @@ async def test_a_live_worker_would_take_every_record(kafka: Kafka, tmp_path: Pat
     assert sum(record.topic == labels for record in records) == 200
 
 
-async def test_what_is_recorded_while_the_broker_is_away_arrives_later(
+async def test_events_recorded_during_an_outage_arrive_later(
     kafka_factory: Callable[..., Awaitable[Kafka]], tmp_path: Path
 ) -> None:
-    """The broker is killed and comes back: no event is lost, and the agent never waits for it."""
+    """When the broker is killed and restarted, no event is lost, and the agent never waits."""
     kafka = await kafka_factory()
     topics = await new_topics(kafka, "away")
     recording = recorder(kafka, topics)

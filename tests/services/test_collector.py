@@ -1,4 +1,4 @@
-"""A real OpenTelemetry Collector under ``deploy/otel/collector.yaml``, in front of a real Kafka."""
+"""A real OpenTelemetry Collector with ``deploy/otel/collector.yaml``, exporting to real Kafka."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PROGRAMS = (
     "llamaindex-openinference-wide",
     "haystack-openinference-rank",
 )
-# Each encoding with each compression, and the traces of one program or another.
+# Every encoding and compression, each with the traces of some program.
 CASES = [
     (encoding, compression, PROGRAMS[number % len(PROGRAMS)])
     for number, (compression, encoding) in enumerate(itertools.product(COMPRESSIONS, ENCODINGS))
@@ -51,7 +51,7 @@ Starts = Callable[..., Awaitable[Collector]]
 
 @pytest_asyncio.fixture
 async def start(kafka: Kafka, tmp_path: Path) -> AsyncIterator[Starts]:
-    """Collectors that write to a topic of the session's Kafka; all are killed at the end."""
+    """Starts Collectors that write to the session's Kafka; all are killed at the end."""
     async with factory(Collector, tmp_path) as started:
 
         async def starting(topic: str, *changes: str) -> Collector:
@@ -64,14 +64,14 @@ async def start(kafka: Kafka, tmp_path: Path) -> AsyncIterator[Starts]:
 
 @pytest_asyncio.fixture
 async def topic(kafka: Kafka) -> str:
-    """A topic as the guide says to make it."""
+    """A topic created as the guide says."""
     return await kafka.create_topic(
         f"spans-{uuid.uuid4().hex[:8]}", PARTITIONS, TRACES_TOPIC_CONFIG
     )
 
 
 def requests(program: str, size: int, seed: int = 1) -> list[bytes]:
-    """The spans that a program exported, shuffled, as exports of a few spans each."""
+    """The spans that a program exported, shuffled, in requests of a few spans each."""
     text = gzip.decompress((CAPTURES / f"{program}.jsonl.gz").read_bytes())
     spans = [one for line in text.splitlines() for one in alone(json.loads(line))]
     random.Random(seed).shuffle(spans)
@@ -90,12 +90,12 @@ def alone(export: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def ids(payloads: Sequence[bytes]) -> Counter[tuple[str, str]]:
-    """How often each span is in these payloads, by the ids of trace and span."""
+    """The number of occurrences of each span, by trace id and span id."""
     return Counter((span.trace_id, span.span_id) for one in payloads for span in spans_of(one))
 
 
 async def arrived(kafka: Kafka, topic: str, sent: Sequence[bytes]) -> tuple[Record, ...]:
-    """The records of the topic, once they hold each of these spans."""
+    """The records of the topic, once they contain each of these spans."""
     wanted = ids(sent).keys()
     found: tuple[Record, ...] = ()
 
@@ -104,12 +104,12 @@ async def arrived(kafka: Kafka, topic: str, sent: Sequence[bytes]) -> tuple[Reco
         found = await recorded(kafka, [topic])
         return wanted <= ids([one.value or b"" for one in found]).keys()
 
-    await wait_until(there, 60, lambda: f"not all of {len(wanted)} spans came to {topic}")
+    await wait_until(there, 60, lambda: f"not all of {len(wanted)} spans arrived in {topic}")
     return found
 
 
 @pytest.mark.parametrize(("encoding", "compression", "program"), rest_long(CASES, 4))
-async def test_spans_that_are_sent_to_the_collector_give_the_programs_own_figures(
+async def test_spans_sent_to_the_collector_give_the_programs_figures(
     kafka: Kafka,
     redis_server: RedisServer,
     tmp_path: Path,
@@ -119,8 +119,8 @@ async def test_spans_that_are_sent_to_the_collector_give_the_programs_own_figure
     compression: str,
     program: str,
 ) -> None:
-    """In each encoding and compression a record has one trace and its id as the key, a trace is in
-    one partition, and a replay of the topic gives what the program says it did."""
+    """For each encoding and compression a record has one trace and its id as key, a trace is in one
+    partition, and a replay of the topic gives the figures that the program recorded."""
     collector = await start(
         topic,
         f"exporters::kafka::traces::encoding: {encoding}",
@@ -145,7 +145,7 @@ async def test_spans_that_are_sent_to_the_collector_give_the_programs_own_figure
 
 
 async def figures(system: LiveSystem) -> list[tuple[str, int, int, float]]:
-    """Rows of the turns with results that a replay of the system's topic gives."""
+    """The rows of turns with results in a replay of the system's topic."""
     out = system.folder / "report"
     source = f"kafka:{system.topics[0]}"
     code, text = await said(system, "replay", source, "--turn-scope", "all", "--out", str(out))
@@ -159,7 +159,7 @@ async def figures(system: LiveSystem) -> list[tuple[str, int, int, float]]:
 
 
 def expected(program: str) -> list[tuple[str, int, int, float]]:
-    """The program's own account."""
+    """The figures that the program recorded."""
     return [
         (row["conversation_id"], row["iterations"], row["results"], row["srr"])
         for row in EXPECTED[program]
@@ -167,11 +167,11 @@ def expected(program: str) -> list[tuple[str, int, int, float]]:
 
 
 @pytest.mark.parametrize("how", ["kill9", "stop"])
-async def test_no_span_that_the_collector_has_accepted_is_lost_when_it_ends(
+async def test_no_accepted_span_is_lost_when_the_collector_stops(
     kafka: Kafka, start: Starts, topic: str, how: str
 ) -> None:
-    """While it is killed or stopped and started again, senders that repeat only what was not
-    accepted bring every span into the topic."""
+    """If senders repeat only requests that were not accepted, every span arrives although the
+    Collector is killed, or stopped, and restarted."""
     collector = await start(topic)
     sent = [
         as_protobuf([SpanSpec(trace, span, parent=0 if span == 1 else 1) for span in (1, 2, 3)])
@@ -184,7 +184,7 @@ async def test_no_span_that_the_collector_has_accepted_is_lost_when_it_ends(
         for one in waiting:
             while await collector.export(one) != 200:
                 refused += 1
-                await wait_until(collector.ready, 30, "the Collector does not come back")
+                await wait_until(collector.ready, 30, "the Collector does not become ready")
             accepted += 1
 
     senders = [asyncio.create_task(deliver()) for _ in range(8)]
@@ -203,11 +203,11 @@ async def test_no_span_that_the_collector_has_accepted_is_lost_when_it_ends(
     assert len(await arrived(kafka, topic, sent)) >= accepted == len(sent)
 
 
-async def test_a_trace_longer_than_a_record_comes_in_several(
+async def test_a_trace_longer_than_a_record_is_split(
     kafka: Kafka, start: Starts, topic: str
 ) -> None:
-    """24 MB of spans of one trace, sent in exports of 6 MB, are records that the topic accepts, all
-    with one key."""
+    """24 MB of spans of one trace, sent in requests of 6 MB, become records that the topic accepts,
+    all with the same key."""
     collector = await start(topic)
     text = random.Random(3).randbytes(300_000).hex()
     spans = [
@@ -224,10 +224,10 @@ async def test_a_trace_longer_than_a_record_comes_in_several(
 
 
 @pytest.mark.long
-async def test_spans_that_come_while_kafka_is_away_arrive_when_it_is_back(
+async def test_spans_sent_during_a_kafka_outage_arrive_later(
     kafka_factory: Callable[..., Awaitable[Kafka]], tmp_path: Path
 ) -> None:
-    """An export is not answered before Kafka has its spans, however often the Collector tries."""
+    """The Collector answers a request only once Kafka has its spans, after any retries."""
     kafka = await kafka_factory()
     topic = await kafka.create_topic("spans", PARTITIONS, TRACES_TOPIC_CONFIG)
     sent = [as_protobuf([SpanSpec(trace, 1)]) for trace in range(1, 21)]
@@ -240,7 +240,7 @@ async def test_spans_that_come_while_kafka_is_away_arrive_when_it_is_back(
         exporting = [asyncio.create_task(collector.export(one)) for one in sent[1:]]
         await wait_until(
             lambda: "unable to open connection to broker" in collector.log_tail(), 30,
-            "the Collector does not notice that Kafka is away",
+            "the Collector does not notice that Kafka is unavailable",
         )  # fmt: skip
         assert not any(task.done() for task in exporting)
 

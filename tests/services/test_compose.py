@@ -1,4 +1,4 @@
-"""docker-compose.yml, read by Compose's own library; what runs in it is tested elsewhere."""
+"""docker-compose.yml, parsed by Compose's library; its programs are tested elsewhere."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ READER: Final = Path(__file__).parent / "compose_reader"
 OURS: Final = "stream-metrics:local"
 BUILT: Final = {OURS, "stream-metrics-agent:local"}
 PROFILES: Final = ("traffic", "otel")
-ONCE: Final = {"topics"}  # ends by itself
-UNWATCHED: Final = {*ONCE, "traffic", "agent", "collector"}  # nobody waits for them
+ONCE: Final = {"topics"}  # exits when it is done
+UNWATCHED: Final = {*ONCE, "traffic", "agent", "collector"}  # nothing depends on their health
 SECRET: Final = re.compile(r"PASSWORD|SECRET|TOKEN|DIGEST_KEY|CREDENTIAL", re.IGNORECASE)
 
 Service = dict[str, Any]
@@ -34,7 +34,7 @@ Service = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def services() -> dict[str, Service]:
-    """The services as Compose sees them, with all profiles."""
+    """The services of all profiles, as Compose reads them."""
     done = subprocess.run(
         [program(GO), "run", ".", str(REPOSITORY / "docker-compose.yml"), *PROFILES],
         cwd=READER,
@@ -49,7 +49,7 @@ def services() -> dict[str, Service]:
     return found
 
 
-def test_the_whole_system_is_there(services: dict[str, Service]) -> None:
+def test_every_part_of_the_system_is_a_service(services: dict[str, Service]) -> None:
     """Compose accepts the file, and it has every part of the system."""
     assert set(services) == {
         "kafka", "topics", "redis", "worker-1", "worker-2", "traffic",
@@ -59,15 +59,15 @@ def test_the_whole_system_is_there(services: dict[str, Service]) -> None:
 
 
 def test_images_are_pinned(services: dict[str, Service]) -> None:
-    """Each foreign image has a version of three numbers."""
+    """Each third-party image has a version of three numbers."""
     foreign = {service["image"] for service in services.values()} - BUILT
 
     assert len(foreign) == 6
     assert all(re.fullmatch(r"[\w/.-]+:v?\d+\.\d+\.\d+(-\w+)?", name) for name in foreign), foreign
 
 
-def test_every_service_that_runs_on_is_watched_and_bounded(services: dict[str, Service]) -> None:
-    """It has a health check, limits of processor and memory, and is started again."""
+def test_every_lasting_service_is_monitored_and_limited(services: dict[str, Service]) -> None:
+    """It has a health check, CPU and memory limits, and a restart policy."""
     for name, service in services.items():
         limits = service["deploy"]["resources"]["limits"]
         assert float(limits["cpus"]) > 0, name
@@ -78,8 +78,8 @@ def test_every_service_that_runs_on_is_watched_and_bounded(services: dict[str, S
         assert bool(check.get("disable")) == (name in UNWATCHED), name
 
 
-def test_redis_has_room_for_a_rewrite(services: dict[str, Service]) -> None:
-    """Its container holds maxmemory twice, as a fork that shares nothing any more, and more."""
+def test_redis_has_memory_for_a_rewrite(services: dict[str, Service]) -> None:
+    """Its memory limit exceeds twice maxmemory, which a fork without shared pages needs."""
     conf = (REPOSITORY / "deploy/redis/redis.conf").read_text(encoding="utf-8")
     found = re.search(r"^maxmemory (\d+)mb$", conf, re.M)
     assert found is not None
@@ -88,8 +88,8 @@ def test_redis_has_room_for_a_rewrite(services: dict[str, Service]) -> None:
     assert limit >= 3 * int(found[1]) << 20
 
 
-def test_nothing_starts_before_what_it_needs_is_healthy(services: dict[str, Service]) -> None:
-    """Each wait is for health, or for the end of what ends; workers wait for all they need."""
+def test_services_start_after_their_dependencies_are_healthy(services: dict[str, Service]) -> None:
+    """Dependencies must be healthy or completed, and workers depend on everything they need."""
     for service in services.values():
         for other, wait in service.get("depends_on", {}).items():
             ends = other in ONCE
@@ -102,8 +102,8 @@ def test_nothing_starts_before_what_it_needs_is_healthy(services: dict[str, Serv
     assert set(services["grafana"]["depends_on"]) == {"prometheus"}
 
 
-def test_each_worker_has_a_name_of_its_own(services: dict[str, Service]) -> None:
-    """Its service's, beside the settings that all have."""
+def test_each_worker_has_its_own_name(services: dict[str, Service]) -> None:
+    """It is the name of its service; all other settings are shared."""
     named = "STREAM_METRICS_KAFKA__GROUP_INSTANCE_ID"
     shared = services["topics"]["environment"]
 
@@ -115,11 +115,11 @@ def test_each_worker_has_a_name_of_its_own(services: dict[str, Service]) -> None
 
 
 @pytest.mark.parametrize("key", ["", "0123456789abcdef"])
-def test_commands_on_the_host_get_the_workers_settings(
+def test_commands_on_the_host_have_the_workers_settings(
     services: dict[str, Service], tmp_path: Path, key: str
 ) -> None:
-    """``deploy/compose/host.env`` has each of them, with addresses that are published, and the
-    digest key of ``.env``, which Compose reads, too."""
+    """``deploy/compose/host.env`` has each of them, with published addresses and the digest key of
+    ``.env``, which Compose also reads."""
     if key:
         (tmp_path / ".env").write_text(f"STREAM_METRICS_STATE__DIGEST_KEY={key}\n")
     done = subprocess.run(
@@ -142,7 +142,7 @@ def test_commands_on_the_host_get_the_workers_settings(
 
 
 def test_the_stack_without_containers_has_the_same_ports(services: dict[str, Service]) -> None:
-    """``make stack`` prefers the ports of docker-compose.yml, apart from Grafana's."""
+    """``make stack`` prefers the ports of docker-compose.yml, except Grafana's."""
     in_compose = {
         name.replace("-", " "): int(published(service))
         for name, service in services.items()
@@ -153,37 +153,37 @@ def test_the_stack_without_containers_has_the_same_ports(services: dict[str, Ser
 
 
 def published(service: Service) -> str:
-    """The port on this machine of a service: the last, if it publishes several."""
+    """The published port of a service; the last one, if there are several."""
     return str(service["ports"][-1]["published"])
 
 
-def test_there_is_no_secret_in_it(services: dict[str, Service]) -> None:
-    """No variable that names a secret has a value."""
+def test_the_file_contains_no_secret(services: dict[str, Service]) -> None:
+    """No variable for a secret has a value."""
     for service in services.values():
         for name, value in (service.get("environment") or {}).items():
             assert not (SECRET.search(name) and value), name
 
 
 def test_files_with_secrets_stay_out_of_the_repository() -> None:
-    """What docs/guides/compose.md says to put secrets into is ignored by git."""
+    """Git ignores the files into which docs/guides/compose.md says to put secrets."""
     ignored = (REPOSITORY / ".gitignore").read_text(encoding="utf-8").splitlines()
 
     assert {".env", "/deploy/alertmanager/secrets/"} <= set(ignored)
 
 
-def test_the_collector_writes_to_the_topic_that_is_made_and_read(
+def test_the_collector_writes_to_the_bridges_topic(
     services: dict[str, Service],
 ) -> None:
-    """Its default is the bridge's, and the topics are made with it."""
+    """Its default topic is the bridge's, and ``topics`` creates it."""
     assert "--traces" in services["topics"]["command"]
     assert "TRACES_TOPIC" not in services["collector"]["environment"]
     assert f"TRACES_TOPIC:-{BridgeSettings().topic}}}" in COLLECTOR_CONFIG.read_text("utf-8")
 
 
-def test_the_agent_in_a_container_is_told_what_the_stacks_agent_is_told(
+def test_the_agents_of_compose_and_stack_have_the_same_settings(
     services: dict[str, Service],
 ) -> None:
-    """Its SDK has the same variables, as has the bridge; its image has what its folder has."""
+    """Its SDK and the bridge have the same variables, and its image has the files of its folder."""
     told = agent_environment("http://collector:4318")
     dockerfile = (AGENT.parent / "Dockerfile").read_text(encoding="utf-8")
     copied = re.findall(r"^COPY (.+) \S+$", dockerfile, re.M)
@@ -194,8 +194,8 @@ def test_the_agent_in_a_container_is_told_what_the_stacks_agent_is_told(
     assert re.search(r"^FROM python:\d+\.\d+\.\d+-", dockerfile)
 
 
-def test_ports_are_open_on_this_machine_only(services: dict[str, Service]) -> None:
-    """Every published port is one of 127.0.0.1, and none is published twice."""
+def test_ports_are_open_only_on_this_machine(services: dict[str, Service]) -> None:
+    """Every published port is bound to 127.0.0.1, and none is published twice."""
     ports = [port for service in services.values() for port in service.get("ports", [])]
     published = [port["published"] for port in ports]
 
@@ -204,7 +204,7 @@ def test_ports_are_open_on_this_machine_only(services: dict[str, Service]) -> No
 
 
 def test_files_that_are_mounted_exist(services: dict[str, Service]) -> None:
-    """Each is in the repository, and is mounted for reading only."""
+    """Each is in the repository, and is mounted read-only."""
     mounts = [m for s in services.values() for m in s.get("volumes", []) if m["type"] == "bind"]
 
     assert mounts
@@ -213,8 +213,8 @@ def test_files_that_are_mounted_exist(services: dict[str, Service]) -> None:
         assert mount["read_only"], mount["source"]
 
 
-def test_commands_of_our_image_are_ours(services: dict[str, Service]) -> None:
-    """Each is a command that stream-metrics has, with options that it knows."""
+def test_commands_of_our_image_exist(services: dict[str, Service]) -> None:
+    """Each is an existing command of stream-metrics with existing options."""
     commands = {tuple(s["command"]) for s in services.values() if s["image"] == OURS}
 
     assert len(commands) == 4

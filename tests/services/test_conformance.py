@@ -28,7 +28,7 @@ PROGRAMS: Final = sorted(
 
 
 def exports(program: str) -> list[bytes]:
-    """What a program exported, as a service of its own with sessions of its own."""
+    """The exports of a program, with its own service name and sessions."""
     text = gzip.decompress((CAPTURES / f"{program}.jsonl.gz").read_bytes()).decode()
     found = []
     for line in text.splitlines():
@@ -42,11 +42,11 @@ def exports(program: str) -> list[bytes]:
     return found
 
 
-async def test_rows_of_all_programs_equal_their_own_accounts(
+async def test_rows_of_all_programs_equal_their_recorded_figures(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Programs of each framework under each instrumentation, all at once: the figures that the
-    worker has are those that the programs' own accounts give."""
+    """For programs of each framework and instrumentation, all at once, the worker's figures equal
+    those that the programs recorded."""
     system = await bridged(kafka, redis_server, tmp_path)
     sent = [export for program in PROGRAMS for export in exports(program)]
     server = Collector(

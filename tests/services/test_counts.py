@@ -1,4 +1,4 @@
-"""An event costs Redis no more commands, round trips and bytes than it did."""
+"""An event costs no more Redis commands, round trips and bytes than recorded."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ SEED: Final = 1
 
 
 class Counting(Connection):
-    """A connection that counts how often something is sent: a command, or several in one go."""
+    """A connection that counts sends, each of one command or a pipeline."""
 
     sends = 0
 
     async def send_packed_command(
         self, command: bytes | str | Iterable[bytes], check_health: bool = True
     ) -> None:
-        """Send, and count."""
-        Counting.sends += 1  # of all kinds of it
+        """Count, and send."""
+        Counting.sends += 1  # over all subclasses
         await super().send_packed_command(command, check_health)
 
 
 @pytest.fixture
 async def raw(redis_server: RedisServer) -> AsyncIterator[Redis]:
-    """A client of the test's own, on an empty server."""
+    """A separate client, on an empty server."""
     async with Redis.from_url(redis_server.url) as client:
         await client.flushall()
         yield client
 
 
 def counting(redis_server: RedisServer) -> RedisStore:
-    """The store as a worker has it, over a connection that counts."""
+    """The store of a worker, over a counting connection."""
     client, closers = make_client(RedisOptions(url=redis_server.url, namespace=NAMESPACE))
     assert isinstance(client, Redis)
     client.connection_pool.connection_class = packing_class(Counting)
@@ -53,13 +53,13 @@ def counting(redis_server: RedisServer) -> RedisStore:
 
 
 class Spent:
-    """What the server has been asked since this began, less what asking for that takes."""
+    """The server's counters since ``begin``, without the commands that read the counters."""
 
     def __init__(self, raw: Redis) -> None:
         self._raw = raw
 
     async def begin(self) -> None:
-        """Count from here."""
+        """Start counting."""
         first = await self._raw.info("stats")
         self._start = await self._raw.info("stats")
         self._asking = {name: self._start[name] - first[name] for name in BYTES.values()}
@@ -68,7 +68,7 @@ class Spent:
         self._sends = Counting.sends
 
     async def counts(self, events: int, phase: str) -> dict[str, float]:
-        """Each count a record."""
+        """Each count per record."""
         end = await self._raw.info("stats")
         commands = await self._calls() - self._commands
         found = {
@@ -78,7 +78,7 @@ class Spent:
         return {f"{what}, {phase}": value / events for what, value in found.items()}
 
     async def _calls(self) -> int:
-        """Commands, those in scripts too, but for those of asking."""
+        """Commands, including those in scripts, without the commands that read the counters."""
         found: dict[str, Any] = await self._raw.info("commandstats")
         return sum(one["calls"] for name, one in found.items() if name != "cmdstat_info")
 
@@ -89,9 +89,11 @@ BYTES: Final = {
 }
 
 
-async def test_no_event_asks_more_of_redis(redis_server: RedisServer, raw: Redis) -> None:
-    """Commands, round trips and bytes both ways stay within the recorded ones: of a worker that
-    goes on, and of the next one, which has to read what the first has written."""
+async def test_an_event_costs_redis_no_more_than_recorded(
+    redis_server: RedisServer, raw: Redis
+) -> None:
+    """Commands, round trips and bytes in both directions stay within the recorded ones, for a
+    running worker and for its successor, which first reads the stored state."""
     sent = records(3 * COUNTED)
     found: dict[str, float] = {}
     spent = Spent(raw)
@@ -112,7 +114,7 @@ async def test_no_event_asks_more_of_redis(redis_server: RedisServer, raw: Redis
 
 
 async def stored(redis_server: RedisServer, raw: Redis, shape: Shape) -> float:
-    """Bytes of state a result: keys, fields and values, whatever the server makes of them."""
+    """Bytes of state per result: keys, fields and values, without the server's overhead."""
     await raw.flushall()
     store = counting(redis_server)
     try:
@@ -127,7 +129,7 @@ async def stored(redis_server: RedisServer, raw: Redis, shape: Shape) -> float:
 
 
 async def content(raw: Redis, key: bytes) -> int:
-    """Bytes of what a key holds."""
+    """Bytes of a key's fields and values."""
     kind = await raw.type(key)
     if kind == b"hash":
         fields = await raw.hgetall(key)
@@ -140,8 +142,10 @@ async def content(raw: Redis, key: bytes) -> int:
     return sum(map(len, await raw.smembers(key)))
 
 
-async def test_no_result_takes_more_state(redis_server: RedisServer, raw: Redis) -> None:
-    """State bytes of a result, of each further value and of a label stay within the recorded."""
+async def test_a_result_takes_no_more_state_than_recorded(
+    redis_server: RedisServer, raw: Redis
+) -> None:
+    """Bytes of a result, of each additional value and of a label stay within the recorded ones."""
     plain = await stored(redis_server, raw, Shape(CONVERSATIONS))
     more = await stored(redis_server, raw, Shape(CONVERSATIONS, further=FURTHER))
     labelled = await stored(redis_server, raw, Shape(CONVERSATIONS, labels=True))

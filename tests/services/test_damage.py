@@ -1,4 +1,4 @@
-"""State that somebody damaged in Redis by hand: that partition is halted, the others go on."""
+"""A partition whose state in Redis was damaged is halted, and the others continue."""
 
 from __future__ import annotations
 
@@ -33,41 +33,41 @@ async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
 
 
 async def windows(raw: Any, keys: PartitionKeys, group: Scene) -> None:
-    """A bucket's sums are none."""
+    """Replace a bucket's sums by invalid data."""
     [first, *_] = await raw.hkeys(keys.window("24h"))
     await raw.hset(keys.window("24h"), first, b"\xc1")
 
 
 async def positions(raw: Any, keys: PartitionKeys, group: Scene) -> None:
-    """An offset is no number."""
+    """Replace an offset by text."""
     await raw.hset(keys.meta, OFFSET + group.events.encode(), b"many")
 
 
 async def conversations(raw: Any, keys: PartitionKeys, group: Scene) -> None:
-    """No conversation has a header."""
+    """Delete the header of every conversation."""
     for key in await raw.zrange(keys.idle, 0, -1):
         await raw.hdel(keys.hot(key), b"c")
 
 
 async def fingerprints(raw: Any, keys: PartitionKeys, group: Scene) -> None:
-    """The fingerprints of all conversations are gone."""
+    """Delete the fingerprints of every conversation."""
     for key in await raw.zrange(keys.idle, 0, -1):
         await raw.delete(keys.fingerprints(key))
 
 
 async def of_another_type(raw: Any, keys: PartitionKeys, group: Scene) -> None:
-    """A text stands where a conversation was."""
+    """Replace a conversation by a string."""
     for key in await raw.zrange(keys.idle, 0, -1):
         await raw.set(keys.hot(key), b"1")
 
 
 async def lists_of_another_type(raw: Any, keys: PartitionKeys, group: Scene) -> None:
-    """A text stands where conversations were listed."""
+    """Replace the list of conversations by a string."""
     await raw.set(keys.idle, b"1")
 
 
 async def windows_of_another_type(raw: Any, keys: PartitionKeys, group: Scene) -> None:
-    """A text stands where a window was."""
+    """Replace a window by a string."""
     await raw.set(keys.window("24h"), b"1")
 
 
@@ -82,7 +82,7 @@ async def partitions(raw: Any, group: Scene) -> dict[int, PartitionKeys]:
 
 
 async def offsets(raw: Any, group: Scene) -> dict[int, dict[bytes, bytes]]:
-    """What Redis holds of each state partition's offsets, by number."""
+    """The stored offsets of each state partition, by number."""
     found = {}
     for number, keys in (await partitions(raw, group)).items():
         meta = await raw.hgetall(keys.meta)
@@ -107,8 +107,8 @@ async def offsets(raw: Any, group: Scene) -> dict[int, dict[bytes, bytes]]:
 async def test_damaged_partitions_are_halted(
     kafka: Kafka, redis: RedisServer, tmp_path: Path, damages: tuple[Damage, ...]
 ) -> None:
-    """Each damaged partition stands still and says why and what to do, as commands do; the one
-    that is whole reads on. What they say to do brings all back."""
+    """Workers and commands report the reason and the remedy for each damaged partition; the intact
+    one continues, and the remedy restores all."""
     group = await scene(kafka, redis, tmp_path, f"damage-{damages[0].__name__}", traffic(1))
     await group.start("halt")
     await group.at_ends()

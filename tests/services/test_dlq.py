@@ -1,4 +1,4 @@
-"""Dead letters on real servers: turned away under a low limit, sent again once it was raised."""
+"""Records that a low limit rejected on real servers are re-submitted after it was raised."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOW = {
 
 
 def with_long_url(number: int, at_s: float, url_bytes: int) -> TrafficRecord:
-    """A search that is valid under the usual limits only."""
+    """A search that is valid only under the default limits."""
     results = [
         {"result_id": "r-1", "doc_id": "a", "url": "https://example.org/" + "x" * url_bytes},
         {"result_id": "r-2", "doc_id": "a"},
@@ -51,14 +51,14 @@ def with_long_url(number: int, at_s: float, url_bytes: int) -> TrafficRecord:
 
 
 async def delete_before(kafka: Kafka, ends: dict[tuple[str, int], int]) -> None:
-    """Delete what lies before these offsets, as Kafka's retention does."""
+    """Delete the records before these offsets, as Kafka's retention does."""
     wanted = {TopicPartition(*place): RecordsToDelete(end) for place, end in ends.items()}
     async with admin(kafka.bootstrap_servers) as client:
         await client.delete_records(wanted)
 
 
-async def test_a_wrong_clock_does_not_keep_letters_back(kafka: Kafka) -> None:
-    """Where the brokers refuse a letter for its time, it is stored with its record's."""
+async def test_a_wrong_clock_does_not_block_dead_letters(kafka: Kafka) -> None:
+    """If brokers refuse a dead letter's timestamp, it is stored with that of its record."""
     topic, _ = await new_topics(kafka, f"clock-{os.getpid()}")
     days_ahead = int(1000 * (time.time() + 3 * 86_400))
     settings = KafkaSettings(bootstrap_servers=kafka.bootstrap_servers)
@@ -73,14 +73,14 @@ async def test_a_wrong_clock_does_not_keep_letters_back(kafka: Kafka) -> None:
 
 
 async def resubmit(system: LiveSystem, *options: str) -> str:
-    """Run the command; what it said."""
+    """Run the command; returns its output."""
     code, text = await system.command("dlq", "resubmit", *options)
     assert code == 0, text
     return text
 
 
 def places(records: list[Any]) -> set[str]:
-    """Where re-submitted records stood, by their header."""
+    """The original topic, partition and offset of re-submitted records, from their header."""
     return {
         value.decode()
         for record in records
@@ -90,7 +90,7 @@ def places(records: list[Any]) -> set[str]:
 
 
 async def shown(system: LiveSystem, whole: dict[str, Any], cut: dict[str, Any]) -> None:
-    """`dlq list` says when letters came; `dlq show` prints one whole, or says that it is cut."""
+    """`dlq list` has the time of each letter; `dlq show` prints one, or says it was truncated."""
     code, text = await system.command("dlq", "list")
     assert code == 0, text
     [line] = [line for line in text.splitlines() if line.split()[1:2] == ["over_limit"]]
@@ -118,11 +118,11 @@ def _numbers(record: Any) -> list[str]:
     return [str(record.partition), str(record.offset)]
 
 
-async def test_resubmitted_after_a_raised_limit(
+async def test_records_are_resubmitted_after_a_limit_was_raised(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Records that a low limit turned away, and that Kafka has deleted since, come back from the
-    dead-letter topic: with the limit raised, state is a replay's in which they were valid."""
+    """Records that a low limit rejected, and that Kafka has deleted since, are read again from the
+    dead-letter topic; with a higher limit the state equals a replay in which they are valid."""
     group = f"dlq-{os.getpid()}"
     topics = await new_topics(kafka, group)
     streams = {"events": topics[0], "labels": topics[1]}

@@ -32,7 +32,7 @@ SOON = 240
 
 
 def traffic(seed: int, conversations: int, start_s: int) -> list[TrafficRecord]:
-    """Short conversations within ten minutes; none of two seeds have the same id."""
+    """Short conversations within ten minutes; ids differ between seeds."""
     profile = TrafficProfile(
         seed=seed,
         conversations=conversations,
@@ -48,7 +48,7 @@ def traffic(seed: int, conversations: int, start_s: int) -> list[TrafficRecord]:
 
 @asynccontextmanager
 async def working(system: LiveSystem, behind_seconds: int = 0) -> AsyncIterator[Runtime]:
-    """A worker in this process whose clock is behind by so much."""
+    """A worker in this process, with a clock that is behind."""
     runtime = Runtime(
         Settings.model_validate(
             {
@@ -73,7 +73,7 @@ async def working(system: LiveSystem, behind_seconds: int = 0) -> AsyncIterator[
 
 
 class Steps:
-    """Listens to a worker's writes: how many conversations each deleted."""
+    """Records how many conversations each write of a worker deletes."""
 
     def __init__(self, runtime: Runtime) -> None:
         store = runtime.store
@@ -89,15 +89,15 @@ class Steps:
 
     @property
     def deleted(self) -> int:
-        """Conversations, in all."""
+        """The total number of deleted conversations."""
         return sum(self.steps)
 
 
-async def test_after_a_weekend_old_conversations_go_in_steps(
+async def test_old_conversations_expire_in_steps_after_a_weekend(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Records come 2.5 days after the last ones: all old conversations expire, a bounded number in
-    a step, and the new ones are counted; the figures are a replay's of the new records."""
+    """When records arrive 2.5 days after the last ones, all old conversations expire in bounded
+    steps, and the figures equal a replay of the new records."""
     group = f"weekend-{os.getpid()}"
     topics = await new_topics(kafka, group)
     streams = {"events": topics[0], "labels": topics[1]}

@@ -1,4 +1,4 @@
-"""Forgetting on real servers: by the command, midway, and with a Redis that went back."""
+"""Forgetting on real servers, by the command, during traffic, and with a Redis rollback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.service
 
 
 def traffic() -> list[TrafficRecord]:
-    """Of the last half hour, with disorder and some broken records."""
+    """Traffic of the last half hour, with disorder and some invalid records."""
     profile = TrafficProfile(
         seed=11,
         conversations=200,
@@ -53,7 +53,7 @@ async def dump(redis: RedisServer) -> bytes:
 
 
 def identifiers(sent: list[TrafficRecord], conversations: set[str]) -> set[bytes]:
-    """What the events of these conversations are told by."""
+    """The identifiers in the events of these conversations."""
     names: set[str] = set()
     for record in sent:
         if not record.valid:
@@ -66,11 +66,11 @@ def identifiers(sent: list[TrafficRecord], conversations: set[str]) -> set[bytes
     return {name.encode() for name in names}
 
 
-async def test_forgotten_midway_and_again_after_a_rewind(
+async def test_conversations_stay_forgotten_after_a_rollback(
     kafka: Kafka, redis_factory: Callable[[], Awaitable[RedisServer]], tmp_path: Path
 ) -> None:
-    """Half of the conversations are forgotten between two halves of the traffic; then Redis goes
-    back to before that. State is a replay's, and of the forgotten only digests are left."""
+    """Half of the conversations are forgotten between two halves of the traffic, then Redis is
+    rolled back. The state equals a replay's, and only digests are left of the forgotten ones."""
     redis = await redis_factory()
     group = f"forget-{os.getpid()}"
     topics = await new_topics(kafka, group)
@@ -137,7 +137,7 @@ async def test_forgotten_midway_and_again_after_a_rewind(
 async def letters_are_left(
     system: LiveSystem, sent: list[TrafficRecord], forgotten: set[str]
 ) -> None:
-    """Letters whose key is a forgotten conversation are marked, and not re-submitted."""
+    """Dead letters with the key of a forgotten conversation are marked, and not re-submitted."""
     places = {
         (record.topic, record.partition, record.offset)
         for record in system.produced.records
@@ -157,11 +157,11 @@ async def letters_are_left(
 
 
 @pytest.mark.long
-async def test_the_forgotten_stay_so_when_topics_are_read_or_sent_again(
+async def test_conversations_stay_forgotten_when_topics_are_reread(
     kafka: Kafka, redis_factory: Callable[[], Awaitable[RedisServer]], tmp_path: Path
 ) -> None:
-    """All state is rebuilt from the topics, and then a producer sends everything a second time:
-    of forgotten conversations nothing comes back."""
+    """After all state is rebuilt from the topics, and a producer sends everything again, forgotten
+    conversations are still absent."""
     sent = [record for record in traffic() if record.valid]
     group = await scene(kafka, await redis_factory(), tmp_path, "forget-rebuild", sent)
     system = group.system

@@ -1,4 +1,4 @@
-"""Records that the state needs are gone: what each policy makes of it on real servers."""
+"""How each policy handles missing records and lost state, on real servers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def traffic(seed: int) -> list[TrafficRecord]:
 
 
 def outside(partition: int, records: Iterable[TrafficRecord]) -> list[TrafficRecord]:
-    """Those whose key is put on another partition."""
+    """The records whose key belongs to another partition."""
     return [r for r in records if (murmur2(r.key) & 0x7FFFFFFF) % PARTITIONS != partition]
 
 
@@ -63,7 +63,7 @@ class Scene:
         self.hold([*self.system.produced.records, *sent.records])
 
     def hold(self, records: list[Record]) -> None:
-        """These records are the ones to compare with."""
+        """Set the records to compare with."""
         self.system.produced = Produced(tuple(records), frozenset(), 0)
 
     async def positions(self) -> Places:
@@ -82,7 +82,7 @@ class Scene:
             await store.close()
 
     async def at_ends(self, *, without: tuple[int, ...] = ()) -> None:
-        """Wait until all records are read, but for those of some partition numbers."""
+        """Wait until all records are read, except those of some partition numbers."""
         ends = {p: end for p, end in self.system.produced.ends.items() if p[1] not in without}
 
         left: dict[tuple[str, int], tuple[int, int | None]] = {}
@@ -99,7 +99,7 @@ class Scene:
         await wait_until(there, SOON, message)
 
     async def start(self, policy: str) -> Worker:
-        """A worker with this policy."""
+        """Start a worker with this policy."""
         self.system.settings["STREAM_METRICS_KAFKA__ON_OFFSET_GAP"] = policy
         self.system.settings["STREAM_METRICS_KAFKA__METADATA_MAX_AGE_MS"] = "1000"
         await self.system.start_workers(1)
@@ -113,14 +113,14 @@ class Scene:
         self.system.workers.clear()
 
     async def same_as_replay(self) -> None:
-        """The live state, exported, is one pass over the records held, byte for byte."""
+        """The exported live state equals one pass over the set records, byte for byte."""
         live, replayed = await self.system.compare(self.system.produced.last_us)
         for name in ("conversations.jsonl", "windows.json"):
             assert (live / name).read_bytes() == (replayed / name).read_bytes(), name
         assert (live / "conversations.jsonl").stat().st_size
 
     async def empty_redis(self) -> None:
-        """FLUSHALL."""
+        """Run FLUSHALL."""
         async with Redis.from_url(self.system.redis.url) as client:
             await client.flushall()
 
@@ -147,7 +147,7 @@ async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
 async def scene(
     kafka: Kafka, redis: RedisServer, folder: Path, name: str, records: Iterable[TrafficRecord]
 ) -> Scene:
-    """A group with these records in its topics, and no worker yet."""
+    """A group with these records in its topics and no worker."""
     group = f"{name}-{os.getpid()}"
     topics = (f"{group}-events", f"{group}-labels")
     for topic in topics:
@@ -161,13 +161,13 @@ async def scene(
 
 
 async def reasons(worker: Worker) -> dict[str, str]:
-    """What ``/readyz`` says."""
+    """The reasons on ``/readyz``."""
     found: dict[str, str] = (await worker.readyz())[1].get("reasons", {})
     return found
 
 
 async def until_held(worker: Worker, numbers: Iterable[int], words: str) -> None:
-    """Wait until just these partition numbers are held, for a reason with these words."""
+    """Wait until exactly these partition numbers are held, for a reason that contains ``words``."""
     expected = {f"partition-{number}" for number in numbers}
 
     async def held() -> bool:
@@ -177,10 +177,10 @@ async def until_held(worker: Worker, numbers: Iterable[int], words: str) -> None
     await wait_until(held, SOON, lambda: f"they are not held:\n{worker.log_tail()}")
 
 
-async def test_a_topic_made_anew_halts_where_it_was_read(
+async def test_a_recreated_topic_halts_partitions_that_were_read(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """Under `halt` the partitions that had records stand still and say why; the other goes on."""
+    """Under `halt` partitions that had records stop and report why; the other one continues."""
     group = await scene(kafka, redis, tmp_path, "anew-halt", outside(3, traffic(1)))
     worker = await group.start("halt")
     await group.at_ends()
@@ -201,10 +201,10 @@ async def test_a_topic_made_anew_halts_where_it_was_read(
 
 
 @pytest.mark.long
-async def test_a_topic_made_anew_is_rebuilt(
+async def test_a_recreated_topic_is_rebuilt(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """Under `rebuild` the figures become those of the new topic and the other topic's records."""
+    """Under `rebuild` the figures become those of the new topic and of the other topic."""
     group = await scene(kafka, redis, tmp_path, "anew-rebuild", traffic(1))
     worker = await group.start("rebuild")
     await group.at_ends()
@@ -220,10 +220,10 @@ async def test_a_topic_made_anew_is_rebuilt(
 
 
 @pytest.mark.parametrize("policy", ["halt", "rebuild"])
-async def test_a_longer_topic_made_anew_is_recognised(
+async def test_a_longer_recreated_topic_is_recognized(
     kafka: Kafka, redis: RedisServer, tmp_path: Path, policy: str
 ) -> None:
-    """If the new topic has more records than were read, the last one read tells it."""
+    """If the new topic has more records than were read, the digest of the last one differs."""
     group = await scene(kafka, redis, tmp_path, f"longer-{policy}", traffic(1))
     await group.start("halt")
     await group.at_ends()
@@ -249,9 +249,9 @@ async def test_a_longer_topic_made_anew_is_recognised(
 async def behind_the_start(
     kafka: Kafka, redis: RedisServer, folder: Path, policy: str
 ) -> tuple[Scene, Worker, int, int]:
-    """A worker whose stored offset of partition 1 lies before the log's start.
+    """A worker whose stored offset of partition 1 is before the start of the log.
 
-    Returns that offset, and where the log starts now.
+    Returns that offset and the new start of the log.
     """
     group = await scene(kafka, redis, folder, f"deleted-{policy}", traffic(1))
     await group.start("halt")
@@ -266,10 +266,10 @@ async def behind_the_start(
 
 
 @pytest.mark.long
-async def test_records_that_are_gone_halt_their_partition(
+async def test_deleted_records_halt_their_partition(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """Under `halt` one partition stands still and says why, and the others read on."""
+    """Under `halt` that partition stops and reports why, and the others continue."""
     group, worker, stored, _ = await behind_the_start(kafka, redis, tmp_path, "halt")
 
     await until_held(worker, [1], "deleted before they were read")
@@ -279,10 +279,10 @@ async def test_records_that_are_gone_halt_their_partition(
     await group.stop()
 
 
-async def test_records_that_are_gone_are_left_out_of_a_rebuild(
+async def test_deleted_records_are_left_out_of_a_rebuild(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """Under `rebuild` the figures are those of what the topics hold."""
+    """Under `rebuild` the figures are those of the records in the topics."""
     group, worker, _, first = await behind_the_start(kafka, redis, tmp_path, "rebuild")
     group.hold(
         [
@@ -299,10 +299,10 @@ async def test_records_that_are_gone_are_left_out_of_a_rebuild(
     await group.stop()
 
 
-async def test_records_that_are_gone_are_passed(
+async def test_deleted_records_are_skipped(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """Under `continue` the figures are those of what was read before and what is left."""
+    """Under `continue` the figures are those of the records read before and the remaining ones."""
     group, worker, stored, first = await behind_the_start(kafka, redis, tmp_path, "continue")
     group.hold(
         [
@@ -326,7 +326,7 @@ async def test_records_that_are_gone_are_passed(
 async def test_an_emptied_redis_halts(
     kafka: Kafka, redis: RedisServer, tmp_path: Path, live: bool
 ) -> None:
-    """Under `halt` every partition stands still and says that the state is lost."""
+    """Under `halt` every partition stops and reports that the state is lost."""
     group = await scene(kafka, redis, tmp_path, f"flush-halt-{live}", traffic(1))
     worker = await group.start("halt")
     await group.at_ends()
@@ -349,7 +349,7 @@ async def test_an_emptied_redis_halts(
 async def test_an_emptied_redis_is_rebuilt(
     kafka: Kafka, redis: RedisServer, tmp_path: Path, live: bool
 ) -> None:
-    """Under `rebuild` the state becomes that of one pass over the topics."""
+    """Under `rebuild` the state equals one pass over the topics."""
     group = await scene(kafka, redis, tmp_path, f"flush-rebuild-{live}", traffic(1))
     worker = await group.start("rebuild")
     await group.at_ends()
@@ -371,7 +371,7 @@ async def test_an_emptied_redis_is_rebuilt(
 
 
 async def until_committed(group: Scene) -> None:
-    """Wait until Kafka knows how far the state is."""
+    """Wait until the stored offsets are committed to Kafka."""
     ends = group.system.produced.ends
 
     async def committed() -> bool:

@@ -1,4 +1,4 @@
-"""The image: the steps of its Dockerfile in a clean folder, since no container runs here."""
+"""The image, built by the steps of its Dockerfile in a clean folder instead of a container."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ pytestmark = pytest.mark.service
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A built image: its programs in ``prefix``, and the folder that it starts in."""
+    """A built image: its programs in ``prefix``, and its working directory."""
 
     prefix: Path
     folder: Path
 
     def path(self, word: str) -> str:
-        """A word of the Dockerfile, with paths as they are here."""
+        """A word of the Dockerfile, with paths mapped to this machine."""
         return word.replace(image.PREFIX, str(self.prefix))
 
     def environment(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """What the container's process would see."""
+        """The environment of the container's process."""
         path = f"{self.prefix / 'bin'}:/usr/bin:/bin"
         return {**image.variables(), "PATH": path, **settings}
 
     def command(self, words: list[str], settings: Mapping[str, str]) -> list[str]:
-        """A command as the image's user, with nothing of this environment."""
+        """A command of the image's user, without this environment."""
         variables = [f"{name}={value}" for name, value in self.environment(settings).items()]
         return [*as_user(), "env", "-i", *variables, *(self.path(word) for word in words)]
 
     def run(self, words: list[str], settings: Mapping[str, str]) -> tuple[int, str]:
-        """Run a command as the image's user; exit code, and all that it wrote."""
+        """Run a command as the image's user; returns the exit code and output."""
         done = subprocess.run(
             self.command(words, settings),
             cwd=self.folder,
@@ -58,7 +58,7 @@ class Image:
 
 
 class Container(ChildProcess):
-    """The image's process with its own health check for readiness."""
+    """The image's process, ready when its health check passes."""
 
     name = "container"
 
@@ -79,9 +79,9 @@ class Container(ChildProcess):
 
 
 def as_user() -> list[str]:
-    """What turns root into the image's user, who may write nothing of root's.
+    """The command that switches from root to the image's user, who cannot write root's files.
 
-    It may read, since this machine's Python can lie where only root looks. Who is not root stays.
+    It may read, since this machine's Python may be readable only by root. Other users stay.
     """
     if os.geteuid() != 0:
         return []
@@ -95,7 +95,7 @@ def as_user() -> list[str]:
 
 @pytest.fixture(scope="module")
 def built() -> Iterator[Image]:
-    """The image, where any user may read it."""
+    """The image, readable by every user."""
     folder = Path(tempfile.mkdtemp(prefix="stream-metrics-image-"))
     try:
         folder.chmod(0o755)
@@ -110,7 +110,7 @@ def built() -> Iterator[Image]:
 
 @pytest.fixture
 def settings(kafka: Kafka, redis_server: RedisServer) -> dict[str, str]:
-    """Those of a container, with topics of its own."""
+    """The settings of a container, with new topics."""
     name = f"image-{uuid.uuid4().hex[:8]}"
     return {
         "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
@@ -123,7 +123,7 @@ def settings(kafka: Kafka, redis_server: RedisServer) -> dict[str, str]:
 
 
 def test_the_image_is_not_root() -> None:
-    """Its user is a number that is not 0."""
+    """Its user is a nonzero number."""
     number, _, group = image.last("USER").partition(":")
 
     assert int(number) > 0
@@ -132,7 +132,7 @@ def test_the_image_is_not_root() -> None:
 
 @pytest.mark.long
 def test_the_image_has_no_compiler_and_no_tests(built: Image) -> None:
-    """Only what the worker needs is in it."""
+    """It contains only what the worker needs."""
     packages = built.prefix / "lib"
     names = {path.name for path in packages.glob("python3*/site-packages/*")}
 
@@ -143,10 +143,10 @@ def test_the_image_has_no_compiler_and_no_tests(built: Image) -> None:
 
 
 @pytest.mark.long
-async def test_the_image_works_as_it_is_started(
+async def test_the_image_works_with_its_default_command(
     built: Image, settings: dict[str, str], tmp_path: Path
 ) -> None:
-    """Topics are made; the worker starts by the image's command, is healthy and ends with 0."""
+    """Topics are created; the image's command starts a healthy worker, which exits with 0."""
     code, said = built.run(["stream-metrics", "topics", "create", "--partitions", "3"], settings)
     assert (code, said.count("3 partitions, created")) == (0, 4), said
     code, said = built.run(["stream-metrics", "check"], settings)
@@ -166,8 +166,8 @@ async def test_the_image_works_as_it_is_started(
     assert "refused" in said
 
 
-def test_the_pins_of_the_image_are_those_of_the_tests() -> None:
-    """What the image installs is a part of constraints.txt, version by version."""
+def test_the_image_has_the_pinned_versions_of_the_tests() -> None:
+    """The image installs the versions of constraints.txt."""
     tested = pins(image.REPOSITORY / "constraints.txt")
     for name in ("requirements.txt", "build-requirements.txt"):
         shipped = pins(image.DOCKER / name)
@@ -176,7 +176,7 @@ def test_the_pins_of_the_image_are_those_of_the_tests() -> None:
         assert shipped.items() <= tested.items()
 
 
-def test_the_image_has_what_reads_traces_in_protobuf() -> None:
+def test_the_image_reads_traces_in_protobuf() -> None:
     """A bridge in a container reads what a Collector writes by default."""
     assert "opentelemetry-proto" in pins(image.DOCKER / "requirements.txt")
 

@@ -171,7 +171,7 @@ async def same_as_replay(system: LiveSystem) -> None:
 
 
 @pytest.mark.parametrize("case", rest_long(CASES))
-async def test_the_listed_rights_are_enough(
+async def test_the_listed_rights_suffice(
     secured: Secured, redis: RedisServer, tmp_path: Path, case: str
 ) -> None:
     """With the page's rights and no other, `check` is content and the worker's state a replay's."""
@@ -193,7 +193,7 @@ async def test_the_listed_rights_are_enough(
 
 
 @pytest.mark.parametrize(("case", "lacking"), rest_long(EACH_RIGHT))
-async def test_a_right_less_is_named(
+async def test_a_missing_right_is_named(
     secured: Secured, redis: RedisServer, tmp_path: Path, case: str, lacking: Grant
 ) -> None:
     """Without one of the rights `check` and the worker fail, and name the right and the resource.
@@ -220,7 +220,7 @@ async def test_a_right_less_is_named(
 
 
 @pytest.mark.parametrize("case", rest_long(CASES))
-async def test_no_right_at_all_names_all(
+async def test_a_user_without_rights_gets_the_whole_list(
     secured: Secured, redis: RedisServer, tmp_path: Path, case: str
 ) -> None:
     """A user without any right gets the whole list from `check`."""
@@ -244,7 +244,7 @@ def reason_of(case: str, right: Grant) -> str:
 
 
 @pytest.mark.parametrize(("case", "lacking"), rest_long(EACH_RIGHT))
-async def test_a_right_taken_away_is_waited_for(
+async def test_a_worker_waits_for_a_revoked_right(
     secured: Secured, redis: RedisServer, tmp_path: Path, case: str, lacking: Grant
 ) -> None:
     """When a right goes, `/readyz` says so; when it is back, the worker goes on, and exactly."""
@@ -294,7 +294,7 @@ async def test_a_right_taken_away_is_waited_for(
     ],
     ids=str,
 )
-async def test_a_login_that_fails_is_explained(
+async def test_a_failed_login_is_explained(
     secured: Secured,
     redis: RedisServer,
     tmp_path: Path,
@@ -375,7 +375,7 @@ async def test_a_certificate_logs_in(redis: RedisServer, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("command", rest_long([*COMMANDS, "forget and the output topic"]))
-async def test_commands_need_what_the_page_says(
+async def test_commands_need_exactly_the_listed_rights(
     secured: Secured, redis: RedisServer, tmp_path: Path, command: str
 ) -> None:
     """A command works with the page's rights, and with one less it fails and names the resource."""
@@ -402,7 +402,7 @@ async def test_commands_need_what_the_page_says(
     assert code == 0, text
 
 
-async def test_a_build_needs_what_the_page_says(
+async def test_a_build_needs_exactly_the_listed_rights(
     secured: Secured, redis: RedisServer, tmp_path: Path
 ) -> None:
     """With groups and transactional ids by prefix workers of both generations do their work; the
@@ -444,7 +444,7 @@ async def test_a_build_needs_what_the_page_says(
     assert (old.exit_code, await new.stop()) == (2, 0)
 
 
-async def test_the_check_may_look_at_settings_of_topics(
+async def test_check_warns_if_it_may_not_read_topic_settings(
     secured: Secured, redis: RedisServer, tmp_path: Path
 ) -> None:
     """With an internal topic `check` warns unless it may see how topics are set up."""
@@ -459,7 +459,7 @@ async def test_the_check_may_look_at_settings_of_topics(
     assert "DESCRIBE_CONFIGS" not in text
 
 
-async def test_generate_says_what_kafka_refused(
+async def test_generate_reports_what_kafka_refused(
     secured: Secured, redis: RedisServer, tmp_path: Path
 ) -> None:
     """A user that may see the input topics, and not write to them, is told so."""
@@ -485,7 +485,7 @@ async def read_by_others(system: LiveSystem) -> None:
     system.settings |= {**login, "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": servers}
 
 
-def test_the_page_has_the_rights() -> None:
+def test_the_guide_lists_the_rights_in_the_code() -> None:
     """The page lists what the code asks for, in each case."""
     names = names_of(("events", "labels"), "group")
     for case in CASES:

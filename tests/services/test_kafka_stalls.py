@@ -33,7 +33,7 @@ async def brokers(tmp_path: Path) -> AsyncIterator[Brokers]:
         yield made
 
 
-async def test_a_commit_that_the_group_refuses_late_is_taken_note_of(
+async def test_a_commit_that_is_refused_late_is_handled(
     brokers: Brokers, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """A commit in flight while the group gives the worker up leaves no error that nobody takes."""

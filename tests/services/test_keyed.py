@@ -36,13 +36,13 @@ async def sent(kafka: Kafka, name: str, limit: int, sizes: list[int]) -> tuple[l
     return [len(one.value or b"") for one in large], len(stored) - 1
 
 
-async def test_a_record_that_is_too_large_holds_up_no_other(kafka: Kafka) -> None:
+async def test_a_record_that_is_too_large_blocks_no_other(kafka: Kafka) -> None:
     """Whether other batches of its partition are before or behind it."""
     sizes = [*[6_000] * 60, 700_000, *[15_000] * 200, 800_000, *[15_000] * 40]
 
     assert await sent(kafka, "one-too-large", LIMIT, sizes) == ([700_000, 800_000], 300)
 
 
-async def test_records_that_fit_are_stored_where_a_batch_of_them_does_not_fit(kafka: Kafka) -> None:
+async def test_records_are_stored_even_if_their_batch_is_too_large(kafka: Kafka) -> None:
     """A topic's limit is on batches; ours are larger than some topics take."""
     assert await sent(kafka, "small-limit", 20_000, [6_000] * 12) == ([], 12)

@@ -51,7 +51,7 @@ async def system_keyed(
     )
 
 
-async def test_a_difference_is_logged_once_shown_by_a_gauge_and_refused_by_check(
+async def test_different_partitioners_are_reported_in_three_places(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """Searches by librdkafka's default and labels by Java's: the labels of most conversations are
@@ -84,7 +84,7 @@ async def test_a_difference_is_logged_once_shown_by_a_gauge_and_refused_by_check
 
 
 @pytest.mark.long  # the unit tests show the same of every partitioner
-async def test_topics_that_agree_raise_no_alarm(
+async def test_topics_with_the_same_partitioner_are_accepted(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """Also where all producers use a partitioner other than Kafka's own."""

@@ -104,7 +104,7 @@ def exported_sums(directory: Path, window: str) -> dict[tuple[tuple[str, str], .
     }
 
 
-async def test_a_killed_worker_changes_nothing(
+async def test_a_killed_worker_has_no_effect_on_figures(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
     """With one of two workers killed midway, state, gauges and dead letters are a replay's; with
@@ -140,7 +140,7 @@ async def both_scraped(prometheus: Prometheus) -> bool:
 
 
 @pytest.mark.long
-async def test_a_restarted_redis_changes_nothing(
+async def test_a_restarted_redis_has_no_effect_on_figures(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
     """With Redis restarted midway, state and dead letters are a replay's."""
@@ -154,7 +154,7 @@ async def test_a_restarted_redis_changes_nothing(
     assert await system.stop_workers() == [0, 0]
 
 
-async def test_a_redis_that_is_away_is_waited_for(
+async def test_workers_wait_for_an_unavailable_redis(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
     """While Redis is away `/readyz` says so; when it is back, state is a replay's."""
@@ -219,7 +219,7 @@ class FaustWorker(Worker):
         return [sys.executable, "-m", "faust", "-A", "stream_metrics.app", "worker"]
 
 
-async def test_fausts_own_command_starts_the_worker(
+async def test_the_faust_command_starts_the_worker(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
     """`faust -A stream_metrics.app worker` becomes ready, and ends with 0 when told to."""
@@ -238,7 +238,7 @@ def few(seed: int) -> TrafficProfile:
     return replace(profile(seed), conversations=60, invalid=0.05)
 
 
-async def test_missing_dead_letter_topics_are_waited_for(
+async def test_workers_wait_for_missing_dead_letter_topics(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
     """Without dead-letter topics `/readyz` says so soon; once they are there, nothing is lost."""

@@ -148,7 +148,7 @@ async def test_a_killed_worker_leaves_the_rows_of_export(
 
 
 @pytest.mark.long
-async def test_a_worker_that_wakes_up_late_puts_no_old_row_last(
+async def test_a_worker_that_wakes_late_writes_no_old_row_last(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """A worker is stopped midway until another one has read everything; then it goes on."""
@@ -170,7 +170,7 @@ async def test_a_worker_that_wakes_up_late_puts_no_old_row_last(
     assert await system.stop_workers() == [0, 0]
 
 
-async def test_an_output_topic_that_is_not_there_is_waited_for(
+async def test_a_worker_waits_for_a_missing_output_topic(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """Without the topic nothing is read on, and `/readyz` says why; then it goes on by itself."""
@@ -189,7 +189,7 @@ async def test_an_output_topic_that_is_not_there_is_waited_for(
     assert await system.stop_workers() == [0]
 
 
-async def test_a_row_that_the_topic_does_not_take_is_waited_for(
+async def test_a_worker_waits_if_a_row_is_too_large(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """If a row is too large for the topic, `/readyz` says what to raise; then it goes on."""

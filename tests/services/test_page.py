@@ -310,14 +310,14 @@ async def test_window_and_agent_can_be_chosen(browser: Browser) -> None:
         await expect(page.get_by_role("radio", name="24h")).to_be_checked()
 
 
-async def test_an_address_that_names_what_there_is_not_is_mended(browser: Browser) -> None:
+async def test_an_address_with_an_unknown_window_is_corrected(browser: Browser) -> None:
     """An old link with a window that is not kept any more shows the default one."""
     async with looking(browser, await ordinary(), "/?window=7d") as looked:
         await expect(looked.page.get_by_role("radio", name="1h")).to_be_checked()
         assert "window" not in looked.page.url
 
 
-async def test_figures_come_by_themselves(browser: Browser) -> None:
+async def test_figures_are_updated_without_a_reload(browser: Browser) -> None:
     """New events and labels show without a reload, and the focus stays where it was."""
     showcase = await ordinary()
     async with looking(browser, showcase) as looked:
@@ -330,7 +330,7 @@ async def test_figures_come_by_themselves(browser: Browser) -> None:
         await expect(button).to_be_focused()
 
 
-async def test_without_traffic_it_says_so(browser: Browser) -> None:
+async def test_the_page_reports_missing_traffic(browser: Browser) -> None:
     """A worker that has read nothing yet shows words in place of zeros."""
     async with looking(browser, await Showcase.new()) as looked:
         page = looked.page
@@ -341,7 +341,7 @@ async def test_without_traffic_it_says_so(browser: Browser) -> None:
         await expect(page.locator("#worst-none")).to_contain_text("No conversation has searched")
 
 
-async def test_without_labels_it_says_so(browser: Browser) -> None:
+async def test_the_page_reports_missing_labels(browser: Browser) -> None:
     """What is good is not known before the first label, and is not shown as 0."""
     showcase = await Showcase.new(searched("c", 1, ["a", "b"]), now_us=NOON_US + 1)
     async with looking(browser, showcase) as looked:
@@ -362,7 +362,7 @@ async def test_labels_before_anything_is_settled_are_not_called_missing(browser:
         await expect(looked.page.locator("#charts")).to_contain_text(settled.capitalize())
 
 
-async def test_decisions_that_nobody_labels_are_not_promised_any(browser: Browser) -> None:
+async def test_unlabeled_decisions_are_shown_as_unlabeled(browser: Browser) -> None:
     """Gates and routes told by traces never get a label: the page says that they have none."""
     events = [
         routed("r", "handbook", gate={"decision": "search"}),
@@ -377,7 +377,7 @@ async def test_decisions_that_nobody_labels_are_not_promised_any(browser: Browse
         await expect(looked.page.locator("#charts")).to_contain_text("No routed search has a label")
 
 
-async def test_a_fresh_start_is_said_once(browser: Browser) -> None:
+async def test_a_fresh_start_is_reported_once(browser: Browser) -> None:
     """The banner says what cannot be judged, and why; no tile repeats it."""
     events = [searched(f"c-{n}", 1, TEN, NOON_S - n, agent=AGENTS[n % 3]) for n in range(60)]
     async with looking(browser, await Showcase.new(*events)) as looked:
@@ -391,7 +391,7 @@ async def test_a_fresh_start_is_said_once(browser: Browser) -> None:
         assert not any(await page.locator("#tiles .state").all_inner_texts())
 
 
-async def test_a_worker_that_waits_says_for_what(browser: Browser) -> None:
+async def test_a_waiting_worker_shows_the_reason(browser: Browser) -> None:
     """While Redis is away the page says so, first of all; afterwards it is over by itself."""
     showcase = await ordinary()
     showcase.health.set("redis", "cannot be reached; retrying")
@@ -412,14 +412,16 @@ async def test_a_worker_that_waits_says_for_what(browser: Browser) -> None:
         (None, "No partition is known yet"),
     ],
 )
-async def test_it_says_how_much_it_sees(browser: Browser, total: int | None, text: str) -> None:
+async def test_the_page_shows_its_share_of_partitions(
+    browser: Browser, total: int | None, text: str
+) -> None:
     """Beside the name stands of how many partitions the figures are."""
     async with looking(browser, await ordinary(total=total)) as looked:
         await expect(looked.page.locator("#coverage")).to_have_text(text)
         await expect(looked.page.locator("#group")).to_be_hidden()
 
 
-async def test_it_says_who_owns_what(browser: Browser) -> None:
+async def test_the_page_shows_the_owners_of_partitions(browser: Browser) -> None:
     """Other workers' partitions are in the figures, with their owners and their age."""
     more = [searched("d-1", 1, list("abcdefgh"), NOON_S + 60, agent="fourth")]
     other = await Showcase.new(*more, number=1)
@@ -464,7 +466,7 @@ def every_ten_seconds() -> Iterator[dict[str, Any]]:
         yield labelled(f"d-{number}", judged)
 
 
-async def test_nothing_is_wrong_only_where_every_rule_could_judge(browser: Browser) -> None:
+async def test_the_verdict_is_green_only_if_every_rule_could_judge(browser: Browser) -> None:
     """A day of good searches with labels is green, and a fresh agent beside it takes that away."""
     showcase = await Showcase.new(*every_ten_seconds(), now_us=NOON_US + 1)
     showcase.runs_well()
@@ -485,7 +487,7 @@ async def test_nothing_is_wrong_only_where_every_rule_could_judge(browser: Brows
         await expect(verdict).to_have_attribute("data-level", "unknown")
 
 
-async def test_a_fresh_agent_above_a_threshold_is_no_green(browser: Browser) -> None:
+async def test_a_fresh_agent_above_a_threshold_is_not_green(browser: Browser) -> None:
     """Redundancy without a day before is pointed out, and called neither usual nor fine."""
     fresh = [
         searched(f"f-{n}", 1, [*"abcd", *"aaaaaa"], NOON_S - 20 * n, agent="fresh")
@@ -506,7 +508,7 @@ async def test_a_fresh_agent_above_a_threshold_is_no_green(browser: Browser) -> 
         await expect(rule).to_have_attribute("data-level", "unknown")
 
 
-async def test_a_spike_is_named_and_leads_to_the_conversations(browser: Browser) -> None:
+async def test_a_spike_is_named_and_links_to_the_conversations(browser: Browser) -> None:
     """The fault stands on top in words; its agent is a click away, and so is what repeats."""
     good = [searched(f"g-{n}", 1, list("abcdefgh"), NOON_S - 40_000, agent="a") for n in range(130)]
     bad = [searched(f"b-{n}", 1, ["x"] * 12, NOON_S - 50 * n, agent="a") for n in range(40)]
@@ -528,7 +530,7 @@ async def test_a_spike_is_named_and_leads_to_the_conversations(browser: Browser)
         ]  # fmt: skip
 
 
-async def test_a_conversation_leads_to_its_trace(browser: Browser) -> None:
+async def test_a_conversation_links_to_its_trace(browser: Browser) -> None:
     """With a template each of the worst conversations has a link that names nothing but it."""
     event = searched("a/b?c", 1, ["x"] * 12, NOON_S)
     url = "https://traces.example.org/{conversation_id}"
@@ -544,7 +546,7 @@ async def test_a_conversation_leads_to_its_trace(browser: Browser) -> None:
         assert await looked.page.get_by_role("link", name="Open its trace").count() == 0
 
 
-async def test_each_rule_leads_to_its_runbook(browser: Browser) -> None:
+async def test_each_rule_links_to_its_runbook(browser: Browser) -> None:
     """With a template by a link, without one by the file's name."""
     linked = await Showcase.new(runbook_url="https://docs.example.org/runbooks/{alert}")
     async with looking(browser, linked) as looked:
@@ -565,7 +567,7 @@ def gated(conversation: str, decision: str, *, needed: bool) -> list[dict[str, A
     return [event, label]
 
 
-async def test_gate_efficiency_says_how_much_could_have_been_saved(browser: Browser) -> None:
+async def test_gate_efficiency_shows_possible_savings(browser: Browser) -> None:
     """One of five labelled decisions skipped a search; two searches were not needed."""
     decided = [
         gated("g-1", "skip", needed=False),
@@ -584,7 +586,7 @@ async def test_gate_efficiency_says_how_much_could_have_been_saved(browser: Brow
         )
 
 
-async def test_too_short_conversations_are_no_good_conversations(browser: Browser) -> None:
+async def test_too_short_conversations_are_not_called_good(browser: Browser) -> None:
     """Where none has enough results to be ranked, the page does not say that none repeats any."""
     showcase = await Showcase.new(searched("c", 1, ["a", "a"], NOON_S))
     async with looking(browser, showcase) as looked:
@@ -593,14 +595,14 @@ async def test_too_short_conversations_are_no_good_conversations(browser: Browse
         )
 
 
-async def test_without_a_stream_it_asks(browser: Browser) -> None:
+async def test_the_page_polls_without_a_stream(browser: Browser) -> None:
     """One page more than may have a stream shows its figures all the same."""
     async with looking(browser, await ordinary(max_streams=0)) as looked:
         await expect(looked.page.locator("#connection-text")).to_have_text("every 5 s")
         await expect(looked.tile("results")).to_have_text("192")
 
 
-async def test_a_lost_connection_is_told(browser: Browser) -> None:
+async def test_a_lost_connection_is_shown(browser: Browser) -> None:
     """When the worker is gone the page says since when, keeps what it had, and is not green."""
     showcase = await ordinary()
     showcase.board.inputs = replace(showcase.board.inputs, rules=[WELL])
@@ -619,7 +621,7 @@ async def test_a_lost_connection_is_told(browser: Browser) -> None:
     await expect(page.locator("#tile-results .value")).to_have_text("192")
 
 
-async def test_motion_is_reduced_where_asked(browser: Browser) -> None:
+async def test_motion_is_reduced_on_request(browser: Browser) -> None:
     """The only thing that moves stands still for those who prefer that."""
     moving = "() => getComputedStyle(document.querySelector('.dot')).animationName"
     async with looking(browser, await ordinary()) as looked:

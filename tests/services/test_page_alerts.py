@@ -94,7 +94,7 @@ def test_page_and_alerts_agree_on_the_windows_of_the_page(
 
 
 @pytest.mark.parametrize("unknown", UNKNOWN_TO_PAGE, ids=lambda unknown: unknown.agent.name)
-def test_what_the_page_cannot_know_makes_the_difference_that_it_says(
+def test_page_and_alerts_differ_only_for_documented_reasons(
     unknown: Unknown, promtool_path: str, tmp_path: Path
 ) -> None:
     """Where one of them speaks and the other does not, it is for one of the reasons on the page."""

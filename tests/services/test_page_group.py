@@ -43,7 +43,7 @@ async def own_results(worker: Worker) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in series if 'window="24h"' in line)
 
 
-async def test_each_page_shows_the_sum_of_both_and_names_a_worker_that_was_killed(
+async def test_each_page_shows_both_workers_and_names_a_killed_one(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """Both pages show the same figures; after kill -9 the other says what nobody works on."""

@@ -111,7 +111,7 @@ async def test_others_get_401(secured: Secured, auth: tuple[str, str] | None) ->
         assert answer == (401, "A user and a password are needed.\n"), path
 
 
-async def test_probes_answer_everybody_and_give_reasons_to_users(secured: Secured) -> None:
+async def test_probes_are_public_and_give_reasons_only_to_users(secured: Secured) -> None:
     """`/readyz` tells an orchestrator that, and a user why, the worker is not ready."""
     assert await secured.get("/readyz") == (503, '{"ready": false}')
 
@@ -127,7 +127,7 @@ async def test_plain_http_is_not_answered(secured: Secured) -> None:
         await secured.get("/healthz", scheme="http")
 
 
-async def test_faust_has_no_pages_of_its_own(secured: Secured) -> None:
+async def test_pages_of_faust_are_not_served(secured: Secured) -> None:
     """Tables, routes, statistics and graphs of the framework are not served, to users neither."""
     for path in ("/graph/", "/table/", "/router/", "/stats/", "/table/some/key/"):
         assert (await secured.get(path, RIGHT))[0] == 404, path

@@ -37,7 +37,7 @@ def page() -> bytes:
     return body
 
 
-def test_promtool_finds_nothing_but_the_sums_and_counts_of_windows(promtool_path: str) -> None:
+def test_promtool_reports_only_sums_and_counts_of_windows(promtool_path: str) -> None:
     """Names, types and help texts pass the linter.
 
     Gauges that end in _sum or _count are meant: they are a windowed mean's two halves, which no

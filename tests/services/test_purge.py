@@ -121,7 +121,7 @@ async def test_damaged_state_is_deleted_too(abandoned: Abandoned) -> None:
     assert (code, await abandoned.keys()) == (0, 0), said
 
 
-async def test_a_partition_that_does_not_list_its_conversations_is_deleted(
+async def test_a_partition_with_a_damaged_list_is_deleted(
     abandoned: Abandoned,
 ) -> None:
     """Also if somebody has put a text in the place of the list."""
@@ -163,7 +163,7 @@ async def test_it_refuses_while_the_group_has_members(kafka: Kafka, abandoned: A
         await consumer.stop()
 
 
-async def test_it_refuses_if_kafka_cannot_tell(abandoned: Abandoned) -> None:
+async def test_it_refuses_if_kafka_is_unavailable(abandoned: Abandoned) -> None:
     """Without Kafka nobody knows whether a worker is there; --force overrides."""
     abandoned.settings["STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS"] = "127.0.0.1:1"
     before = await abandoned.keys()
@@ -176,7 +176,7 @@ async def test_it_refuses_if_kafka_cannot_tell(abandoned: Abandoned) -> None:
     assert (code, await abandoned.keys()) == (0, 0)
 
 
-async def test_a_purge_that_was_cut_off_goes_on(abandoned: Abandoned) -> None:
+async def test_an_interrupted_purge_is_resumed(abandoned: Abandoned) -> None:
     """What an earlier purge has left is named and deleted."""
     state = await state_in_force(abandoned.store)
     for _ in range(2):
@@ -188,7 +188,7 @@ async def test_a_purge_that_was_cut_off_goes_on(abandoned: Abandoned) -> None:
     assert "cut off: [1]" in said
 
 
-async def test_an_empty_namespace_is_no_error(abandoned: Abandoned) -> None:
+async def test_an_empty_namespace_is_not_an_error(abandoned: Abandoned) -> None:
     """A second purge says that nothing is there."""
     await abandoned.purge("--yes")
 
@@ -202,7 +202,7 @@ async def test_an_empty_namespace_is_no_error(abandoned: Abandoned) -> None:
     [(("--namespace", "a b"), None), (("--yes",), "redis://127.0.0.1:1/0")],
     ids=["namespace", "redis"],
 )
-async def test_what_cannot_be_used_is_exit_code_2(
+async def test_invalid_arguments_exit_with_2(
     abandoned: Abandoned, arguments: tuple[str, ...], url: str | None
 ) -> None:
     """A namespace that cannot be one, or a Redis that is not there, is one line."""

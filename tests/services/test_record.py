@@ -54,9 +54,7 @@ async def ran(system: LiveSystem, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("form", rest_long(FORMS))
-async def test_live_state_and_replays_of_topic_and_recording_are_the_same_bytes(
-    system: LiveSystem, form: str
-) -> None:
+async def test_live_state_and_replays_are_the_same_bytes(system: LiveSystem, form: str) -> None:
     """One recorded topic, whichever way: exported, replayed from Kafka, replayed from a file."""
     await system.start_workers(2)
     await system.reach(1.0)
@@ -87,7 +85,7 @@ async def test_a_topic_is_replayed_to_the_same_bytes_again(system: LiveSystem) -
         assert one == two, name
 
 
-async def test_a_recording_has_every_record_as_it_stood(system: LiveSystem) -> None:
+async def test_a_recording_has_every_record_unchanged(system: LiveSystem) -> None:
     """Place, time, key and value; by partition in the order of offsets."""
     text = await ran(system, "record", "--out", str(system.folder / "all.jsonl.zst"))
 
@@ -112,7 +110,7 @@ async def test_validate_names_bad_records_by_partition_and_offset(system: LiveSy
     )
 
 
-async def test_no_group_knows_of_a_replay(system: LiveSystem) -> None:
+async def test_a_replay_uses_no_consumer_group(system: LiveSystem) -> None:
     """It joins none and commits nothing, so that a live group goes on undisturbed."""
     await ran(system, "replay", "kafka:", "--out", str(system.folder / "out"))
 
@@ -121,7 +119,7 @@ async def test_no_group_knows_of_a_replay(system: LiveSystem) -> None:
     assert system.group not in groups
 
 
-async def test_topics_that_are_not_there_are_named(system: LiveSystem) -> None:
+async def test_missing_topics_are_named(system: LiveSystem) -> None:
     """One line, exit code 2, and no file."""
     code, text = await said(system, "record", "--topic", "nobody", "--out", "nothing.jsonl")
 
@@ -164,7 +162,7 @@ def settings(kafka: Kafka) -> KafkaSettings:
     return KafkaSettings(bootstrap_servers=kafka.bootstrap_servers)
 
 
-async def test_reading_ends_behind_markers_and_aborted_records(
+async def test_reading_ends_after_markers_and_aborted_records(
     kafka: Kafka, topic: str, sender: AIOKafkaProducer
 ) -> None:
     """The last offsets of a log hold no record, and are not waited for."""
@@ -181,7 +179,7 @@ async def test_reading_ends_behind_markers_and_aborted_records(
     assert [span.end for span in source.spans.values()] == [5, 4]
 
 
-async def test_holes_of_compaction_are_passed(
+async def test_gaps_of_compaction_are_skipped(
     kafka_factory: Callable[..., Awaitable[Kafka]],
 ) -> None:
     """Offsets without a record, at the beginning, between others and before the end."""
@@ -207,7 +205,7 @@ async def test_holes_of_compaction_are_passed(
     assert await values(middle) == []
 
 
-async def test_the_end_is_that_of_the_beginning(
+async def test_reading_ends_where_the_log_ended_at_its_start(
     kafka: Kafka, topic: str, sender: AIOKafkaProducer
 ) -> None:
     """Records that come while others are read are left for the next time."""
@@ -268,7 +266,7 @@ async def test_marks_bound_what_is_read(
     assert b" ".join(value or b"" for value in found).decode() == expected
 
 
-async def test_offsets_that_are_gone_are_told(
+async def test_deleted_offsets_are_an_error(
     kafka: Kafka, topic: str, sender: AIOKafkaProducer
 ) -> None:
     """Whoever asks for an offset learns that Kafka has deleted the record."""
@@ -297,7 +295,7 @@ async def test_records_come_from_code_without_a_loop(kafka: Kafka, topic: str) -
     assert [record.value for record in await asyncio.to_thread(first_two)] == [b"0", b"1"]
 
 
-async def test_brokers_that_fall_silent_end_the_reading(
+async def test_unresponsive_brokers_end_the_reading(
     kafka_factory: Callable[[], Awaitable[Kafka]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A command ends with an error then, and does not wait for ever."""

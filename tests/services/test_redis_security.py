@@ -130,7 +130,7 @@ async def test_the_listed_rights_are_enough_and_are_all_used(
 
 
 @pytest.mark.parametrize("lacking", rest_long([*RIGHTS, "~"]))
-async def test_a_right_less_is_named(
+async def test_a_missing_right_is_named(
     kafka: Kafka, secured: Secured, tmp_path: Path, lacking: str
 ) -> None:
     """Without one of the rights `check` and the worker fail, and name the right and the keys."""
@@ -180,7 +180,7 @@ async def test_another_database_needs_select(
     ],
     ids=str,
 )
-async def test_a_login_that_fails_is_explained(
+async def test_a_failed_login_is_explained(
     kafka: Kafka,
     secured: Secured,
     tmp_path: Path,
@@ -234,7 +234,7 @@ async def test_a_certificate_of_its_own(
 
 
 @pytest.mark.parametrize("command", rest_long(COMMANDS))
-async def test_commands_need_what_the_page_says(
+async def test_commands_need_exactly_the_listed_rights(
     kafka: Kafka, secured: Secured, tmp_path: Path, command: str
 ) -> None:
     """A command works with the page's rights; with one less it fails and names the command."""
@@ -259,7 +259,7 @@ async def test_commands_need_what_the_page_says(
     assert code == 0, text
 
 
-def test_the_page_has_the_rights() -> None:
+def test_the_guide_lists_the_rights_in_the_code() -> None:
     """The page lists what the code checks, and the commands without which it cannot check."""
     checked = {f"+{command.lower()}" for command in WORKER_COMMANDS}
     assert set(RIGHTS) == checked | {"+eval", "+evalsha", "+info"}

@@ -182,7 +182,7 @@ async def system_of(
     rest_long([without_key, by_another_hash, by_another_key]),
     ids=lambda choice: choice.__name__,
 )
-async def test_a_killed_worker_changes_nothing(
+async def test_a_killed_worker_has_no_effect_on_figures(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path, choice: Choice
 ) -> None:
     """Without keys, with keys on the partitions of another hash, and with keys of something else:
