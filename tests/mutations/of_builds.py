@@ -21,14 +21,14 @@ FAULTS: Final = (
     "tests/unit/test_switch.py::test_whatever_happens_the_topic_is_in_order_and_the_switch_ends"
 )
 MUTED: Final = (
-    "tests/unit/test_publication.py::test_a_muted_worker_sends_no_rows_and_shows_no_windows"
+    "tests/unit/test_publication.py::test_a_muted_worker_sends_no_rows_and_exports_no_windows"
 )
 LETTERS: Final = (
     "tests/unit/test_publication.py::test_letters_of_records_that_were_read_are_not_written_again"
 )
 ANNOUNCED: Final = "tests/unit/test_publication.py::test_all_rows_are_announced_once"
-NULLS: Final = "tests/unit/test_publication.py::test_what_has_no_row_any_more_gets_null"
-FORGOTTEN: Final = "tests/unit/test_publication.py::test_what_was_forgotten_stays_forgotten"
+NULLS: Final = "tests/unit/test_publication.py::test_conversations_without_a_row_any_more_get_null"
+FORGOTTEN: Final = "tests/unit/test_publication.py::test_forgotten_conversations_stay_forgotten"
 FROZEN: Final = "tests/contract/test_generations.py::test_a_wiped_partition_stays_frozen"
 DECIDED: Final = "tests/unit/test_layout.py::test_restoring_undoes_no_later_change"
 

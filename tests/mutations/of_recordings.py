@@ -62,7 +62,7 @@ RECORDINGS: Final = (
                 "temporary = path",
             ),
         ),
-        "tests/unit/test_recordings.py::test_a_recording_is_there_whole_or_not_at_all",
+        "tests/unit/test_recordings.py::test_a_recording_is_written_atomically",
         "no such file",
     ),
     Mutation(

@@ -1,4 +1,4 @@
-"""One page for the whole group: others' partitions, how old they are, and what is missing."""
+"""A page for the whole group: partitions of other workers, their age, and missing ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALL_RESULTS, ALL_DUPLICATES = 20, 7
 
 
 class AskedStore(MemoryStore):
-    """A store that notes what is read of windows, and can be slow to answer."""
+    """A store that records reads of windows, and can delay its answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,14 +39,14 @@ class AskedStore(MemoryStore):
         self.answers.set()
 
     async def partitions(self) -> list[int]:
-        """Note it."""
+        """Record the call."""
         self.listed += 1
         return await super().partitions()
 
     async def buckets(
         self, partition: int, window: str | None = None
     ) -> dict[tuple[str, int, str], bytes]:
-        """Note which, and wait until it may be answered."""
+        """Record the window, and wait until the answer is released."""
         self.read.append((partition, window))
         await self.answers.wait()
         return await super().buckets(partition, window)
@@ -54,14 +54,14 @@ class AskedStore(MemoryStore):
 
 @dataclass
 class TwoWorkers:
-    """A group of two, each with a page; both stand still until ``after`` seconds have passed."""
+    """A group of two workers with pages; time stands still until ``after`` is called."""
 
     store: AskedStore
     one: Showcase
     two: Showcase
 
     async def after(self, seconds: float, *alive: Showcase) -> None:
-        """Let time pass; then those who are ``alive`` send heartbeats."""
+        """Let time pass; then the workers in ``alive`` send heartbeats."""
         self.one.seconds += seconds
         self.two.seconds = self.one.seconds
         for worker in alive:
@@ -69,7 +69,7 @@ class TwoWorkers:
             await worker.partition.beat(once, 0)
 
     async def shown(self, **asked: Any) -> dict[str, Any]:
-        """The page of the first worker, once all that it has begun to read is there."""
+        """The page of the first worker, once all reads that it has begun are complete."""
         await self.one.state(**asked)
         reader = self.one.board.inputs.group
         assert reader is not None
@@ -109,7 +109,7 @@ async def group() -> AsyncIterator[TwoWorkers]:
 
 
 def results(shown: dict[str, Any]) -> tuple[int, int]:
-    """All results, and those that repeat others."""
+    """The sums of results and of duplicates."""
     return shown["figures"]["srr"]["whole"], shown["figures"]["srr"]["part"]
 
 
@@ -121,13 +121,14 @@ def agent_levels(shown: dict[str, Any]) -> set[str]:
 
 
 def level(shown: dict[str, Any], name: str) -> str:
-    """That of a rule."""
+    """The level of a rule."""
     (found,) = [rule["level"] for rule in shown["rules"] if rule["name"] == name]
     return str(found)
 
 
 async def test_every_workers_page_shows_all_partitions(group: TwoWorkers) -> None:
-    """Both pages have the same sums, series and agents: those of both workers together."""
+    """Both pages have the same sums, series and agents, which are those of both workers
+    together."""
     pages = [await worker.state("1h") for worker in (group.one, group.two)]
 
     assert [results(page) for page in pages] == [(ALL_RESULTS, ALL_DUPLICATES)] * 2
@@ -137,8 +138,8 @@ async def test_every_workers_page_shows_all_partitions(group: TwoWorkers) -> Non
     assert [row["results"] for row in pages[0]["agents"]] == [10, 10]
 
 
-async def test_metrics_stay_those_of_the_worker(group: TwoWorkers) -> None:
-    """What Prometheus adds up over workers has the owned partition only."""
+async def test_metrics_are_those_of_the_worker_only(group: TwoWorkers) -> None:
+    """Prometheus sums over workers, so each exports only the partitions that it owns."""
     await group.shown(window="1h")
     group.one.collector.prepare()
     lines = group.one.collector.render().splitlines()
@@ -148,7 +149,7 @@ async def test_metrics_stay_those_of_the_worker(group: TwoWorkers) -> None:
 
 
 async def test_the_page_says_who_owns_what(group: TwoWorkers) -> None:
-    """Each worker calls itself and the other by host and port, with the age of what was read."""
+    """Each worker is named by host and port, with the age of its data."""
     await group.shown()
     await group.after(3, group.one, group.two)
 
@@ -176,14 +177,14 @@ async def test_the_page_says_who_owns_what(group: TwoWorkers) -> None:
 
 
 async def test_an_agents_figures_are_of_all_partitions(group: TwoWorkers) -> None:
-    """With an agent chosen its events on other workers' partitions count as well."""
+    """Events of a chosen agent on other workers' partitions count as well."""
     shown = await group.shown(window="1h", agent="first")
 
     assert results(shown) == (10, 7)
 
 
-async def test_others_are_read_at_most_every_five_seconds(group: TwoWorkers) -> None:
-    """However often somebody looks; and with what was written meanwhile from then on."""
+async def test_other_partitions_are_read_at_most_every_five_seconds(group: TwoWorkers) -> None:
+    """This holds for any number of clients; each read has what was written before it."""
     for _ in range(5):
         await group.shown(window="1h")
         await group.shown(window="5m", agent="first")
@@ -198,8 +199,8 @@ async def test_others_are_read_at_most_every_five_seconds(group: TwoWorkers) -> 
     assert (results(early)[0], results(late)[0]) == (ALL_RESULTS, ALL_RESULTS + 1)
 
 
-async def test_nothing_is_read_while_nobody_looks(group: TwoWorkers) -> None:
-    """Only a look begins a round."""
+async def test_nothing_is_read_without_a_client(group: TwoWorkers) -> None:
+    """Only a request starts a round of reads."""
     for _ in range(10):
         await group.after(60, group.one, group.two)
         group.one.board.sample()
@@ -207,8 +208,9 @@ async def test_nothing_is_read_while_nobody_looks(group: TwoWorkers) -> None:
     assert (group.store.listed, group.store.read) == (0, [])
 
 
-async def test_what_nobody_looks_at_is_let_go(group: TwoWorkers) -> None:
-    """A minute after the last look no window of another worker is held; the next look reads all."""
+async def test_windows_without_a_client_are_released(group: TwoWorkers) -> None:
+    """A minute after the last request no window of another worker is in memory; the next request
+    reads all."""
     await group.shown()
     await group.after(KEEP_SECONDS + 1, group.one, group.two)
     group.one.board.sample()
@@ -220,7 +222,7 @@ async def test_what_nobody_looks_at_is_let_go(group: TwoWorkers) -> None:
 
 
 async def test_a_partition_that_has_not_changed_is_not_read_again(group: TwoWorkers) -> None:
-    """A round asks only who works on it; its figures are as of that round."""
+    """A round asks only for its owner; its figures count as read then."""
     await group.shown()
     before = len(group.store.read)
     await group.after(6, group.one, group.two)
@@ -231,8 +233,8 @@ async def test_a_partition_that_has_not_changed_is_not_read_again(group: TwoWork
     assert results(shown) == (ALL_RESULTS, ALL_DUPLICATES)
 
 
-async def test_a_slow_store_does_not_keep_the_page(group: TwoWorkers) -> None:
-    """What has not been read yet is named as missing, and the page is there all the same."""
+async def test_a_slow_store_does_not_delay_the_page(group: TwoWorkers) -> None:
+    """Unread partitions are named as missing."""
     group.store.answers.clear()
     async with asyncio.timeout(30):
         shown = await group.one.state("1h")
@@ -243,8 +245,8 @@ async def test_a_slow_store_does_not_keep_the_page(group: TwoWorkers) -> None:
     assert agent_levels(shown) == {"unknown"}
 
 
-async def test_an_unreachable_store_makes_figures_old(group: TwoWorkers) -> None:
-    """They stay, with their age; from 20 s on the page says so, and finds nobody fine any more."""
+async def test_figures_of_an_unreachable_store_show_their_age(group: TwoWorkers) -> None:
+    """From 20 s on the page says that they are old, and no agent is fine."""
     fresh = await group.shown(window="1h")
     group.store.available = False
     await group.after(6)
@@ -265,8 +267,8 @@ async def test_an_unreachable_store_makes_figures_old(group: TwoWorkers) -> None
     assert again["partitions"]["problems"] == []
 
 
-async def test_a_worker_that_is_gone_is_named(group: TwoWorkers) -> None:
-    """Its partition can be read, but nobody works on it: figures that look fresh are not."""
+async def test_a_missing_worker_is_named(group: TwoWorkers) -> None:
+    """Its partition can be read, but has no owner, so its figures are not current."""
     await group.shown()
     await group.after(STALE_SECONDS + 1, group.one)
 
@@ -295,8 +297,8 @@ async def test_rules_on_incomplete_figures_say_so(group: TwoWorkers) -> None:
     assert all(why.endswith(", without the latest of partition 1") for why in reasons)
 
 
-async def test_a_partition_that_nobody_has_taken_is_named(group: TwoWorkers) -> None:
-    """It has no state, and its events are in no figure."""
+async def test_a_partition_without_an_owner_is_named(group: TwoWorkers) -> None:
+    """It has no state, and no figure includes its events."""
     group.one.total = 4
     shown = await group.shown()
 
@@ -313,10 +315,10 @@ async def test_a_partition_that_nobody_has_taken_is_named(group: TwoWorkers) -> 
         (None, "partition 1: worker-1:9464 does not know yet how many records are left to read"),
     ],
 )
-async def test_what_a_worker_that_is_behind_has_read_is_not_taken_for_all(
+async def test_a_worker_that_is_far_behind_is_named(
     group: TwoWorkers, behind_ms: int | None, problem: str
 ) -> None:
-    """A worker that is alive and far behind is named, and no agent is fine meanwhile."""
+    """No agent is fine meanwhile."""
     await group.two.partition.beat(once, behind_ms)
     shown = await group.shown()
 
@@ -326,7 +328,7 @@ async def test_what_a_worker_that_is_behind_has_read_is_not_taken_for_all(
 
 
 async def test_a_partition_that_moves_here_counts_once(group: TwoWorkers) -> None:
-    """From the moment on in which this worker owns it, it is shown from memory."""
+    """As soon as this worker owns it, its figures come from memory."""
     await group.shown()
     group.one.partition = group.two.partition
     shown = await group.one.state("1h")
@@ -335,8 +337,8 @@ async def test_a_partition_that_moves_here_counts_once(group: TwoWorkers) -> Non
     assert shown["partitions"]["shares"][0]["partitions"] == [1]
 
 
-async def test_a_new_owner_is_not_taken_for_the_one_before(group: TwoWorkers) -> None:
-    """Until it has said its name, which takes a moment, nobody knows who works there."""
+async def test_the_name_of_a_new_owner_is_unknown_at_first(group: TwoWorkers) -> None:
+    """The page does not show the previous owner's name."""
     await group.shown()
     await group.store.claim(1, b"another", {})
     await group.after(6, group.one)
@@ -354,7 +356,7 @@ async def test_a_new_owner_is_not_taken_for_the_one_before(group: TwoWorkers) ->
 
 
 async def test_a_switch_to_another_generation_is_named(group: TwoWorkers) -> None:
-    """Until this worker has ended, nobody works on the others' partitions."""
+    """Until this worker has ended, the partitions of others have no owner."""
     await group.store.freeze(1, 2)
     shown = await group.shown()
 
@@ -363,8 +365,8 @@ async def test_a_switch_to_another_generation_is_named(group: TwoWorkers) -> Non
     ]
 
 
-async def test_a_partition_that_was_replaced_is_shown_as_it_is_now(group: TwoWorkers) -> None:
-    """Nothing of the state before stays in the sums."""
+async def test_the_sums_of_a_replaced_partition_are_the_new_ones(group: TwoWorkers) -> None:
+    """Nothing of its previous state remains in them."""
     await group.shown()
     while str(await group.store.wipe(1)) != "Wiped()":
         pass
@@ -378,7 +380,7 @@ async def test_a_partition_that_was_replaced_is_shown_as_it_is_now(group: TwoWor
 
 
 async def test_damaged_windows_are_left_out(group: TwoWorkers) -> None:
-    """A bucket that cannot be read leaves its partition out, and not the page."""
+    """An unreadable bucket excludes its partition but not the page."""
     state: PartitionState = await group.store.describe(1)
     offset = state.positions[TOPIC].offset
     bucket = {("1h", NOW // 60_000_000, "first"): b"\xff damaged"}
@@ -392,8 +394,8 @@ async def test_damaged_windows_are_left_out(group: TwoWorkers) -> None:
     assert problem.startswith("partition 1: no figures (")
 
 
-async def test_what_is_held_of_others_is_bounded() -> None:
-    """Windows for which there is no room are left out, and named."""
+async def test_memory_for_other_partitions_is_bounded() -> None:
+    """Windows that do not fit are left out and named."""
     group = await two_workers(held_bytes=100)
     shown = await group.shown(window="1h")
 
@@ -403,8 +405,8 @@ async def test_what_is_held_of_others_is_bounded() -> None:
     ]
 
 
-async def test_large_windows_are_read_more_seldom() -> None:
-    """After a round that read much the next one waits, so that on average little is read."""
+async def test_large_windows_are_read_less_often() -> None:
+    """After a large read the next round waits, so that the average rate is bounded."""
     group = await two_workers(bytes_a_second=100)
     await group.shown()
     await group.after(5.5, group.one, group.two)
@@ -417,7 +419,7 @@ async def test_large_windows_are_read_more_seldom() -> None:
 
 
 async def test_the_worst_conversations_are_of_all_partitions(group: TwoWorkers) -> None:
-    """Whoever owns them; the answer says which partitions it is of."""
+    """The answer lists the partitions."""
     view = group.one.board.view("1h", None)
     found = json.loads(await group.one.worst.document(view))
 
@@ -426,9 +428,8 @@ async def test_the_worst_conversations_are_of_all_partitions(group: TwoWorkers) 
     assert found["partitions"] == {"owned": 1, "total": 2, "read": [0, 1]}
 
 
-async def test_figures_that_are_being_built_are_not_shown() -> None:
-    """Those of other workers neither: the page says that the worker builds, and shows figures once
-    they are in force."""
+async def test_figures_of_a_build_are_not_shown() -> None:
+    """The page says that the worker builds, and shows figures once they are in force."""
     group = await two_workers(total=None)
     group.one.health.generation, group.one.health.building = 2, True
     built = await group.shown()

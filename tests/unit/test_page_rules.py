@@ -1,4 +1,4 @@
-"""The page's rules: each fires on what it is for, and neither on little nor on what is usual."""
+"""The page's rules: each fires on its fault, and neither on little data nor on usual values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Sums = dict[str, int]
 
 
 def agent(name: str, usual: Sums, **windows: Sums) -> Finding:
-    """What an agent rule finds where windows but those named are as usual; ``m5`` is 5m.
+    """The findings of an agent rule if only the named windows are unusual; ``m5`` is 5m.
 
     ``usual`` are also the sums of the day before the last hour.
     """
@@ -42,7 +42,7 @@ def agent(name: str, usual: Sums, **windows: Sums) -> Finding:
 
 
 def worker(name: str, now: OperationsSample, *before: OperationsSample, **reasons: str) -> Finding:
-    """What a worker rule finds."""
+    """The findings of a worker rule."""
     rule = BY_NAME[name].of_worker
     assert rule is not None
     history = History()
@@ -64,21 +64,21 @@ def srr(results: int, duplicates: int) -> Sums:
         (0.1, {"m5": 0.5, "m30": 0.5}, CRITICAL),
         (0.1, {"m5": 0.3, "m30": 0.5}, WARNING),
         (0.1, {"m1": 0.5}, OK),  # a blip
-        (0.1, {"m30": 0.5}, OK),  # over again
-        (0.4, {"m1": 0.5, "m5": 0.5}, OK),  # as always
+        (0.1, {"m30": 0.5}, OK),  # ended
+        (0.4, {"m1": 0.5, "m5": 0.5}, OK),  # as usual
         (0.4, {"m1": 0.7, "m5": 0.7}, CRITICAL),
     ],
 )
-def test_an_srr_spike_is_high_unusual_and_goes_on(
+def test_an_srr_spike_is_high_unusual_and_lasting(
     usual: float, windows: dict[str, float], level: str
 ) -> None:
-    """It takes two windows above the threshold and above 1.5 times what is usual."""
+    """Two windows must exceed the threshold and 1.5 times the baseline."""
     found = {name: srr(1_000, int(1_000 * ratio)) for name, ratio in windows.items()}
     assert agent("srr_spike", srr(10_000, int(10_000 * usual)), **found).level == level
 
 
-def test_a_spike_is_told_with_its_window_and_what_is_usual() -> None:
-    """The sentence has the share, the longer window of the two, and what is usual."""
+def test_a_spike_is_described_with_its_window_and_baseline() -> None:
+    """The sentence has the share, the longer of the two windows, and the baseline."""
     found = agent("srr_spike", srr(10_000, 1_000), m5=srr(900, 450), m30=srr(1_000, 480))
 
     assert found.why == (
@@ -90,10 +90,10 @@ def test_a_spike_is_told_with_its_window_and_what_is_usual() -> None:
     ("name", "codes", "level"),
     [("sre_drop", ("sg", "sr"), CRITICAL), ("gain_drop", ("sG", "si"), WARNING)],
 )
-def test_a_drop_is_below_what_is_usual_while_labels_come(
+def test_a_drop_is_below_the_baseline_while_labels_come(
     name: str, codes: tuple[str, str], level: str
 ) -> None:
-    """Five minutes or half an hour are enough; without labels there is nothing to tell by."""
+    """Five minutes or half an hour suffice; without labels there is no verdict."""
     part, whole = codes
     usual = {part: 1_000, whole: 1_000, "l": 900, "u": 1_000}
     low = {part: 700, whole: 1_000, "l": 800, "u": 1_000}
@@ -107,8 +107,8 @@ def test_a_drop_is_below_what_is_usual_while_labels_come(
     assert agent(name, usual, m5=few, m30=low).level == level
 
 
-def test_results_drop_where_searches_find_less_than_half() -> None:
-    """Five minutes or half an hour are enough, also where they find nothing at all."""
+def test_results_drop_if_searches_find_less_than_half() -> None:
+    """Five minutes or half an hour suffice, even if searches find nothing at all."""
     usual = {"r": 10_000, "s": 1_000}
 
     assert agent("results_drop", usual, m5={"r": 0, "s": 20}).level == CRITICAL
@@ -119,8 +119,8 @@ def test_results_drop_where_searches_find_less_than_half() -> None:
     )
 
 
-def test_missed_retrievals_are_skips_that_were_needed() -> None:
-    """More than a fifth of five minutes' labelled decisions, or a tenth of an hour's."""
+def test_missed_retrievals_are_wrong_skips() -> None:
+    """The rule fires above a fifth of labelled decisions in five minutes, or a tenth in an hour."""
     usual = {"q|skip|yes": 500, "q|search|yes": 19_500}
 
     def level(**windows: Sums) -> str:
@@ -132,8 +132,8 @@ def test_missed_retrievals_are_skips_that_were_needed() -> None:
     assert level(h1={"q|skip|yes": 900, "q|search|yes": 9_100}) == OK
 
 
-def test_what_chance_explains_is_no_fault() -> None:
-    """Three of ten decisions are more than a fifth, and no reason to wake anybody."""
+def test_a_share_that_chance_explains_is_no_fault() -> None:
+    """Three of ten decisions are more than a fifth, but no reason for an alert."""
     found = agent(
         "missed_retrievals",
         {"q|skip|yes": 5, "q|search|yes": 195},
@@ -144,8 +144,8 @@ def test_what_chance_explains_is_no_fault() -> None:
     assert found.why.endswith("30% of the cases of 5m; usually it is 2%, which may be chance")
 
 
-def test_routing_drops_against_what_is_usual() -> None:
-    """Ten points in five minutes, five in an hour; one that was never good is not told anew."""
+def test_routing_drops_below_the_baseline() -> None:
+    """Ten points in five minutes or five in an hour fire; accuracy that was never good does not."""
     usual = {"R|a|yes": 90_000, "R|a|no": 10_000}
 
     def level(**windows: Sums) -> str:
@@ -157,8 +157,8 @@ def test_routing_drops_against_what_is_usual() -> None:
     assert level(h1={"R|a|yes": 8_600, "R|a|no": 1_400}) == OK
 
 
-def test_reranking_made_worse_compares_the_two_orders() -> None:
-    """In five minutes with the order before, in an hour with what is usual, too."""
+def test_harmful_reranking_compares_the_two_orders() -> None:
+    """In five minutes it compares with the original order, in an hour also with the baseline."""
     usual = {"kc": 100, "ks|shown": 120, "ks|baseline": 100}
 
     def found(**windows: Sums) -> Finding:
@@ -190,8 +190,8 @@ def test_reranking_made_worse_compares_the_two_orders() -> None:
         ),
     ],
 )
-def test_too_little_is_no_verdict(name: str, usual: Sums, few: Sums, why: str) -> None:
-    """It says how many there are and how many it takes."""
+def test_too_little_data_gives_no_verdict(name: str, usual: Sums, few: Sums, why: str) -> None:
+    """The sentence says how much there is and how much is needed."""
     windows = dict.fromkeys(("m1", "m5", "m30", "h1"), few)
 
     assert agent(name, usual).level == OK
@@ -219,17 +219,17 @@ def test_too_little_is_no_verdict(name: str, usual: Sums, few: Sums, why: str) -
         ),
     ],
 )
-def test_above_a_threshold_without_a_day_before_is_told_and_not_judged(
+def test_a_new_agent_above_a_threshold_is_named_without_a_verdict(
     name: str, day: Sums, now: Sums, why: str
 ) -> None:
-    """A fresh agent above a fixed threshold is neither fine nor at fault, and is pointed out."""
+    """It is neither fine nor at fault."""
     found = agent(name, day, **dict.fromkeys(("m1", "m5", "m30", "h1"), now))
 
     assert found == Finding(UNKNOWN, why, above=True)
 
 
-def test_below_a_fixed_threshold_no_day_before_is_needed() -> None:
-    """What cannot fire, whatever is usual, is fine."""
+def test_below_a_fixed_threshold_no_baseline_is_needed() -> None:
+    """A rule that cannot fire for any baseline finds the agent fine."""
     found = agent("srr_spike", {}, **dict.fromkeys(("m1", "m5", "m30", "h1"), srr(500, 50)))
 
     assert found.level == OK
@@ -238,8 +238,8 @@ def test_below_a_fixed_threshold_no_day_before_is_needed() -> None:
     )
 
 
-def test_the_hour_that_is_judged_is_not_what_is_usual() -> None:
-    """An agent that has searched for half an hour only has no baseline, however much it did."""
+def test_the_last_hour_is_not_part_of_the_baseline() -> None:
+    """An agent that started half an hour ago has none, however active it is."""
     busy = {"r": 50_000, "s": 5_000}
     half_an_hour = dict.fromkeys(("m5", "m30", "h1"), busy)
     found = agent("results_drop", {}, **half_an_hour)
@@ -260,17 +260,15 @@ def test_the_hour_that_is_judged_is_not_what_is_usual() -> None:
         ("labels_missing", {"u": 9_000, "l": 9_000}, {}, "no documents in 1h"),
     ],
 )
-def test_what_does_not_happen_needs_no_judgement(
-    name: str, usual: Sums, nothing: Sums, why: str
-) -> None:
-    """An agent that rests, or has no gate, is not short of data."""
+def test_inactive_agents_do_not_lack_data(name: str, usual: Sums, nothing: Sums, why: str) -> None:
+    """This covers agents that make no searches or have no gate."""
     windows = dict.fromkeys(("m1", "m5", "m30", "h1"), nothing)
 
     assert agent(name, usual, **windows) == Finding(NONE, why)
 
 
-def test_results_without_labels_cannot_be_judged_by_labels() -> None:
-    """Where agents search and no label comes, SRE is unknown and not without a subject."""
+def test_without_labels_sre_is_unknown() -> None:
+    """Agents search but no label comes, so the rule applies without a verdict."""
     now = {"r": 900, "i": 90}
 
     assert agent("sre_drop", now).level == UNKNOWN
@@ -278,8 +276,8 @@ def test_results_without_labels_cannot_be_judged_by_labels() -> None:
     assert agent("missed_retrievals", {"q|skip|unknown": 900}).level == UNKNOWN
 
 
-def test_iterations_that_need_no_label_do_not_make_an_agent_fine_that_nobody_labels() -> None:
-    """Those that only repeat are settled; their SRE of 0 is nothing that anybody judged."""
+def test_iterations_without_need_of_labels_do_not_make_an_agent_fine() -> None:
+    """Iterations of only duplicates have SRE 0 without any label."""
     now = {"r": 9_000, "i": 900, "u": 5_000, "l": 0, "sr": 2_000, "si": 200}
 
     for name in ("sre_drop", "gain_drop"):
@@ -300,22 +298,22 @@ def test_iterations_that_need_no_label_do_not_make_an_agent_fine_that_nobody_lab
         ({"l": 300, "u": 300}, {"l": 999, "u": 999}, UNKNOWN),
     ],
 )
-def test_missing_labels_are_missed_only_where_they_came_before(
+def test_labels_are_missing_only_if_there_were_some_before(
     long: Sums, usual: Sums, level: str
 ) -> None:
-    """Where nothing was ever labelled nothing has stopped."""
+    """If nothing was ever labelled, nothing has stopped."""
     assert agent("labels_missing", usual, h1=long).level == level
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.of_agent], ids=lambda r: r.name)
-def test_a_window_that_is_not_kept_is_not_judged(rule: Rule) -> None:
-    """With other windows than the default ones nothing is claimed."""
+def test_a_rule_without_its_windows_gives_no_verdict(rule: Rule) -> None:
+    """Settings may replace the default windows."""
     assert rule.of_agent is not None
     assert rule.of_agent({"7d": srr(9_000, 9_000)}).level == UNKNOWN
 
 
-def test_a_rule_that_lacks_a_window_never_finds_all_well() -> None:
-    """It finds what the windows that are kept can tell, and says which one is not kept."""
+def test_a_rule_without_one_of_its_windows_never_finds_an_agent_fine() -> None:
+    """It still finds faults in the other windows, and names the missing one."""
     usual = with_day(dict.fromkeys(("1m", "5m", "30m", "1h"), srr(9_000, 900)), srr(9_000, 900))
     spike = usual | dict.fromkeys(("1m", "5m", "30m"), srr(9_000, 8_000))
 
@@ -332,8 +330,8 @@ def test_a_rule_that_lacks_a_window_never_finds_all_well() -> None:
 
 
 @pytest.mark.parametrize("window", ["1h", "24h"])
-def test_labels_are_not_judged_without_their_windows(window: str) -> None:
-    """A window that is not kept is named, and not taken for one without labels."""
+def test_the_label_rule_names_a_missing_window(window: str) -> None:
+    """A missing window differs from one without labels."""
     judge_agent = BY_NAME["labels_missing"].of_agent
     assert judge_agent is not None
     sums = {name: {"u": 9_000, "l": 9_000} for name in ("1h", "24h") if name != window}
@@ -341,8 +339,8 @@ def test_labels_are_not_judged_without_their_windows(window: str) -> None:
     assert judge_agent(sums) == Finding(UNKNOWN, f"the window {window} is not kept")
 
 
-def test_reranking_is_not_fine_before_it_is_known_what_is_usual() -> None:
-    """An hour in which it helped does not say whether it helped more on the day before."""
+def test_reranking_is_not_fine_without_a_baseline() -> None:
+    """An hour of improvement does not show whether it was better the day before."""
     helped = {"kc": 500, "ks|shown": 1_100, "ks|baseline": 1_000}
     found = agent("reranking_worse", {}, m5=helped, h1=helped)
 
@@ -350,8 +348,8 @@ def test_reranking_is_not_fine_before_it_is_known_what_is_usual() -> None:
     assert found.why.startswith("NDCG after reranking is 110% of that before in 1h; 0 reranked")
 
 
-def test_partitions_are_not_all_there_before_their_number_is_known() -> None:
-    """No problem is known of partitions that nobody has counted."""
+def test_partitions_are_not_complete_while_their_number_is_unknown() -> None:
+    """There is no finding about them until then."""
     rule = BY_NAME["partitions"].of_worker
     assert rule is not None
     uncounted = Worker(OperationsSample(0), History(), {}, coverage=Coverage((), None))
@@ -360,7 +358,7 @@ def test_partitions_are_not_all_there_before_their_number_is_known() -> None:
 
 
 def test_a_worker_that_is_not_ready_says_why() -> None:
-    """Each reason of ``/readyz`` is in the sentence."""
+    """The sentence has each reason of ``/readyz``."""
     found = worker("not_ready", OperationsSample(0), redis="cannot be reached")
 
     assert (found.level, found.why) == (CRITICAL, "redis: cannot be reached")
@@ -380,10 +378,10 @@ def test_a_worker_that_is_not_ready_says_why() -> None:
         ({60: 10.0}, 500.0, WARNING),  # not known yet
     ],
 )
-def test_lag_is_critical_where_it_comes_no_nearer(
+def test_lag_is_critical_if_it_does_not_decrease(
     ago: dict[int, float], seconds: float | None, level: str
 ) -> None:
-    """It is the age of the next record that counts, and what it was some minutes ago."""
+    """The age of the next record is compared with that of some minutes ago."""
     records = None if seconds is None else 5.0
     before = [OperationsSample(1_000.0 - at, records, was) for at, was in ago.items()]
 
@@ -391,7 +389,7 @@ def test_lag_is_critical_where_it_comes_no_nearer(
 
 
 def test_dead_letters_are_a_share_of_the_last_minutes() -> None:
-    """What was turned away an hour ago does not count any more."""
+    """Rejections of an hour ago do not count any more."""
     old = OperationsSample(0, dead_letters=0, events=0)
     before = OperationsSample(3_000, dead_letters=500, events=1_000)
 
@@ -417,14 +415,14 @@ def test_dead_letters_are_a_share_of_the_last_minutes() -> None:
         (850, 1_000, WARNING),
     ],
 )
-def test_memory_is_judged_where_there_is_a_limit(used: int, limit: int, level: str) -> None:
+def test_memory_is_judged_only_with_a_limit(used: int, limit: int, level: str) -> None:
     """A Redis without a limit is never near it."""
     now = OperationsSample(0, memory_bytes=used, memory_limit_bytes=limit)
     assert worker("memory", now).level == level
 
 
-def test_an_offset_gap_is_told_for_a_quarter_of_an_hour() -> None:
-    """As long as its alert; a halted partition is told until it goes on."""
+def test_an_offset_gap_is_reported_for_fifteen_minutes() -> None:
+    """Its alert lasts as long; a halted partition is reported until it continues."""
     gone, none = OperationsSample(1_000, offset_gaps=1), OperationsSample(0)
 
     assert worker("offset_gaps", gone).level == CRITICAL
@@ -435,7 +433,7 @@ def test_an_offset_gap_is_told_for_a_quarter_of_an_hour() -> None:
 
 
 def test_a_rule_has_the_worst_level_of_its_agents() -> None:
-    """Every agent's finding is there, the worst first; ``other`` is nobody and is not judged."""
+    """Every agent's finding is listed, the worst first; ``other`` is no agent and is not judged."""
     usual = srr(9_000, 900)
     good = with_day(dict.fromkeys(("1m", "5m", "30m", "1h"), usual), usual)
     bad = with_day({**good, "1m": srr(500, 400), "5m": srr(500, 400)}, usual)
@@ -452,8 +450,8 @@ def test_a_rule_has_the_worst_level_of_its_agents() -> None:
     ]
 
 
-def test_results_of_agents_that_are_not_judged_keep_the_page_from_green() -> None:
-    """Agents without series of their own may be at fault, whatever is found for the others."""
+def test_the_page_is_not_green_with_agents_that_are_not_judged() -> None:
+    """Agents without their own series may be at fault."""
     usual = srr(9_000, 900)
     good = with_day(dict.fromkeys(("1m", "5m", "30m", "1h"), usual), usual)
     now, history = OperationsSample(600, 0.0, 0.0, events=10, memory_bytes=1), History()
@@ -469,8 +467,8 @@ def test_results_of_agents_that_are_not_judged_keep_the_page_from_green() -> Non
     assert level(good=good, other={name: {} for name in good}) == OK
 
 
-def test_without_an_agent_rules_know_nothing() -> None:
-    """Before the first search no agent rule claims that all is well, nor does the page."""
+def test_without_an_agent_nothing_is_fine() -> None:
+    """Before the first search neither an agent rule nor the page is green."""
     states = judge({}, Worker(OperationsSample(0), History(), {}))
 
     assert {state["level"] for state in states if state["of"] == "agent"} == {NONE}
@@ -478,8 +476,8 @@ def test_without_an_agent_rules_know_nothing() -> None:
     assert verdict(states, {})["level"] == UNKNOWN
 
 
-def test_a_rule_that_cannot_tell_of_one_agent_is_not_fine() -> None:
-    """Of a fine agent and a fresh one the page says that it cannot tell of the fresh one."""
+def test_a_rule_without_a_verdict_on_one_agent_is_not_fine() -> None:
+    """Another agent is fine; the page names the new one."""
     usual = {"r": 9_000, "s": 900}
     known = with_day(dict.fromkeys(("1m", "5m", "30m", "1h"), usual), usual)
     fresh = with_day(dict.fromkeys(("1m", "5m", "30m", "1h"), usual), {})
@@ -521,15 +519,15 @@ def states_of(*levels: str) -> list[dict[str, Any]]:
         ([WARNING, CRITICAL], CRITICAL, "2 things need a look", ""),
     ],
 )  # fmt: skip
-def test_the_page_is_green_only_where_every_rule_can_tell(
+def test_the_page_is_green_only_if_every_rule_has_a_verdict(
     levels: list[str], level: str, title: str, text: str
 ) -> None:
-    """Nothing is wrong only if all that can be judged is judged, and something is."""
+    """At least one rule must apply."""
     assert verdict(states_of(*levels), {}) == {"level": level, "title": title, "text": text}
 
 
-def test_the_banner_names_agents_of_which_nothing_is_known_to_be_usual() -> None:
-    """It says how long that takes, beside what it cannot judge, and only there."""
+def test_the_banner_names_agents_without_a_baseline() -> None:
+    """It says how long collecting one takes, and names them only if something is not judged."""
     assert verdict(states_of(OK, UNKNOWN), {}, ["a", "b"])["text"] == (
         "1 rule finds no fault. What is usual for a and b is known after more than an hour of "
         "searches."
@@ -545,8 +543,8 @@ def test_the_banner_names_agents_of_which_nothing_is_known_to_be_usual() -> None
         ("partitions", "Figures stand still: topics have other partition counts than the state"),
     ],
 )
-def test_a_worker_that_waits_is_no_worker_without_faults(reason: str, title: str) -> None:
-    """Whatever the rules find, the page begins with what the worker waits for."""
+def test_a_waiting_worker_is_not_green(reason: str, title: str) -> None:
+    """Whatever the rules find, the page begins with the reason of the wait."""
     found = verdict(states_of(OK), {reason: "cannot be reached"})
 
     assert (found["level"], found["title"]) == (CRITICAL, title)
@@ -556,18 +554,18 @@ def test_a_worker_that_waits_is_no_worker_without_faults(reason: str, title: str
     ("reasons", "level", "more"),
     [({}, UNKNOWN, ""), ({"reading": "Redis is full"}, WARNING, ", and waits")],
 )
-def test_a_worker_that_builds_shows_nothing_and_says_so(
+def test_the_page_of_a_build_shows_no_verdict(
     reasons: dict[str, str], level: str, more: str
 ) -> None:
-    """It is neither green, since there is nothing to judge, nor a fault of the figures in force."""
+    """It is not green, as nothing is judged, and reports no fault of the figures in force."""
     found = verdict(states_of(OK), reasons, building=2)
 
     assert found["level"] == level
     assert found["title"] == f"Generation 2 of the state is being built{more}"
 
 
-def test_an_alert_is_named_that_there_is() -> None:
-    """Whoever reads a rule finds its alert, and the runbook that the alert links to."""
+def test_a_rule_names_an_existing_alert() -> None:
+    """The runbook that the alert links exists too."""
     text = ALERTS.read_text(encoding="utf-8")
     states = judge({}, Worker(OperationsSample(0), History(), {}))
 
@@ -579,7 +577,7 @@ def test_an_alert_is_named_that_there_is() -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_every_rule_is_explained(rule: Any) -> None:
-    """It has a title, says when it fires and where to look, and judges agents or the worker."""
+    """It has a title, says when it fires and where to look, and is about agents or the worker."""
     assert re.fullmatch(r"[a-z_]+", rule.name)
     assert rule.title
     assert rule.fires

@@ -1,4 +1,4 @@
-"""The page's routes, asked through a real server: what they answer, to how many, and until when."""
+"""The page's routes on a real server: their answers, limits and ends."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ async def documents(answer: aiohttp.ClientResponse, count: int) -> list[dict[str
     return found
 
 
-async def test_the_page_and_all_that_it_names_is_served() -> None:
-    """Every file that the page, or a script of it, refers to is there, from this worker alone."""
+async def test_the_page_and_its_files_are_served() -> None:
+    """This worker serves every file to which the page or its scripts refer."""
     async with asking(await Showcase.new()) as client:
         wanted, seen = {"/"}, set[str]()
         while wanted - seen:
@@ -76,8 +76,8 @@ async def test_the_page_and_all_that_it_names_is_served() -> None:
     assert {"/", "/page.css", "/page.js", "/charts.js", "/metrics", "/readyz"} <= seen
 
 
-async def test_the_page_has_nothing_inline_and_nothing_from_elsewhere() -> None:
-    """No script, style or handler stands in the page, and no address of another host."""
+async def test_the_page_has_nothing_inline_or_external() -> None:
+    """It has no script, style or handler in its HTML, and no address of another host."""
     folder = importlib.resources.files("stream_metrics.live.page") / "static"
     for file in folder.iterdir():
         text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
@@ -89,7 +89,7 @@ async def test_the_page_has_nothing_inline_and_nothing_from_elsewhere() -> None:
 
 
 async def test_an_unchanged_file_is_not_sent_again() -> None:
-    """With the tag that it was given a client gets a 304."""
+    """A client that sends its ETag gets a 304."""
     async with asking(await Showcase.new()) as client:
         async with client.get("/page.css") as answer:
             tag = answer.headers["ETag"]
@@ -98,7 +98,7 @@ async def test_an_unchanged_file_is_not_sent_again() -> None:
 
 
 async def test_the_state_is_json() -> None:
-    """The document for a window and an agent, which no cache keeps."""
+    """It is the document of a window and an agent, and is not cached."""
     async with (
         asking(await Showcase.new(*EVENTS)) as client,
         client.get("/api/state", params={"window": "5m", "agent": "first"}) as answer,
@@ -112,8 +112,8 @@ async def test_the_state_is_json() -> None:
 
 @pytest.mark.parametrize("path", API)
 @pytest.mark.parametrize("query", [{"window": "2h"}, {"agent": "x" * 65}])
-async def test_what_cannot_be_is_a_400(path: str, query: dict[str, str]) -> None:
-    """The answer says in JSON what is wrong."""
+async def test_invalid_parameters_are_a_400(path: str, query: dict[str, str]) -> None:
+    """The answer in JSON says what is wrong."""
     async with (
         asking(await Showcase.new()) as client,
         client.get(path, params=query) as answer,
@@ -123,7 +123,7 @@ async def test_what_cannot_be_is_a_400(path: str, query: dict[str, str]) -> None
 
 
 async def test_hostile_names_stay_data() -> None:
-    """An agent's name comes back as a string of JSON, whose type no browser takes for a page."""
+    """An agent's name is a JSON string, with a content type that no browser renders as a page."""
     showcase = await Showcase.new(searched(HOSTILE, 1, ["a"] * 12, agent=HOSTILE))
     async with asking(showcase) as client:
         for path in ("/api/state", "/api/worst"):
@@ -134,7 +134,7 @@ async def test_hostile_names_stay_data() -> None:
 
 
 async def test_the_stream_sends_documents() -> None:
-    """Each event is a whole document, and later ones have what came meanwhile."""
+    """Each event is a complete document; later ones have later data."""
     showcase = await Showcase.new(*EVENTS)
     async with (
         asking(showcase) as client,
@@ -152,7 +152,7 @@ async def test_the_stream_sends_documents() -> None:
 
 
 async def test_streams_are_capped() -> None:
-    """One client more than may have a stream is told so, until another has gone."""
+    """A client beyond the limit gets an error until another has left."""
     showcase = await Showcase.new(max_streams=2)
     async with asking(showcase) as client:
         first, second = [await client.get("/api/stream") for _ in range(2)]
@@ -172,8 +172,8 @@ async def test_streams_are_capped() -> None:
         second.close()
 
 
-async def test_a_client_that_reads_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It loses its place after a while, and nothing piles up for it."""
+async def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its place becomes free, and its buffer stays bounded."""
     monkeypatch.setattr(server, "WRITE_SECONDS", 0.2)
     showcase = await Showcase.new(*EVENTS, max_streams=1, interval_seconds=0.0)
     async with asking(showcase) as client:
@@ -197,8 +197,8 @@ async def test_a_client_that_reads_nothing_is_let_go(monkeypatch: pytest.MonkeyP
         silent.close()
 
 
-async def test_open_streams_do_not_hold_up_the_end() -> None:
-    """When the worker stops, clients are let go at once, those too that read nothing."""
+async def test_open_streams_do_not_delay_a_stop() -> None:
+    """Clients are disconnected at once, including those that read nothing."""
     showcase = await Showcase.new(*EVENTS)
     async with aiohttp.ClientSession() as client:
         async with asyncio.timeout(10), showcase.served() as address:
@@ -207,8 +207,8 @@ async def test_open_streams_do_not_hold_up_the_end() -> None:
         answer.close()
 
 
-async def test_users_are_asked_for_on_every_route() -> None:
-    """Where the pages have users, so have the page, its files and its data."""
+async def test_every_route_requires_a_user() -> None:
+    """If the settings have users, the page, its files and its data require one."""
     users = {"someone": hash_password("correct horse", cost=4)}
     token = base64.b64encode(b"someone:correct horse").decode()
     async with asking(await Showcase.new(), users=users) as client:
@@ -221,8 +221,8 @@ async def test_users_are_asked_for_on_every_route() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/page.js", *API])
 @pytest.mark.parametrize("host", ["evil.test", "evil.test:9464", "localhost.evil.test", "[.]"])
-async def test_a_foreign_name_is_not_served(path: str, host: str) -> None:
-    """A site whose name was made to point here (DNS rebinding) cannot read the page."""
+async def test_a_foreign_host_name_is_refused(path: str, host: str) -> None:
+    """A site whose name resolves to this host (DNS rebinding) cannot read the page."""
     async with (
         asking(await Showcase.new(*EVENTS)) as client,
         client.get(path, headers={"Host": host}) as answer,
@@ -241,8 +241,8 @@ async def test_a_foreign_name_is_not_served(path: str, host: str) -> None:
         "[::1]:80", "10.1.2.3", "worker-1:9464", "a.example.org", "b.example.org:443",
     ],
 )  # fmt: skip
-async def test_names_of_ours_are_served(host: str) -> None:
-    """Addresses, names without a dot, and those that are allowed."""
+async def test_own_host_names_are_served(host: str) -> None:
+    """These are addresses, names without a dot, and allowed names."""
     allowed = ("a.example.org", ".EXAMPLE.org")
     async with (
         asking(await Showcase.new(*EVENTS), allowed_hosts=allowed) as client,
@@ -252,8 +252,8 @@ async def test_names_of_ours_are_served(host: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz"])
-async def test_machines_ask_under_any_name(path: str) -> None:
-    """Prometheus and orchestrators have names of their own for a worker."""
+async def test_routes_for_machines_accept_any_host_name(path: str) -> None:
+    """Prometheus and orchestrators have their own names for a worker."""
     async with (
         asking(await Showcase.new(*EVENTS)) as client,
         client.get(path, headers={"Host": "worker-1.workers.svc.cluster.local"}) as answer,
@@ -261,8 +261,8 @@ async def test_machines_ask_under_any_name(path: str) -> None:
         assert answer.status == 200
 
 
-async def test_with_users_any_name_is_served() -> None:
-    """A foreign site has no password of ours."""
+async def test_with_users_any_host_name_is_served() -> None:
+    """A foreign site has no password."""
     users = {"someone": hash_password("correct horse", cost=4)}
     token = base64.b64encode(b"someone:correct horse").decode()
     headers = {"Host": "metrics.example.org", "Authorization": f"Basic {token}"}
@@ -275,13 +275,13 @@ async def test_with_users_any_name_is_served() -> None:
 
 @pytest.mark.parametrize("host", ["http://a.example.org", "a.example.org:80", "*", "a..b", ""])
 def test_an_allowed_host_is_a_name(host: str) -> None:
-    """A whole address in its place would never match."""
+    """A URL in its place would never match."""
     with pytest.raises(ValueError, match="write only the host name"):
         WebSettings(allowed_hosts=(host,))
 
 
 async def test_the_worst_conversations_are_those_of_the_window_and_agent() -> None:
-    """The answer has the rankings, and says of how many partitions it is."""
+    """The answer has the rankings and the number of partitions."""
     async with (
         asking(await Showcase.new(*EVENTS)) as client,
         client.get("/api/worst", params={"window": "1h", "agent": "second"}) as answer,
@@ -294,7 +294,7 @@ async def test_the_worst_conversations_are_those_of_the_window_and_agent() -> No
 
 
 async def test_the_worst_conversations_of_other_are_those_without_series() -> None:
-    """Who asks for ``other`` sees the conversations of agents beyond the cap, by their names."""
+    """``other`` lists the conversations of agents beyond the limit, with the agents' names."""
     events = [searched(f"c-{n}", 1, ["a"] * 10, agent=f"agent-{n:03}") for n in range(60)]
     async with (
         asking(await Showcase.new(*events)) as client,
@@ -308,8 +308,8 @@ async def test_the_worst_conversations_of_other_are_those_without_series() -> No
     }
 
 
-async def test_an_agent_that_nobody_knows_has_no_conversations() -> None:
-    """The answer is whole and empty, and asking makes no such agent."""
+async def test_an_unknown_agent_has_no_conversations() -> None:
+    """The answer is complete and empty, and does not create the agent."""
     async with asking(await Showcase.new(*EVENTS)) as client:
         async with client.get("/api/worst", params={"agent": "nobody"}) as answer:
             body = await answer.json()
@@ -320,8 +320,8 @@ async def test_an_agent_that_nobody_knows_has_no_conversations() -> None:
     assert agents == ["first", "second"]
 
 
-async def test_the_answers_kept_are_bounded() -> None:
-    """Asking for ever new agents does not grow what is kept."""
+async def test_the_number_of_cached_answers_is_bounded() -> None:
+    """Requests for ever new agents do not increase it."""
     showcase = await Showcase.new(*EVENTS, kept_seconds=3_600.0)
     for number in range(worst.MAX_ANSWERS + 5):
         await showcase.worst.document(showcase.board.view("1h", f"agent-{number}"))
@@ -330,7 +330,7 @@ async def test_the_answers_kept_are_bounded() -> None:
 
 
 async def test_the_worst_conversations_without_a_store_are_a_503() -> None:
-    """While Redis does not answer the reason is told, and nothing is invented."""
+    """While Redis does not answer, the error has the reason."""
     showcase = await Showcase.new(*EVENTS)
     showcase.store.available = False
     async with asking(showcase) as client, client.get("/api/worst") as answer:
@@ -338,8 +338,8 @@ async def test_the_worst_conversations_without_a_store_are_a_503() -> None:
         assert "cannot be read" in (await answer.json())["error"]
 
 
-async def test_a_damaged_conversation_is_told_where_the_worst_ones_would_be() -> None:
-    """The list is not shown without it, as if it were one of the good ones."""
+async def test_a_damaged_conversation_replaces_the_list_by_an_error() -> None:
+    """A list without it would make it look good."""
     showcase = await Showcase.new(*EVENTS)
     partition = showcase.partition
     damaged = ConversationWrite(b"k" * 16, {b"p": b"\xff"}, last_record_ms=showcase.now_us // 1000)
@@ -352,8 +352,8 @@ async def test_a_damaged_conversation_is_told_where_the_worst_ones_would_be() ->
         assert "the state is damaged" in (await answer.json())["error"]
 
 
-async def test_too_many_questions_at_once_are_turned_away() -> None:
-    """Answers are worked out one after the other, and only so many may wait."""
+async def test_too_many_concurrent_requests_are_refused() -> None:
+    """Requests are processed one after the other, and only a limited number may wait."""
     showcase = await Showcase.new(*EVENTS)
     views = [showcase.board.view("1h", f"agent-{n}") for n in range(MAX_WAITING + 1)]
 
@@ -364,8 +364,8 @@ async def test_too_many_questions_at_once_are_turned_away() -> None:
     assert [type(answer) for answer in answers] == [bytes] * MAX_WAITING + [TooManyRequests]
 
 
-async def test_an_answer_is_kept_for_a_while() -> None:
-    """Asked again within that time the store is left alone."""
+async def test_an_answer_is_cached_for_a_while() -> None:
+    """A repeated request does not read the store."""
     showcase = await Showcase.new(*EVENTS, kept_seconds=3_600.0)
     view = showcase.board.view("1h", None)
     first = await showcase.worst.document(view)
@@ -374,6 +374,6 @@ async def test_an_answer_is_kept_for_a_while() -> None:
     assert await showcase.worst.document(view) is first
 
 
-def test_an_answer_reads_so_many_conversations_at_most() -> None:
-    """The work that a question makes is bounded."""
+def test_an_answer_reads_a_limited_number_of_conversations() -> None:
+    """This bounds the work of a request."""
     assert worst.CONVERSATIONS <= 10_000

@@ -1,4 +1,4 @@
-"""The programs that the benchmarks compare with count what the project counts."""
+"""The programs that benchmarks compare with count the same as the project."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sent() -> list[TrafficRecord]:
 
 
 def counted(records: Iterable[TrafficRecord]) -> dict[str, Figures]:
-    """What a peer counts, its state kept as JSON between any two events."""
+    """The counts of a peer whose state is serialised to JSON between events."""
     turns: defaultdict[tuple[str, int], str] = defaultdict(lambda: json.dumps(new_turn()))
     totals: dict[str, Figures] = {}
     for record in records:
@@ -43,15 +43,15 @@ def counted(records: Iterable[TrafficRecord]) -> dict[str, Figures]:
 
 
 async def ours(records: Sequence[TrafficRecord]) -> dict[str, Figures]:
-    """What the worker's path counts."""
+    """The counts of the worker's code."""
     path = await InProcess().open()
     await path.process(as_records(records))
     return await totals_of(path.store, Settings.model_validate({}).engine_config())
 
 
 @pytest.mark.slow
-async def test_the_figures_are_ours(sent: list[TrafficRecord]) -> None:
-    """A peer's rules are simpler, and come to the same figures over the workload."""
+async def test_peers_give_the_figures_of_the_worker(sent: list[TrafficRecord]) -> None:
+    """Their rules are simpler, but equal on this workload."""
     expected = await ours(sent)
     assert all(figures[1] and figures[3] for figures in expected.values())
     assert differences(expected, counted(sent)) == []
@@ -66,13 +66,13 @@ async def test_the_order_does_not_matter(sent: list[TrafficRecord]) -> None:
 
 
 def test_a_difference_is_named() -> None:
-    """Whoever reads that a peer counts otherwise sees where."""
+    """The message says which count differs."""
     found = differences({"a": [9, 2, 5, 3, 8]}, {"a": [9, 2, 5, 4, 8], "b": [1, 0, 0, 0, 0]})
     assert found == ["a: good 4 instead of 3", "b: results 1 instead of 0"]
 
 
-def test_a_run_that_counts_otherwise_ends_the_benchmark() -> None:
-    """A run of the worker as well as one of a peer, also if it has counted nothing."""
+def test_a_run_with_other_counts_ends_the_benchmark() -> None:
+    """This applies to runs of the worker and of peers, also if nothing was counted."""
     expected = {"a": [9, 2, 5, 3, 8]}
 
     hold("the worker", expected, {"a": [9, 2, 5, 3, 8]})
@@ -83,8 +83,8 @@ def test_a_run_that_counts_otherwise_ends_the_benchmark() -> None:
 
 
 @pytest.mark.parametrize("missing", ["type", "event_id", "occurred_at", "conversation_id", "turn"])
-def test_an_event_without_its_envelope_is_not_read(missing: str) -> None:
-    """What no worker accepts, no peer counts."""
+def test_peers_ignore_invalid_envelopes(missing: str) -> None:
+    """They count no event that workers refuse."""
     event = {
         "type": "relevance_labels",
         "event_id": "l-1",

@@ -1,4 +1,4 @@
-"""Free ports: no two processes of a machine give the same one."""
+"""Free ports: no two processes of a machine get the same one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ process.free_port()
 """
 
 
-def test_a_port_is_given_once_among_all_processes() -> None:
-    """Nobody listens there yet, but another process cannot have it."""
+def test_a_port_is_given_to_one_process_only() -> None:
+    """This holds even before the process listens on it."""
     port = free_port()
     assert port in PORTS
 

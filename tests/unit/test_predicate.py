@@ -1,4 +1,4 @@
-"""A rule of one's own by command: ``--predicate`` of ``replay`` and ``evaluate``."""
+"""User-defined relevance rules: ``--predicate`` of ``replay`` and ``evaluate``."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _forget_modules() -> None:
-    """Let them be imported anew: those of other tests have the same names."""
+    """Let modules be imported again: those of other tests have the same names."""
     load_predicate.cache_clear()
     for name in ("rules", "broken", "needy"):
         sys.modules.pop(name, None)
@@ -145,7 +145,7 @@ def evaluated(*arguments: str) -> dict[str, Any]:
 
 
 def test_a_replay_judges_by_the_rule_after_ground_truth(folder: Path) -> None:
-    """Ground truth first; then the rule, where it applies; then labels and overlap as before."""
+    """After ground truth the rule judges if it applies, then labels and overlap as before."""
     records = judged(8)
     files = replayed(records, folder / "out", AT_ONCE, evaluation=ruled())
     first = [row for row in rows_in(files) if row["search_id"] == "s1"]
@@ -158,8 +158,8 @@ def test_a_replay_judges_by_the_rule_after_ground_truth(folder: Path) -> None:
     assert (first[1]["n_relevant"], first[2]["n_relevant"]) == (0, 7)
 
 
-def test_where_the_rule_does_not_apply_the_next_strategy_judges(folder: Path) -> None:
-    """A total of None leaves a conversation with labels to its labels."""
+def test_if_the_rule_does_not_apply_the_next_strategy_judges(folder: Path) -> None:
+    """With a total of None, the labels of a conversation judge it."""
     labels = [{"result_id": "r1-0", "gain": 4}]
     records = [search("c00", 1, "a", "b"), record("relevance_labels", "c00", 8, labels=labels)]
 
@@ -170,7 +170,7 @@ def test_where_the_rule_does_not_apply_the_next_strategy_judges(folder: Path) ->
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_replay_gives_what_the_library_gives(folder: Path, seed: int) -> None:
-    """Every score of every search is the one of its ids and texts judged by the same object."""
+    """Every score equals that of the same ids and texts judged by the same object."""
     draw = random.Random(seed)
     records, expected = [], {}
     relevance = Relevance(predicate=load_predicate("rules:vowels"))
@@ -208,7 +208,8 @@ def score(rows: list[Any], metrics: list[Any]) -> Iterator[dict[str, float | Non
 
 
 def test_a_rule_sees_what_was_recorded(folder: Path) -> None:
-    """Query, question, dimensions and the result's own fields, also of turns with labels."""
+    """It gets query, question, dimensions and the result's own fields, also for turns
+    with labels."""
     (folder / "looking.py").write_text(
         "SEEN = []\n"
         "def total(query):\n"
@@ -246,8 +247,8 @@ def test_a_rule_sees_what_was_recorded(folder: Path) -> None:
 @pytest.mark.parametrize(
     "scale", [SPOOLED, IN_PARTS, Execution(small_records=0, piece_bytes=20_000, processes=2)]
 )
-def test_pieces_and_processes_change_nothing(folder: Path, scale: Execution) -> None:
-    """Other processes import the rule from the current directory: the same bytes."""
+def test_shards_and_processes_change_nothing(folder: Path, scale: Execution) -> None:
+    """Other processes import the rule from the current directory and give the same bytes."""
     records = [*judged(), *traffic(200)]
     (folder / "rules.py").write_text(RULES.replace('f"about {result.doc_id}"', "result.text"))
     one = replayed(records, folder / "one", AT_ONCE, evaluation=ruled())
@@ -258,7 +259,7 @@ def test_pieces_and_processes_change_nothing(folder: Path, scale: Execution) -> 
 
 
 def test_members_of_a_group_merge_to_the_bytes_of_one(folder: Path) -> None:
-    """Merging needs no rule: what it said is in the rows."""
+    """Merging needs no rule, because the rows have its verdicts."""
     whole = replayed(judged(), folder / "whole", AT_ONCE, evaluation=ruled())
     shares = [folder / "1", folder / "2"]
     for index, share in enumerate(shares, 1):
@@ -274,7 +275,7 @@ def test_members_of_a_group_merge_to_the_bytes_of_one(folder: Path) -> None:
 
 
 def test_an_unfinished_replay_of_another_rule_is_not_continued(folder: Path) -> None:
-    """The rule is part of what a replay is known by."""
+    """The rule is part of the identity of a replay."""
     records = judged()
     failing = task(records, folder / "out", SPOOLED, evaluation=ruled("rules:failing"))
     with pytest.raises(PredicateError):
@@ -308,8 +309,8 @@ def test_a_report_names_the_rule_and_the_digest_of_its_file(folder: Path) -> Non
     assert config("--predicate", "rules:vowels")["predicate_sha256"] != named["predicate_sha256"]
 
 
-def test_the_setting_does_what_the_flag_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``evaluation.predicate`` in the environment: the same bytes as ``--predicate``."""
+def test_the_setting_equals_the_flag(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``evaluation.predicate`` in the environment gives the same bytes as ``--predicate``."""
     CliRunner().invoke(app, ["replay", "events.jsonl", "--out", "a", "--predicate", "rules:vowels"])
     monkeypatch.setenv("STREAM_METRICS_EVALUATION__PREDICATE", "rules:vowels")
     CliRunner().invoke(app, ["replay", "events.jsonl", "--out", "b"])
@@ -322,7 +323,7 @@ def test_the_setting_does_what_the_flag_does(folder: Path, monkeypatch: pytest.M
 
 
 def test_without_qrels_the_rule_judges_every_query_of_the_run(folder: Path) -> None:
-    """Those that it does not apply to are dropped, and counted."""
+    """Queries to which it does not apply are dropped and counted."""
     found = evaluated("--predicate", "rules:ids", "--metric", "mrr", "--metric", "recall@5")
 
     block = found["report"]["retrieval"]
@@ -336,7 +337,7 @@ def test_without_qrels_the_rule_judges_every_query_of_the_run(folder: Path) -> N
 
 
 def test_a_query_with_qrels_is_judged_by_them(folder: Path) -> None:
-    """The rule has what the qrels do not; the terminal says how many each has judged."""
+    """The rule judges the others; the terminal shows both numbers."""
     found = evaluated("--qrels", "qrels", "--predicate", "rules:ids", "--metric", "mrr")
 
     rows = found["rows"]
@@ -350,8 +351,8 @@ def test_a_query_with_qrels_is_judged_by_them(folder: Path) -> None:
     assert "judged by qrels (2), custom (1)" in CliRunner().invoke(app, command).stdout
 
 
-def test_the_query_sets_hold_for_the_rule_as_well(folder: Path) -> None:
-    """``intersection`` leaves out what the run lacks; ``limit`` takes the first of all by id."""
+def test_query_sets_apply_to_the_rule_as_well(folder: Path) -> None:
+    """``intersection`` leaves out what the run lacks; ``limit`` takes the first queries by id."""
     collection = Collection({"q2": {"b": 1}, "q3": {"b": 1}})
     ranked = {"q1": ["a1"], "q2": ["b"], "skipped": ["a1"]}
     fallback = Relevance(predicate=load_predicate("rules:ids"))
@@ -363,7 +364,7 @@ def test_the_query_sets_hold_for_the_rule_as_well(folder: Path) -> None:
     assert [one.unit for one in first.rankings] == ["q1"]
 
 
-# -- mistakes ---------------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -385,10 +386,10 @@ def test_the_query_sets_hold_for_the_rule_as_well(folder: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["replay", "evaluate"])
-def test_what_is_no_predicate_is_refused_at_the_start(
+def test_an_invalid_predicate_is_refused_at_the_start(
     folder: Path, capsys: pytest.CaptureFixture[str], command: str, name: str, says: str
 ) -> None:
-    """One line that names the object and what is wrong with it; nothing is written."""
+    """One line names the object and the problem; nothing is written."""
     source = ["replay", "events.jsonl"] if command == "replay" else ["evaluate", "--run", "run"]
 
     said = refused(capsys, *source, "--out", "out", "--predicate", name)
@@ -415,7 +416,7 @@ def test_what_is_no_predicate_is_refused_at_the_start(
 def test_a_rule_that_fails_while_scoring_is_named_with_its_query(
     folder: Path, capsys: pytest.CaptureFixture[str], name: str, says: str
 ) -> None:
-    """Evaluations and replays end with the rule, the query, and what it did."""
+    """Evaluations and replays end with an error that has the rule, the query and the cause."""
     found = refused(capsys, "evaluate", "--run", "run", "--predicate", f"rules:{name}")
     assert f"predicate 'rules:{name}'" in found
     assert says.format("query 'q1'") in found
@@ -426,7 +427,7 @@ def test_a_rule_that_fails_while_scoring_is_named_with_its_query(
 
 
 def test_a_rule_that_fails_in_another_process_is_named(folder: Path) -> None:
-    """The error comes as it is, whichever process met it."""
+    """The error is the same in every process."""
     scale = Execution(small_records=0, piece_bytes=1_000, processes=2)
     with pytest.raises(PredicateError, match=r"predicate 'rules:failing': .* raised KeyError"):
         run(task(judged(), folder / "out", scale, evaluation=ruled("rules:failing")), Told())
@@ -435,7 +436,7 @@ def test_a_rule_that_fails_in_another_process_is_named(folder: Path) -> None:
 def test_neither_qrels_nor_a_rule_is_an_error(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The message names both ways."""
+    """The message names both options."""
     said = refused(capsys, "evaluate", "--run", "run")
 
     assert "give relevance judgements with --qrels, or a rule with --predicate" in said
@@ -444,7 +445,7 @@ def test_neither_qrels_nor_a_rule_is_an_error(
 def test_a_rule_that_applies_to_nothing_is_an_error(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing to score is no report."""
+    """Without any score there is no report."""
     (folder / "run").write_text("skipped Q0 a 1 1 m\n")
 
     said = refused(capsys, "evaluate", "--run", "run", "--predicate", "rules:ids")
@@ -452,10 +453,10 @@ def test_a_rule_that_applies_to_nothing_is_an_error(
     assert re.search("applies to no query of the run", said)
 
 
-def test_terms_that_are_expected_come_from_qrels_only(
+def test_expected_terms_come_from_qrels_only(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``max_ont_sim`` and a rule do not go together."""
+    """``max_ont_sim`` with a rule is refused."""
     said = refused(
         capsys, "evaluate", "--run", "run", "--predicate", "rules:ids", "--metric", "max_ont_sim@5"
     )
@@ -464,7 +465,7 @@ def test_terms_that_are_expected_come_from_qrels_only(
 
 
 def test_a_conversation_without_events_is_no_error(folder: Path) -> None:
-    """A ``forget`` leaves nothing that the rule could be asked about."""
+    """A ``forget`` leaves nothing for the rule to judge."""
     forget = {"type": "forget", "event_id": "f", "conversation_id": "c02",
               "occurred_at": 2_000_000_000}  # fmt: skip
     gone = Record(json.dumps(forget).encode(), b"c02", None)

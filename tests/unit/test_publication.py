@@ -1,4 +1,4 @@
-"""What leaves a worker whose generation is being built, and what it says once that is in force."""
+"""What a worker publishes for a generation that is being built, and after its switch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NEW = replace(IDENTITY, fingerprint="new")
 
 
 async def two() -> tuple[MemoryStore, Generation, Generation]:
-    """A namespace with a generation in force, and one that is being built."""
+    """A namespace with a generation in force and one being built."""
     space = MemoryStore()
     old = await begin(space, IDENTITY, 0)
     building = (await change(space, lambda now: now.registered(NEW, "b2", 1))).building
@@ -53,7 +53,7 @@ async def two() -> tuple[MemoryStore, Generation, Generation]:
 
 
 async def switched(space: MemoryStore) -> Generation:
-    """The generation that was being built is in force."""
+    """Put the built generation in force."""
     await change(space, lambda now: now.switched(2, 5))
     found = (await change(space, lambda now: now.unmuted(2))).in_force
     assert found is not None
@@ -61,8 +61,8 @@ async def switched(space: MemoryStore) -> Generation:
 
 
 class OldDamaged:
-    """A store of which nobody can read these partitions of generation 1: as Redis says it of
-    offsets that are no numbers, and of lists that are none."""
+    """A store in which these partitions of generation 1 are unreadable, as in Redis with offsets
+    that are not numbers and lists of another type."""
 
     def __init__(self, inner: Any, number: int = 0, partitions: Collection[int] = (0, 1)) -> None:
         self._inner = inner
@@ -87,7 +87,7 @@ class OldDamaged:
     async def conversations(
         self, partition: int
     ) -> AsyncIterator[tuple[ConversationKey, StoredConversation]]:
-        """See ``StateStore.conversations``; the first one is read before the damage is met."""
+        """See ``StateStore.conversations``; the first one is read before the damage."""
         async for found in self._inner.conversations(partition):
             yield found
             if self._number == 1 and partition in self._partitions:
@@ -95,17 +95,17 @@ class OldDamaged:
 
 
 def letter(offset: int, topic: str = TOPIC, partition: int = 0) -> DeadLetter:
-    """Of a record."""
+    """A letter of a record."""
     return DeadLetter(Record(b"bad", b"k", 1, topic, partition, offset), "not_json", "it is none")
 
 
 def offsets(letters: MemoryDeadLetters) -> list[int]:
-    """Of the records whose letters were written."""
+    """The offsets of the records whose letters were written."""
     return [found.record.produced.offset for found in letters.letters]
 
 
 async def read_up_to(store: StateStore, offset: int, topic: str = TOPIC) -> None:
-    """Let a partition have read so far."""
+    """Let a partition have read up to this offset."""
     await store.claim(0, b"old", {topic: Position(offset)})
 
 
@@ -113,7 +113,7 @@ async def read_up_to(store: StateStore, offset: int, topic: str = TOPIC) -> None
 
 
 async def test_letters_of_records_that_were_read_are_not_written_again() -> None:
-    """The generation in force has written them before it moved its offset; all others are new."""
+    """The generation in force wrote them before it moved its offset; all others are new."""
     space, old, building = await two()
     await read_up_to(space.generation(old), 5)
     letters = MemoryDeadLetters()
@@ -123,8 +123,8 @@ async def test_letters_of_records_that_were_read_are_not_written_again() -> None
     assert offsets(letters) == [5]
 
 
-async def test_letters_are_written_where_nobody_can_tell() -> None:
-    """The state in force is damaged, which is why one builds: the new state must not be halted."""
+async def test_letters_are_written_if_the_old_offsets_are_unreadable() -> None:
+    """A build often repairs damaged state, so it must not halt."""
     space, old, building = await two()
     await read_up_to(space.generation(old), 5)
     letters, store = MemoryDeadLetters(), cast(StateStore, OldDamaged(space))
@@ -134,8 +134,8 @@ async def test_letters_are_written_where_nobody_can_tell() -> None:
     assert offsets(letters) == [4, 5]
 
 
-async def test_what_is_read_meanwhile_is_seen() -> None:
-    """Offsets are asked for again once a record lies behind those that are known."""
+async def test_the_old_offsets_are_read_again_as_they_advance() -> None:
+    """This happens as soon as a record is after the known ones."""
     space, old, building = await two()
     state, letters = space.generation(old), MemoryDeadLetters()
     await read_up_to(state, 5)
@@ -150,8 +150,8 @@ async def test_what_is_read_meanwhile_is_seen() -> None:
     assert offsets(letters) == [7]
 
 
-async def test_a_copy_counts_by_the_place_of_its_record() -> None:
-    """Where the new generation reads an internal topic, and the old one the input itself."""
+async def test_a_copy_counts_by_the_offset_of_its_record() -> None:
+    """The new generation reads an internal topic, and the old one the input itself."""
     space, old, building = await two()
     await read_up_to(space.generation(old), 5)
     letters = MemoryDeadLetters()
@@ -168,8 +168,8 @@ async def test_a_copy_counts_by_the_place_of_its_record() -> None:
     assert offsets(letters) == [5]
 
 
-async def test_letters_of_a_topic_that_is_new_are_all_written() -> None:
-    """Nobody else has read it."""
+async def test_all_letters_of_a_new_topic_are_written() -> None:
+    """No other generation has read it."""
     space, old, building = await two()
     await read_up_to(space.generation(old), 5)
     letters = MemoryDeadLetters()
@@ -180,7 +180,7 @@ async def test_letters_of_a_topic_that_is_new_are_all_written() -> None:
 
 
 async def test_the_generation_in_force_writes_all_letters() -> None:
-    """Also those of records that the one before has read: a rewind brings them again."""
+    """This includes records that the generation before has read, which a rewind brings again."""
     space, old, _ = await two()
     await read_up_to(space.generation(old), 5)
     letters = MemoryDeadLetters()
@@ -193,8 +193,8 @@ async def test_the_generation_in_force_writes_all_letters() -> None:
 # -- rows
 
 
-async def test_a_muted_worker_sends_no_rows_and_shows_no_windows() -> None:
-    """And does both as soon as it is told that it may."""
+async def test_a_muted_worker_sends_no_rows_and_exports_no_windows() -> None:
+    """It does both as soon as it is unmuted."""
     space, _, building = await two()
     topic = MemoryTopic()
     publication = Publication(space, building, MemoryDeadLetters(), MemoryOutputs(topic))
@@ -217,7 +217,7 @@ async def test_a_muted_worker_sends_no_rows_and_shows_no_windows() -> None:
 async def owner(
     store: StateStore, events: Sequence[tuple[bytes, bytes, int]], **options: Any
 ) -> StatePartition:
-    """The owner of a partition that has read these."""
+    """The owner of a partition that has read these events."""
     partition = await opened(store, MemoryDeadLetters(), 100, **options)
     records = [
         Record(value, key, stamp, TOPIC, 0, offset)
@@ -243,7 +243,7 @@ async def announced_after(
     *,
     damaged: bool = False,
 ) -> tuple[dict[str, bytes | None], StatePartition, AnnouncementScope]:
-    """What the topic is told, where the generation before had read other events."""
+    """Messages on the topic if the generation before had read other events."""
     space, old, building = await two()
     was: StateStore = space.generation(old)
     state, topic = space.generation(building), MemoryTopic()
@@ -263,7 +263,7 @@ async def announced_after(
 
 
 async def test_all_rows_are_announced_once() -> None:
-    """Page by page; then it is noted, and nothing more is sent."""
+    """They are sent page by page; once that is recorded, nothing more is sent."""
     sent, partition, _ = await announced_after(EVENTS, EVENTS, 10**9)
 
     assert sent.keys() == {f"c{number}" for number in range(7)}
@@ -271,31 +271,31 @@ async def test_all_rows_are_announced_once() -> None:
     assert partition.marks == {"mark"}
 
 
-async def test_what_has_no_row_any_more_gets_null() -> None:
-    """What was forgotten since, and what the new settings turn away."""
+async def test_conversations_without_a_row_any_more_get_null() -> None:
+    """They were forgotten since, or the new settings reject them."""
     sent, _, _ = await announced_after(EVENTS, [*EVENTS[:5], forget("c1", NOON_S + 50)], 10**9)
 
     assert {name for name, value in sent.items() if value is None} == {"c1", "c5", "c6"}
 
 
-async def test_all_rows_are_announced_where_the_old_state_is_damaged() -> None:
-    """Rows of what cannot be listed any more stay on the topic; the new state is not halted."""
+async def test_all_rows_are_announced_if_the_old_state_is_damaged() -> None:
+    """Rows that cannot be listed stay on the topic; the new state is not halted."""
     sent, partition, _ = await announced_after(EVENTS, EVENTS[:5], 10**9, damaged=True)
 
     assert {f"c{number}" for number in range(5)} <= {name for name, row in sent.items() if row}
     assert partition.marks == {"mark"}
 
 
-async def test_the_last_row_of_what_has_expired_stays() -> None:
-    """As it would if nothing had been built."""
+async def test_the_last_row_of_an_expired_conversation_stays() -> None:
+    """Without a build it would stay, too."""
     late = search("c9", 1, NOON_S + 5_000, "a")
     sent, _, _ = await announced_after(EVENTS, [late], 1_000_000)
 
     assert sent.keys() == {"c9"}
 
 
-async def test_an_announcement_that_was_cut_off_begins_anew() -> None:
-    """Whoever owns the partition then sends all rows."""
+async def test_an_interrupted_announcement_starts_again() -> None:
+    """The next owner of the partition sends all rows."""
     sent, partition, scope = await announced_after(EVENTS, EVENTS, 10**9)
     partition.marks.clear()
     again = Announcement(partition, scope)
@@ -310,8 +310,11 @@ async def test_an_announcement_that_was_cut_off_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("later", [[], [search("c1", 2, NOON_S + 60, "a")]])
-async def test_what_was_forgotten_stays_forgotten(later: list[tuple[bytes, bytes, int]]) -> None:
-    """Also where the log begins after the forget, and where the conversation has begun afresh."""
+async def test_forgotten_conversations_stay_forgotten(
+    later: list[tuple[bytes, bytes, int]],
+) -> None:
+    """This holds even if the log begins after the forget, and if the conversation has started
+    again."""
     space, old, building = await two()
     was, state = space.generation(old), space.generation(building)
     await owner(was, [*EVENTS[:3], forget("c1", NOON_S + 50), *later])
@@ -326,9 +329,11 @@ async def test_what_was_forgotten_stays_forgotten(later: list[tuple[bytes, bytes
     assert (header.conversation_id, header.forgotten is not None) == ("", True)
 
 
-async def test_nothing_is_built_past_a_conversation_that_may_have_been_forgotten() -> None:
-    """What cannot be read of the generation before may be a tombstone; the reason names that
-    generation, since the one that is being built is not damaged."""
+async def test_a_build_halts_at_an_unreadable_conversation() -> None:
+    """An unreadable conversation of the generation before may be a tombstone.
+
+    The reason names that generation, as the one being built is not damaged.
+    """
     space, old, building = await two()
     was, state = space.generation(old), space.generation(building)
     held = await owner(was, [*EVENTS[:3], forget("c1", NOON_S + 50)])

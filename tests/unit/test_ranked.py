@@ -1,4 +1,4 @@
-"""Ranked metrics summed up while events come: which there may be, their sums, and the work."""
+"""Live sums of ranked metrics: the allowed ones, their sums, and their cost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def settings(*names: str) -> Settings:
 
 
 def sums(fed: Fed) -> dict[str, int]:
-    """What all that was taken has added up to."""
+    """The sums of everything that was applied."""
     found: dict[str, int] = {}
     for sign, cell in fed.cells:
         for code, value in cell.sums.items():
@@ -53,7 +53,7 @@ def ranked(fed: Fed) -> dict[str, tuple[int, int]]:
 
 
 def billionths(value: float) -> int:
-    """A score as it is summed."""
+    """A score as stored in sums."""
     return round(value * NANO)
 
 
@@ -61,12 +61,12 @@ def billionths(value: float) -> int:
 
 
 def test_no_ranked_metric_is_computed_unless_one_is_named() -> None:
-    """By default the list is empty, and the engine has none."""
+    """The list is empty by default, and the engine has none."""
     assert Settings.model_validate({}).engine_config().retrieval == ()
 
 
-def test_names_are_kept_as_they_print() -> None:
-    """However a metric is written, and in whatever order: the state is the same."""
+def test_names_are_stored_in_canonical_form() -> None:
+    """Spelling and order of the metrics do not change the state."""
     one, other = (
         settings("NDCG_at_10", "p(rel=2, denominator=k)@5"),
         settings("precision(rel=2)@5", "ndcg@10", "ndcg@10"),
@@ -89,8 +89,8 @@ def test_names_are_kept_as_they_print() -> None:
         ("p_fa(fa=collection(100))@5", "take fa=retrieved"),
     ],
 )
-def test_what_makes_no_sense_live_is_refused(name: str, words: str) -> None:
-    """With what is wrong, before any event is read."""
+def test_metrics_that_cannot_be_live_are_refused(name: str, words: str) -> None:
+    """The error says what is wrong before any event is read."""
     with pytest.raises(MetricNameError, match=words):
         live_metrics([name])
     with pytest.raises(ValidationError, match=words):
@@ -98,7 +98,7 @@ def test_what_makes_no_sense_live_is_refused(name: str, words: str) -> None:
 
 
 def test_a_list_that_is_too_long_is_refused() -> None:
-    """Since each agent has series of each metric."""
+    """Each agent has series of each metric."""
     names = [f"ndcg@{k}" for k in range(1, MAX_RETRIEVAL + 2)]
 
     assert settings(*names[1:]).metrics.retrieval
@@ -126,8 +126,8 @@ def test_labels_judge_all_searches_of_the_turn() -> None:
 
 
 @pytest.mark.parametrize("inline", [False, True])
-def test_labels_that_a_search_brings_judge_those_before_it(inline: bool) -> None:
-    """They have waited for its results, or stand in them; its documents are new."""
+def test_labels_found_by_a_search_judge_earlier_searches(inline: bool) -> None:
+    """They waited for its results or are inline, and its documents are new."""
     fed = Fed(retrieval=RETRIEVAL)
     fed.take(fed.search("a", "D1"), fed.labels(a_1=1) if inline else fed.labels(a_1=1, b_1=4))
     results = [{"result_id": "b-1", "doc_id": "D2"} | ({"gain": 4} if inline else {})]
@@ -143,8 +143,8 @@ def test_labels_that_a_search_brings_judge_those_before_it(inline: bool) -> None
     }
 
 
-def test_a_ground_truth_judges_in_place_of_labels() -> None:
-    """It takes over when it comes, late or not, and gives way when a later event withdraws it."""
+def test_a_ground_truth_replaces_labels() -> None:
+    """It applies when it comes, late or not, until a later event withdraws it."""
     fed = Fed(retrieval=RETRIEVAL)
     fed.take(fed.search("a", "D1", "D2"), fed.labels(a_1=4))
     by_labels = ranked(fed)
@@ -164,15 +164,15 @@ def test_a_ground_truth_judges_in_place_of_labels() -> None:
 
 
 def test_an_empty_ground_truth_scores_zero() -> None:
-    """It says that nothing is relevant, which is not that nobody judged."""
+    """It says that nothing is relevant, which differs from having no judgement."""
     fed = Fed(retrieval=RETRIEVAL)
     fed.take(fed.search("a", "D1"), fed.event("turn_completed", relevant=[]))
 
     assert ranked(fed) == {"judged@10": (1, 0), "ndcg@10": (1, 0), "recall@10": (1, 0)}
 
 
-def test_searches_that_nobody_judged_count_nowhere() -> None:
-    """Nor do they once their only label is withdrawn."""
+def test_unjudged_searches_are_not_counted() -> None:
+    """This includes searches whose only label was withdrawn."""
     fed = Fed(retrieval=RETRIEVAL)
     fed.take(fed.search("a", "D1"), fed.search("b", "D2", iteration=2))
     assert ranked(fed) == {}
@@ -183,7 +183,7 @@ def test_searches_that_nobody_judged_count_nowhere() -> None:
 
 
 def test_a_repeat_keeps_its_rank_and_scores_nothing() -> None:
-    """A passage of a document above it has the same ``doc_id``, and is a document of its own."""
+    """A passage of a document above it has the same ``doc_id`` but is a separate document."""
     fed = Fed(retrieval=live_metrics(["ndcg@10", "redundancy@10"]))
     passages = [
         {"result_id": f"a-{n}", "doc_id": doc, "ids": {"chunk_id": f"{n}"}, "gain": gain}
@@ -218,7 +218,7 @@ def test_an_undefined_score_is_in_neither_sum_nor_count() -> None:
 
 
 class Asked(MemoryStore):
-    """A store that notes whether fingerprints were asked for."""
+    """A store that records whether fingerprints were read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -227,13 +227,13 @@ class Asked(MemoryStore):
     async def load(
         self, partition: int, keys: Sequence[tuple[ConversationKey, bool]], *, hot: bool = True
     ) -> list[StoredConversation]:
-        """Note it, and load."""
+        """Record the call, and load."""
         self.fingerprints += [wanted for _, wanted in keys]
         return await super().load(partition, keys, hot=hot)
 
 
 async def stored(retrieval: tuple[str, ...]) -> tuple[Asked, StoredConversation]:
-    """What a partition without a cache stores of a search, its labels and its ground truth."""
+    """The stored parts of a search, its labels and its ground truth, without a cache."""
     store = Asked()
     engine = EngineConfig(retrieval=live_metrics(retrieval))
     partition = await opened(store, MemoryDeadLetters(), 0, engine=engine)
@@ -254,14 +254,15 @@ async def stored(retrieval: tuple[str, ...]) -> tuple[Asked, StoredConversation]
 
 
 async def test_a_label_needs_no_fingerprints() -> None:
-    """With ranked metrics as without: what they need of a search lies beside its labels."""
+    """Ranked metrics do not change this: the data they need of a search is stored with
+    its labels."""
     store, _ = await stored(NAMES)
 
     assert store.fingerprints[:4] == [True, False, True, False]
 
 
 async def test_document_ids_are_stored_only_for_ranked_metrics() -> None:
-    """Else the state is what it always was."""
+    """Otherwise the state is unchanged."""
     _, plain = await stored(())
     _, ranked_parts = await stored(NAMES)
 
@@ -271,17 +272,17 @@ async def test_document_ids_are_stored_only_for_ranked_metrics() -> None:
 
 
 def without(parts: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """No document ids."""
+    """Remove the document ids."""
     return {name: part for name, part in parts.items() if name[:1] != b"d"}
 
 
 def too_few(parts: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """The document ids of a search without a result."""
+    """Replace the document ids by those of a search without results."""
     return {name: b"\x91\x90" if name[:1] == b"d" else part for name, part in parts.items()}
 
 
 def of_nobody(parts: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Document ids of an event that is not there."""
+    """Add document ids of an event that does not exist."""
     return {**parts, b"d" + bytes(16): b"\x91\x91\xc0"}
 
 
@@ -289,7 +290,7 @@ def of_nobody(parts: dict[bytes, bytes]) -> dict[bytes, bytes]:
 async def test_document_ids_that_do_not_fit_are_damage(
     damage: Callable[[dict[bytes, bytes]], dict[bytes, bytes]],
 ) -> None:
-    """Nothing is scored by half of what it needs."""
+    """Nothing is scored from incomplete data."""
     _, parts = await stored(NAMES)
     fed = Fed(retrieval=RETRIEVAL)
 
@@ -301,12 +302,12 @@ async def test_document_ids_that_do_not_fit_are_damage(
 
 
 def turn_of(fed: Fed) -> Turn:
-    """The only one."""
+    """The only turn."""
     return fed.conversation.turns[1]
 
 
-def test_without_ranked_metrics_nothing_is_scored_or_kept() -> None:
-    """The live path does what it did before there were any."""
+def test_without_ranked_metrics_nothing_is_scored_or_stored() -> None:
+    """The live path has no additional cost."""
     fed = Fed()
     fed.take(fed.search("a", "D1"), fed.labels(a_1=3), fed.event("turn_completed", relevant=["D1"]))
     changes = fed.step.apply(fed.conversation, [fed.search("b", "D2", iteration=2)], fed.seen)
@@ -318,7 +319,7 @@ def test_without_ranked_metrics_nothing_is_scored_or_kept() -> None:
 
 
 def test_a_search_is_scored_by_itself() -> None:
-    """The scores of the searches before it stand, unless it brings labels."""
+    """Scores of earlier searches stay, unless it brings labels."""
     fed = Fed(retrieval=RETRIEVAL)
     fed.take(fed.search("a", "D1"), fed.labels(a_1=3))
     before = turn_of(fed).scores["a"]
@@ -328,8 +329,8 @@ def test_a_search_is_scored_by_itself() -> None:
     assert turn_of(fed).scores.keys() == {"a", "b"}
 
 
-def test_a_label_scores_nothing_where_a_ground_truth_judges() -> None:
-    """Scores stand as they are."""
+def test_a_label_changes_no_score_under_a_ground_truth() -> None:
+    """Nothing is scored again."""
     fed = Fed(retrieval=RETRIEVAL)
     fed.take(fed.search("a", "D1"), fed.event("turn_completed", relevant=["D1"]))
     before = turn_of(fed).scores["a"]
@@ -338,8 +339,8 @@ def test_a_label_scores_nothing_where_a_ground_truth_judges() -> None:
     assert turn_of(fed).scores["a"] is before
 
 
-def test_only_what_differs_goes_to_the_windows() -> None:
-    """A label that changes no score of a search moves nothing in its iteration."""
+def test_only_differences_go_to_the_windows() -> None:
+    """A label that changes no score of a search changes nothing in its iteration."""
     fed = Fed(retrieval=live_metrics(["hit@1"]))
     fed.take(fed.search("a", "D1"), fed.search("b", "D2", "D3", iteration=2))
     fed.take(fed.labels(a_1=3, b_1=3))
@@ -350,8 +351,8 @@ def test_only_what_differs_goes_to_the_windows() -> None:
     assert not any(code.startswith("rs|") for _, cell in fed.cells for code in cell.sums)
 
 
-def test_what_is_stored_gives_the_same_sums() -> None:
-    """A conversation that is loaded without fingerprints is scored as before it was dropped."""
+def test_a_reloaded_conversation_gives_the_same_sums() -> None:
+    """It is loaded without fingerprints and scored as before its eviction."""
     fed = Fed(retrieval=RETRIEVAL)
     changes = fed.take(
         fed.search("a", "D1", "D2"), fed.search("b", "D2", iteration=2), fed.labels(a_2=3)

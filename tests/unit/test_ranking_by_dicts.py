@@ -1,4 +1,4 @@
-"""Runs as dictionaries score as their rankings do, by the kernel and without it."""
+"""Runs given as dictionaries score like their rankings, with the kernel and without it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.twins.rankings import IDS, TIED
 NAMES = [*SUITES["default"], "map", "ndcg", "q_measure", "rbp", "map(judged_only=true)@3"]
 
 
-def test_a_score_that_is_no_number_is_an_error() -> None:
-    """Its document is named, with the kernel and without."""
+def test_a_nan_score_is_an_error() -> None:
+    """The error names its document, with the kernel and without it."""
     with pytest.raises(ValueError, match="document 'b' is not a number"):
         score_run({"1": {"a": 1}}, {"1": {"a": 1.0, "b": float("nan")}}, ["mrr"])
 
@@ -32,10 +32,10 @@ QUERIES = st.dictionaries(st.text("123", min_size=1, max_size=2), st.dictionarie
 
 @settings(deadline=None)
 @given(QUERIES, QUERIES)
-def test_it_is_the_short_way_of_join(
+def test_dictionaries_score_like_joined_rankings(
     qrels: dict[str, dict[str, float]], run: dict[str, dict[str, float]]
 ) -> None:
-    """Scores are those of rankings that were ordered and joined one by one, to the last bit."""
+    """Scores equal those of rankings that were ordered and joined one by one, to the last bit."""
     metrics = parse_all(NAMES)
     ordered = {query: order_by_score(scores) for query, scores in run.items()}
     rankings = join(Collection(qrels), ordered).rankings
@@ -89,9 +89,8 @@ def test_a_score_does_not_depend_on_its_batch(cells: int) -> None:
     assert all(batch.grades.size <= max(cells, 40) for batch in batches)
 
 
-def test_what_a_run_lacks_and_what_nobody_asked() -> None:
-    """A query without results scores 0, one without qrels takes no part, an undefined score is
-    None and in no mean."""
+def test_missing_queries_score_zero_and_unknown_ones_are_left_out() -> None:
+    """A query without qrels is ignored; an undefined score is None and in no mean."""
     qrels = {"2": {"a": 1}, "1": {"b": 1}}
     run: Mapping[str, Mapping[str, float]] = {"3": {"a": 1.0}, "2": {"a": 1.0, "x": 0.5}}
 

@@ -20,15 +20,15 @@ from stream_metrics.lab.metrics.id_functions import (
 
 
 def test_one_id_is_a_list_of_one() -> None:
-    """A string stands for a list with it."""
+    """A string counts as a list with this id."""
     assert hit_at_k("doc1", ["doc2", "doc1"]) == hit_at_k(["doc1"], ["doc2", "doc1"]) == 1.0
     assert ndcg_at_k("doc1", "doc1") == recall_at_k("doc1", "doc1") == 1.0
 
 
 @pytest.mark.parametrize("function", [hit_at_k, precision_at_k, recall_at_k, ndcg_at_k,
                                       average_precision_at_k])  # fmt: skip
-def test_nothing_gives_zero(function: object) -> None:
-    """Nothing relevant, or nothing predicted: 0.0."""
+def test_empty_lists_give_zero(function: object) -> None:
+    """Nothing relevant or nothing predicted gives 0.0."""
     assert callable(function)
     assert function([], ["a"]) == function(["a"], []) == function([], []) == 0.0
 
@@ -40,8 +40,8 @@ def test_grades_belong_to_relevant_ids() -> None:
     assert ndcg_at_k(["a", "b"], ["z", "a", "b"], 3, grades) == pytest.approx(0.63093, abs=1e-5)
 
 
-def test_the_mean_over_queries() -> None:
-    """Reciprocal ranks 1, 1/3 and 0; average precisions 1 and 1/2."""
+def test_a_mean_is_over_queries() -> None:
+    """Reciprocal ranks are 1, 1/3 and 0; average precisions are 1 and 1/2."""
     found = mean_reciprocal_rank([["a"], ["a"], ["a"]], [["a"], ["x", "y", "a"], ["x"]])
 
     assert found == pytest.approx(4 / 9)
@@ -52,7 +52,8 @@ def test_the_mean_over_queries() -> None:
 
 
 def test_a_batch_is_scored_by_names() -> None:
-    """Six metrics by default, any by name, under the names that were asked for."""
+    """By default there are six metrics; any metric can be named, and the result has the given
+    names."""
     queries: list[dict[str, Any]] = [
         {"relevant_docs": ["a", "b"]},
         {"relevant_docs": "c", "relevance_grades": {"c": 2}},
@@ -77,7 +78,7 @@ def test_a_mean_of_nothing_is_none() -> None:
 
 
 def test_a_batch_must_be_complete() -> None:
-    """No query, another number of lists, or a name that is no metric is an error."""
+    """An empty batch, lists of different lengths, and unknown metrics are errors."""
     with pytest.raises(ValueError, match="1 queries and 0 lists"):
         evaluate_retrieval_batch([{"relevant_docs": ["a"]}], [])
     with pytest.raises(ValueError, match="0 queries"):

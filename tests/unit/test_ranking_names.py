@@ -117,8 +117,8 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED)
-def test_what_is_no_metric_is_refused(text: str, message: str) -> None:
-    """The error says what is wrong and what there is."""
+def test_an_unknown_metric_is_refused(text: str, message: str) -> None:
+    """The error says what is wrong and lists the known ones."""
     with pytest.raises(MetricNameError, match=message):
         parse(text)
 
@@ -130,8 +130,8 @@ def test_names_and_aliases_are_unique() -> None:
     assert len(words) == len(set(words)) == len(BY_NAME)
 
 
-def test_the_registry_knows_what_is_better() -> None:
-    """Misses, false alarms and repeats are better when lower, coverage by judgements is neither."""
+def test_every_metric_has_a_direction() -> None:
+    """Misses, false alarms and repeats are better when lower; coverage by judgements has none."""
     by_direction: dict[str, set[str]] = {}
     for definition in DEFINITIONS:
         by_direction.setdefault(definition.metric.better, set()).add(definition.name)
@@ -152,8 +152,8 @@ def test_several_names_come_once_each() -> None:
     ]
 
 
-def test_parts_are_printed_beside_their_metric() -> None:
-    """AQWV shows misses and false alarms with its own options, RBP its residual."""
+def test_parts_are_listed_with_their_metric() -> None:
+    """AQWV has misses and false alarms with its own options, and RBP its residual."""
     assert [str(one) for one in companions(parse("aqwv(beta=5,rel=2)@10"))] == [
         "p_miss(rel=2)@10",
         "p_fa(rel=2)@10",

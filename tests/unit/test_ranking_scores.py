@@ -1,4 +1,4 @@
-"""Ranked metrics against a slow implementation of their definitions, and by worked figures."""
+"""Ranked metrics against a slow implementation of their definitions, and worked examples."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_scores_follow_their_definitions(name: str) -> None:
 
 
 def test_every_formula_is_compared() -> None:
-    """Each metric of the registry stands in the table above, or has tests of its own below."""
+    """Each metric of the registry is in the table above or has tests of its own below."""
     own = {"p_miss", "p_fa", "novelty", "redundancy", "max_ont_sim", "judged"}
 
     assert {d.name for d in DEFINITIONS} == {parse(name).name for name in SLOW} | own
@@ -284,8 +284,8 @@ ZERO = ["hit@5", "precision@5", "precision(denominator=retrieved)@5", "recall@5"
 
 @pytest.mark.parametrize("name", ZERO)
 @pytest.mark.parametrize(("ranking", "truth"), [([], ["a"]), (["a"], []), ([], [])])
-def test_nothing_scores_zero(name: str, ranking: list[str], truth: list[str]) -> None:
-    """Without anything relevant, or anything retrieved, a score is 0.0."""
+def test_empty_rankings_score_zero(name: str, ranking: list[str], truth: list[str]) -> None:
+    """Without relevant or retrieved documents a score is 0.0."""
     assert one(name, ranking, truth) == 0.0
 
 
@@ -344,8 +344,8 @@ def test_batches_are_bounded_and_complete(cases: list[Case], cells: int) -> None
     assert lengths == [len(ranking) for ranking, _ in cases]
 
 
-def test_no_rows_are_a_batch_too() -> None:
-    """Nothing to score gives arrays of nothing."""
+def test_an_empty_batch_gives_empty_arrays() -> None:
+    """Every metric accepts it."""
     assert rankings([]).grades.shape == (0, 0)
     assert score([], parse_all(["default"])).values.shape == (0, 22)
 

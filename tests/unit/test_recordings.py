@@ -1,4 +1,4 @@
-"""Recordings: what is written is read again, and what cannot be read is said in one line."""
+"""Recordings: they are read as written, and errors are one line."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def write(path: Path, records: list[Record] = RECORDS) -> Path:
 
 
 def read(path: Path | str) -> list[Record]:
-    """All of its records."""
+    """All records of a recording."""
     return list(read_records([str(path)]))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_recorded_is_read_again(tmp_path: Path, name: str) -> None:
-    """Place, time, key and value come back whatever they are, from every kind of file."""
+def test_a_recording_is_read_as_it_was_written(tmp_path: Path, name: str) -> None:
+    """Any partition, time, key and value is preserved in every format."""
     assert read(write(tmp_path / name)) == RECORDS
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_records_give_the_same_file(tmp_path: Path, name: str) -> None:
-    """A recording holds nothing of when or where it was written."""
+    """A recording contains nothing about when or where it was written."""
     (tmp_path / "again").mkdir()
 
     assert write(tmp_path / name).read_bytes() == write(tmp_path / "again" / name).read_bytes()
@@ -86,8 +86,8 @@ def test_parquet_is_written_in_row_groups(tmp_path: Path) -> None:
     assert read(path) == records
 
 
-def test_a_recording_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
-    """After an error the earlier file is as it was, and nothing lies beside it."""
+def test_a_recording_is_written_atomically(tmp_path: Path) -> None:
+    """After an error the earlier file is unchanged, and no temporary file is left."""
     path = write(tmp_path / "day.jsonl")
 
     with pytest.raises(AttributeError), recording(str(path)) as file:
@@ -98,7 +98,7 @@ def test_a_recording_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_globs_give_their_files_in_the_order_of_names(tmp_path: Path) -> None:
-    """Several files are one input, plain and packed ones together."""
+    """Several files, compressed or not, are one input."""
     names = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "d.parquet"]
     for number, name in reversed(list(enumerate(names))):
         write(tmp_path / name, [Record(b"{}", b"c", 0, "t", 0, number)])
@@ -110,10 +110,10 @@ def test_globs_give_their_files_in_the_order_of_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES[:3])
-def test_standard_input_is_read_whatever_packs_it(
+def test_the_compression_of_standard_input_is_detected(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has no name to tell by, so the first bytes do."""
+    """It has no name, so its first bytes decide."""
     data = write(tmp_path / name).read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
 
@@ -121,8 +121,8 @@ def test_standard_input_is_read_whatever_packs_it(
 
 
 @pytest.mark.parametrize("name", NAMES[1:3])
-def test_parts_that_were_packed_one_by_one_are_read_as_one(tmp_path: Path, name: str) -> None:
-    """As ``cat`` makes of several gzip or zstd files."""
+def test_concatenated_compressed_files_are_read_as_one(tmp_path: Path, name: str) -> None:
+    """They are several gzip or zstd files joined by ``cat``."""
     path = write(tmp_path / name)
     path.write_bytes(2 * path.read_bytes())
 
@@ -153,15 +153,15 @@ def table(**columns: Any) -> Any:
         {"headers": pa.array([["h"]])},
     ],
 )
-def test_other_writers_spellings_of_the_columns_do(tmp_path: Path, changes: Any) -> None:
-    """Text for bytes, milliseconds for times, other widths, and columns beside ours."""
+def test_columns_of_other_writers_are_accepted(tmp_path: Path, changes: Any) -> None:
+    """They have text for bytes, milliseconds for times, other widths, or extra columns."""
     pq.write_table(table(**changes), tmp_path / "other.parquet")
 
     assert read(tmp_path / "other.parquet") == [Record(b"{}", b"c", 3, "t", 1, 2)]
 
 
-def test_the_topic_need_not_be_named(tmp_path: Path) -> None:
-    """Copies of one topic often do not name it."""
+def test_the_topic_is_optional(tmp_path: Path) -> None:
+    """Copies of one topic often omit it."""
     pq.write_table(table(topic=None), tmp_path / "one.parquet")
 
     assert read(tmp_path / "one.parquet") == [Record(b"{}", b"c", 3, "", 1, 2)]
@@ -206,7 +206,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
-    """One message says which file, what is wrong, and what to do."""
+    """One message has the file, the problem and the remedy."""
     make, why = BROKEN[name]
     make(tmp_path / name)
 
@@ -221,8 +221,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["truncated.jsonl.gz", "truncated.jsonl.zst", "missing.parquet"])
-def test_a_replay_of_it_ends_with_2_and_no_report(tmp_path: Path, name: str) -> None:
-    """One line on standard error, and nothing that could be taken for a report."""
+def test_a_replay_of_an_unreadable_file_writes_no_report(tmp_path: Path, name: str) -> None:
+    """It exits with 2 and one line on standard error."""
     BROKEN[name][0](tmp_path / name)
 
     done = subprocess.run(
@@ -240,21 +240,21 @@ def test_a_replay_of_it_ends_with_2_and_no_report(tmp_path: Path, name: str) -> 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_is_no_source(tmp_path: Path) -> None:
-    """Which of its files are meant is for the user to say."""
+def test_a_folder_is_refused_as_a_source(tmp_path: Path) -> None:
+    """The user has to say which of its files are meant."""
     with pytest.raises(InputError, match="a folder; give a file, a glob in quotes, or -"):
         expand([str(tmp_path)])
 
 
-def test_a_source_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
-    """What the file system says of it is one line, as for a folder that may not be entered."""
+def test_an_inaccessible_source_is_named(tmp_path: Path) -> None:
+    """The file system's error is one line, as for a folder without permission."""
     with pytest.raises(InputError, match=f"{'x' * 300}: File name too long"):
         expand([str(tmp_path / ("x" * 300))])
 
 
 @pytest.mark.parametrize("name", NAMES[:3])
-def test_a_byte_order_mark_is_no_part_of_the_first_record(tmp_path: Path, name: str) -> None:
-    """Its file gives the records that the file without it gives; a mark alone is no record."""
+def test_a_byte_order_mark_is_ignored(tmp_path: Path, name: str) -> None:
+    """The file gives the same records as without it; a mark alone is no record."""
     mark, event = b"\xef\xbb\xbf", b'{"type":"forget"}'
     for stem, data in {"marked": event + b"\n" + event, "alone": b"\n"}.items():
         with (
@@ -267,7 +267,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_record(tmp_path: Path, name: 
     assert read(tmp_path / f"alone-{name}") == []
 
 
-def test_parquet_cannot_come_by_standard_input(
+def test_parquet_is_refused_on_standard_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its end has to be read first."""
@@ -278,10 +278,10 @@ def test_parquet_cannot_come_by_standard_input(
         read("-")
 
 
-def test_without_pyarrow_parquet_says_what_to_install(
+def test_parquet_without_pyarrow_is_an_error_that_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The extra is named; all other files need nothing."""
+    """All other formats need nothing."""
     path = write(tmp_path / "day.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
@@ -289,6 +289,6 @@ def test_without_pyarrow_parquet_says_what_to_install(
         read(path)
 
 
-def test_a_line_that_is_no_record_is_an_event() -> None:
-    """Whatever it holds, deciding about it is the decoder's part."""
+def test_a_line_that_is_not_a_record_counts_as_an_event() -> None:
+    """The decoder decides about its content."""
     assert parse_line(b'{"offset": 1, "value": 2}').value == b'{"offset": 1, "value": 2}'

@@ -1,4 +1,4 @@
-"""Cases that reviews broke once: each stays mended."""
+"""Regressions found by reviews."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def rows(events: list[Event], config: EngineConfig | None = None, *, one_by_one:
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
-def test_labels_that_find_their_results_do_not_wait(one_by_one: bool) -> None:
-    """The limit on waiting labels does not count those whose search is in the same batch."""
+def test_labels_with_results_in_the_batch_do_not_wait(one_by_one: bool) -> None:
+    """The limit on waiting labels does not count them."""
     config = EngineConfig(limits=Limits(waiting_labels=3))
     events: list[Event] = []
     for turn in range(1, 5):
@@ -73,7 +73,7 @@ def test_labels_that_find_their_results_do_not_wait(one_by_one: bool) -> None:
 
 
 def test_too_many_waiting_labels_are_refused() -> None:
-    """Beyond the limit labels are refused, the turn says so, and those that wait stay."""
+    """Labels beyond the limit are refused, the turn is flagged, and waiting ones stay."""
     config = EngineConfig(limits=Limits(waiting_labels=2))
     events = [
         searching(1, [{"result_id": "r0"}]),
@@ -87,8 +87,8 @@ def test_too_many_waiting_labels_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("subject", "same"), [(7, False), (True, False), ("x", True)])
-def test_a_subject_that_is_no_text_gives_no_key(subject: object, same: bool) -> None:
-    """Two events meet by a text in `subject`, never by a number or a truth value there."""
+def test_a_subject_that_is_not_a_string_gives_no_key(subject: object, same: bool) -> None:
+    """Events match by a string in `subject`, never by a number or a boolean."""
     fields = {"subject": subject, "start": "a", "end": "b", "organizer_email": "o"}
     results = [
         {"result_id": name, "entity_type": "Event", "fields": fields} for name in ("r1", "r2")
@@ -102,8 +102,8 @@ def test_a_subject_that_is_no_text_gives_no_key(subject: object, same: bool) -> 
     assert json.loads(reference.rows[0])["duplicates"] == row["duplicates"]
 
 
-def test_rules_of_the_settings_may_name_any_field() -> None:
-    """A row of the settings works with names that no built-in row knows."""
+def test_rules_in_settings_may_name_any_field() -> None:
+    """A rule works with names that no built-in rule has."""
     kind = EntityType(
         name="Ticket",
         definitive=None,
@@ -126,15 +126,16 @@ def test_rules_of_the_settings_may_name_any_field() -> None:
     assert row["duplicates_of"] == {"r3": "r1"}
 
 
-def test_a_row_of_the_settings_replaces_the_built_in_one() -> None:
-    """Names are compared without case, as types are."""
+def test_a_rule_in_settings_replaces_the_built_in_one() -> None:
+    """Names and types are compared without case."""
     rules = DedupSettings(entity_types=(EntityTypeSettings(name="file"),)).rules()
 
     assert [kind.name for kind in rules.types if kind.name.casefold() == "file"] == ["file"]
 
 
-def test_an_export_without_a_time_answers_for_events_that_lag() -> None:
-    """Where the largest event time is no longer answerable, the earliest time that is is taken."""
+def test_an_export_without_a_time_works_for_lagging_events() -> None:
+    """If the largest event time cannot be answered any more, it takes the earliest time
+    that can."""
     lagging = Export(windows=[Windows()], last_event_us=NOON_US, record_time_ms=NOON_US // 1000)
     assert lagging.windows_document(None)["now"] == NOON_US
 
@@ -144,8 +145,8 @@ def test_an_export_without_a_time_answers_for_events_that_lag() -> None:
         lagging.windows_document(NOON_US)
 
 
-def test_many_values_in_common_take_no_time() -> None:
-    """Results that share one of 64 values of an ID each are one document, and quickly so."""
+def test_results_with_many_common_values_are_matched_quickly() -> None:
+    """Results that share one of 64 values of an id each are one document."""
     values = [[f"v{n}-{at}" for at in range(63)] + ["same"] for n in range(400)]
     results = [{"result_id": f"r{n}", "ids": {"chunk_id": v}} for n, v in enumerate(values)]
 

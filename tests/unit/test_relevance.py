@@ -1,4 +1,4 @@
-"""Which results count as relevant, and by which strategy."""
+"""Relevance of results, and the strategies that decide it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from stream_metrics.core.metrics.ranking.scoring import score
 
 
 class Prefix:
-    """What begins with a letter is relevant; there are as many as one says."""
+    """Results whose id begins with a letter are relevant; the total is given."""
 
     def __init__(self, letter: str, total: int | None) -> None:
         self.letter, self.count = letter, total
 
     def total(self, query: Query) -> int | None:
-        """As given."""
+        """The given total."""
         return self.count
 
     def relevant(self, query: Query, result: Retrieved) -> bool:
@@ -40,7 +40,7 @@ def results(*ids: str) -> list[Retrieved]:
 
 
 def judged(query: Query, relevance: Relevance | None = None) -> Judged:
-    """The ranking as judged; it must be."""
+    """The ranking as judged; fails if it is not."""
     row = (relevance or Relevance()).judge(query)
     assert row is not None
     return row
@@ -61,7 +61,7 @@ FULL = Query(
 
 
 def test_the_first_available_strategy_judges() -> None:
-    """Qrels, then one's own predicate, then labels, then overlap with the answer."""
+    """The order is qrels, the user's predicate, labels, overlap with the answer."""
     own = Relevance(predicate=Prefix("a", 1))
     without_qrels = FULL._replace(relevant=None)
     without_labels = without_qrels._replace(labels=None)
@@ -76,8 +76,8 @@ def test_the_first_available_strategy_judges() -> None:
     assert Relevance().judge(without_labels._replace(results=results("a", "b"))) is None
 
 
-def test_empty_qrels_are_qrels() -> None:
-    """A map without a document says that nothing is relevant, and labels do not count."""
+def test_empty_qrels_say_that_nothing_is_relevant() -> None:
+    """Labels do not count then."""
     row = judged(FULL._replace(relevant={}))
 
     assert row.strategy == "qrels"
@@ -101,15 +101,15 @@ def test_labels_go_by_document() -> None:
     assert scored(judged(FULL._replace(relevant=None), Relevance(good_gain=3)), "recall@5") == [1.0]
 
 
-def test_ones_own_predicate_brings_its_total() -> None:
+def test_a_predicate_gives_the_total() -> None:
     """Two of four relevant documents were found."""
     row = judged(Query(results("a1", "b1", "a2")), Relevance(predicate=Prefix("a", 4)))
 
     assert scored(row, "recall@5", "mrr", "judged@3") == [0.5, 1.0, 1.0]
 
 
-def test_a_total_below_what_is_found_is_an_error() -> None:
-    """A rule that finds more than it says there is, would score above 1."""
+def test_a_total_below_the_relevant_results_is_an_error() -> None:
+    """Otherwise scores could exceed 1."""
     relevance = Relevance(predicate=Prefix("a", 1))
 
     with pytest.raises(ValueError, match=r"found 2 relevant documents.*but its total is 1"):
@@ -129,8 +129,9 @@ def test_overlap_finds_relevant_texts() -> None:
     assert judged(query, Relevance(overlap=0.2)).grades == [1.0, 1.0, 0.0, 0.0]
 
 
-def test_overlap_does_not_know_what_was_missed() -> None:
-    """The ground truth is what the top k has: what needs all of it is undefined."""
+def test_overlap_does_not_know_missed_documents() -> None:
+    """The ground truth is the relevant results in the top k; metrics that need all documents are
+    undefined."""
     row = judged(Query([Retrieved(1, text="x"), Retrieved(2, text="cat")], references=["cat"]))
     names = (
         "recall@5",
@@ -153,7 +154,7 @@ def test_overlap_does_not_know_what_was_missed() -> None:
 
 
 def test_gains_follow_the_strategy() -> None:
-    """Linear for grades, binary for what has none, and everywhere if grades are not to count."""
+    """They are linear for grades, binary otherwise, and always binary if grades do not count."""
     graded = Query(results("a", "b"), {"a": 1, "b": 3})
     linear, binary = "ndcg(gains=linear)", "ndcg(gains=binary)"
     flat = judged(graded, Relevance(graded=False))
@@ -166,7 +167,7 @@ def test_gains_follow_the_strategy() -> None:
 
 
 def test_a_metrics_threshold_is_for_grades_only() -> None:
-    """``rel=2`` asks for grades; a predicate has none, and its relevant results stay so."""
+    """``rel=2`` applies to grades; results that a predicate finds relevant stay relevant."""
     custom = judged(Query(results("a")), Relevance(predicate=Prefix("a", 1)))
 
     assert scored(custom, "precision(rel=2)@1") == [1.0]
@@ -174,7 +175,7 @@ def test_a_metrics_threshold_is_for_grades_only() -> None:
 
 
 def test_thresholds_are_above_zero() -> None:
-    """From 0 on every unjudged result would be relevant."""
+    """With 0 every unjudged result would be relevant."""
     with pytest.raises(ValueError, match="above 0"):
         Relevance(rel=0)
 
@@ -193,12 +194,12 @@ REPEATS: list[tuple[Sequence[Retrieved], list[int] | None]] = [
 def test_repeats_share_a_document_or_an_id(
     ranking: Sequence[Retrieved], expected: list[int] | None
 ) -> None:
-    """The same unique document, or the same ``doc_id``, comes again."""
+    """Either the unique document or the ``doc_id`` is repeated."""
     assert repeats(ranking) == expected
 
 
 def test_rankings_of_ids_are_judged_alike() -> None:
-    """The short way for ids gives what the strategy gives."""
+    """The fast path for ids gives the result of the strategy."""
     truth = {"a": 2, "c": 1, "d": -1}
     ids = ["x", "a", "d", "a"]
     short, long = judge_ids(ids, truth), judged(Query(results(*ids), truth))
@@ -211,6 +212,6 @@ def test_rankings_of_ids_are_judged_alike() -> None:
 
 
 def test_a_score_must_be_a_number() -> None:
-    """Not-a-number has no place in an order."""
+    """NaN has no place in an order."""
     with pytest.raises(ValueError, match="score of document 'b' is not a number"):
         order_by_score({"a": 1.0, "b": float("nan")})

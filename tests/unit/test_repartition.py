@@ -1,4 +1,4 @@
-"""Repartitioning: keys, dead letters, waiting, and how far the workers may take it to have come."""
+"""Repartitioning: keys, dead letters, waiting, and the progress that workers may rely on."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ PLACE = TopicPartition("internal", 0)
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_every_record_is_judged_once(row: Row) -> None:
-    """A record that names no conversation is turned away for the reason that a worker would give;
-    any other is copied under a key with which the worker judges it by its value alone."""
+    """A record without a conversation is rejected for the reason that a worker would give; any
+    other is copied under a key with which the worker judges it by its value alone."""
     limits = Limits()
     copies, letters = route([Record(row.value, row.key, row.timestamp_ms, "t", 2, 7)], limits)
 
@@ -59,7 +59,7 @@ def test_every_record_is_judged_once(row: Row) -> None:
 
 
 async def test_a_dead_letter_of_a_copy_is_that_of_its_record() -> None:
-    """What a worker turns away is stored with the place and the key that the producer gave it."""
+    """It has the producer's partition, offset and key."""
     letters = MemoryDeadLetters()
     partition = await opened(MemoryStore(), letters, 10)
     origin = Origin("searches", 3, 14, None)
@@ -80,9 +80,9 @@ FORGED = (
 
 @pytest.mark.parametrize("before", [(), FORGED], ids=["none", "forged"])
 @pytest.mark.parametrize("key", [b"c-1", None, b"", b"trace-9"])
-def test_a_copy_tells_its_origin(key: bytes | None, before: Headers) -> None:
-    """The headers of a copy tell place and key of its record, whatever headers a producer gave it;
-    those that tell of no origin are passed on."""
+def test_a_copy_has_the_origin_in_its_headers(key: bytes | None, before: Headers) -> None:
+    """They have partition, offset and key of its record, whatever headers a producer gave it; other
+    headers are passed on."""
     origin = Origin("searches", 3, 14, key)
     headers = copy_headers(Record(None, b"c-1", headers=before, origin=origin))
 
@@ -91,8 +91,8 @@ def test_a_copy_tells_its_origin(key: bytes | None, before: Headers) -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"searches", b"searches/x/1", b"/0/1", b"\xff/1"])
-def test_a_record_that_is_no_copy_has_no_origin(value: bytes | None) -> None:
-    """A header that names no place is not believed."""
+def test_a_record_without_a_valid_origin_has_none(value: bytes | None) -> None:
+    """A malformed header is ignored."""
     assert origin_of((("stream-metrics.repartitioned_from", value),), b"c") is None
     assert origin_of((), b"c") is None
 
@@ -101,14 +101,14 @@ def test_a_record_that_is_no_copy_has_no_origin(value: bytes | None) -> None:
 
 
 class Round:
-    """A scripted source with one round, and a topic that is away at first; notes what happens."""
+    """A scripted source with one round, and a topic that is unavailable at first; records calls."""
 
     def __init__(self) -> None:
         self.happened: list[str] = []
         self.failures = 2
 
     async def fetch(self) -> list[Record]:
-        """A record that is copied and one that is not."""
+        """A record to copy and one to reject."""
         self.happened.append("fetch")
         good = Record(b'{"conversation_id": "c"}', None, NOW_MS, "searches", 0, 0)
         return [good, Record(b"junk", None, NOW_MS, "searches", 0, 1)]
@@ -136,8 +136,9 @@ class Round:
         assert counts == {"searches": 1}
 
 
-async def test_positions_move_when_all_is_stored() -> None:
-    """While the internal topic is away the round waits and says why; then it is taken, once."""
+async def test_positions_move_after_everything_is_stored() -> None:
+    """While the internal topic is unavailable the round waits with a reason; then it is written
+    once."""
     made, health = Round(), Health(reasons={})
     seen: list[dict[str, str]] = []
 
@@ -153,12 +154,14 @@ async def test_positions_move_when_all_is_stored() -> None:
     assert health.reasons == {}
 
 
-# --- how far it is --------------------------------------------------------------------------------
+# --- progress -------------------------------------------------------------------------------------
 
 
-def test_a_new_record_says_nothing_about_older_ones() -> None:
-    """In a merged topic, older records may lie behind the newest: only ends that were passed count,
-    each for the time up to which everything lay before it."""
+def test_progress_counts_ends_that_were_passed() -> None:
+    """In a merged topic, older records may follow the newest.
+
+    Each passed end counts for the time at which it was the end.
+    """
     lag = LogLag(in_order=False)
     assert lag.read_up_to_ms(0) is None
     lag.set_end(10, NOW_MS - 3 * DAY_MS)
@@ -172,15 +175,15 @@ def test_a_new_record_says_nothing_about_older_ones() -> None:
     assert lag.read_up_to_ms(30) == NOW_MS - DAY_MS
 
 
-def test_an_end_is_reached_though_the_log_grows() -> None:
-    """Ends that are heard faster than they are reached do not put off the one that comes next."""
+def test_an_end_is_reached_while_the_log_grows() -> None:
+    """Newer ends do not replace the next one to reach."""
     lag = LogLag(in_order=False)
     for number in range(1, 50):
         lag.set_end(10 * number, NOW_MS + number)
         assert lag.read_up_to_ms(10 * number - 5) == (NOW_MS + number - 1 if number > 1 else 0)
 
 
-def test_a_position_that_goes_back_is_believed() -> None:
+def test_a_position_may_go_back() -> None:
     """After the store went back, an end that had been passed does not count any more."""
     lag = LogLag(in_order=False)
     lag.set_end(10, NOW_MS - DAY_MS)
@@ -196,7 +199,7 @@ COMMITS = {
 
 
 def test_the_partition_that_is_furthest_behind_counts() -> None:
-    """The internal topic is filled up to when the slowest input partition has been read."""
+    """The internal topic is complete up to the progress of the slowest input partition."""
     assert filled_up_to_ms({"searches": 2, "labels": 1}, COMMITS) == NOW_MS - 7
 
 
@@ -210,10 +213,10 @@ def test_the_partition_that_is_furthest_behind_counts() -> None:
     ],
     ids=["no commit", "no topic", "no note", "another note"],
 )
-def test_what_is_not_known_holds_record_time(
+def test_unknown_progress_stops_record_time(
     counts: dict[str, int], changed: dict[TopicPartition, OffsetAndMetadata]
 ) -> None:
-    """Without a word about a partition nothing is taken to be filled."""
+    """A partition without a known position counts as incomplete."""
     assert filled_up_to_ms(counts, {**COMMITS, **changed}) == 0
 
 
@@ -221,7 +224,7 @@ def test_what_is_not_known_holds_record_time(
 
 
 def test_state_is_built_from_the_internal_topic() -> None:
-    """Whether there is one decides what workers read; its group bears its name."""
+    """The setting decides what workers read, and their group contains its name."""
     plain = KafkaSettings(topics=("a", "b"))
     assert plain.state_topics == ("a", "b")
     repartitioned = KafkaSettings(topics=("a", "b"), repartition_topic="c")
@@ -230,8 +233,8 @@ def test_state_is_built_from_the_internal_topic() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "a.dlq", "out"])
-def test_the_internal_topic_is_no_other(name: str) -> None:
-    """It is none of the topics that are read or written otherwise."""
+def test_the_internal_topic_differs_from_all_others(name: str) -> None:
+    """It is neither an input nor an output."""
     with pytest.raises(ValidationError, match="repartition_topic"):
         KafkaSettings(topics=("a",), output_topic="out", repartition_topic=name)
 
@@ -258,10 +261,10 @@ INPUT = {
         ({"cleanup.policy": "compact,delete"}, ["cleanup.policy is compact,delete"]),
     ],
 )
-def test_the_internal_topic_keeps_what_the_input_keeps(
+def test_the_configuration_of_the_internal_topic_is_checked(
     changed: dict[str, str], named: list[str]
 ) -> None:
-    """Whatever would let copies be dropped, refused or stamped anew is named."""
+    """Every setting that would drop, refuse or restamp copies is named."""
     internal = {**INPUT, "cleanup.policy": "delete", **changed}
 
     found = topic_config_problems(internal, [INPUT, {**INPUT, "retention.ms": "10"}])
@@ -270,7 +273,7 @@ def test_the_internal_topic_keeps_what_the_input_keeps(
 
 
 def test_copies_are_kept_as_long_as_the_input() -> None:
-    """Where an input topic keeps records for ever, the internal one has to."""
+    """If an input topic keeps records forever, the internal one must, too."""
     found = topic_config_problems({"retention.ms": "5"}, [INPUT, {"retention.ms": "-1"}])
 
     assert [text.endswith("set it to -1") for text in found] == [True]
