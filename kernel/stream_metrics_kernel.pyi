@@ -1,4 +1,4 @@
-"""What the compiled kernel offers; `kernel/src/lib.rs` says what each is the twin of."""
+"""The compiled kernel. The modules in `kernel/src` name the Python function of each helper."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,8 +1,8 @@
-//! What cells change in the buckets of windows; the twin of `Windows.plain_changes` in
-//! `stream_metrics.core.engine.windows`, which is also where the rules are told.
+//! Changes to the buckets of windows by cells: the compiled form of `Windows.plain_changes` in
+//! `stream_metrics.core.engine.windows`, which documents the rules.
 //!
-//! A bucket is a MessagePack map of codes to whole numbers that are not 0, as msgspec writes it.
-//! Whatever is anything else, or would not fit into 64 bits, is handed back to the twin.
+//! A bucket is a MessagePack map of codes to integers other than 0, as msgspec writes it. Python
+//! handles all other input, and sums beyond 64 bits.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use crate::msgpack::write_integer;
 
-/// A code and its sum, as a bucket has them.
+/// A code and its sum in a bucket.
 struct Entry<'a> {
     code: &'a [u8],
     sum: i64,
@@ -35,13 +35,13 @@ impl<'a> Reader<'a> {
         self.take(1).map(|taken| taken[0])
     }
 
-    /// A number of so many bytes, the highest first.
+    /// A big-endian number of `bytes` bytes.
     fn unsigned(&mut self, bytes: usize) -> Option<u64> {
         let taken = self.take(bytes)?;
         Some((taken.iter()).fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// How many entries the map has.
+    /// The number of entries of the map.
     fn map(&mut self) -> Option<usize> {
         match self.byte()? {
             mark @ 0x80..=0x8f => Some(usize::from(mark & 0x0f)),
@@ -92,7 +92,7 @@ fn read(stored: &[u8]) -> Option<Vec<Entry<'_>>> {
     reader.rest.is_empty().then_some(entries)
 }
 
-/// The map's bytes, of the entries that are not 0; empty if there are none.
+/// The encoded map of the entries other than 0; empty if there are none.
 fn write(entries: &[Entry<'_>]) -> Option<Vec<u8>> {
     let count = entries.iter().filter(|entry| entry.sum != 0).count();
     let mut into = Vec::with_capacity(16 * count + 3);
@@ -121,7 +121,7 @@ fn write(entries: &[Entry<'_>]) -> Option<Vec<u8>> {
     Some(into)
 }
 
-/// Where `code` stands; sought from where the one before stood, since both mostly have one order.
+/// The index of `code`. The search starts after the last one found: orders usually agree.
 fn find(entries: &[Entry<'_>], code: &[u8], from: usize) -> Option<usize> {
     let (before, behind) = entries.split_at(from.min(entries.len()));
     let here = |entry: &Entry<'_>| entry.code == code;
@@ -131,19 +131,19 @@ fn find(entries: &[Entry<'_>], code: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Sums by code, in the order in which a dictionary would have them.
+/// Sums by code, in the order of a Python dictionary.
 #[derive(Clone, Default)]
 struct Sums {
     entries: Vec<(usize, i64)>, // the code by its number
     seen: Seen,
 }
 
-/// Which codes may be there: many that are added are not, and need not be sought.
+/// A filter of codes that may be present, because many added ones are not.
 #[derive(Clone, Default)]
 struct Seen([u64; 4]);
 
 impl Seen {
-    /// Notes a code; false if it was certainly not noted before.
+    /// Adds a code; false if it was certainly not added before.
     fn note(&mut self, code: usize) -> bool {
         let word = &mut self.0[code / 64 % 4];
         let before = *word;
@@ -153,7 +153,7 @@ impl Seen {
 }
 
 impl Sums {
-    /// Adds sums, or takes them away; one that becomes 0 goes. None if a sum becomes too large.
+    /// Adds or subtracts sums, and removes those that become 0. None if a sum becomes too large.
     fn add(&mut self, sums: &[(usize, i64)], sign: i64) -> Option<()> {
         if self.entries.is_empty() && sign == 1 {
             self.entries.extend_from_slice(sums);
@@ -187,7 +187,7 @@ impl Sums {
         Some(())
     }
 
-    /// Where `code` stands; sought from where the one before stood.
+    /// The index of `code`. The search starts after the last one found.
     fn find(&self, code: usize, from: usize) -> Option<usize> {
         let from = from.min(self.entries.len());
         let (before, behind) = self.entries.split_at(from);
@@ -198,7 +198,7 @@ impl Sums {
     }
 }
 
-/// Sums by bucket and agent, in the order in which they came.
+/// Sums by bucket and agent, in the order of their first occurrence.
 #[derive(Default)]
 struct Level {
     places: HashMap<(i64, usize), usize>,
@@ -215,7 +215,7 @@ impl Level {
         found[place].1.add(sums, sign)
     }
 
-    /// The same sums in buckets `factor` times as wide.
+    /// The sums in buckets that are `factor` times as wide.
     fn coarser(&self, factor: i64) -> Option<Level> {
         let most = self.found.len();
         let mut wider = Level {
@@ -229,11 +229,11 @@ impl Level {
     }
 }
 
-/// Texts by the number that each got when it first came.
+/// Texts, numbered in the order of their first occurrence.
 struct Numbers<'py> {
     numbers: HashMap<Vec<u8>, usize>,
     texts: Vec<Bound<'py, PyString>>,
-    /// By where an object stands in memory, the number of the last one that stood so.
+    /// A cache by memory address: the number of the last object at this address.
     guesses: [usize; GUESSES],
 }
 
@@ -248,9 +248,9 @@ impl<'py> Numbers<'py> {
         }
     }
 
-    /// The number of a text; None for half of a surrogate pair.
+    /// The number of a text; None if it contains a lone surrogate.
     fn of(&mut self, text: Bound<'py, PyString>) -> Option<usize> {
-        // most texts are the very objects that came before
+        // most texts are objects that have occurred before
         let guess = &mut self.guesses[text.as_ptr() as usize / 16 % GUESSES];
         if (self.texts.get(*guess)).map_or(false, |known| known.is(&text)) {
             return Some(*guess);
@@ -268,7 +268,7 @@ impl<'py> Numbers<'py> {
         Some(*guess)
     }
 
-    /// The texts' bytes, by their numbers.
+    /// The bytes of the texts, by number.
     fn bytes(&self) -> Option<Vec<&[u8]>> {
         let texts = self.texts.iter();
         texts
@@ -279,8 +279,8 @@ impl<'py> Numbers<'py> {
 
 type Cell<'py> = (i64, i64, Bound<'py, PyString>, Bound<'py, PyDict>);
 
-/// A window: name, width of its buckets, of those that they are added up from, its oldest bucket,
-/// what the codes of its series begin with, the buckets that it has.
+/// A window: its name, the width of its buckets, the width of the buckets that they are summed
+/// from, its oldest bucket, the codes of its families, and its present buckets.
 type Window<'py> = (
     Bound<'py, PyString>,
     i64,
@@ -290,7 +290,7 @@ type Window<'py> = (
     Bound<'py, PyDict>,
 );
 
-/// The bucket `stored` with those of `sums` added whose codes are `kept`; empty if nothing is left.
+/// The bucket `stored` with the `kept` codes of `sums` added; empty if no sum remains.
 fn added(
     stored: Option<&[u8]>,
     sums: &[(usize, i64)],
@@ -321,7 +321,7 @@ fn added(
     write(&entries)
 }
 
-/// The cells' sums by the narrowest buckets.
+/// The sums of cells in the narrowest buckets.
 fn narrowest<'py>(
     cells: &Bound<'py, PyList>,
     base_us: i64,
@@ -343,10 +343,10 @@ fn narrowest<'py>(
     Some(level)
 }
 
-/// The new bytes of each bucket that signed cells change, None for one of which nothing is left.
+/// The new bytes of each bucket that signed cells change, None for an empty one.
 ///
-/// `cells` are tuples of sign, time, agent, sums; `windows` stand behind those whose buckets theirs
-/// are added up from. None if the twin has to do it.
+/// `cells` are tuples of sign, time, agent and sums. Each of `windows` comes after the window from
+/// whose buckets its own are summed. None if Python has to do it.
 #[pyfunction]
 fn changed_buckets<'py>(
     py: Python<'py>,
@@ -398,7 +398,7 @@ fn changed_buckets<'py>(
     Ok(Some(touched))
 }
 
-/// Whether what stands before the first bar of a code is one of `heads`.
+/// Whether the part of a code before its first bar is one of `heads`.
 fn begins_with_one(code: &[u8], heads: &HashSet<String>) -> bool {
     let head = code.split(|byte| *byte == b'|').next().unwrap_or_default();
     std::str::from_utf8(head).map_or(false, |head| heads.contains(head))

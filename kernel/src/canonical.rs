@@ -1,4 +1,4 @@
-//! What is to be known of an event before its payload, straight from the bytes of the record.
+//! The fields of an event outside its payload, read directly from the bytes of the record.
 
 use std::cell::Cell;
 
@@ -11,19 +11,19 @@ use crate::times::{micros_of_seconds, rfc3339_micros};
 use crate::wire::Bounds;
 
 const DIGEST_BYTES: usize = 16;
-const MOST_LEVELS: i64 = 200; // the slow way can recurse so far, whatever a caller allows
+const MOST_LEVELS: i64 = 200; // Python's decoder can recurse this far, whatever a caller allows
 
 thread_local! {
-    /// Whatever scans: nobody scans in the midst of it, or does so in a room of its own.
+    /// The scanner of this thread; a nested scan uses a new one.
     static ROOM: Cell<Option<Box<Room>>> = const { Cell::new(None) };
 }
 
-/// The text that a record's bytes are.
+/// The bytes of a record as text.
 fn utf8(raw: &[u8]) -> Option<&str> {
     simdutf8::basic::from_utf8(raw).ok()
 }
 
-/// What `use_found` makes of the scanned text; None if the slow way has to decide.
+/// The result of `use_found` for the scanned text; None if Python has to decide.
 fn with_scan<T>(
     text: &str,
     max_levels: i64,
@@ -40,7 +40,7 @@ pub fn digest<'py>(py: Python<'py>, found: &Canonical<'_>) -> Bound<'py, PyBytes
     PyBytes::new(py, &Sha256::digest(found.text())[..DIGEST_BYTES])
 }
 
-/// What stands between the quotes of a canonical text that has no escapes.
+/// The content between the quotes of a canonical text without escapes.
 fn plain_text(value: &[u8]) -> Option<&[u8]> {
     let text = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     (!text.contains(&b'\\')).then_some(text)
@@ -53,7 +53,7 @@ fn instant(value: &[u8]) -> Option<i64> {
     }
 }
 
-/// The digest of a JSON text's canonical form; None if the slow way has to decide.
+/// The digest of the canonical form of a JSON text; None if Python has to decide.
 ///
 /// See `stream_metrics.core.events.canonical.content_digest`.
 #[pyfunction]
@@ -66,7 +66,7 @@ fn content_digest<'py>(
     with_scan(text, max_levels, |found| Some(digest(py, &found)))
 }
 
-/// What `use_kind` makes of the `type` of an event of this version, and its instant.
+/// The result of `use_kind` for the `type` of an event of this version, and the event's time.
 fn kind_and_instant<T>(
     found: &Canonical<'_>,
     version: i64,
@@ -84,8 +84,8 @@ fn kind_and_instant<T>(
     Some((kind, instant(&found.member("occurred_at")?)?))
 }
 
-/// What `take` makes of an event of this kind and its instant; None if it is no such event, or the
-/// slow way has to decide.
+/// The result of `take` for an event of this type and its time; None if it has another type, or
+/// Python has to decide.
 pub fn event_of<T>(
     raw: &[u8],
     kind: &str,
@@ -115,9 +115,9 @@ type Envelope<'py> = (
     bool,                 // a `doc_id` may stand in `ids`
 );
 
-/// Digest, type and instant of an event of this version, and bounds on what else it holds.
+/// Digest, type and time of an event of this version, and upper bounds on its sizes.
 ///
-/// None if the slow way has to decide.
+/// None if Python has to decide.
 #[pyfunction]
 fn envelope<'py>(
     py: Python<'py>,

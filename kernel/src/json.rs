@@ -1,8 +1,8 @@
 //! One strict scan of a JSON text, and its canonical form: sorted keys, no spaces, floats as
 //! Python's `repr`, texts escaped as Python's `json` does.
 //!
-//! The scan gives up (`None`) on what is no JSON, and just as well on what is rare and hard to get
-//! exactly right: keys that stand twice or need an escape, exponents, integers beyond 64 bits.
+//! The scan returns `None` for invalid JSON, and also for what is rare and hard to get exactly
+//! right: repeated keys, keys with escapes, exponents, integers beyond 64 bits.
 
 use std::borrow::Cow;
 
@@ -22,13 +22,13 @@ use crate::names::Known;
 
 const LARGE_TEXT: usize = 1 << 16; // the room that a larger one takes is not kept
 
-/// A value or a name, as it was sent; places are those of the text as it was sent.
+/// A token: a value or a name. Offsets refer to the text as sent.
 ///
-/// Behind an object stand its names and values in turn, behind a list its values.
+/// An object is followed by its names and values alternately, a list by its values.
 #[derive(Clone, Copy, Debug)]
 pub enum Token {
-    /// `behind` is the place among the tokens that follows on all that is inside; `closed` the one
-    /// among what was closed.
+    /// `behind` is the index of the token after its content; `closed` is its index among the
+    /// closed objects and lists.
     Object {
         members: u32,
         behind: u32,
@@ -39,18 +39,18 @@ pub enum Token {
         behind: u32,
         closed: u32,
     },
-    /// What stands between the quotes of a name without escapes.
+    /// The content between the quotes of a name without escapes.
     Name {
         start: u32,
         end: u32,
         known: Known,
     },
-    /// The same of a text.
+    /// The content between the quotes of a text without escapes.
     Plain {
         start: u32,
         end: u32,
     },
-    /// What stands between the quotes of a name or a text, with escapes.
+    /// The content between the quotes of a name or a text with escapes.
     Escaped {
         start: u32,
         end: u32,
@@ -62,7 +62,7 @@ pub enum Token {
     Decimal {
         start: u32,
         end: u32,
-        /// Whether its canonical form is the same.
+        /// Whether it is its own canonical form.
         as_sent: bool,
     },
     Truth {
@@ -74,30 +74,30 @@ pub enum Token {
     },
 }
 
-/// An object or list, from its first bracket to behind its last.
+/// An object or list: the range from its opening to after its closing bracket.
 #[derive(Clone, Copy)]
 pub struct Closed {
     start: u32,
     end: u32,
-    /// Where its sorted members begin; or one of the following.
+    /// The start of its sorted members, or one of the following constants.
     order: u32,
 }
 
 const AS_SENT: u32 = u32::MAX; // the text is canonical
 const IN_ORDER: u32 = AS_SENT - 1; // its names are sorted, or there are none
 
-/// `"key":value` as it was sent.
+/// `"key":value` as sent.
 #[derive(Clone, Copy)]
 struct Member {
     start: u32,
     end: u32,
-    /// The name among the tokens.
+    /// The index of the name's token.
     name: u32,
     /// Whether the text is canonical.
     as_sent: bool,
 }
 
-/// What a scan fills, and what it learns from one text for the next.
+/// The buffers of a scan, and what one text teaches about the next.
 #[derive(Default)]
 pub struct Room {
     tokens: Vec<Token>,
@@ -126,7 +126,7 @@ impl Room {
     }
 }
 
-/// What was read of a text, and upper bounds on what it holds.
+/// A scanned text, and upper bounds on its sizes.
 #[derive(Clone, Copy)]
 pub struct Canonical<'a> {
     sent: &'a str,
@@ -134,28 +134,28 @@ pub struct Canonical<'a> {
     pub bounds: Extent,
 }
 
-/// Upper bounds on what a text holds.
+/// Upper bounds on the sizes in a text.
 #[derive(Clone, Copy, Default)]
 pub struct Extent {
-    /// The most elements of a list.
+    /// The number of elements of the longest list.
     pub longest_list: usize,
-    /// The elements of all lists.
+    /// The number of elements of all lists.
     pub elements: usize,
-    /// The most members of an object.
+    /// The number of members of the largest object.
     pub widest_object: usize,
-    /// The most bytes of a text that is a value of `url`.
+    /// The number of bytes of the longest `url`.
     pub longest_url: usize,
-    /// Whether a key `doc_id` stands where `ids` of a result may be.
+    /// Whether a key `doc_id` occurs where the `ids` of a result may be.
     pub doc_id_in_ids: bool,
 }
 
 impl<'a> Canonical<'a> {
-    /// The text as it was sent.
+    /// The text as sent.
     pub fn sent(&self) -> &'a str {
         self.sent
     }
 
-    /// Where in it an object or list ends, given its place among what was closed.
+    /// The end of an object or list, given its index among the closed ones.
     pub fn end(&self, closed: u32) -> Option<u32> {
         Some(self.room.closed.get(closed as usize)?.end)
     }
@@ -165,12 +165,12 @@ impl<'a> Canonical<'a> {
         &self.room.text
     }
 
-    /// What was read, in the order in which it was sent.
+    /// The tokens, in the order of the text.
     pub fn tokens(&self) -> &'a [Token] {
         &self.room.tokens
     }
 
-    /// The canonical value of a member of the outermost object.
+    /// The canonical value of a member of the top-level object.
     pub fn member(&self, key: &str) -> Option<Cow<'a, [u8]>> {
         let tokens = self.tokens();
         let members = match tokens.first()? {
@@ -191,7 +191,7 @@ impl<'a> Canonical<'a> {
         None
     }
 
-    /// Whether the outermost value is an object.
+    /// Whether the top-level value is an object.
     pub fn is_object(&self) -> bool {
         matches!(self.tokens().first(), Some(Token::Object { .. }))
     }

@@ -1,4 +1,4 @@
-//! Labels: the twin of `stream_metrics.core.engine.digested` where it takes `relevance_labels`.
+//! Labels: the compiled form of `stream_metrics.core.engine.digested` for `relevance_labels`.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
@@ -21,7 +21,7 @@ type Taken<'py> = (
     Bound<'py, PyTuple>,  // paths of unknown fields
 );
 
-/// What `stream_metrics.core.engine.digested.digest_event` holds of labels; None if the slow way has to decide.
+/// The items of labels as in `stream_metrics.core.engine.digested`; None if Python has to decide.
 #[pyfunction]
 #[pyo3(signature = (value, key, bounds))]
 fn taken_labels<'py>(

@@ -1,6 +1,6 @@
-//! The compiled twin of what `stream_metrics` does most often.
+//! Compiled implementations of what `stream_metrics` does most often.
 //!
-//! Each part does exactly what its Python twin does, byte for byte, or hands the case back to it.
+//! Each gives exactly the result of its Python function, or leaves the case to that function.
 
 use pyo3::prelude::*;
 
@@ -18,7 +18,7 @@ mod times;
 mod wire;
 mod words;
 
-/// Raised with every change that the Python side must know of; see `stream_metrics.core.compiled`.
+/// Increased with every change of the interface; see `stream_metrics.core.compiled`.
 const INTERFACE: u32 = 5;
 
 #[pymodule]

@@ -1,6 +1,6 @@
-//! MessagePack as msgspec writes it: each value in its shortest form.
+//! MessagePack as msgspec writes it: each value in its shortest encoding.
 
-/// What a size is the size of.
+/// The kinds of values with a size.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Size {
     Array,
@@ -8,11 +8,11 @@ pub enum Size {
     Str,
 }
 
-/// None if the size is beyond MessagePack.
+/// None if the size is too large for MessagePack.
 #[inline]
 pub fn write_size(into: &mut Vec<u8>, what: Size, size: usize) -> Option<()> {
     let size = u32::try_from(size).ok()?;
-    // by the marks for sizes in the mark itself and those of 8, 16 and 32 bits
+    // the markers for sizes in the marker itself, and of 8, 16 and 32 bits
     let (short, bits_8, bits_16, bits_32) = match what {
         Size::Array => (Some((0x90, 15)), None, 0xdc, 0xdd),
         Size::Bin => (None, Some(0xc4), 0xc5, 0xc6),

@@ -1,6 +1,6 @@
-//! The names of members that a reader asks for.
+//! The names of members that readers look for.
 
-/// A name, if it is one of those; compared once where names are read, and never again.
+/// A known name, compared once when it is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Known {
     Other,

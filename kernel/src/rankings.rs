@@ -1,4 +1,5 @@
-//! Rankings of a run, judged by qrels; the twin of `stream_metrics.lab.metrics.run_scores`.
+//! Rankings of a run, judged by qrels: the compiled form of
+//! `stream_metrics.lab.metrics.run_scores`.
 
 use std::cmp::Ordering;
 
@@ -7,10 +8,10 @@ use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 
 use crate::resampling::doubles;
 
-/// Up to here every whole number has a double of its own, so that none becomes equal to another.
+/// Up to here every integer is exact as a double, so that different integers stay different.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// The columns of a batch, each of doubles behind one another: rankings, then ground truths.
+/// The columns of a batch as doubles: rankings, then ground truths.
 #[derive(Default)]
 struct Columns {
     grades: Vec<f64>,
@@ -19,14 +20,14 @@ struct Columns {
     truth_lengths: Vec<f64>,
 }
 
-/// A run's scores in order; its documents too, if there is no telling them apart by their scores.
+/// The scores of a run in order; also its documents, if scores do not identify them.
 #[derive(Default)]
 struct Ranked<'py> {
     scores: Vec<f64>,
     documents: Vec<Bound<'py, PyString>>,
 }
 
-/// The number that a score or a grade is; None if it is none, or no double has its value.
+/// A score or a grade as a double; None if it is not a number or not exact as a double.
 fn number(value: &Bound<'_, PyAny>) -> Option<f64> {
     if let Ok(float) = value.downcast::<PyFloat>() {
         return Some(float.value());
@@ -37,14 +38,14 @@ fn number(value: &Bound<'_, PyAny>) -> Option<f64> {
 }
 
 impl<'py> Ranked<'py> {
-    /// Take a run's documents in order; None if the twin has to look at them.
+    /// Reads the documents of a run in order; None if Python has to do it.
     fn take(&mut self, run: &Bound<'py, PyDict>, single: bool) -> Option<()> {
         self.scores.clear();
         self.documents.clear();
         for value in run.values() {
             self.scores.push(score(&value, single)?);
         }
-        // Most files are in order: their documents need not be touched.
+        // Most files are in order, so that their documents are not needed.
         if self.scores.windows(2).all(|pair| pair[0] > pair[1]) {
             return Some(());
         }
@@ -63,7 +64,7 @@ impl<'py> Ranked<'py> {
         Some(())
     }
 
-    /// The place of a document whose score is known.
+    /// The position of a document whose score is known.
     fn place(&self, score: f64, document: &Bound<'py, PyAny>) -> Option<usize> {
         let first = self.scores.partition_point(|&above| above > score);
         if self.documents.is_empty() || self.scores.get(first + 1) != Some(&score) {
@@ -76,7 +77,7 @@ impl<'py> Ranked<'py> {
     }
 }
 
-/// The best first; documents of one score by their ids, the last first.
+/// By descending score, then by descending document id.
 fn order(one: &(f64, Bound<'_, PyString>), other: &(f64, Bound<'_, PyString>)) -> Ordering {
     let by_score = other.0.partial_cmp(&one.0).unwrap_or(Ordering::Equal);
     by_score.then_with(|| other.1.to_str().ok().cmp(&one.1.to_str().ok()))
@@ -92,7 +93,7 @@ fn score(value: &Bound<'_, PyAny>, single: bool) -> Option<f64> {
     (!score.is_nan()).then_some(score)
 }
 
-/// Judge one ranking; None if the twin has to.
+/// Judges one ranking; None if Python has to do it.
 fn judge<'py>(
     qrels: &Bound<'py, PyDict>,
     run: &Bound<'py, PyDict>,
@@ -122,7 +123,7 @@ fn plain<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, PyDict>
 
 /// Grades by rank, lengths, grades of the ground truths and their lengths, as bytes of doubles.
 ///
-/// None if anything is not a plain dictionary of texts and numbers: the twin does it then.
+/// None if Python has to do it, because the input is not plain dictionaries of texts and numbers.
 #[pyfunction]
 fn judged_rankings<'py>(
     py: Python<'py>,

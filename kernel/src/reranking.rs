@@ -1,21 +1,21 @@
-//! NDCG of a search as shown and as it was before reranking: the twin of
+//! NDCG of a search as shown and before reranking: the compiled form of
 //! `stream_metrics.core.metrics.decisions.plain_rerank`.
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-/// A result that takes part: its document, the gain of that, its rank before.
+/// A compared result: its document, the gain of the document, its baseline rank.
 struct Place {
     document: usize,
     gain: Option<i64>,
     rank: i64,
 }
 
-/// NDCG in the order shown and by baseline rank; None where there is nothing to compare.
+/// NDCG in the order shown and by baseline rank; None if there is nothing to compare.
 ///
-/// `credited` has the gain of each document, `baseline` the rank of each result, None for one that
-/// does not take part.
+/// `credited` has the gain of each document, `baseline` the rank of each result, None for results
+/// that do not take part.
 #[pyfunction]
 fn reranked(
     documents: &Bound<'_, PyList>,
@@ -61,7 +61,7 @@ fn reranked(
     Ok(Some((dcg(&shown) / ideal, dcg(&before) / ideal)))
 }
 
-/// The gains of documents, each at its first place.
+/// The gains of documents, each at its first position.
 fn first_places(places: &[Place], seen: &mut [bool]) -> Vec<i64> {
     let mut gains = Vec::with_capacity(places.len());
     for place in places {
@@ -77,8 +77,8 @@ fn dcg(gains: &[i64]) -> f64 {
     fsum(gained.map(|(at, gain)| *gain as f64 / ((at + 2) as f64).log2()))
 }
 
-/// The sum as if it were rounded once, which does not depend on the order (Shewchuk's partial sums,
-/// as Python's `math.fsum` has them); of finite values whose sums are finite.
+/// The correctly rounded sum, which does not depend on the order (Shewchuk's partial sums, as in
+/// Python's `math.fsum`), of finite values whose sums are finite.
 fn fsum(values: impl Iterator<Item = f64>) -> f64 {
     let mut partials: Vec<f64> = Vec::with_capacity(8);
     for value in values {
@@ -102,7 +102,7 @@ fn fsum(values: impl Iterator<Item = f64>) -> f64 {
         if lost == 0.0 {
             continue;
         }
-        // Half-way cases go where what is left below says.
+        // The remaining lower part decides ties.
         if partials
             .last()
             .map_or(false, |below| (*below < 0.0) == (lost < 0.0))
@@ -118,7 +118,7 @@ fn fsum(values: impl Iterator<Item = f64>) -> f64 {
     total
 }
 
-/// A sum, and what rounding took from it.
+/// A sum and its rounding error.
 fn added(one: f64, other: f64) -> (f64, f64) {
     let (large, small) = if one.abs() < other.abs() {
         (other, one)

@@ -1,7 +1,7 @@
-//! Sums over bootstrap resamples; the twin of `stream_metrics.lab.statistics.sums`.
+//! Sums over bootstrap resamples: the compiled form of `stream_metrics.lab.statistics.sums`.
 //!
-//! Draws are those of numpy's `Generator(PCG64).integers`, sums are added up in the order of numpy's
-//! `sum`: both bit for bit, so that no figure depends on whether the kernel is there.
+//! Draws equal those of numpy's `Generator(PCG64).integers`, and sums are added in the order of
+//! numpy's `sum`, both bit for bit, so that no result depends on whether the kernel is installed.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -9,17 +9,17 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 const MULTIPLIER: u128 = 0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645;
-/// How many numbers are drawn between two looks at signals, so that Ctrl-C does not wait for all.
+/// Numbers drawn between two checks for signals, so that Ctrl-C works.
 const AT_ONCE: usize = 1 << 26;
-/// Terms that are added up in eight lanes; more are halved first.
+/// The most terms that are added in eight lanes; more are halved first.
 const BLOCK: usize = 128;
 
-/// Words that are made side by side: a processor need not wait for one after another.
+/// Words that are generated in parallel, so that the processor does not wait for each.
 const LANES: usize = 4;
-/// Halves of so many words.
+/// The halves of these words.
 const HALVES: usize = 2 * LANES;
 
-/// PCG64 (XSL RR 128/64): the states of its next words. A step of one leads over all the others.
+/// PCG64 (XSL RR 128/64): the states of its next words. A step of a state skips all the others.
 #[derive(Clone, Copy)]
 struct Lanes {
     states: [u128; LANES],
@@ -45,7 +45,7 @@ impl Lanes {
         }
     }
 
-    /// The next words, in halves: of each the lower one first.
+    /// The next words in halves, the lower half of each first.
     #[inline(always)]
     fn next(&mut self) -> [u32; HALVES] {
         let mut halves = [0; HALVES];
@@ -60,7 +60,7 @@ impl Lanes {
     }
 }
 
-/// PCG64, and those halves of its last words that are not taken yet.
+/// PCG64 with the unused halves of its last words.
 #[derive(Clone)]
 struct Pcg64 {
     lanes: Lanes,
@@ -77,7 +77,7 @@ impl Pcg64 {
         }
     }
 
-    /// The next halves, `most` or fewer, and one at least.
+    /// The next halves: at least one and at most `most`.
     fn take(&mut self, most: usize) -> &[u32] {
         if self.taken == HALVES {
             self.halves = self.lanes.next();
@@ -89,7 +89,7 @@ impl Pcg64 {
     }
 }
 
-/// Whole numbers below a bound, each as probable as the others (Lemire, 2019).
+/// Uniform integers below a bound (Lemire, 2019).
 #[derive(Clone, Copy)]
 struct Below {
     bound: u32,
@@ -102,7 +102,7 @@ impl Below {
         Self { bound, unfair }
     }
 
-    /// The number that a half word stands for; None if it must be drawn again.
+    /// The number of a half word; None if it must be drawn again.
     #[inline(always)]
     fn of(self, half: u32) -> Option<usize> {
         let product = u64::from(half) * u64::from(self.bound);
@@ -110,9 +110,9 @@ impl Below {
     }
 }
 
-/// How often a unit is drawn.
+/// Counts how often a unit is drawn.
 trait Times: Copy + Default {
-    /// Once more; beyond the largest it begins again.
+    /// Adds one; wraps around after the largest count.
     fn count(&mut self);
 }
 
@@ -130,7 +130,7 @@ impl Times for u32 {
     }
 }
 
-/// How often each of two units is drawn.
+/// Counts how often each of two units is drawn.
 trait Pair: Copy {
     fn times(self) -> [f64; 2];
 }
@@ -141,7 +141,7 @@ impl Pair for [f64; 2] {
     }
 }
 
-/// Two counts below 16 in a byte, the lower bits first.
+/// Two counts below 16 in one byte, the first in the lower bits.
 impl Pair for u8 {
     #[inline(always)]
     fn times(self) -> [f64; 2] {
@@ -149,10 +149,10 @@ impl Pair for u8 {
     }
 }
 
-/// The two counts of each byte as doubles, which are looked up sooner than converted.
+/// The two counts of each byte as doubles; a lookup is faster than a conversion.
 static PAIRS: Pairs = Pairs::new();
 
-/// Aligned, so that two doubles are multiplied from where they lie.
+/// Aligned, so that two doubles are multiplied directly from memory.
 #[repr(align(16))]
 struct Pairs([[f64; 2]; 256]);
 
@@ -168,11 +168,11 @@ impl Pairs {
     }
 }
 
-/// Resamples of so many units, one after another.
+/// Successive resamples of a number of units.
 ///
-/// A unit is counted in a byte, so that the counts of 10^5 units nearly fit the processor's nearest
-/// cache, and summed from half a byte. If one is drawn 16 times, which happens to a unit in one of
-/// 5 * 10^13 resamples, the resample is counted once more, in words.
+/// Each unit has a count of one byte, so that those of 10^5 units nearly fit the L1 cache, and
+/// sums read half a byte. If a unit is drawn 16 times, which happens to a unit in one of
+/// 5 * 10^13 resamples, the resample is counted again in words.
 struct Resampler {
     source: Pcg64,
     below: Below,
@@ -192,7 +192,7 @@ impl Resampler {
         }
     }
 
-    /// Draw the next resample, and add each column's sum to its sums.
+    /// Draws the next resample, and adds the sum of each column to its sums.
     fn next(&mut self, columns: &[Vec<f64>], found: &mut [Vec<f64>]) {
         let before = self.source.clone();
         draw(&mut self.source, self.below, &mut self.bytes);
@@ -213,7 +213,7 @@ fn add_sums<P: Pair>(pairs: &[P], columns: &[Vec<f64>], found: &mut [Vec<f64>]) 
     }
 }
 
-/// Whether all counts are below 16, and have not begun again: they sum up to all that was drawn.
+/// Whether all counts are below 16 and none has wrapped around: they sum to the number of draws.
 fn fit(bytes: &[u8]) -> bool {
     let of_block = |block: &[u8]| block.iter().map(|&times| u16::from(times)).sum::<u16>();
     let blocks = bytes.chunks(BLOCK); // which no 16 bits overflow
@@ -221,7 +221,7 @@ fn fit(bytes: &[u8]) -> bool {
     sum == bytes.len() && bytes.iter().fold(0, |bits, &times| bits | times) < 16
 }
 
-/// Counts below 16, two in a byte.
+/// Packs counts below 16, two in a byte.
 fn pack(bytes: &[u8], pairs: &mut [u8]) {
     let two = bytes.chunks_exact(2);
     if let (Some(pair), [times]) = (pairs.last_mut(), two.remainder()) {
@@ -233,14 +233,14 @@ fn pack(bytes: &[u8], pairs: &mut [u8]) {
     }
 }
 
-/// Counts of any size, two by two.
+/// Counts of any size, in pairs.
 fn in_pairs(words: &[u32]) -> Vec<[f64; 2]> {
     let second = |two: &[u32]| two.get(1).copied().unwrap_or(0);
     let pair = |two: &[u32]| [f64::from(two[0]), f64::from(second(two))];
     words.chunks(2).map(pair).collect()
 }
 
-/// Count how often each unit is drawn in one resample.
+/// Counts how often each unit is drawn in one resample.
 fn draw<T: Times>(source: &mut Pcg64, below: Below, times: &mut [T]) {
     times.fill(T::default());
     let mut left = times.len();
@@ -250,7 +250,7 @@ fn draw<T: Times>(source: &mut Pcg64, below: Below, times: &mut [T]) {
     }
     while left > 0 {
         left -= count(source.take(left), below, times);
-        // Most are counted as soon as they are made, so that the processor does both at a time.
+        // Most are counted as soon as they are generated, so that the processor overlaps both.
         let mut lanes = source.lanes;
         while left >= HALVES {
             left -= count(&lanes.next(), below, times);
@@ -259,7 +259,7 @@ fn draw<T: Times>(source: &mut Pcg64, below: Below, times: &mut [T]) {
     }
 }
 
-/// Count the units that halves of words stand for; returns how many of them do.
+/// Counts the units of half words; returns how many half words were used.
 #[inline(always)]
 fn count<T: Times>(halves: &[u32], below: Below, times: &mut [T]) -> usize {
     let mut counted = halves.len();
@@ -272,7 +272,7 @@ fn count<T: Times>(halves: &[u32], below: Below, times: &mut [T]) -> usize {
     counted
 }
 
-/// The values, each as often as it was drawn, added up pairwise as numpy does.
+/// The sum of the values, weighted by their counts, with numpy's pairwise summation.
 fn weighted<P: Pair>(pairs: &[P], values: &[f64]) -> f64 {
     let n = values.len();
     if n > BLOCK {
@@ -291,9 +291,9 @@ fn weighted<P: Pair>(pairs: &[P], values: &[f64]) -> f64 {
         .fold(sum, |sum, (often, value)| sum + often * value)
 }
 
-/// Values, each as often as it was drawn, added up by their place in every eight.
+/// The sums of the values, weighted by their counts, by their position modulo eight.
 ///
-/// Not inlined: together with the sum of the lanes it is compiled to more shuffles than additions.
+/// Not inlined: with the sum of the lanes it would compile to more shuffles than additions.
 #[inline(never)]
 fn in_lanes<P: Pair>(pairs: &[P], values: &[f64]) -> [f64; 8] {
     let mut lanes = [-0.0; 8]; // which leaves the sign of what is added to it
@@ -308,9 +308,9 @@ fn in_lanes<P: Pair>(pairs: &[P], values: &[f64]) -> [f64; 8] {
     lanes
 }
 
-/// For each column of values its sums over `count` resamples, as bytes of doubles.
+/// The sums of each column of values over `count` resamples, as bytes of doubles.
 ///
-/// `state` and `increment` are those of a PCG64 of which nothing has been drawn.
+/// `state` and `increment` are those of a PCG64 before its first draw.
 #[pyfunction]
 fn resampled_sums<'py>(
     py: Python<'py>,
@@ -327,7 +327,7 @@ fn resampled_sums<'py>(
     let bound = u32::try_from(units).unwrap_or(0);
     if bound == 0 || columns.iter().any(|column| column.len() != units) {
         return Err(PyValueError::new_err(
-            "columns of as many values, one to 2**32 - 1",
+            "columns must have one length, from 1 to 2**32 - 1",
         ));
     }
     let mut resampler = Resampler::new(Pcg64::new(state, increment), bound);
@@ -347,7 +347,7 @@ fn resampled_sums<'py>(
     found.iter().map(|sums| doubles(py, sums)).collect()
 }
 
-/// Doubles as bytes, in the machine's own order.
+/// Doubles as bytes, in native byte order.
 pub fn doubles<'py>(py: Python<'py>, values: &[f64]) -> PyResult<Bound<'py, PyBytes>> {
     PyBytes::new_with(py, 8 * values.len(), |bytes| {
         for (place, value) in bytes.chunks_exact_mut(8).zip(values) {

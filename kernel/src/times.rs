@@ -1,4 +1,4 @@
-//! Instants as microseconds; the twin of `stream_metrics.core.events.times`.
+//! Times in microseconds: the compiled form of `stream_metrics.core.events.times`.
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -9,7 +9,7 @@ const EPOCH_DAYS: i64 = 719_528; // days from 0000-01-01 to 1970-01-01 in the pr
 const DAYS_BEFORE_MONTH: [i64; 13] = [0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 const DAYS_IN_MONTH: [i64; 13] = [0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
-/// The value of `text[from..to]` if it is there and all of it is ASCII digits.
+/// The value of `text[from..to]` if it is all ASCII digits.
 fn number(text: &[u8], from: usize, to: usize) -> Option<i64> {
     text.get(from..to)?.iter().try_fold(0, |value, byte| {
         byte.is_ascii_digit()
@@ -27,7 +27,7 @@ fn days(year: i64, month: usize, day: i64) -> i64 {
     365 * year + leaps + DAYS_BEFORE_MONTH[month] + after_february + day - 1 - EPOCH_DAYS
 }
 
-/// The instant of an RFC 3339 date-time in microseconds since 1970, or None if it is not one.
+/// The time of an RFC 3339 date-time in microseconds since 1970; None if it is not one.
 pub fn rfc3339_micros(text: &[u8]) -> Option<i64> {
     let (year, month, day) = (
         number(text, 0, 4)?,
@@ -79,9 +79,9 @@ pub fn rfc3339_micros(text: &[u8]) -> Option<i64> {
     Some((days(year, month, day) * 86_400 + of_day - offset) * MICROS + micros)
 }
 
-/// A JSON number of Unix seconds in microseconds, halves to even; None if it is not plain.
+/// A JSON number of Unix seconds in microseconds, rounded half to even; None unless it is plain.
 ///
-/// Plain are integers up to 2^53 and decimals without an exponent, from 1e-4 to 1e16 in size.
+/// Plain numbers are integers up to 2^53 and decimals without an exponent, from 1e-4 to 1e16.
 pub fn micros_of_seconds(number: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(number).ok()?;
     if !number.contains(&b'.') {

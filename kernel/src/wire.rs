@@ -1,7 +1,7 @@
-//! Events as `stream_metrics.core.events.wire` describes them, straight from the record.
+//! Events of `stream_metrics.core.events.wire`, read directly from the record.
 //!
-//! What is certain is read; whatever is wrong, or more unusual than it is worth, is None. The slow
-//! way then decides.
+//! Reads records that are certainly valid. The result for invalid and unusual ones is None, and
+//! Python decides.
 
 mod searches;
 mod tape;
@@ -30,8 +30,8 @@ const TURN: i64 = (1 << 53) - 1;
 const GAIN: i64 = 4;
 const MOST_SEARCHES: usize = 256; // their ids are compared each with each
 
-/// What one record may hold (`stream_metrics.core.events.limits.Limits`), its version, and how metrics
-/// name types.
+/// The limits on a record (`stream_metrics.core.events.limits.Limits`), its version, and the names
+/// of entity types in metrics.
 #[pyclass(frozen, module = "stream_metrics_kernel")]
 pub struct Bounds {
     pub record_bytes: usize,
@@ -79,12 +79,12 @@ impl Bounds {
 }
 
 impl Bounds {
-    /// Those that decide whether the parts of a result are valid.
+    /// The limits that decide whether the parts of a result are valid.
     pub fn of_results(&self) -> Limits {
         [self.ids, self.fields, self.values, self.url_bytes]
     }
 
-    /// How metrics name the types of results.
+    /// The names of entity types in metrics.
     pub fn labels<'py>(
         &self,
         py: Python<'py>,
@@ -110,7 +110,7 @@ impl Bounds {
 
 pub type Text<'a> = Cow<'a, str>;
 
-/// The payload of a `search_iteration`; of searches with one id the first.
+/// The payload of a `search_iteration`; of searches with the same id the first.
 #[derive(Default)]
 pub struct SearchIteration<'a> {
     pub conversation_id: Text<'a>,
@@ -121,9 +121,9 @@ pub struct SearchIteration<'a> {
     pub release: Option<Text<'a>>,
     pub gate: Option<&'a str>,
     pub searches: Vec<Search<'a>>,
-    /// The paths of fields that the contract does not name, each once.
+    /// The paths of fields that the contract does not have, each once.
     pub unknown: Vec<String>,
-    /// What the fingerprints of results are made from, unless they are remembered.
+    /// The parts of results whose fingerprints are not cached.
     pub sent: Sent,
 }
 
@@ -143,19 +143,19 @@ pub struct SentResult<'a> {
     pub parts: Parts<'a>,
 }
 
-/// What the fingerprint of a result is made from.
+/// The source of a result's fingerprint.
 pub enum Parts<'a> {
-    /// The same text had this one.
+    /// The cached fingerprint of the same text.
     Remembered(Remembered),
     Written {
-        /// The text that has all parts and nothing else, if they stand together.
+        /// The text of exactly these parts, if they are contiguous.
         text: Option<&'a str>,
-        /// Where in `SearchIteration::sent` they stand.
+        /// Their range in `SearchIteration::sent`.
         sent: Range<usize>,
     },
 }
 
-/// What results are read with.
+/// The context in which results are read.
 struct Reading<'m> {
     sent: Sent,
     bounds: &'m Bounds,
@@ -163,7 +163,7 @@ struct Reading<'m> {
 }
 
 impl<'a> SearchIteration<'a> {
-    /// Reads the event that was found; its envelope is not looked at.
+    /// Reads the payload of a scanned event, without its envelope.
     pub fn read(
         found: &Canonical<'a>,
         bounds: &Bounds,
@@ -213,18 +213,18 @@ pub struct RelevanceLabels<'a> {
     pub conversation_id: Text<'a>,
     pub event_id: Text<'a>,
     pub turn: i64,
-    /// Of results, by id; without one, a label is withdrawn.
+    /// Gains of results by id; a label without one is withdrawn.
     pub results: Vec<(Text<'a>, Option<i64>)>,
-    /// Of searches, by id: the best route.
+    /// The best route of searches, by id.
     pub routing: Vec<(Text<'a>, Option<Text<'a>>)>,
-    /// Of iterations, by number: whether a search was needed.
+    /// Whether a search was needed in an iteration, by number.
     pub gate: Vec<(i64, Option<bool>)>,
-    /// The paths of fields that the contract does not name, each once.
+    /// The paths of fields that the contract does not have, each once.
     pub unknown: Vec<String>,
 }
 
 impl<'a> RelevanceLabels<'a> {
-    /// Reads the event that was found; its envelope is not looked at.
+    /// Reads the payload of a scanned event, without its envelope.
     pub fn read(found: &Canonical<'a>, bounds: &Bounds) -> Option<Self> {
         let mut tape = Tape::new(found);
         let mut event = RelevanceLabels::default();

@@ -1,14 +1,14 @@
-//! Words of texts among those that are looked for: the twin of `stream_metrics.core.metrics.text`.
+//! Finds given words in texts: the compiled form of `stream_metrics.core.metrics.text`.
 
 use std::collections::{HashMap, HashSet};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyFrozenSet, PySet, PyString};
 
-/// Between two texts.
+/// The separator of texts.
 const BETWEEN: char = '\u{1e}';
 
-/// What `str.split` of Python splits at.
+/// The characters at which Python's `str.split` splits.
 fn is_space(sign: char) -> bool {
     matches!(
         sign,
@@ -23,8 +23,8 @@ fn strings<'py>(set: &Bound<'py, PyFrozenSet>) -> PyResult<Vec<Bound<'py, PyStri
     Ok(found?)
 }
 
-/// Those of `wanted` that are words of normalised texts, and how many of the texts have another
-/// word than `articles`; None if a text is no Unicode.
+/// The words of `wanted` that occur in normalised texts, and the number of texts with a word
+/// besides `articles`; None if a text contains lone surrogates.
 #[pyfunction]
 fn words_among<'py>(
     texts: &Bound<'py, PyString>,

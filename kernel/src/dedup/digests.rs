@@ -1,4 +1,4 @@
-//! Keyed digests; the twin of `stream_metrics.core.dedup.digests`.
+//! Keyed digests: the compiled form of `stream_metrics.core.dedup.digests`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use super::url::IDENTITY_PARAMETERS;
 
 pub const LONGEST_KEY: usize = KEYBYTES;
 
-/// The same as in `digests.py`, where their order is part of the stored format.
+/// The same as in `digests.py`; their order is part of the stored format.
 pub const KNOWN_NAMES: [&str; 35] = [
     "file_id",
     "unique_id",
@@ -54,7 +54,7 @@ pub const KNOWN_NAMES: [&str; 35] = [
 const MAX_NAMES: usize = 4_096;
 const LONGEST_NAME: usize = 64; // longer ones are not remembered
 
-/// A digest's state after the key and the label of what is digested.
+/// The state of a digest after the key and the label of the content.
 pub struct Slot(State);
 
 impl Slot {
@@ -69,7 +69,7 @@ impl Slot {
         finished(self.0.clone().update(text))
     }
 
-    /// The digest of the text's first `size` bytes, and that of the whole text.
+    /// The digests of the text's first `size` bytes and of the whole text.
     pub fn digests(&self, text: &[u8], size: usize) -> (Digest, Digest) {
         let (first, rest) = text.split_at(size.min(text.len()));
         let mut state = self.0.clone();
@@ -84,7 +84,7 @@ fn finished(state: &State) -> Digest {
     digest
 }
 
-/// The name of ID components and fields, with the slots of their values.
+/// The name of an ID component or field, with the slots of its values.
 pub struct Named {
     pub name: Name,
     pub id: Slot,
@@ -101,7 +101,7 @@ impl Named {
     }
 }
 
-/// Digests under one secret key; an empty key means none.
+/// Digests with one secret key; an empty key means none.
 pub struct Digester {
     keyed: State,
     pub doc: Slot,
@@ -111,11 +111,11 @@ pub struct Digester {
     pub title_form: Slot,
     pub snippet: Slot,
     pub content: Slot,
-    /// By the place of the parameter's name in `url::IDENTITY_PARAMETERS`.
+    /// By the index of the parameter's name in `url::IDENTITY_PARAMETERS`.
     pub identity: Vec<Slot>,
     name: Slot,
     known: Vec<Arc<Named>>,
-    /// Places in `KNOWN_NAMES` by the length of the name.
+    /// Indexes in `KNOWN_NAMES` by the length of the name.
     known_by_length: Vec<Vec<u8>>,
     others: Mutex<HashMap<Box<str>, Arc<Named>>>,
 }
@@ -156,7 +156,7 @@ impl Digester {
         })
     }
 
-    /// How the name of an ID component or field stands in a fingerprint.
+    /// The form of an ID component's or field's name in a fingerprint.
     pub fn name(&self, name: &str) -> Name {
         self.named(name).name
     }
@@ -185,7 +185,7 @@ impl Digester {
         named
     }
 
-    /// How a name that is not in `KNOWN_NAMES` is stored.
+    /// The stored form of a name that is not in `KNOWN_NAMES`.
     pub fn name_digest(&self, name: &str) -> [u8; 8] {
         key_of(&self.name.digest(name.as_bytes()))
     }

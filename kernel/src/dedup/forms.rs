@@ -1,4 +1,4 @@
-//! The comparable forms of field values; the twin of `normalise.field_form`.
+//! Comparable forms of field values: the compiled form of `normalise.field_form`.
 
 use std::io::Write;
 
@@ -10,19 +10,19 @@ use super::sent::{Value, Values};
 use super::text::{write_counted, Normal};
 use crate::times::rfc3339_micros;
 
-/// Where a whole number is surely an `i64`.
+/// The range in which an integral double is certainly an `i64`.
 const WHOLE: f64 = 9e18;
 
-/// Forms of values, with the room to make them in.
+/// Computes forms of values, with reusable buffers.
 #[derive(Default)]
 pub struct Forms {
     normal: Normal,
-    /// The last form made.
+    /// The last form computed.
     pub form: Vec<u8>,
 }
 
 impl Forms {
-    /// Makes the form of a field's value; false if it is absent.
+    /// Computes the form of a field's value; false if it is absent.
     pub fn field(&mut self, py: Python<'_>, mut values: Values<'_>) -> PyResult<bool> {
         if values.len() == 1 {
             return match values.next() {
@@ -51,7 +51,7 @@ impl Forms {
         Ok(true)
     }
 
-    /// The normalised text of a field that is a text or a list of one text.
+    /// The normalised text of a field with a text or a list of one text.
     pub fn single_text(&mut self, py: Python<'_>, values: Values<'_>) -> PyResult<Option<&Normal>> {
         let mut present = None;
         for value in values {
@@ -109,7 +109,7 @@ impl Forms {
         Ok(true)
     }
 
-    /// What Python says: Rust breaks ties between two shortest forms in another way.
+    /// Asks Python, because Rust breaks ties between two shortest forms differently.
     fn hard_float(&mut self, py: Python<'_>, number: f64) -> PyResult<()> {
         let number = PyFloat::new(py, number);
         if number.value().fract() != 0.0 {

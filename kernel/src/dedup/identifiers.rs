@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use super::print::{Digest, Name, Print, DEFINITIVE, IDENTICAL_CONTENT};
 
-/// From how many values on a hash table is worth its making.
+/// The number of values from which a hash table is faster.
 const MANY: usize = 16;
 
-/// For names and digests, which are digests already: a cheap mix will do.
+/// A cheap hash for names and digests.
 #[derive(Default)]
 struct Mixer(u64);
 
@@ -35,7 +35,7 @@ impl Hasher for Mixer {
 type Mixed = BuildHasherDefault<Mixer>;
 pub type Value = (Name, Digest);
 
-/// The values of one component after another; those of one stand together in `ids`.
+/// Iterates over components; the values of each are contiguous in `ids`.
 pub fn runs(ids: &[Value]) -> impl Iterator<Item = &[Value]> {
     let mut rest = ids;
     std::iter::from_fn(move || {
@@ -47,7 +47,7 @@ pub fn runs(ids: &[Value]) -> impl Iterator<Item = &[Value]> {
     })
 }
 
-/// Whether two runs, each sorted, have a digest in common.
+/// Whether two sorted runs have a digest in common.
 fn meet(a: &[Value], b: &[Value]) -> bool {
     let (mut a, mut b) = (a.iter(), b.iter());
     let (mut mine, mut other) = (a.next(), b.next());
@@ -64,7 +64,7 @@ fn meet(a: &[Value], b: &[Value]) -> bool {
     false
 }
 
-/// Where in a print's `ids` each component stands; only for prints with many values.
+/// The position of each component in `ids`; only for fingerprints with many values.
 pub struct Places(HashMap<Name, Range<usize>, Mixed>);
 
 impl Places {
@@ -104,18 +104,18 @@ impl<'a> Single<'a> {
     }
 }
 
-/// The content that is long enough to be the same text indexed twice.
+/// The content, if it is long enough to show that one text was indexed twice.
 pub fn identical(print: &Print) -> Option<Digest> {
     print
         .content
         .filter(|_| print.flags & IDENTICAL_CONTENT != 0)
 }
 
-/// The identifiers of a result, or of all members of a document together.
+/// The identifiers of a result, or of all members of a document.
 pub trait Identifiers {
-    /// Whether the component that `run` is of has one of its values; None if it is absent.
+    /// Whether the component of `run` has one of its values; None if the component is absent.
     fn meets(&self, run: &[Value]) -> Option<bool>;
-    /// Whether there is this document id among those that are; None if there is none.
+    /// Whether the document ids include this one; None if there are none.
     fn has_doc(&self, doc: &Digest) -> Option<bool>;
     fn is_definitive(&self) -> bool;
     fn has_content(&self, content: &Digest) -> bool;

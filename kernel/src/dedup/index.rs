@@ -1,4 +1,4 @@
-//! Which document does the next result of a turn belong to? The twin of `PlainIndex`.
+//! Finds the document of the next result of a turn: the compiled form of `PlainIndex`.
 
 use std::collections::hash_map::Entry;
 use std::collections::HashMap;
@@ -28,22 +28,22 @@ enum KeyKind {
 
 const KEY_KINDS: usize = 6;
 
-/// What `DedupCounts` is told at the end of an append.
+/// The counts that are added to `DedupCounts` at the end of an append.
 #[derive(Default)]
 struct Tally {
     candidates: [u64; KEY_KINDS],
-    /// By the place of the entity type, then of the verdict in `VERDICTS`.
+    /// By the index of the entity type, then of the verdict in `VERDICTS`.
     verdicts: Vec<[u64; VERDICTS.len()]>,
     truncated: u64,
     contradictions: u64,
     other_text: u64,
 }
 
-/// A result that has a key, and the link of the one before it that has the same key.
+/// A result with a key, and the link of the previous result with this key.
 #[derive(Clone, Copy)]
 struct Link {
     position: u32,
-    /// With this one.
+    /// The number of links up to this one.
     sharing: u32,
     before: u32,
 }
@@ -52,7 +52,7 @@ struct Placed {
     print: Arc<Print>,
     places: Option<Box<Places>>,
     document: u32,
-    /// The last result whose candidate this was, counted from 1.
+    /// The last result for which this was a candidate, counted from 1.
     asked_by: u32,
 }
 
@@ -67,7 +67,7 @@ impl Placed {
 
 struct Document {
     first: u32,
-    /// Only if there are several.
+    /// Set only if there are several.
     members: Option<Box<Members>>,
 }
 
@@ -76,9 +76,9 @@ struct Document {
 pub struct Index {
     tables: Arc<Tables>,
     kinds: Vec<Arc<Kind>>,
-    /// By name, those that are not near.
+    /// The other kinds, by name.
     far_kinds: HashMap<String, u32>,
-    /// Of each key, the last of its links.
+    /// The last link of each key.
     by_key: HashMap<SharedKey, u32, BuildHasherDefault<Unchanged>>,
     links: Vec<Link>,
     results: Vec<Placed>,
@@ -86,7 +86,7 @@ pub struct Index {
     candidates: Vec<u32>,
 }
 
-/// The first kinds of a turn, which are looked for one by one: few turns have more.
+/// The first kinds of a turn, which are searched linearly; few turns have more.
 const NEAR_KINDS: usize = 8;
 
 impl Index {
@@ -103,8 +103,8 @@ impl Index {
         }
     }
 
-    /// The place of the row under which results of this type are compared: that of the canonical
-    /// name, whatever row the fingerprint was made with.
+    /// The index of the row by which results of this type are compared: that of the canonical
+    /// name, whichever row the fingerprint was computed with.
     fn kind(&mut self, py: Python<'_>, kind: &Arc<Kind>) -> PyResult<u32> {
         let near = || (0..).zip(self.kinds.iter().take(NEAR_KINDS));
         let same = near().find(|(_, known)| Arc::ptr_eq(known, kind));
@@ -123,7 +123,7 @@ impl Index {
         Ok(place)
     }
 
-    /// Makes room for what these results need at most, so that nothing grows with each of them.
+    /// Reserves what these results need at most, so that no table grows result by result.
     fn make_room(&mut self, results: &[Arc<Print>]) {
         let keys = results.iter().map(|print| print.most_keys()).sum();
         self.by_key.reserve(keys);
@@ -132,9 +132,9 @@ impl Index {
         self.documents.reserve(results.len());
     }
 
-    /// Enter the next result under its keys, and gather the earlier ones that share one.
+    /// Enters the next result under its keys, and collects earlier results that share a key.
     ///
-    /// A key keeps one result more than may be verified, to tell when there were more.
+    /// A key keeps one result more than may be verified, to detect that there were more.
     fn enter(
         &mut self,
         print: &Print,
@@ -208,8 +208,8 @@ impl Index {
             Entry::Occupied(mut last) => {
                 let before = *last.get();
                 let mut link = self.links[before as usize];
-                // Two values of one result with the same key: it is no candidate of its own. Where
-                // it was not entered because the key has enough, the second value counts again.
+                // Two values of one result have the same key: it is not its own candidate. Where
+                // it was not entered because the key is full, the second value counts again.
                 if link.position == position {
                     return Ok(());
                 }
@@ -239,7 +239,7 @@ impl Index {
         Ok(())
     }
 
-    /// The document that the entered result belongs to and why; None if it is a new one.
+    /// The document of the entered result and the evidence; None if it is a new document.
     fn decide(
         &mut self,
         result: Single<'_>,
@@ -301,7 +301,7 @@ impl Index {
 
 #[pymethods]
 impl Index {
-    /// Place the next search: the document and the evidence of each of its results.
+    /// Appends the next search; returns the document and the evidence of each of its results.
     fn append<'py>(
         &mut self,
         results: &Bound<'py, Fingerprints>,
@@ -344,7 +344,7 @@ impl Index {
         Ok((PyList::new(py, documents)?, PyList::new(py, evidences)?))
     }
 
-    /// Place the next search, whose documents were decided before it was stored.
+    /// Appends the next search, whose documents were decided before it was stored.
     fn append_decided(
         &mut self,
         results: &Bound<'_, Fingerprints>,
@@ -378,7 +378,7 @@ impl Index {
 }
 
 impl Index {
-    /// The numbers of documents decided before, if they can be: one a result, each new one next.
+    /// Checks stored document numbers: one per result, and new ones in sequence.
     fn checked(&self, documents: &Bound<'_, PyList>, results: usize) -> PyResult<Vec<u32>> {
         if documents.len() != results {
             let given = documents.len();
@@ -389,12 +389,12 @@ impl Index {
         let mut found = Vec::with_capacity(results);
         for document in documents {
             let known = document.extract::<u32>().or_else(|error| {
-                // a negative or huge number is as wrong as one beyond the next
+                // a negative or huge number is invalid like one after the next
                 let out_of_range = error.is_instance_of::<PyOverflowError>(documents.py());
                 out_of_range.then_some(u32::MAX).ok_or(error)
             })?;
             if known > next || known == u32::MAX {
-                let message = format!("document {document} is none of the {next} there are");
+                let message = format!("document {document} is not one of the {next} of its turn");
                 return Err(PyValueError::new_err(message));
             }
             next += u32::from(known == next);
@@ -405,7 +405,7 @@ impl Index {
 }
 
 impl Tally {
-    /// Add what was counted to a `DedupCounts`.
+    /// Adds the counts to a `DedupCounts`.
     fn add_to(&self, counts: &Bound<'_, PyAny>, kinds: &[Arc<Kind>]) -> PyResult<()> {
         let py = counts.py();
         if self.candidates.iter().any(|pairs| *pairs != 0) {
@@ -466,7 +466,7 @@ fn evidence_text(py: Python<'_>, evidence: Evidence) -> &Bound<'_, PyString> {
     }
 }
 
-/// A key of its own, or else the digest that begins with the key.
+/// A separate key, else the beginning of the digest.
 fn either<'a>(key: &'a Option<[u8; 8]>, digest: &'a Option<[u8; 16]>) -> Option<&'a [u8]> {
     match key {
         Some(key) => Some(key),
@@ -474,12 +474,10 @@ fn either<'a>(key: &'a Option<[u8; 8]>, digest: &'a Option<[u8; 16]>) -> Option<
     }
 }
 
-/// The next number of something that is kept; four billion are enough.
+/// The next number, as 32 bits.
 fn number(count: usize) -> PyResult<u32> {
     match u32::try_from(count) {
         Ok(number) if number < u32::MAX => Ok(number),
-        _ => Err(PyOverflowError::new_err(
-            "a turn cannot hold as many results",
-        )),
+        _ => Err(PyOverflowError::new_err("too many results in one turn")),
     }
 }

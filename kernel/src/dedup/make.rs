@@ -1,4 +1,4 @@
-//! Fingerprints of results; the twin of `fingerprint.Fingerprinter`.
+//! Fingerprints of results: the compiled form of `fingerprint.Fingerprinter`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const CONTENT_PREFIX: usize = 500;
 const TITLE_PREFIX: usize = 100;
 const TITLE_FIELDS: [&str; 3] = ["subject", "file_name", "display_name"];
 
-/// A result's fingerprint, and whether it has a URL that is none.
+/// A result's fingerprint, and whether its URL cannot be parsed.
 pub struct Made {
     pub print: Print,
     pub url_unparsed: bool,
@@ -37,14 +37,14 @@ struct Texts<'a> {
     content: Option<&'a str>,
 }
 
-/// Makes fingerprints, with the room that this takes.
+/// Computes fingerprints, with reusable buffers.
 pub struct Maker<'a> {
     tables: &'a Tables,
     digester: &'a Digester,
     normal: Normal,
     forms: Forms,
     pairs: Vec<u8>,
-    /// The type of the last result as its producer spells it, and the row for it.
+    /// The type of the last result as the producer spells it, and its row.
     last: Option<(String, Arc<Kind>)>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// The fingerprint of what `Sent` wrote.
+    /// The fingerprint of what `Sent` has written.
     pub fn make(&mut self, py: Python<'_>, sent: &str) -> PyResult<Made> {
         let mut parts = Reader::new(sent);
         let kind = self.kind(py, parts.text().unwrap_or_default())?;
@@ -273,7 +273,7 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Normalises a text that may be absent; false if nothing of it remains.
+/// Normalises a text that may be absent; false if it is then empty.
 fn normalise(py: Python<'_>, normal: &mut Normal, text: Option<&str>) -> PyResult<bool> {
     match text {
         None => Ok(false),
@@ -284,7 +284,7 @@ fn normalise(py: Python<'_>, normal: &mut Normal, text: Option<&str>) -> PyResul
     }
 }
 
-/// The candidate key of a text that is longer than `prefix`, and its digest.
+/// The candidate key and the digest of a text that is longer than `prefix`.
 fn digests(slot: &Slot, text: &Normal, prefix: usize) -> (Option<Key>, Digest) {
     if text.chars <= prefix {
         return (None, slot.digest(&text.bytes));
@@ -293,7 +293,7 @@ fn digests(slot: &Slot, text: &Normal, prefix: usize) -> (Option<Key>, Digest) {
     (Some(key_of(&first)), whole)
 }
 
-/// An identifier as it is compared.
+/// The comparable form of an identifier.
 fn id_form<'a>(py: Python<'_>, text: &'a str, caseless: bool) -> PyResult<Cow<'a, str>> {
     if caseless && !text.is_ascii() {
         let folded = PyString::new(py, text).call_method0(intern!(py, "casefold"))?;

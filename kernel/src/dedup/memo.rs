@@ -1,7 +1,7 @@
-//! Fingerprints of the results that came last, by their whole content.
+//! A cache of fingerprints of recent results, by their whole content.
 //!
-//! Popular documents come again and again. Contents are compared whole, so that a hostile choice of
-//! results costs speed and nothing else.
+//! Popular documents occur repeatedly. Whole contents are compared, so that hostile results can
+//! only reduce the speed.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ const SETS: usize = 2_048; // a power of two
 const WAYS: usize = 4;
 const LONGEST: usize = 4_096; // bytes of a content
 
-/// A fingerprint, and whether the URL of its result is none.
+/// A fingerprint, and whether the URL of its result cannot be parsed.
 pub type Remembered = (Arc<Print>, bool);
 
-/// The limits that parts of results were valid within.
+/// The limits by which parts of results were valid.
 pub type Limits = [usize; 4];
 
 struct Entry {
@@ -23,10 +23,10 @@ struct Entry {
     found: Remembered,
 }
 
-/// Entries in sets by their hash, in each the one that was asked for last first.
+/// Entries in sets by hash, the most recently used first.
 ///
-/// A content is what `Sent` wrote, or the text that a valid result was read from; the latter begins
-/// with a quote, the former does not.
+/// A content is the output of `Sent` or the text of a valid result. Only the text begins with a
+/// quote.
 pub struct Memo {
     sets: Vec<[Option<Entry>; WAYS]>,
     limits: Limits,
@@ -44,7 +44,7 @@ impl Default for Memo {
 }
 
 impl Memo {
-    /// Forgets all if it was valid within other limits.
+    /// Clears the cache if the limits have changed.
     pub fn expect(&mut self, limits: Limits) {
         if self.limits != limits {
             *self = Memo {
@@ -54,7 +54,7 @@ impl Memo {
         }
     }
 
-    /// The fingerprint of such a content, if it is remembered.
+    /// The cached fingerprint of a content.
     pub fn get(&mut self, hash: u64, content: &str) -> Option<Remembered> {
         let set = &mut self.sets[place(hash)];
         let found = set.iter().position(|entry| match entry {
@@ -65,7 +65,7 @@ impl Memo {
         Some(set[0].as_ref()?.found.clone())
     }
 
-    /// Remember the fingerprint of such a content, unless that is long.
+    /// Caches the fingerprint of a content, unless the content is long.
     pub fn put(&mut self, hash: u64, content: &str, found: &Remembered) {
         if content.len() > LONGEST {
             return;
@@ -84,7 +84,7 @@ fn place(hash: u64) -> usize {
     (hash >> 40) as usize & (SETS - 1)
 }
 
-/// A quick hash, 16 bytes a step: it only chooses the entry.
+/// A fast hash, 16 bytes per step, which only chooses the entry.
 pub fn hash(content: &str) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let word = |bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Deduplication: the twin of `stream_metrics.core.dedup`.
+//! Deduplication: the compiled form of `stream_metrics.core.dedup`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -69,11 +69,11 @@ type Taken<'py> = (
 struct Deduplicator {
     digester: Digester,
     tables: Arc<Tables>,
-    /// Names that the rules speak of and that had no place of their own when they were stored.
+    /// Names in the rules that are not in `KNOWN_NAMES`, by their stored digests.
     stored_names: HashMap<Key, Name>,
     rules: Py<PyAny>,
     key: Py<PyBytes>,
-    twin: GILOnceCell<Py<PyAny>>,
+    plain: GILOnceCell<Py<PyAny>>,
     memo: Mutex<Memo>,
 }
 
@@ -94,7 +94,7 @@ impl Deduplicator {
             stored_names,
             rules: rules.unbind(),
             key: key.unbind(),
-            twin: GILOnceCell::new(),
+            plain: GILOnceCell::new(),
             memo: Mutex::default(),
         })
     }
@@ -109,7 +109,7 @@ impl Deduplicator {
             match sent.result(&result) {
                 Ok(()) => prints.add(py, sent.as_str())?,
                 Err(error) if error.is_instance_of::<PyUnicodeEncodeError>(py) => {
-                    let made = self.made_by_twin(&result)?;
+                    let made = self.made_by_python(&result)?;
                     prints.made.each.extend(made.each);
                     prints.made.urls_unparsed += made.urls_unparsed;
                 }
@@ -119,9 +119,9 @@ impl Deduplicator {
         Ok(prints.made)
     }
 
-    /// What `stream_metrics.core.engine.digested.digest_event` holds of a search iteration.
+    /// The items of a search iteration as in `stream_metrics.core.engine.digested`.
     ///
-    /// None if the slow way has to decide.
+    /// None if Python has to decide.
     #[pyo3(signature = (value, key, bounds))]
     fn take<'py>(
         &self,
@@ -173,22 +173,22 @@ impl Deduplicator {
     }
 }
 
-/// The fingerprints of one search, as they are made.
+/// The fingerprints of one search while they are computed.
 struct Prints<'a> {
     maker: Maker<'a>,
-    /// Nobody else holds it: nothing that is called while it is held comes back here. If it were
-    /// held, results would only be made once more.
+    /// Nothing else borrows it: no function that is called meanwhile comes back here. If one did,
+    /// results would only be computed again.
     memo: Option<MutexGuard<'a, Memo>>,
     made: Fingerprints,
 }
 
 impl Prints<'_> {
-    /// Adds the fingerprint of what `Sent` wrote.
+    /// Adds the fingerprint of what `Sent` has written.
     fn add(&mut self, py: Python<'_>, sent: &str) -> PyResult<()> {
         self.add_content(py, sent, sent)
     }
 
-    /// Adds the fingerprint of a result of which `sent` holds the parts.
+    /// Adds the fingerprint of a result whose parts are in `sent`.
     fn add_parts(&mut self, py: Python<'_>, parts: &Parts<'_>, sent: &str) -> PyResult<()> {
         match parts {
             Parts::Remembered(found) => {
@@ -202,7 +202,7 @@ impl Prints<'_> {
         }
     }
 
-    /// Adds the fingerprint of what `Sent` wrote, which `content` stands for.
+    /// Adds the fingerprint of what `Sent` has written; `content` is its cache key.
     fn add_content(&mut self, py: Python<'_>, content: &str, sent: &str) -> PyResult<()> {
         let hash = memo::hash(content);
         let remembered = self.memo.as_mut().and_then(|memo| memo.get(hash, content));
@@ -229,7 +229,7 @@ impl Prints<'_> {
         self.made.urls_unparsed += usize::from(url_unparsed);
     }
 
-    /// The fingerprints since the last time.
+    /// The fingerprints since the last call.
     fn take(&mut self) -> Fingerprints {
         std::mem::take(&mut self.made)
     }
@@ -292,23 +292,24 @@ impl Deduplicator {
         )))
     }
 
-    /// What Python makes of a result with half of a surrogate pair in one of its texts.
-    fn made_by_twin(&self, result: &Bound<'_, PyAny>) -> PyResult<Fingerprints> {
-        static TWIN: GILOnceCell<Py<PyType>> = GILOnceCell::new();
+    /// Asks Python for the fingerprint of a result whose texts contain lone surrogates.
+    fn made_by_python(&self, result: &Bound<'_, PyAny>) -> PyResult<Fingerprints> {
+        static CLASS: GILOnceCell<Py<PyType>> = GILOnceCell::new();
         let py = result.py();
-        let twin = self.twin.get_or_try_init(py, || {
-            TWIN.import(
-                py,
-                "stream_metrics.core.dedup.deduplicator",
-                "PlainDeduplicator",
-            )?
-            .call1((&self.rules, &self.key))
-            .map(Bound::unbind)
+        let plain = self.plain.get_or_try_init(py, || {
+            CLASS
+                .import(
+                    py,
+                    "stream_metrics.core.dedup.deduplicator",
+                    "PlainDeduplicator",
+                )?
+                .call1((&self.rules, &self.key))
+                .map(Bound::unbind)
         })?;
         let results = PyList::new(py, [result])?;
-        let made = twin.call_method1(py, "fingerprints", (results,))?;
+        let made = plain.call_method1(py, "fingerprints", (results,))?;
         let urls_unparsed = made.getattr(py, "urls_unparsed")?.extract(py)?;
-        let packed = twin.call_method1(py, "pack", (PyList::new(py, [made])?,))?;
+        let packed = plain.call_method1(py, "pack", (PyList::new(py, [made])?,))?;
         let searches = self.unpack(py, packed.extract(py)?)?;
         Ok(Fingerprints {
             each: searches

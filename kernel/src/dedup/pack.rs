@@ -1,4 +1,5 @@
-//! Fingerprints as bytes; the twin of `stream_metrics.core.dedup.pack`, which describes the format.
+//! Stored fingerprints: the compiled form of `stream_metrics.core.dedup.pack`, which describes
+//! the format.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ const NEW_SPAN: u8 = 47;
 const FAR_ID: u8 = 254;
 const FAR_FIELD: u8 = 255;
 
-/// The tag of an identifying parameter by its place in `url::IDENTITY_PARAMETERS`.
+/// The tag of an identifying parameter by its index in `url::IDENTITY_PARAMETERS`.
 pub fn identity_tag(place: usize) -> u8 {
     FIRST_IDENTITY + place as u8
 }
@@ -29,7 +30,7 @@ pub fn identity_tag(place: usize) -> u8 {
 const USUAL_BYTES: usize = 256; // of a result
 const DIGEST_BYTES: usize = 16;
 
-/// The searches of one event as the state keeps them.
+/// The stored form of the searches of one event.
 pub fn pack<'a>(
     searches: impl ExactSizeIterator<Item = &'a Fingerprints> + Clone,
 ) -> PyResult<Vec<u8>> {
@@ -67,7 +68,7 @@ fn sized(written: Option<()>) -> PyResult<()> {
     written.ok_or_else(|| PyOverflowError::new_err("too large for MessagePack"))
 }
 
-/// What the results of one event share.
+/// The values that the results of one event share.
 #[derive(Default)]
 struct Shared<'a> {
     names: Vec<Key>,
@@ -177,7 +178,7 @@ fn write_some(packed: &mut Vec<u8>, tag: u8, digest: &Option<Digest>) {
     }
 }
 
-/// Both in one step: a result has a dozen.
+/// Both in one step, because a result has a dozen.
 #[inline]
 fn write_digest(packed: &mut Vec<u8>, tag: u8, digest: &Digest) {
     let mut value = [tag; 1 + DIGEST_BYTES];
@@ -186,7 +187,7 @@ fn write_digest(packed: &mut Vec<u8>, tag: u8, digest: &Digest) {
 }
 
 /// The fingerprints of each of an event's searches. `kind` finds a type by its canonical name and
-/// `name` the name behind a stored digest.
+/// `name` the name of a stored digest.
 pub fn unpack(
     data: &[u8],
     kind: impl FnMut(&str) -> PyResult<Arc<Kind>>,
@@ -266,7 +267,7 @@ fn read_print(mut reader: Reader<'_>, names: &[Name], kinds: &[Arc<Kind>]) -> Py
 
 const NEW_ID_BEFORE: u8 = NEW_ID - 1;
 
-/// What is still to be read.
+/// The bytes that are still to be read.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -310,7 +311,7 @@ impl<'a> Reader<'a> {
 
     fn list<T>(&mut self, item: impl FnMut(&mut Self) -> PyResult<T>) -> PyResult<Vec<T>> {
         let size = self.size(Size::Array)?;
-        // An item is at least a byte: what claims more is not worth the memory.
+        // An item takes at least a byte: a larger count is invalid, and must not take memory.
         if size > self.0.len() {
             return Err(malformed());
         }
@@ -324,5 +325,5 @@ fn exactly<const N: usize>(bytes: &[u8]) -> PyResult<[u8; N]> {
 }
 
 fn malformed() -> PyErr {
-    PyValueError::new_err("no packed fingerprints")
+    PyValueError::new_err("not packed fingerprints")
 }

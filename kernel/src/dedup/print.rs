@@ -1,4 +1,4 @@
-//! A result's fingerprint: digests of all that deduplication compares, and no text.
+//! A result's fingerprint: digests of everything that deduplication compares, without texts.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyList};
 use super::tables::Kind;
 
 pub type Digest = [u8; 16];
-/// The first bytes of a digest: what candidates are found by.
+/// The first bytes of a digest, by which candidates are found.
 pub type Key = [u8; 8];
 
 pub const LONG_SNIPPET: u8 = 1;
@@ -17,14 +17,14 @@ pub const IDENTICAL_CONTENT: u8 = 4;
 pub const DEFINITIVE: u8 = 8;
 pub const NO_TITLE_KEY: u8 = 16;
 
-/// The name of an ID component or of a field: its place in `digests.KNOWN_NAMES`, or its digest.
+/// The name of an ID component or field: its index in `digests.KNOWN_NAMES`, or its digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Name {
     Known(u8),
     Other([u8; 8]),
 }
 
-/// See `fingerprint.Fingerprint` for what each part means; `None` and a missing name mean absent.
+/// See `fingerprint.Fingerprint` for the parts; `None` and a missing name mean absent.
 pub struct Print {
     pub kind: Arc<Kind>,
     pub flags: u8,
@@ -40,7 +40,7 @@ pub struct Print {
     pub key_content: Option<Key>,
     /// By the tag of the parameter's name (`pack`), in order of first occurrence.
     pub identity: Vec<(u8, Digest)>,
-    /// The values of one component stand together, sorted.
+    /// The values of one component are contiguous and sorted.
     pub ids: Vec<(Name, Digest)>,
     pub fields: Vec<(Name, Digest)>,
 }
@@ -66,7 +66,7 @@ impl Print {
         }
     }
 
-    /// How many candidate keys there are at most; an entity type need not use each.
+    /// The most candidate keys; an entity type need not use each.
     pub fn most_keys(&self) -> usize {
         let texts = usize::from(self.flags & LONG_SNIPPET != 0)
             + usize::from(self.flags & LONG_CONTENT != 0)

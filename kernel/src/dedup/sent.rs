@@ -1,4 +1,4 @@
-//! What a fingerprint is made from, whether it comes from a Python object or from a record's bytes.
+//! The source of a fingerprint, whether from a Python object or from a record's bytes.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -7,10 +7,10 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 const SEPTETS: u32 = 10; // of a `u64`, and more than there are of a size
 const SHORT: usize = 0x7f; // below, a size is one character
 
-/// Parts of a result, one after another and without ambiguity: `entity_type`, `doc_id`, `url`,
+/// The parts of a result in an unambiguous encoding: `entity_type`, `doc_id`, `url`,
 /// `title`, `snippet`, `content`, `ids`, `fields`.
 ///
-/// Results that are equal in all of them are equal texts.
+/// Results with equal parts have equal encodings.
 #[derive(Default)]
 pub struct Sent(String);
 
@@ -19,7 +19,7 @@ impl Sent {
         &self.0
     }
 
-    /// Makes room for so many bytes, if there is none yet.
+    /// Reserves this number of bytes, if there is no buffer yet.
     pub fn make_room(&mut self, bytes: usize) {
         if self.0.capacity() == 0 {
             self.0.reserve(bytes);
@@ -55,12 +55,12 @@ impl Sent {
         self.septets(value.to_bits());
     }
 
-    /// So many values follow.
+    /// The number of values that follow.
     pub fn list(&mut self, values: usize) {
         self.counted('l', values);
     }
 
-    /// So many names, each with its value, follow.
+    /// The number of names with values that follow.
     pub fn entries(&mut self, count: usize) {
         self.counted('d', count);
     }
@@ -83,7 +83,7 @@ impl Sent {
         }
     }
 
-    /// The parts of a `wire.Result`; an error if one is what no record can hold.
+    /// The parts of a `wire.Result`; an error if no record can hold one of them.
     pub fn result(&mut self, result: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = result.py();
         let texts = [
@@ -110,7 +110,7 @@ impl Sent {
             self.null();
             return Ok(());
         }
-        // Collected at once, so that nothing can change the dict meanwhile.
+        // Collected first, so that nothing can change the dict meanwhile.
         let entries: Vec<_> = entries.downcast::<PyDict>()?.iter().collect();
         self.entries(entries.len());
         for (name, sent) in &entries {
@@ -153,7 +153,7 @@ impl Sent {
     }
 }
 
-/// One value of what was sent; of lists and entries how many follow.
+/// One value; for lists and entries the number that follow.
 #[derive(Clone, Copy)]
 pub enum Value<'a> {
     Null,
@@ -165,7 +165,7 @@ pub enum Value<'a> {
     Entries(usize),
 }
 
-/// Reads what `Sent` wrote.
+/// Reads what `Sent` has written.
 #[derive(Clone, Copy)]
 pub struct Reader<'a>(&'a str);
 
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text; None if there is null in its place.
+    /// A text; None for null.
     pub fn text(&mut self) -> Option<&'a str> {
         match self.value() {
             Value::Text(text) => Some(text),
@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value that stands here, or those of the list.
+    /// The value at this position, or those of the list.
     pub fn values(&mut self) -> Values<'a> {
         let alone = Values {
             reader: *self,
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The entries that stand here; none for null.
+    /// The entries at this position; none for null.
     pub fn entries(&mut self) -> Entries<'a> {
         let left = match self.value() {
             Value::Entries(count) => count,
@@ -305,7 +305,7 @@ impl ExactSizeIterator for Values<'_> {
     }
 }
 
-/// Names with their values, in the order in which they were sent.
+/// Names with their values, in the order as sent.
 #[derive(Clone, Copy)]
 pub struct Entries<'a> {
     reader: Reader<'a>,
@@ -313,7 +313,7 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// The values of one name; none if it is not there.
+    /// The values of one name; none if it is absent.
     pub fn of(mut self, name: &str) -> Option<Values<'a>> {
         self.find(|(other, _)| *other == name).map(|entry| entry.1)
     }

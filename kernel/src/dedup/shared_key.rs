@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-/// A candidate key of one entity type; in halves, so that an entry of the table takes 16 bytes.
+/// A candidate key of one entity type; in halves, so that a table entry takes 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SharedKey {
     pub key: [u32; 2],
@@ -16,7 +16,7 @@ impl Hash for SharedKey {
     }
 }
 
-/// The key itself: it is a digest already.
+/// Uses the key itself as hash, because it is a digest.
 #[derive(Default)]
 pub struct Unchanged(u64);
 

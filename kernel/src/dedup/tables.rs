@@ -1,4 +1,5 @@
-//! What makes two results of an entity type the same document, compiled from `tables.EntityType`.
+//! The rules by which two results of an entity type are the same document, compiled from
+//! `tables.EntityType`.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -13,13 +14,13 @@ use super::digests::Digester;
 use super::print::Name;
 use super::verify::{Verdict, VERDICTS};
 
-/// Names of the result's own attributes; never those of an ID component or of a field in rules.
+/// Names of the result's own attributes; in rules they never name an ID component or a field.
 const EVERY: &str = "*";
 const SERIES_COMPONENT: &str = "original_id";
 const DEFAULT_TYPE: &str = "document"; // casefolded
 const MAX_OTHERS: usize = 1_000;
 
-/// What a rejection or a need speaks of; see `stream_metrics.core.dedup.tables`.
+/// The subject of a rejection or a need; see `stream_metrics.core.dedup.tables`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     Text,
@@ -29,7 +30,7 @@ pub enum Part {
     Id(Name),
     Field(Name),
     Every,
-    /// A component called `*`, which stands for itself in no row: never comparable.
+    /// A component called `*`, which no row can name: never comparable.
     Nothing,
 }
 
@@ -60,12 +61,12 @@ pub struct Need {
     pub parts: Vec<Part>,
 }
 
-/// An entity type by its canonical name. Many that no table names share one row.
+/// An entity type by its canonical name. All types that no table names share one row.
 pub struct Kind {
     pub name: String,
     pub py_name: Py<PyString>,
     row: Arc<Row>,
-    /// What counts of verdicts are kept under, by the verdict.
+    /// The keys of the counts of verdicts, by verdict.
     verdict_keys: [GILOnceCell<Py<PyTuple>>; VERDICTS.len()],
 }
 
@@ -77,16 +78,16 @@ impl Deref for Kind {
     }
 }
 
-/// What a row of the tables says beside its name.
+/// A row of the tables without its name.
 pub struct Row {
     pub rejects: Vec<Part>,
     pub parts_differ: Vec<Part>,
     pub confirms: Vec<Vec<Need>>,
-    /// `None`: all but those in `not_definitive`.
+    /// `None`: all except those in `not_definitive`.
     pub definitive: Option<Vec<Name>>,
     pub not_definitive: Vec<Name>,
     pub title_fallback: Option<String>,
-    /// The names of fields that rules speak of; `None`: any.
+    /// The names of fields in the rules; `None`: any.
     pub fields_used: Option<Vec<String>>,
 }
 
@@ -142,7 +143,7 @@ impl Kind {
         })
     }
 
-    /// Under what `DedupCounts.verdicts` counts such verdicts.
+    /// The key under which `DedupCounts.verdicts` counts such verdicts.
     pub fn verdict_key<'py>(
         &self,
         py: Python<'py>,
@@ -190,11 +191,11 @@ pub struct Rules {
 /// The rows by name, and the switches.
 pub struct Tables {
     pub rules: Rules,
-    /// The component that gives a candidate key although it does not identify.
+    /// The component that gives a candidate key although it does not identify a document.
     pub series: Name,
     by_folded: HashMap<String, Arc<Kind>>,
     by_name: HashMap<String, Arc<Kind>>,
-    /// The row of a type that no table names, but for its name.
+    /// The row of types that no table names, without a name.
     other: Kind,
     others: Mutex<HashMap<Box<str>, Arc<Kind>>>,
 }
@@ -234,7 +235,7 @@ impl Tables {
         })
     }
 
-    /// The row for a type as a producer spells it; see `Fingerprinter.entity_type`.
+    /// The row for a type as the producer spells it; see `Fingerprinter.entity_type`.
     pub fn kind(&self, py: Python<'_>, producer_name: &str) -> PyResult<Arc<Kind>> {
         let name = match producer_name {
             "" => return Ok(self.folded(py, DEFAULT_TYPE)),
@@ -251,7 +252,7 @@ impl Tables {
         Ok(self.folded(py, &casefold(py, name)?))
     }
 
-    /// The row for a canonical name, as a fingerprint carries it.
+    /// The row for the canonical name in a fingerprint.
     pub fn canonical(&self, py: Python<'_>, name: &str) -> PyResult<Arc<Kind>> {
         Ok(match self.by_name.get(name) {
             Some(kind) => Arc::clone(kind),

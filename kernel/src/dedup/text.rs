@@ -1,4 +1,4 @@
-//! Normalised text; the twin of `normalise.normalise_text`.
+//! Normalised text: the compiled form of `normalise.normalise_text`.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ pub struct Normal {
 }
 
 impl Normal {
-    /// Casefolds, makes every run of white space one space, and strips.
+    /// Casefolds, collapses white space to single spaces, and strips.
     pub fn set(&mut self, py: Python<'_>, text: &str) -> PyResult<()> {
         if self.set_plain(text.as_bytes()) {
             return Ok(());
@@ -38,7 +38,7 @@ impl Normal {
         Ok(())
     }
 
-    /// Takes a text of ASCII characters whose white space is single spaces; false for another.
+    /// Accepts an ASCII text whose white space is single spaces; false for another.
     fn set_plain(&mut self, text: &[u8]) -> bool {
         let text = text.strip_prefix(b" ").unwrap_or(text);
         let text = text.strip_suffix(b" ").unwrap_or(text);
@@ -67,7 +67,7 @@ impl Normal {
         self.bytes.is_empty()
     }
 
-    /// How many bytes the first `count` code points take.
+    /// The number of bytes of the first `count` code points.
     pub fn size_of(&self, count: usize) -> usize {
         if self.chars == self.bytes.len() {
             return count.min(self.chars);
@@ -86,11 +86,11 @@ impl Normal {
 const ROOM: usize = 128; // bytes, so that it need not grow with each text
 const BLOCK: usize = 16;
 
-/// The block with its ASCII letters in lower case; in `found` something is not 0 if a byte is no
-/// ASCII, or a control character, or a space before another.
+/// The block with its ASCII letters in lower case; `found` becomes other than 0 if a byte is not
+/// ASCII, or is a control character, or a space before another.
 ///
-/// Behind the block stands the byte that follows. Without a branch, so that the compiler takes many
-/// bytes at a time.
+/// The byte after the block is needed, too. Without a branch, so that the compiler vectorises the
+/// loop.
 #[inline]
 fn folded(block: &[u8], found: &mut [u8; BLOCK]) -> [u8; BLOCK] {
     let mut lower = [0; BLOCK];
@@ -106,7 +106,7 @@ fn folded(block: &[u8], found: &mut [u8; BLOCK]) -> [u8; BLOCK] {
     lower
 }
 
-/// Appends a text after its length in code points.
+/// Appends the length of a text in code points, then the text.
 pub fn write_counted(written: &mut Vec<u8>, utf8: &[u8]) {
     let mut digits = [0; 20];
     let mut first = digits.len();
@@ -132,7 +132,7 @@ fn is_continuation(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }
 
-/// How many bytes at the beginning are ASCII.
+/// The number of ASCII bytes at the beginning.
 fn ascii_size(text: &[u8]) -> usize {
     if text.is_ascii() {
         return text.len(); // the usual case, found many bytes at a time
@@ -147,7 +147,7 @@ fn is_plain(text: &[u8]) -> bool {
         Some((_, others)) => others,
         None => return true,
     };
-    // Without a branch, so that the compiler takes many bytes at a time.
+    // Without a branch, so that the compiler vectorises the loop.
     let control = |found, &byte: &u8| found | u8::from(byte < b' ');
     let double =
         |found, (&one, &next): (&u8, &u8)| found | (u8::from(one == b' ') & u8::from(next == b' '));
@@ -157,7 +157,7 @@ fn is_plain(text: &[u8]) -> bool {
 /// A text that is written word by word.
 struct Words<'a> {
     written: &'a mut Vec<u8>,
-    /// Whether there was white space behind what is written.
+    /// Whether white space follows what is written.
     ended: bool,
 }
 
@@ -235,8 +235,8 @@ enum Folded {
 const PAGE: usize = 256;
 const PAGES: usize = 0x11_0000 / PAGE;
 
-/// How Python folds the characters of one page of Unicode, asked of Python itself when the first
-/// of them occurs: the versions of Unicode differ between releases of Python and of Rust.
+/// The case folding of one page of Unicode, requested from Python when the first of its characters
+/// occurs, because Python and Rust may have different versions of Unicode.
 struct Page {
     folded: [Folded; PAGE],
     many: Vec<String>,

@@ -1,7 +1,7 @@
-//! The comparable parts of URLs; the twin of `normalise.parse_url`.
+//! The comparable parts of URLs: the compiled form of `normalise.parse_url`.
 //!
-//! `parse` takes the URLs in which nothing depends on the finer points of Python's `urllib`; all
-//! others are for `ask`, which has Python parse them.
+//! `parse` handles URLs that do not depend on details of Python's `urllib`; for all others, `ask`
+//! calls Python.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ pub const IDENTITY_PARAMETERS: [&str; 7] =
 
 const MAX_PARAMETERS: usize = 500;
 
-/// What of a URL takes part in comparisons: the sorted (name, value) pairs that remain, and host
+/// The parts of a URL that are compared: the remaining (name, value) pairs, sorted, and host
 /// and path with a NUL between them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Url<'a> {
@@ -23,7 +23,7 @@ pub struct Url<'a> {
     pub parameters: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
-/// What came of an attempt to parse a URL.
+/// The outcome of parsing a URL.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
     Url(Url<'a>),
@@ -35,7 +35,7 @@ pub enum Parsed<'a> {
 
 /// Parses a URL of plain ASCII characters.
 pub fn parse(url: &str) -> Parsed<'_> {
-    // Without a branch, so that the compiler takes many bytes at a time.
+    // Without a branch, so that the compiler vectorises the loop.
     let plain = |byte: u8| matches!(byte, b'!'..=b'~') & (byte != b'\\');
     if !url.bytes().fold(true, |all, byte| all & plain(byte)) {
         return Parsed::Doubtful;
@@ -44,7 +44,7 @@ pub fn parse(url: &str) -> Parsed<'_> {
         Some(end) if is_scheme(&url[..end]) => &url[end + 1..],
         _ => url,
     };
-    // Releases of Python differ in whether a scheme may begin like this.
+    // Python's releases differ on whether a scheme may begin like this.
     if matches!(
         url.as_bytes().first(),
         Some(b'0'..=b'9' | b'+' | b'-' | b'.')
@@ -86,7 +86,7 @@ pub fn parse(url: &str) -> Parsed<'_> {
     let mut parameters = Vec::new();
     for (number, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
         if number == MAX_PARAMETERS {
-            // Before the pair is looked at: what it holds makes no difference.
+            // Before the pair is read, so that its content makes no difference.
             return Parsed::Absent;
         }
         let (name, value) = split_at_byte(pair, b'=');
@@ -101,7 +101,7 @@ pub fn parse(url: &str) -> Parsed<'_> {
     Parsed::Url(Url { place, parameters })
 }
 
-/// What Python makes of a URL; None for one that counts as absent.
+/// Python's result for a URL; None for one that counts as absent.
 pub fn ask(py: Python<'_>, url: &str) -> PyResult<Option<Url<'static>>> {
     static PARSE_URL: GILOnceCell<Py<PyAny>> = GILOnceCell::new();
     let parse_url = PARSE_URL.import(py, "stream_metrics.core.dedup.normalise", "parse_url")?;
@@ -121,7 +121,7 @@ pub fn ask(py: Python<'_>, url: &str) -> PyResult<Option<Url<'static>>> {
     Ok(Some(Url { place, parameters }))
 }
 
-/// What is before and what is behind the first such ASCII character.
+/// The parts before and after the first occurrence of this ASCII character.
 fn split_at_byte(text: &str, mark: u8) -> (&str, &str) {
     match text.bytes().position(|byte| byte == mark) {
         Some(at) => (&text[..at], &text[at + 1..]),
@@ -138,7 +138,7 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// The byte that a percent triplet at the beginning of `text` stands for.
+/// The byte of a percent triplet at the beginning of `text`.
 fn triplet(text: &[u8]) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     match *text {
@@ -147,7 +147,7 @@ fn triplet(text: &[u8]) -> Option<u8> {
     }
 }
 
-/// Appends the path with its percent triplets in their one normal form.
+/// Appends the path with its percent triplets normalised.
 fn add_path(path: &str, place: &mut Vec<u8>) {
     let mut rest = path.as_bytes();
     while let Some(at) = rest.iter().position(|&byte| byte == b'%') {
@@ -166,7 +166,7 @@ fn add_path(path: &str, place: &mut Vec<u8>) {
     place.extend_from_slice(rest);
 }
 
-/// `unquote_plus`; None if the bytes are no UTF-8.
+/// Python's `unquote_plus`; None if the bytes are not UTF-8.
 fn unquoted(text: &str) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return Some(Cow::Borrowed(text));

@@ -1,10 +1,11 @@
-//! Are two results of one entity type the same document? The twin of `stream_metrics.core.dedup.verify`.
+//! Decides whether two results of one entity type are the same document: the compiled form of
+//! `stream_metrics.core.dedup.verify`.
 
 use super::identifiers::{identical, runs, Identifiers, Single};
 use super::print::{Digest, Name, Print, DEFINITIVE, LONG_CONTENT, LONG_SNIPPET};
 use super::tables::{Kind, Need, Part, Rules};
 
-/// `verify.VERDICTS`, in their order.
+/// `verify.VERDICTS`, in the same order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     PartsDiffer,
@@ -64,7 +65,7 @@ impl Verdict {
         }
     }
 
-    /// Of a duplicate, what it rests on.
+    /// The evidence for a duplicate.
     pub fn evidence(self) -> Option<Evidence> {
         match self {
             Verdict::IdsEqual => Some(Evidence::Id),
@@ -103,7 +104,7 @@ pub fn compare_ids(a: &Print, b: &impl Identifiers, kind: &Kind, rules: &Rules) 
     }
 }
 
-/// Snippet and content together: true matches, false differs, None says nothing.
+/// Compares snippet and content: true if they match, false if they differ, None if undecided.
 pub fn text_verdict(a: &Print, b: &Print, rules: &Rules) -> Option<bool> {
     let mut matches = false;
     if let (Some(mine), Some(other)) = (&a.snippet, &b.snippet) {
@@ -141,13 +142,13 @@ fn compare_urls(a: &Print, b: &Print, rules: &Rules) -> Option<Verdict> {
     })
 }
 
-/// Of each field that both have, whether it is equal.
+/// For each field that both have, whether it is equal.
 fn common_fields<'a>(a: &'a Print, b: &'a Print) -> impl Iterator<Item = bool> + 'a {
     let pairs = a.fields.iter().enumerate();
     pairs.filter_map(move |(at, (name, digest))| Some(field(b, *name, at)? == digest))
 }
 
-/// A field's digest, looked for first at `at`: results of one type mostly name the same fields.
+/// The digest of a field, searched from `at` on: results of one type usually have the same fields.
 fn field(print: &Print, name: Name, at: usize) -> Option<&Digest> {
     match print.fields.get(at) {
         Some((there, digest)) if *there == name => Some(digest),
@@ -158,7 +159,7 @@ fn field(print: &Print, name: Name, at: usize) -> Option<&Digest> {
     }
 }
 
-/// Whether the values of one name of the tables match and whether they differ; neither where they
+/// Whether the values of a name in the tables match, and whether they differ; neither if they
 /// are not comparable.
 fn compare_part(a: Single<'_>, b: Single<'_>, part: Part, rules: &Rules) -> (bool, bool) {
     let (x, y) = (a.print, b.print);
@@ -190,7 +191,7 @@ fn compare_part(a: Single<'_>, b: Single<'_>, part: Part, rules: &Rules) -> (boo
                 .find(|(_, field)| field.0 == name);
             mine.and_then(|(at, mine)| Some(field(y, name, at)? == &mine.1))
         }
-        // several fields are not one value: they are compared where rejections and needs are
+        // several fields are not one value: rejections and needs compare them
         Part::Every | Part::Nothing => None,
     };
     (outcome == Some(true), outcome == Some(false))
@@ -217,7 +218,7 @@ fn compare_fields(a: Single<'_>, b: Single<'_>, kind: &Kind, rules: &Rules) -> V
     verdict
 }
 
-/// None if the rule does not hold; else whether a text is among what it rests on.
+/// None if the rule does not hold; else whether its evidence includes a text.
 fn rule_holds(a: Single<'_>, b: Single<'_>, rule: &[Need], rules: &Rules) -> Option<bool> {
     let mut text = false;
     for need in rule {
@@ -239,8 +240,8 @@ fn rule_holds(a: Single<'_>, b: Single<'_>, rule: &[Need], rules: &Rules) -> Opt
     Some(text)
 }
 
-/// Whether `a` and `b`, two results of type `kind`, are one document. `Inconclusive` counts as
-/// different.
+/// Decides whether `a` and `b`, two results of type `kind`, are one document. `Inconclusive` counts
+/// as different.
 pub fn verify(a: Single<'_>, b: Single<'_>, kind: &Kind, rules: &Rules) -> Verdict {
     for part in &kind.parts_differ {
         if compare_part(a, b, *part, rules).1 {

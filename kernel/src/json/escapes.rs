@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-/// What a text stands for, given what is between its quotes.
+/// The value of a text, given the content between its quotes.
 pub fn unescaped(text: &str) -> Option<String> {
     let mut written = String::with_capacity(text.len());
     let mut rest = text;
@@ -16,12 +16,12 @@ pub fn unescaped(text: &str) -> Option<String> {
     Some(written)
 }
 
-/// Whether the canonical form of a character is an escape.
+/// Whether the canonical form escapes a character.
 pub fn is_escaped(character: char) -> bool {
     matches!(character, '"' | '\\' | '\0'..='\x1f')
 }
 
-/// Writes the canonical form of a character that was escaped.
+/// Writes the canonical form of an escaped character.
 pub fn write_canonical(text: &mut Vec<u8>, character: char) -> Option<()> {
     match character {
         '"' => text.extend_from_slice(b"\\\""),
@@ -37,7 +37,7 @@ pub fn write_canonical(text: &mut Vec<u8>, character: char) -> Option<()> {
     Some(())
 }
 
-/// Reads an escape, of which the backslash stands before `at`.
+/// Reads an escape whose backslash is before `at`.
 pub fn escape(raw: &[u8], at: &mut usize) -> Option<char> {
     let kind = *raw.get(*at)?;
     *at += 1;

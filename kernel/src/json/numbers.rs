@@ -1,4 +1,4 @@
-//! JSON numbers, and how Python's `repr` writes them.
+//! JSON numbers, and their form by Python's `repr`.
 
 use std::io::Write;
 
@@ -10,16 +10,16 @@ const DIGITS_THAT_A_DOUBLE_KEEPS: usize = 15;
 
 /// A number at the beginning of a text.
 pub enum Number {
-    /// Of so many bytes.
+    /// Its number of bytes.
     Integer(usize),
     Decimal {
         size: usize,
-        /// Whether its canonical form is as it was sent.
+        /// Whether it is its own canonical form.
         as_sent: bool,
     },
 }
 
-/// Reads a number; None if it is none, or one that is left alone.
+/// Reads a number; None if it is invalid, or left to Python.
 #[inline]
 pub fn number(rest: &[u8]) -> Option<Number> {
     let sign = usize::from(rest.first() == Some(&b'-'));
@@ -49,7 +49,7 @@ pub fn number(rest: &[u8]) -> Option<Number> {
     Some(Number::Decimal { size, as_sent })
 }
 
-/// Writes a decimal as `repr` does; None if that is hard to get exactly right.
+/// Writes a decimal as `repr` does; None if the form is not certain.
 pub fn write_decimal(text: &mut Vec<u8>, token: &[u8]) -> Option<()> {
     let digits = token.iter().filter(|byte| byte.is_ascii_digit());
     if digits.skip_while(|byte| **byte == b'0').count() > DIGITS_OF_EVERY_U64 {
@@ -74,9 +74,9 @@ fn digits(text: &[u8]) -> usize {
     text.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
-/// Whether `value` is just between two decimals with so many digits behind the point.
+/// Whether `value` is halfway between two decimals with this number of decimal places.
 ///
-/// If both are as short as can be, `repr` takes the even one, and other libraries either.
+/// If both are shortest, `repr` chooses the even one, and other libraries either.
 fn is_half_way(value: f64, decimals: usize) -> bool {
     let bits = value.to_bits();
     let mantissa = bits & ((1 << 52) - 1) | 1 << 52;
@@ -85,7 +85,7 @@ fn is_half_way(value: f64, decimals: usize) -> bool {
     mantissa.trailing_zeros() as usize + decimals + 1 + exponent == 1075
 }
 
-/// Whether `whole.fraction` is for certain how `repr` writes it: so few digits are never rounded.
+/// Whether `repr` certainly writes `whole.fraction`, because so few digits are never rounded.
 fn is_repr(whole: &[u8], fraction: &[u8]) -> bool {
     let plain_size = whole != b"0" || fraction == b"0" || {
         let zeros = fraction.iter().take_while(|digit| **digit == b'0').count();

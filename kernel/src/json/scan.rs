@@ -22,14 +22,14 @@ pub struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Reads the outermost value, behind which nothing stands.
+    /// Reads the top-level value and checks that nothing follows it.
     pub fn whole(&mut self) -> Option<()> {
         let first = self.next_visible()?;
         self.value(first, OUTSIDE, 0)?;
         self.next_visible().is_none().then_some(())
     }
 
-    /// Reads a value inside another one. Most are texts: they are read without a call.
+    /// Reads a nested value. Most are texts, which are read without a call.
     #[inline]
     fn inner(&mut self, first: u8, place: Place, level: usize) -> Option<()> {
         match first {
@@ -38,7 +38,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Reads a value that begins with this byte, around which so many levels are open.
+    /// Reads a value that begins with this byte, at this level of nesting.
     fn value(&mut self, first: u8, place: Place, level: usize) -> Option<()> {
         match first {
             b'"' => self.any_text(),
@@ -143,7 +143,7 @@ impl Scan<'_> {
         Some(opened)
     }
 
-    /// Notes what was just closed; the tokens behind it, and where it is noted.
+    /// Records what was just closed; returns its next token and its index.
     #[inline]
     fn close(&mut self, opened: &Opened, order: u32) -> (u32, u32) {
         let room = &mut self.room;
@@ -184,7 +184,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Reads `"key":`, which stands behind `shape`.
+    /// Reads `"key":`, which follows `shape`.
     #[inline]
     fn key(&mut self, shape: Place) -> Option<(Place, Known)> {
         let rest = &self.raw[self.at..];
@@ -245,7 +245,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Reads what stands between quotes: from where to where, and whether there are escapes.
+    /// Reads text up to the closing quote: its range, and whether it has escapes.
     fn string(&mut self) -> Option<(u32, u32, bool)> {
         let start = self.at + 1;
         let end = start + plain_length(&self.raw[start..]);
@@ -295,7 +295,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Notes the size of the text that was just read.
+    /// Records the size of the text that was just read.
     fn note_url(&mut self) -> Option<()> {
         let size = match *self.room.tokens.last()? {
             Token::Escaped { .. } => {
@@ -312,7 +312,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// The order of the members from this one on, the last of which leads to `shape`.
+    /// Sorts the members from this one on, the last of which leads to `shape`.
     #[inline]
     fn order(&mut self, first_member: usize, shape: Place) -> Option<u32> {
         let room = &mut self.room;
@@ -361,7 +361,7 @@ impl Scan<'_> {
     }
 }
 
-/// An object or list that is not closed yet.
+/// An object or list that is still open.
 struct Opened {
     token: usize,
     start: u32,
@@ -372,14 +372,14 @@ pub fn span(text: &str, start: u32, end: u32) -> Option<&str> {
     text.get(start as usize..end as usize)
 }
 
-/// The first bytes of a key, as a number of their order.
+/// The first bytes of a key as a number with the same order.
 fn prefix(key: &[u8]) -> u64 {
     let mut first = [0; 8];
     first.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
     u64::from_be_bytes(first)
 }
 
-/// How many bytes stand before the first that is a quote, a backslash or a control character.
+/// The number of bytes before the first quote, backslash or control character.
 #[inline]
 fn plain_length(text: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -389,7 +389,7 @@ fn plain_length(text: &[u8]) -> usize {
         let word = u64::from_le_bytes(<[u8; 8]>::try_from(chunk).unwrap_or_default());
         let low = (word ^ (2 * ONES)).wrapping_sub((LOWEST + 1) * ONES);
         let backslash = (word ^ (u64::from(b'\\') * ONES)).wrapping_sub(ONES);
-        // The lowest of these bits is always right, those above it need not be.
+        // Only the lowest of these bits is certain.
         (low | backslash) & !word & HIGH
     };
     let mut length = 0;

@@ -1,57 +1,57 @@
-//! What objects looked like before: a producer sends the same keys in the same order again.
+//! A cache of object shapes, because producers send the same keys in the same order.
 //!
-//! A tree of the keys that followed each other, and in which object. Where the text goes on as one
-//! of them, a key is one comparison, and the order of all keys of an object is known from the last
-//! time. What is remembered is never needed: a text that follows no known way is read in full.
+//! A tree of the sequences of keys in objects. Where the text continues like one of them, a key is
+//! one comparison, and the sorted order of the keys of an object is known. The cache is never
+//! required: a text with another sequence is read in full.
 
 use crate::names::Known;
 
 const WORDS: usize = 3;
-/// A key of this size, with its quotes and the colon, is the longest that is remembered.
+/// The size of the longest cached key, with its quotes and the colon.
 const LONGEST: usize = 8 * WORDS;
 const MOST_NODES: usize = 2_048; // then all are forgotten
 const MOST_CHILDREN: u8 = 32; // each is compared with, at worst
 const MOST_MEMBERS: u8 = 64;
 
-/// A place in the tree: behind a key, or at the start of an object.
+/// A node of the tree: after a key, or at the start of an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Place(u32);
 
-/// Where nothing is known, and nothing is learned.
+/// The node of sequences that are not cached.
 pub const NOWHERE: Place = Place(0);
-/// Around the outermost value.
+/// The root, around the top-level value.
 pub const OUTSIDE: Place = Place(1);
 
-/// The order of an object's keys.
+/// The sorted order of an object's keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     Unknown,
     AsSent,
-    /// Where among the permutations it starts.
+    /// Its start in the permutations.
     At(u32),
 }
 
 struct Node {
-    /// `"key":`, filled up with zeros.
+    /// `"key":`, padded with zeros.
     key: [u64; WORDS],
-    /// The child that came last.
+    /// The most recent child.
     guess: Place,
     first_child: Place,
     sibling: Place,
-    /// The start of an object that is, or is in, the value of this key.
+    /// The start of an object in the value of this key.
     inside: Place,
     order: Order,
     size: u8,
-    /// The keys up to here.
+    /// The keys up to this node.
     members: u8,
     children: u8,
     known: Known,
 }
 
-/// One key that the text goes on with.
+/// A key that may follow.
 pub struct Step {
     pub place: Place,
-    /// Of `"key":`.
+    /// The length of `"key":`.
     pub size: usize,
     pub known: Known,
 }
@@ -63,7 +63,7 @@ pub struct Shapes {
 }
 
 impl Shapes {
-    /// To be called before a text: forgets all when it is too much.
+    /// Must be called before each text: clears the cache if it is too large.
     pub fn begin(&mut self) {
         if self.nodes.is_empty() || self.nodes.len() >= MOST_NODES {
             self.nodes.clear();
@@ -75,7 +75,7 @@ impl Shapes {
         }
     }
 
-    /// The start of an object that is, or is in, the value at `place`.
+    /// The start of an object in the value at `place`.
     #[inline]
     pub fn inside(&mut self, place: Place) -> Place {
         let node = &self.nodes[place.0 as usize];
@@ -87,7 +87,7 @@ impl Shapes {
         start
     }
 
-    /// The key at the beginning of `text`, if it came at this place before.
+    /// The key at the beginning of `text`, if it is cached at this node.
     #[inline]
     pub fn follow(&mut self, place: Place, text: &[u8]) -> Option<Step> {
         let words = words(text.get(..LONGEST)?);
@@ -116,7 +116,7 @@ impl Shapes {
         Some(step)
     }
 
-    /// The place behind `key`, which is `"key":`; nowhere if it is not worth remembering.
+    /// The node after `key`, which is `"key":`; `NOWHERE` if it is not cached.
     pub fn learn(&mut self, place: Place, key: &[u8], known: Known) -> Place {
         let parent = &self.nodes[place.0 as usize];
         let (members, children, first_child) =
@@ -155,8 +155,8 @@ impl Shapes {
         child
     }
 
-    /// How the members of an object that ends here are put in order, if that is known: by their
-    /// places as they were sent, or not at all.
+    /// The order of the members of an object that ends here, if it is cached: their positions
+    /// as sent, or the order as sent.
     #[inline]
     pub fn order(&self, place: Place) -> Option<Option<&[u8]>> {
         let node = &self.nodes[place.0 as usize];
@@ -170,7 +170,7 @@ impl Shapes {
         }
     }
 
-    /// Remembers the order of the members; `None` if it is the one in which they were sent.
+    /// Caches the order of the members; `None` is the order as sent.
     pub fn remember(&mut self, place: Place, order: Option<impl Iterator<Item = usize>>) {
         if place == NOWHERE {
             return;
@@ -219,7 +219,7 @@ impl Node {
     }
 }
 
-/// Of the first bytes, by how many they are.
+/// Masks of the first bytes, by their number.
 static MASKS: [[u64; WORDS]; SIZES] = masks();
 const SIZES: usize = 32; // more than there are: a power of two
 

@@ -1,10 +1,10 @@
-//! The canonical text of what was read, each piece of which is copied once.
+//! Writes the canonical text of tokens, copying each piece once.
 
 use super::escapes::{escape, write_canonical};
 use super::numbers::write_decimal;
 use super::{Closed, Member, Token, AS_SENT, IN_ORDER};
 
-/// Writes values; pieces that follow each other as they were sent are copied together.
+/// Writes values; pieces that are contiguous in the text as sent are copied together.
 pub struct Writer<'a> {
     raw: &'a [u8],
     tokens: &'a [Token],
@@ -34,14 +34,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes the value at this place among the tokens, and nothing else.
+    /// Writes the value at this index of the tokens.
     pub fn write(mut self, at: usize) -> Option<()> {
         self.value(at)?;
         self.flush();
         Some(())
     }
 
-    /// Writes a value or a name; what follows it among the tokens.
+    /// Writes a value or a name; returns the index of the token after it.
     fn value(&mut self, at: usize) -> Option<usize> {
         match *self.tokens.get(at)? {
             Token::Plain { start, end } | Token::Name { start, end, .. } => {
@@ -113,7 +113,7 @@ impl<'a> Writer<'a> {
         Some(())
     }
 
-    /// Writes so many members or elements, one behind the other, with commas between them.
+    /// Writes this number of members or elements, separated by commas.
     fn each(
         &mut self,
         first: usize,
@@ -148,7 +148,7 @@ impl<'a> Writer<'a> {
         Some(())
     }
 
-    /// Writes a text between these places, in which there are escapes.
+    /// Writes the text in this range, which has escapes.
     fn escaped(&mut self, start: usize, end: usize) -> Option<()> {
         let raw = self.raw;
         self.copy(start - 1, start);
@@ -178,7 +178,7 @@ impl<'a> Writer<'a> {
         self.to = end;
     }
 
-    /// Writes a byte, which mostly is the next one as it was sent.
+    /// Writes a byte, which usually is the next one as sent.
     #[inline]
     fn mark(&mut self, byte: u8) {
         if self.raw.get(self.to) == Some(&byte) {

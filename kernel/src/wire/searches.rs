@@ -174,7 +174,7 @@ impl<'a> Tape<'a> {
         Some(Parts::Written { text, sent })
     }
 
-    /// Writes what `Sent::result` writes of the same result as a Python object.
+    /// Writes the same as `Sent::result` for the same result as a Python object.
     fn write(&mut self, places: &Places, sent: &mut Sent, bounds: &Bounds) -> Option<()> {
         if self.begin(places.entity_type, sent) {
             sent.text(&self.text(NAME)?);
@@ -203,7 +203,7 @@ impl<'a> Tape<'a> {
         Some(())
     }
 
-    /// Goes to where a part stands; false, with null written, if it is absent.
+    /// Moves to a part; if it is absent, writes null and returns false.
     fn begin(&mut self, place: Option<usize>, sent: &mut Sent) -> bool {
         match place {
             Some(place) if !matches!(self.tokens.get(place), Some(Token::Null { .. })) => {
@@ -269,7 +269,7 @@ impl<'a> Tape<'a> {
     }
 }
 
-/// Where among the tokens the parts of a result stand.
+/// The token indexes of the parts of a result.
 #[derive(Default)]
 struct Places {
     entity_type: Option<usize>,
@@ -282,7 +282,7 @@ struct Places {
     fields: Option<usize>,
 }
 
-/// The members of a result that make its fingerprint, if they stand together.
+/// The range of the members that determine a result's fingerprint, if they are contiguous.
 #[derive(Default)]
 struct Run {
     start: Option<u32>,
@@ -291,20 +291,20 @@ struct Run {
 }
 
 impl Run {
-    /// Notes a member that belongs to it, and where its name begins.
+    /// Records such a member, and where its name begins.
     fn begin(&mut self, name: u32) {
         self.parted |= self.end.is_some();
         self.start = self.start.or(Some(name - 1)); // with the quote, which no `Sent` begins with
     }
 
-    /// Notes where something else begins.
+    /// Records where another member begins.
     fn end(&mut self, start: u32) {
         if self.start.is_some() {
             self.end = self.end.or(Some(start - 1));
         }
     }
 
-    /// From where to where it stands.
+    /// The range in the text.
     fn together(&self) -> Option<(u32, u32)> {
         if self.parted {
             return None;

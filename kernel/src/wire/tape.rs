@@ -14,14 +14,14 @@ pub struct Tape<'a> {
     pub tokens: &'a [Token],
     pub at: usize,
     unknown: Vec<Path<'a>>,
-    /// Which of them the next unknown field probably is.
+    /// The index of the probable next unknown field.
     likely: usize,
 }
 
-/// Of an unknown field: its name, and before it the names of those around it, each with a dot.
+/// The path of an unknown field: its name after those of its parents, separated by dots.
 type Path<'a> = (&'a str, &'static str); // compared in this order: most names differ
 
-/// Stands for names that are not fit to be shown, and for those that are too many.
+/// Replaces names that must not be shown, and those over the limit.
 const OTHER: Path = ("other", "");
 
 fn is_shown(name: &str) -> bool {
@@ -63,7 +63,7 @@ impl<'a> Tape<'a> {
         Some(())
     }
 
-    /// Notes the field whose name was read last, and skips its value; None if its name is escaped.
+    /// Records the field whose name was read last, and skips its value; None if it has escapes.
     #[cold]
     pub fn unknown(&mut self, place: &'static str) -> Option<()> {
         let name = match *self.tokens.get(self.at.checked_sub(1)?)? {
@@ -81,7 +81,7 @@ impl<'a> Tape<'a> {
         self.skip()
     }
 
-    /// Where the path is among those of unknown fields, or what stands for it.
+    /// The index of the path among those of unknown fields, or of its replacement.
     fn noted(&mut self, path: Path<'a>) -> usize {
         let place_of = |noted: &[Path], path| noted.iter().position(|one| *one == path);
         if let Some(at) = place_of(&self.unknown, path) {
@@ -107,7 +107,7 @@ impl<'a> Tape<'a> {
         self.text.get(start as usize..end as usize)
     }
 
-    /// How many members follow.
+    /// The number of members that follow.
     pub fn object(&mut self) -> Option<u32> {
         match self.next()? {
             Token::Object { members, .. } => Some(members),
@@ -115,7 +115,7 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// How many elements follow.
+    /// The number of elements that follow.
     pub fn list(&mut self) -> Option<usize> {
         match self.next()? {
             Token::List { elements, .. } => Some(elements as usize),
@@ -140,7 +140,7 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// Reads what may be null as well.
+    /// Reads a value that may be null.
     pub fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         match self.tokens.get(self.at)? {
             Token::Null { .. } => {
@@ -188,7 +188,7 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// A list of objects, each with what a label names and, maybe null, what it says of that.
+    /// A list of labels: objects with the labelled item and a value, which may be null.
     pub fn labels<N, V>(
         &mut self,
         place: &'static str,
