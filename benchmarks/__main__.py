@@ -11,7 +11,7 @@ from benchmarks.machine import describe
 from benchmarks.parts import RUNS, run
 
 IN_ALL = tuple(name for name in RUNS if name != "profile")
-"""In the order of their weight: a run that is cut short has what matters most."""
+"""The most important parts first, so that an interrupted run has them."""
 ONCE = ("replay", "bounds", "traced", "profile")
 KEPT = {"all": "latest.txt"} | {name: f"{name}.txt" for name in RUNS}
 RESULTS = Path(__file__).with_name("results")
@@ -33,13 +33,15 @@ def main() -> None:
     changed = chosen.quick or chosen.records or chosen.rounds or chosen.conversations
     report = describe()
     print(report, flush=True)
-    # Each in a process of its own: none meets the memory that another has left.
+    # Each in a separate process, so that none inherits the memory of another.
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as one:
         for name in IN_ALL if chosen.part == "all" else (chosen.part,):
             said = one.submit(run, name, chosen).result()
             print("\n" + said, flush=True)
             report += "\n" + said
-            if not changed and chosen.part in KEPT:  # so far, lest a long run be lost
+            if (
+                not changed and chosen.part in KEPT
+            ):  # after each part, so that a long run is not lost
                 RESULTS.mkdir(exist_ok=True)
                 (RESULTS / KEPT[chosen.part]).write_text(report, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Whether tools that are compared give the same scores."""
+"""Compares the scores of different tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured runs in a process of its own, and says in JSON what it took."""
+"""Runs measurements in child processes, which report their results as JSON."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DEADLINE_SECONDS = 900
 
 
 async def ceiling(running: Servers, total: int) -> dict[str, Any]:
-    """Fetch and decode all records once."""
+    """Measure fetching and decoding all records once."""
     return await child(["benchmarks.ceiling", running.kafka.bootstrap_servers, str(total)])
 
 
 async def worker(running: Servers, total: int, group: str, *flags: str) -> dict[str, Any]:
-    """Run the live worker over all records once, with a group and a namespace of its own."""
+    """Measure the live worker over all records once, with a new group and namespace."""
     environment = worker_environment(running, group)
     return await child(["benchmarks.worker", str(total), *flags], environment)
 
@@ -32,7 +32,7 @@ async def child(
     environment: Mapping[str, str] | None = None,
     python: Path = Path(sys.executable),
 ) -> dict[str, Any]:
-    """Run a module in a process of its own; the JSON object that it prints last."""
+    """Run a module in a child process; return the JSON object that it prints last."""
     return await asyncio.to_thread(_run, [str(python), "-m", *module], environment)
 
 

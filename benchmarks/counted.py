@@ -1,4 +1,4 @@
-"""What the project counts of the workload, as its peers must count it."""
+"""The project's figures for the workload, which its peers must reproduce."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stream_metrics.core.engine.row import Row
 from stream_metrics.live.ports import StateStore
 from stream_metrics.live.worker.export import rows_of
 
-IN_ROW = {"good": "good_unique"}  # where a row has another name
+IN_ROW = {"good": "good_unique"}  # names that differ in a row
 
 
 def of_row(row: Row) -> Figures:
@@ -26,7 +26,7 @@ async def totals_of(store: StateStore, config: EngineConfig) -> dict[str, Figure
 
 
 def differences(ours: dict[str, Figures], theirs: dict[str, Figures]) -> list[str]:
-    """Where two programs count otherwise, a line for each figure.
+    """The differences between the figures of two programs, one line each.
 
     >>> differences({"a": [9, 2, 5, 3, 8]}, {"a": [9, 1, 5, 3, 8]})
     ['a: duplicates 1 instead of 2']

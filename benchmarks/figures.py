@@ -9,7 +9,7 @@ from statistics import median
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured quantity: all values of the rounds, and what the project aims at."""
+    """A measured quantity: its values in all rounds, and the project's goal."""
 
     what: str
     values: Sequence[float]
@@ -18,11 +18,11 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """The middle value."""
+        """The median."""
         return median(self.values)
 
     def cells(self) -> tuple[str, ...]:
-        """The row of a table: what, median, unit, spread, n, goal."""
+        """The row of a table: name, median, unit, spread, n, goal."""
         low, high = number(min(self.values)), number(max(self.values))
         spread = f"{low} to {high}" if len(self.values) > 1 else ""
         count = str(len(self.values))
@@ -47,7 +47,7 @@ def figures_table(figures: Iterable[Figure]) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Columns as wide as they must be; those of ``right`` are aligned to the right."""
+    """A text table; the columns ``right`` are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""The constants of the capacity model out of runs."""
+"""Fits the constants of the capacity model to measured runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deploy.local.servers import RedisServer
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A run as the fit sees it."""
+    """The quantities of a run that the fit uses."""
 
     mix: Mix
     batches: Batches
@@ -24,14 +24,14 @@ class Observed:
 
 
 def cpu_constants(rows: Sequence[Observed]) -> dict[str, float]:
-    """CPU µs of worker and Redis, with the least squared relative errors; none is negative."""
+    """CPU µs of worker and Redis, by non-negative least squares of relative errors."""
     worker = _solve([worker_terms(r.mix, r.batches) for r in rows], [r.us for r in rows])
     redis = _solve([redis_terms(r.mix, r.batches) for r in rows], [r.redis_us for r in rows])
     return dict(zip((*WORKER, *REDIS), (*worker, *redis), strict=True))
 
 
 def _solve(terms: Sequence[Sequence[float]], found: Sequence[float]) -> list[float]:
-    """Least squares; a term that would be negative is left out, the most negative one first."""
+    """Least squares; repeatedly drops the most negative term."""
     weighed = np.asarray(terms) / np.asarray(found)[:, None]
     kept = list(range(weighed.shape[1]))
     while True:
@@ -44,7 +44,7 @@ def _solve(terms: Sequence[Sequence[float]], found: Sequence[float]) -> list[flo
 
 
 async def byte_constants(redis: RedisServer, client: Redis, conversations: int) -> dict[str, float]:
-    """Bytes of Redis a conversation, search event, result, further value and label."""
+    """Bytes of Redis per conversation, search event, result, further value and label."""
 
     async def bytes_of(shape: Shape) -> float:
         return await state_bytes(redis, client, shape) / shape.conversations

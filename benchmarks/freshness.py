@@ -49,7 +49,7 @@ GOAL_MS = {50: "≤ 250", 99: "≤ 1,000"}  # at half of the maximal rate
 
 @dataclass(slots=True)
 class Scraper:
-    """Looks at ``/metrics`` all the time: when an answer was there, and how many records it has."""
+    """Scrapes ``/metrics`` continuously: the time and the number of records of each answer."""
 
     seen: list[tuple[float, int]] = field(default_factory=list)
     took: list[float] = field(default_factory=list)
@@ -57,11 +57,11 @@ class Scraper:
 
     @property
     def records(self) -> int:
-        """As last scraped."""
+        """The number of records in the last scrape."""
         return self.seen[-1][1] if self.seen else 0
 
     async def look(self, worker: ShippedWorker, session: aiohttp.ClientSession) -> None:
-        """One scrape."""
+        """Scrape once."""
         began = time.perf_counter()
         text = await worker.scrape(session)
         now = time.perf_counter()
@@ -70,7 +70,7 @@ class Scraper:
         self.batches = int(total(text, "batch_records_count"))
 
     async def run(self, worker: ShippedWorker, session: aiohttp.ClientSession) -> None:
-        """Scrape until cancelled; a worker that is paused gives no answer."""
+        """Scrape until cancelled; a paused worker does not answer."""
         while True:
             began = time.perf_counter()
             with suppress(TimeoutError):
@@ -79,7 +79,7 @@ class Scraper:
             await asyncio.sleep(max(0.0, rest))
 
     async def until(self, records: int) -> None:
-        """Return when a scrape counts so many records."""
+        """Return when a scrape has this number of records."""
         last, moved = -1, time.perf_counter()
         while self.records < records:
             if self.records > last:
@@ -91,7 +91,7 @@ class Scraper:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One rate: what was asked for and what came of it; seconds of each record."""
+    """The measurement at one rate: the rates asked for and achieved, and latencies in seconds."""
 
     share: float
     rate: float
@@ -108,7 +108,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What runs, and what is there to produce; ``records`` never end and never repeat."""
+    """The running system and the records to produce; ``records`` is endless and never repeats."""
 
     kafka: Kafka
     worker: ShippedWorker
@@ -177,7 +177,7 @@ async def _site(sent: Traffic) -> AsyncIterator[Site]:
 
 
 async def _idle_cores(site: Site) -> float:
-    """What the scrapes alone cost the worker: CPU seconds a second, with nothing to read."""
+    """The cost of scrapes alone: CPU seconds of an idle worker per second."""
     before, began = usage(site.worker.pid).cpu_seconds, time.perf_counter()
     await asyncio.sleep(IDLE_SECONDS)
     spent = usage(site.worker.pid).cpu_seconds - before
@@ -185,13 +185,13 @@ async def _idle_cores(site: Site) -> float:
 
 
 async def _maximal(site: Site) -> tuple[float, float]:
-    """Records a second with nothing else at work, and while as many are produced as are read."""
+    """Records per second of an undisturbed worker, and while records are produced as fast."""
     alone = await _rate_of_backlog(site, 0.0)
     return alone, await _rate_of_backlog(site, alone)
 
 
 async def _rate_of_backlog(site: Site, producing: float) -> float:
-    """Records a second while there is a backlog of all the traffic, and ``producing`` beside it."""
+    """Records per second while a backlog is read and ``producing`` runs."""
     first = site.scraper.records
     size = len(site.sent.records)
     backlog = Traffic(list(islice(site.records, size)))
@@ -214,7 +214,7 @@ async def _rate_of_backlog(site: Site, producing: float) -> float:
 
 
 async def _level(site: Site, share: float, maximal: float, seconds: float) -> Level:
-    """Records at a share of the maximal rate, for so many seconds."""
+    """Measure at a share of the maximal rate, for a number of seconds."""
     scraper, rate = site.scraper, share * maximal
     first, scrapes, batches = scraper.records, len(scraper.seen), scraper.batches
     before, began = usage(site.worker.pid).cpu_seconds, time.perf_counter()
@@ -290,7 +290,7 @@ def _report(
 
 
 def predictions(sent: Traffic, levels: Sequence[Level]) -> str:
-    """What the capacity model says of a worker that keeps up, beside what was seen (medians)."""
+    """Predictions of the capacity model for a worker that keeps up, and the measured medians."""
     mix = mix_of(sent)
     known = len({record.key for record in sent.records})
     read = Batches(math.inf, 1.0, known / len(sent.records))

@@ -1,4 +1,4 @@
-"""Workers as a group over topics that are full: from their partitions to lag 0."""
+"""Measures a group of workers that reads full topics, from their assignment to lag 0."""
 
 from __future__ import annotations
 
@@ -52,37 +52,37 @@ class Run:
 
     @property
     def us(self) -> float:
-        """CPU µs an event, of the workers."""
+        """CPU µs per event of the workers."""
         return 1e6 * self.cpu / self.records
 
     @property
     def by_clock(self) -> float:
-        """Events a second."""
+        """Events per second."""
         return self.records / self.wall
 
     @property
     def redis_us(self) -> float:
-        """CPU µs an event, of Redis, the workers' starts included."""
+        """CPU µs per event of Redis, including the workers' starts."""
         return 1e6 * self.redis_cpu / self.total
 
     @property
     def broker_us(self) -> float:
-        """CPU µs an event, of the broker, the workers' starts included."""
+        """CPU µs per event of the broker, including the workers' starts."""
         return 1e6 * self.broker_cpu / self.total
 
     @property
     def touched(self) -> float:
-        """Conversations that a batch needs, by event."""
+        """Conversations that a batch needs, per event."""
         return sum(self.opened.values()) / self.total
 
     @property
     def loaded(self) -> float:
-        """Those of them that are not in the worker's cache, by event."""
+        """Conversations that a batch loads from Redis, per event."""
         return (self.opened["store"] + self.opened["nowhere"]) / self.total
 
     @property
     def batch(self) -> float:
-        """Events a batch."""
+        """Events per batch."""
         return self.records / self.batches
 
 
@@ -149,7 +149,7 @@ async def run_group(
 
 
 async def _redis_cpu(servers: Iterable[RedisServer]) -> float:
-    """CPU seconds that all of them have used so far."""
+    """CPU seconds that all Redis servers have used so far."""
     spent = 0.0
     for server in servers:
         async with Redis.from_url(server.url) as client:
@@ -182,7 +182,7 @@ async def _start(
 
 
 async def _measured(child: asyncio.subprocess.Process) -> dict[str, Any]:
-    """The JSON object that it prints when it has read all that is its own."""
+    """The JSON object that a worker prints when it has read its partitions."""
     assert child.stdout is not None
     assert child.stderr is not None
     line = await child.stdout.readline()

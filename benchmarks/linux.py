@@ -19,7 +19,7 @@ class Usage:
 
 
 def usage(pid: int) -> Usage:
-    """What ``/proc`` says."""
+    """The usage of a process by ``/proc``."""
     times = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     ticks = int(times[11]) + int(times[12])  # in user mode and in the kernel
     return Usage(_status_bytes(pid, "VmRSS"), ticks / os.sysconf("SC_CLK_TCK"))

@@ -1,4 +1,4 @@
-"""Events/s a core of the live worker, against fetching and decoding the same topics."""
+"""Events/s per core of the live worker, against fetching and decoding the same topics."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def _run(sent: Traffic, rounds: int, *, quick: bool) -> str:
         figures_table(_figures(done, total)),
         figures_table(memory),
         _stages(done, total),
-        rooms_table(sampled["rooms"], worker_us),
+        packages_table(sampled["packages"], worker_us),
         top_table(sampled["top"][:15], worker_us),
         _commands(done, total),
     )
@@ -89,7 +89,7 @@ def _figures(done: list[Round], total: int) -> list[Figure]:
 
 
 def _stages(done: list[Round], total: int) -> str:
-    """Wall time by stage of a batch; what is left is fetching, and everything between batches."""
+    """Wall time by stage of a batch; the rest is fetching and everything between batches."""
     rows = [("wall time of a batch's stages", "µs an event")]
     names = sorted(
         done[0].worker["stages"],
@@ -103,11 +103,11 @@ def _stages(done: list[Round], total: int) -> str:
     return table(rows, right=(1,))
 
 
-def rooms_table(shares: dict[str, float], us_an_event: float) -> str:
-    """CPU by room."""
-    rows = [("CPU by room, sampled", "share", "µs an event")]
-    for room, share in shares.items():
-        rows.append((room, f"{share:.1%}", number(share * us_an_event)))
+def packages_table(shares: dict[str, float], us_an_event: float) -> str:
+    """CPU by package."""
+    rows = [("CPU by package, sampled", "share", "µs an event")]
+    for package, share in shares.items():
+        rows.append((package, f"{share:.1%}", number(share * us_an_event)))
     return table(rows, right=(1, 2))
 
 
@@ -120,15 +120,15 @@ def modules_table(modules: Sequence[tuple[str, float]], us_an_event: float) -> s
 
 
 def top_table(top: list[tuple[str, str, float]], us_an_event: float) -> str:
-    """The functions with most CPU of their own, what they call in C and in Python's library too."""
-    rows = [("room", "function", "share", "µs an event")]
-    for room, name, share in top:
-        rows.append((room, name, f"{share:.1%}", number(share * us_an_event)))
+    """The functions with the most own CPU time, including calls into C and the standard library."""
+    rows = [("package", "function", "share", "µs an event")]
+    for package, name, share in top:
+        rows.append((package, name, f"{share:.1%}", number(share * us_an_event)))
     return table(rows, right=(2, 3))
 
 
 def _commands(done: list[Round], total: int) -> str:
-    """What Redis was asked to do; those of scripts count beside the script."""
+    """The commands that Redis ran; those of scripts count in addition to the script."""
     rows = [("Redis commands", "in 1,000 events", "")]
     calls: Counter[str] = Counter()
     for one in done:

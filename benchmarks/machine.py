@@ -58,7 +58,7 @@ def _processor() -> str:
 
 
 def _word(path: str | None, flag: str, place: int) -> str:
-    """A word of what a program says about its version."""
+    """A word of the output with which a program tells its version."""
     said = _run(path, flag).split() if path else []
     return said[place].strip('"') if len(said) > place else "unknown"
 

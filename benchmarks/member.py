@@ -1,4 +1,4 @@
-"""One worker of a group, in a process of its own, with a meter on it.
+"""Measures one worker of a group in a process of its own.
 
 ``python -m benchmarks.member SIZES WARM`` takes its settings from the environment. SIZES is a JSON
 object: how many records each partition number has, of all topics. The measurement begins when WARM
@@ -28,7 +28,7 @@ from stream_metrics.live.prometheus.catalogue import CONVERSATION_SOURCES, PREFI
 
 
 class MemberMeter(Meter):
-    """A meter whose total is what lies on the partitions that the worker is given."""
+    """A meter whose total is the number of records on the worker's partitions."""
 
     def __init__(self, runtime: Runtime, sizes: Mapping[int, int], warm: int) -> None:
         super().__init__(runtime, sum(sizes.values()), None)
@@ -70,13 +70,13 @@ class MemberMeter(Meter):
         return {**super().report(), **more}
 
     def _opened(self, where: str) -> float:
-        """Conversations that batches needed, by where they were; the start included."""
+        """Conversations that batches needed, by where they were found, including the start."""
         name = f"{PREFIX}conversations_opened_total"
         return self._runtime.registry.get_sample_value(name, {"found": where}) or 0.0
 
 
 async def work(sizes: Mapping[int, int], warm: int) -> None:
-    """Run the worker, print what was measured, and leave when told."""
+    """Run the worker, print the measurement, and stop on request."""
     settings = load_settings(None)
     configure_logs(settings.log)
     runtime = Runtime(settings)

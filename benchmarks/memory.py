@@ -1,4 +1,4 @@
-"""Bytes of Redis a result, and a further value of one: ``used_memory`` after less before."""
+"""Bytes of Redis per result and per further value: the growth of ``used_memory``."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ async def memory_figures(redis: RedisServer, client: Redis, *, quick: bool) -> l
 
 
 async def _bytes(redis: RedisServer, client: Redis, shape: Shape, seed: int) -> float:
-    """Bytes of Redis a result once the state of all conversations is in it."""
+    """Bytes of Redis per result after the state of all conversations was written."""
     return await state_bytes(redis, client, shape, seed) / shape.results
 
 
 async def state_bytes(redis: RedisServer, client: Redis, shape: Shape, seed: int = 0) -> int:
-    """Bytes of Redis once the state of all conversations is in it."""
+    """Bytes of Redis after the state of all conversations was written."""
     await client.flushall()
     store = connect(RedisOptions(url=redis.url, namespace="memory"))
     try:

@@ -1,4 +1,4 @@
-"""Records sent at an even rate, each with the time at which it was due.
+"""Sends records at an even rate, and notes the time at which each was due.
 
 A producer that is held up sends late what became due meanwhile. Timed from when they were handed
 over, those records would show nothing of the stall (coordinated omission): what a latency begins
@@ -15,7 +15,7 @@ from itertools import islice
 
 from stream_metrics.lab.traffic import TrafficRecord
 
-TICK_SECONDS = 0.005  # between two looks at what is due
+TICK_SECONDS = 0.005  # between two checks for due records
 
 
 @dataclass(slots=True)
@@ -30,12 +30,12 @@ class Sent:
 
     @property
     def rate(self) -> float:
-        """Records a second that were really handed over."""
+        """Records per second that were actually sent."""
         return (len(self) - 1) / (self.handed[-1] - self.handed[0])
 
     @property
     def behind_seconds(self) -> float:
-        """How far the producer fell behind at most."""
+        """The largest delay of the producer."""
         return max(at - due for due, at in zip(self.due, self.handed, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""The parts of the benchmarks, by name; each gives its report."""
+"""The parts of the benchmarks by name; each returns its report."""
 
 from __future__ import annotations
 

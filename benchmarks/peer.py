@@ -46,7 +46,7 @@ class Round:
 
 
 class OtherFigures(Exception):
-    """A run has not counted what the others count, so that there is nothing to compare."""
+    """A run has other figures than the rest, so that it cannot be compared."""
 
 
 def run(*, quick: bool = False, records: int | None = None, rounds: int | None = None) -> str:
@@ -94,7 +94,7 @@ async def _round(running: Servers, total: int, at: int, expected: dict[str, Figu
     read = await ceiling(running, total)
     await running.client.flushall()
     worked = await worker(running, total, f"round-{at}")
-    hold("the worker", expected, await _left(running, f"round-{at}"))
+    check_figures("the worker", expected, await _left(running, f"round-{at}"))
     names = list(NAMES)
     first = at % len(names)
     peers = {}
@@ -107,19 +107,19 @@ async def _round(running: Servers, total: int, at: int, expected: dict[str, Figu
 async def _peer(
     running: Servers, total: int, name: str, at: int, expected: dict[str, Figures]
 ) -> dict[str, Any]:
-    """Run a peer once, and hold its figures to be ours."""
+    """Run a peer once, and verify that its figures equal ours."""
     with tempfile.TemporaryDirectory(prefix="peer-") as folder:
         servers_and_topics = [running.kafka.bootstrap_servers, running.redis.url, *TOPICS.values()]
         arguments = [*servers_and_topics, str(total), folder, f"{name}-{at}"]
         found = await child([f"benchmarks.peers.{name}", *arguments], python=PEERS)
     if found["records"] != total:
         raise OtherFigures(f"{NAMES[name]} took {found['records']} of {total} records")
-    hold(NAMES[name], expected, found["totals"])
+    check_figures(NAMES[name], expected, found["totals"])
     return found
 
 
-def hold(who: str, expected: dict[str, Figures], counted: dict[str, Figures]) -> None:
-    """Let a run pass only if it has counted what is expected.
+def check_figures(who: str, expected: dict[str, Figures], counted: dict[str, Figures]) -> None:
+    """Verify that a run has the expected figures.
 
     Raises:
         OtherFigures: It has not.
@@ -157,12 +157,12 @@ def _figures(done: list[Round], total: int) -> list[Figure]:
 
 
 def _ratios(ours: list[float], theirs: list[float]) -> list[float]:
-    """Round by round."""
+    """The ratios, round by round."""
     return [a / b for a, b in zip(ours, theirs, strict=True)]
 
 
 def _counted(totals: dict[str, Figures]) -> str:
-    """The figures of each agent, which every run of every program has counted alike."""
+    """The figures of each agent, which are equal in all runs of all programs."""
     rows: list[tuple[str, ...]] = [("the same in every run of all", *FIGURES, "SRR", "SRE")]
     for agent, figures in sorted(totals.items()):
         found = dict(zip(FIGURES, figures, strict=True))

@@ -1,4 +1,4 @@
-"""The worker of the command line as a process, and what it says of itself."""
+"""Runs ``stream-metrics worker`` as a process, and reads its metrics."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SCRAPE = aiohttp.ClientTimeout(total=10)
 
 
 def cpu_seconds(processes: Iterable[ChildProcess]) -> float:
-    """CPU seconds that all of them have used so far."""
+    """CPU seconds that all processes have used so far."""
     return sum(usage(process.pid).cpu_seconds for process in processes)
 
 
 class ShippedWorker(Command):
-    """``stream-metrics worker`` with a port of its own; ready when its pages say so."""
+    """``stream-metrics worker`` on a port of its own; ready when ``/readyz`` says so."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         """``settings`` by the names of the environment, without their common prefix."""
@@ -62,5 +62,5 @@ def total(text: str, name: str) -> float:
 
 
 def records_done(text: str) -> int:
-    """How many records the worker has written and counted, dead letters included."""
+    """The number of records that the worker has processed, including dead letters."""
     return int(total(text, "batch_records_sum"))

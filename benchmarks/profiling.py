@@ -1,4 +1,4 @@
-"""Where the CPU time goes without servers: decode, step, encode, memory store, by room."""
+"""CPU time by package without servers: decode, step, encode, memory store."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import cProfile
 import pstats
 from typing import Any
 
-from benchmarks.components import OURS, room_of, short
 from benchmarks.figures import number, section, table
 from benchmarks.inprocess import InProcess
-from benchmarks.live import modules_table, rooms_table, top_table
+from benchmarks.live import modules_table, packages_table, top_table
+from benchmarks.packages import OURS, package_of, short
 from benchmarks.sampling import Sampler
 from benchmarks.workload import as_records, traffic
 from stream_metrics.core.events.record import Record
@@ -32,11 +32,11 @@ def run(*, quick: bool = False, records: int | None = None) -> str:
     return section(
         "profile: decode, step, encode and the memory store, in one process",
         f"{sent.describe()}; {number(us_an_event)} µs of CPU an event under the sampler\n",
-        rooms_table(sampler.shares(), us_an_event),
+        packages_table(sampler.shares(), us_an_event),
         modules_table(sampler.modules(TOP_MODULES), us_an_event),
         top_table(sampler.top(TOP_SAMPLED), us_an_event),
         "By function under cProfile, which makes calls dearer than they are: own time only.\n",
-        *_by_room(profile, len(taken)),
+        *_by_package(profile, len(taken)),
     )
 
 
@@ -55,18 +55,18 @@ async def _profiled(records: list[Record], profile: cProfile.Profile) -> None:
     profile.disable()
 
 
-def _by_room(profile: cProfile.Profile, events: int) -> list[str]:
-    """For each room, the functions with most time of their own."""
+def _by_package(profile: cProfile.Profile, events: int) -> list[str]:
+    """For each package, the functions with the most own time."""
     stats: dict[tuple[str, int, str], Any] = vars(pstats.Stats(profile))["stats"]
     total = sum(entry[2] for entry in stats.values())
     blocks = []
-    for room in OURS:
+    for package in OURS:
         found = [
             (entry[2], entry[1], f"{short(file)}:{line} {name}")
             for (file, line, name), entry in stats.items()
-            if room_of(file) == room
+            if package_of(file) == package
         ]
-        rows = [(room, "share", "calls an event")]
+        rows = [(package, "share", "calls an event")]
         for own, calls, name in sorted(found, reverse=True)[:TOP_OF_ROOM]:
             rows.append((name, f"{own / total:.1%}", number(calls / events)))
         blocks.append(table(rows, right=(1, 2)))

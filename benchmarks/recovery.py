@@ -54,7 +54,7 @@ class Recovery:
 
 @dataclass(slots=True)
 class Site:
-    """What runs, and the records to come, which never end and never repeat."""
+    """The running system and an endless stream of distinct records."""
 
     kafka: Kafka
     redis: RedisServer
@@ -68,7 +68,7 @@ class Site:
         await produce(self.kafka.bootstrap_servers, batch)
 
     async def ends(self) -> Offsets:
-        """Where the logs of the topics end."""
+        """The end offsets of the topics."""
         consumer = AIOKafkaConsumer(bootstrap_servers=self.kafka.bootstrap_servers)
         await consumer.start()
         try:
@@ -82,14 +82,14 @@ class Site:
         }
 
     async def metrics(self) -> str:
-        """The text of ``/metrics``; empty while nobody answers."""
+        """The text of ``/metrics``; empty while the worker does not answer."""
         try:
             return await self.worker.scrape(self.session)
         except (aiohttp.ClientError, OSError, TimeoutError):
             return ""
 
     async def until_done(self, records: int) -> None:
-        """Return when the worker counts so many records."""
+        """Return when the worker has counted this number of records."""
 
         async def done() -> bool:
             return records_done(await self.metrics()) >= records

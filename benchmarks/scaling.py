@@ -34,7 +34,7 @@ from stream_metrics.lab.traffic import partition_for
 
 BASE_PARTITIONS = 8
 LARGE_CACHE = 1_000_000  # results; holds all of a run
-FEW, SOME = 20, 100  # records a batch, where the cost of a batch is to show
+FEW, SOME = 20, 100  # records per batch, for runs that show the cost of a batch
 
 ONE_SEARCH = {
     "per_conversation": 1,
@@ -82,7 +82,7 @@ SHAPES = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """How the default traffic is read."""
+    """A configuration in which the default traffic is read."""
 
     name: str
     workers: int = 1
@@ -105,7 +105,7 @@ DEFAULT = Shape("default traffic", "default")
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The servers, and what was produced."""
+    """The servers, and the produced records."""
 
     kafka: Kafka
     redis: RedisServer
@@ -182,7 +182,7 @@ async def _bench(records: int) -> AsyncIterator[Bench]:
 
 
 def mix_of(sent: Traffic) -> model.Mix:
-    """What an average record holds."""
+    """The average content of a record."""
     searching = results = labels = 0
     for record in sent.records:
         try:
@@ -191,7 +191,7 @@ def mix_of(sent: Traffic) -> model.Mix:
             results += sum(len(search.get("results", ())) for search in event.get("searches", ()))
             labels += len(event.get("labels", ()))
         except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, TypeError):
-            continue  # one of those that are meant to be refused
+            continue  # a record that is meant to be rejected
     total = len(sent.records)
     return model.Mix(searching / total, results / total, labels / total, sent.bytes / total)
 
@@ -320,7 +320,7 @@ def _figures(cases: Mapping[Case, Sequence[Run]]) -> list[Figure]:
 
 
 def _beside(cases: Mapping[Case, Sequence[Run]]) -> str:
-    """Medians of what else was seen."""
+    """Medians of further measurements."""
     rows: list[tuple[str, ...]] = [
         (
             "medians",

@@ -50,7 +50,7 @@ _ROUTE = re.compile(rb'"selected":"[^"]*"')
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """Seconds by the clock and of CPU, the loop's longest stand, and what the answer held."""
+    """One scrape: wall and CPU seconds, longest block of the event loop, size of the answer."""
 
     seconds: float
     cpu_seconds: float
@@ -74,7 +74,7 @@ async def _run(scrapes: int, filling: int) -> list[Scrape]:
     paths = [await InProcess(metrics=METRICS).open() for _ in range(PARTITIONS)]
     await _feed(paths, list(islice(records, filling)))
     async with _served(paths) as address, _scraper(address) as child:
-        found = [await _scrape(child)]  # all buckets for the first time
+        found = [await _scrape(child)]  # the first scrape reads all buckets
         for _ in range(scrapes):
             await _feed(paths, list(islice(records, FEED)))
             found.append(await _scrape(child))
@@ -82,7 +82,7 @@ async def _run(scrapes: int, filling: int) -> list[Scrape]:
 
 
 def spread(record: Record) -> Record:
-    """The record as one of many agents' and of many routes', each about as busy as the others."""
+    """The record under one of many agents and routes with similar traffic."""
     chosen = crc32(record.key or b"")
     value = _AGENT.sub(b'"agent":"agent-%02d"' % (chosen % MAX_AGENTS), record.value or b"")
     at = count(chosen // MAX_AGENTS)
@@ -97,7 +97,7 @@ async def _feed(paths: Sequence[InProcess], records: Sequence[Record]) -> None:
 
 @asynccontextmanager
 async def _served(paths: Sequence[InProcess]) -> AsyncIterator[str]:
-    """The worker's pages over all of the partitions, and where they are."""
+    """The worker's web pages for all of the partitions, and their address."""
     registry = CollectorRegistry()
     Operations(registry, (EVENTS, LABELS))
     windows = WindowCollector(
@@ -136,20 +136,20 @@ async def _line(child: asyncio.subprocess.Process) -> dict[str, float]:
 
 
 async def _scrape(child: asyncio.subprocess.Process) -> Scrape:
-    """One scrape, with an eye on the loop; as long without one before it, to compare."""
+    """Scrape once and watch the event loop, after an equally long time without a scrape."""
     assert child.stdin is not None
-    idle = await _longest_stand(asyncio.create_task(asyncio.sleep(IDLE_SECONDS)))
+    idle = await _longest_block(asyncio.create_task(asyncio.sleep(IDLE_SECONDS)))
     before = time.process_time()
     child.stdin.write(b"\n")
     reading = asyncio.create_task(_line(child))
-    stood = await _longest_stand(reading)
+    stood = await _longest_block(reading)
     spent = time.process_time() - before
     found = reading.result()
     return Scrape(found["seconds"], spent, stood, idle, int(found["series"]), int(found["bytes"]))
 
 
-async def _longest_stand(until: asyncio.Task[Any]) -> float:
-    """By how much a sleep was late at most, until the task is done."""
+async def _longest_block(until: asyncio.Task[Any]) -> float:
+    """The largest delay of a sleep until the task is done."""
     longest = 0.0
     while not until.done():
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Kafka with the workload in it, and Redis, for the time of a measurement."""
+"""Runs Kafka, filled with the workload, and Redis during a measurement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JVM = ("-Xms768m", "-Xmx768m", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The running servers, and a client to ask Redis what it did."""
+    """The running servers, and a client that reads Redis' statistics."""
 
     kafka: Kafka
     redis: RedisServer
@@ -51,12 +51,12 @@ async def redis_cpu_seconds(client: Redis) -> float:
 
 
 async def redis_bytes(client: Redis) -> int:
-    """``used_memory`` as it is now."""
+    """The present ``used_memory``."""
     return int((await client.info("memory"))["used_memory"])
 
 
 async def settled_redis_bytes(client: Redis) -> int:
-    """``used_memory`` once the append-only file's buffer is written."""
+    """``used_memory`` after the append-only file's buffer was written."""
     await asyncio.sleep(SETTLE_SECONDS)
     return await redis_bytes(client)
 

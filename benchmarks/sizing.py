@@ -19,7 +19,7 @@ from benchmarks.model import Batches, Constants, Mix
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "guides" / "sizing.md"
 GIB = 2**30
-WORKER_BYTES = 140e6  # at work, with nothing in its cache
+WORKER_BYTES = 140e6  # of a working process with an empty cache
 CACHED_RESULT_BYTES = 1_000  # of state.cache_results
 PER_WORKER, PER_MASTER = 2, 4  # partitions at least
 COLD = 2  # how much more CPU Redis takes where conversations are too many for a processor's caches
@@ -54,13 +54,13 @@ class Load:
 
     @property
     def mix(self) -> Mix:
-        """What an average record holds."""
+        """The average content of a record."""
         return Mix(self.searches, self.results, self.labels, self.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """A month of a core, of a GiB of memory, of a GiB of disk, in whatever currency."""
+    """Prices per month of a core, a GiB of memory and a GiB of disk, in any currency."""
 
     core: float = 0
     memory_gib: float = 0
@@ -236,7 +236,7 @@ def made(page: str) -> str:
 
 
 def positive(text: str) -> float:
-    """A number above 0, as what is divided by must be."""
+    """A number above 0."""
     return _within(text, lambda value: 0 < value < math.inf, "a number above 0")
 
 
@@ -246,12 +246,12 @@ def not_negative(text: str) -> float:
 
 
 def share(text: str) -> float:
-    """A part of a whole."""
+    """A share from 0 to 1."""
     return _within(text, lambda value: 0 <= value <= 1, "a share from 0 to 1")
 
 
 def positive_share(text: str) -> float:
-    """A part of a whole, which is divided by."""
+    """A share above 0, from 0 to 1."""
     return _within(text, lambda value: 0 < value <= 1, "a share above 0, at most 1")
 
 
@@ -265,7 +265,7 @@ def _within(text: str, fits: Callable[[float], bool], what: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not fits(value):  # NaN fits nowhere
+    if not fits(value):  # NaN is in no range
         raise argparse.ArgumentTypeError(f"{text} is not {what}")
     return value
 
@@ -285,7 +285,7 @@ KINDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print what a load needs."""
+    """Print the plan for a load."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sizing", description=__doc__)
     parser.add_argument("--write", action="store_true", help="bring docs/guides/sizing.md in step")
     for field in fields(Load):

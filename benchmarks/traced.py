@@ -94,7 +94,7 @@ async def _run(turns: int) -> str:
 async def _pipeline(
     folder: Path, kafka: Kafka, redis: RedisServer
 ) -> AsyncIterator[tuple[ShippedWorker, Collector]]:
-    """What lies between the agent and the scraper."""
+    """The components between the agent and the scraper."""
     settings = {
         "KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "KAFKA__TOPICS": json.dumps([INPUT, LABELS]),
@@ -144,7 +144,7 @@ async def _scrape(
 
 
 async def _settled(kafka: Kafka, seen: Sequence[tuple[float, int]], turns: int) -> None:
-    """Return once each turn has been told, and a scrape has counted all records."""
+    """Return when every turn was interpreted and a scrape has counted all records."""
 
     async def told() -> int:
         return len({json.loads(one.value)["turn"] for one in await _records(kafka, INPUT)})

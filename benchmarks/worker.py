@@ -1,4 +1,4 @@
-"""The live worker as it is, in a process of its own, with a meter on it.
+"""Measures the unmodified live worker in a process of its own.
 
 ``python -m benchmarks.worker RECORDS [--sample]`` takes its settings from the environment, works
 until it has taken RECORDS records, and prints one JSON object. The measurement begins when the
@@ -26,7 +26,7 @@ TOP = 40
 
 
 class Meter:
-    """Listens to a worker's telemetry; notes CPU and wall time at the first and last record."""
+    """Records CPU and wall time at the first and last record, from a worker's telemetry."""
 
     def __init__(self, runtime: Runtime, total: int, sampler: Sampler | None) -> None:
         self.stages: dict[str, float] = {}
@@ -73,7 +73,7 @@ class Meter:
             self._finished()
 
     def _finished(self) -> None:
-        """All records are taken."""
+        """All records were read."""
         self._runtime.stop()
 
     def _on_batch(self, records: int) -> None:
@@ -82,7 +82,7 @@ class Meter:
         self.records += records
 
     def report(self) -> dict[str, Any]:
-        """What was measured."""
+        """The measurement."""
         cpu, wall = (end - start for end, start in zip(self._ended, self._began, strict=True))
         found: dict[str, Any] = {
             "cpu": cpu,
@@ -92,7 +92,7 @@ class Meter:
             "stages": self.stages,
         }
         if self._sampler is not None:
-            found["rooms"] = self._sampler.shares()
+            found["packages"] = self._sampler.shares()
             found["top"] = self._sampler.top(TOP)
         return found
 

@@ -23,13 +23,13 @@ TAIL_SECONDS = 1800  # the last labels come so long after the last conversation 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Records in arrival order, and how many results they speak of."""
+    """Records in arrival order, and the number of their results."""
 
     records: list[TrafficRecord]
 
     @property
     def bytes(self) -> int:
-        """All values."""
+        """The size of all values."""
         return sum(len(record.value) for record in self.records)
 
     def describe(self) -> str:
@@ -67,7 +67,7 @@ def traffic(
 
 
 def unending(sent: Traffic) -> Iterator[TrafficRecord]:
-    """The records, and then again and again with other conversations, so that none is a repeat."""
+    """The records, repeated endlessly with new conversations, so that none is a duplicate."""
     yield from sent.records
     for serial in count(1):
         for record in sent.records:
@@ -78,7 +78,7 @@ def unending(sent: Traffic) -> Iterator[TrafficRecord]:
 
 
 def as_records(sent: Sequence[TrafficRecord], partitions: int = 1) -> list[Record]:
-    """The records as a consumer would hand them over."""
+    """The records as a consumer returns them."""
     offsets: dict[tuple[str, int], int] = {}
     records = []
     for record in sent:
@@ -116,7 +116,7 @@ class Plain:
         return made
 
     def titled(self, number: int, title: str) -> dict[str, Any]:
-        """A result that its title alone makes a candidate, and whose snippet is its own."""
+        """A result whose title is its only candidate key, and whose snippet is unique."""
         made = self.result(number, title=title)
         return {name: made[name] for name in ("result_id", "title", "snippet")}
 

@@ -1,4 +1,4 @@
-"""What a peer says of its run: CPU and wall time from its first record on, and what it counted."""
+"""A peer's report: CPU and wall time from its first record on, and its figures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Meter:
     _ended: tuple[float, float] = field(default=(0.0, 0.0))
 
     def record(self) -> None:
-        """Note a record that was read, before anything is done with it."""
+        """Count a record before it is processed."""
         if not self.taken:
             self._began = (time.process_time(), time.perf_counter())
         self.taken += 1
@@ -53,7 +53,7 @@ class Meter:
         return self.taken >= self.expected
 
     def end(self) -> None:
-        """Stop the clocks: all is counted and handed to the store."""
+        """Stop the clocks: everything is counted and was passed to the store."""
         self._ended = (time.process_time(), time.perf_counter())
 
     def report(self, totals: dict[str, Figures]) -> None:

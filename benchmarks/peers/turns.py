@@ -37,7 +37,7 @@ class Turn(TypedDict):
 
 
 def new_turn() -> Turn:
-    """A turn of which nothing is known."""
+    """An empty turn."""
     return Turn(
         agent="",
         searches=[],
@@ -65,7 +65,7 @@ def take(turn: Turn, event: Event) -> Figures:
 
 
 def difference(after: Sequence[int], before: Sequence[int]) -> Figures:
-    """By how much figures have changed."""
+    """The changes of figures."""
     return [new - old for new, old in zip(after, before, strict=True)]
 
 
@@ -140,7 +140,7 @@ def _gain(turn: Turn, number: int) -> int | None:
 
 
 def _replace(figures: Figures, before: int | None, after: int | None) -> None:
-    """Put one gain of a document in the place of another."""
+    """Replace the gain of a document."""
     for sign, gain in ((-1, before), (1, after)):
         if gain is not None:
             figures[2] += sign

@@ -54,7 +54,7 @@ class Tools:
         self.scored[tool] = AS_ARRAYS[tool](self.parsed[tool])
 
     def forget(self, tool: str) -> None:
-        """Let go of what was parsed and scored: no tool measures beside another's memory."""
+        """Free parsed data and scores, so that they do not count for the next tool."""
         self.parsed.pop(tool, None)
         self.scored.pop(tool, None)
 

@@ -58,7 +58,7 @@ class RedisCluster(Served):
         return self
 
     async def stop(self) -> None:
-        """SIGTERM to all nodes, SIGKILL to those that stay."""
+        """SIGTERM to all nodes, SIGKILL to those still running after the deadline."""
         await asyncio.gather(*(server.stop() for server in self.servers))
 
     def kill9(self) -> None:

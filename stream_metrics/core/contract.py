@@ -170,7 +170,7 @@ def asyncapi() -> dict[str, Any]:
 
 
 def rendered() -> dict[str, str]:
-    """File name to text of the documents."""
+    """The texts of the documents by file name."""
     return {
         "events.schema.json": _text(json_schema()),
         "row.schema.json": _text(row_schema()),
@@ -254,7 +254,7 @@ def _ref(part: str, name: str) -> dict[str, str]:
 
 
 def _moved(node: Any) -> Any:
-    """``node`` with its references pointing to where AsyncAPI keeps schemas."""
+    """``node`` with its references changed to the place of schemas in AsyncAPI."""
     if isinstance(node, dict):
         return {
             name: value.replace("#/$defs/", "#/components/schemas/")
@@ -266,7 +266,7 @@ def _moved(node: Any) -> Any:
 
 
 def _tidy(node: Any) -> Any:
-    """``node`` in one fixed order of keys, however the generator of the day writes it."""
+    """``node`` with its keys in a fixed order, independent of the version of pydantic."""
     if isinstance(node, list):
         return [_tidy(item) for item in node]
     if not isinstance(node, dict):

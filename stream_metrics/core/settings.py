@@ -41,7 +41,7 @@ class Part(BaseModel):
 
 
 class NeedSettings(Part):
-    """At least ``count`` of ``names`` match."""
+    """Requires that at least ``count`` of ``names`` match."""
 
     count: int = Field(1, ge=1)
     names: tuple[str, ...]
@@ -78,7 +78,7 @@ class EntityTypeSettings(Part):
 
 
 class DedupSettings(Part):
-    """What counts as the same document."""
+    """How duplicate documents are recognised."""
 
     tables: int | None = Field(None, ge=1)
     """The number of the built-in tables. By default, those under which the state was built, and
@@ -90,7 +90,7 @@ class DedupSettings(Part):
     ignore_fields: tuple[str, ...] = IGNORED_FIELDS
     """Fields that neither reject nor confirm, for types without a table row."""
     max_candidates: int = Field(64, ge=1)
-    """How many earlier results a new one is compared with at most."""
+    """The most earlier results that a new one is compared with."""
     entity_types: tuple[EntityTypeSettings, ...] = Field(
         (), examples=[[{"name": "Ticket", "definitive": ["ticket_id"]}]]
     )
@@ -106,7 +106,7 @@ class DedupSettings(Part):
         return number
 
     def in_force(self) -> Tables:
-        """The built-in tables: the chosen ones, else the newest."""
+        """The built-in tables: those configured, else the newest."""
         return newest() if self.tables is None else published()[self.tables]
 
     def of_state(self) -> dict[str, Any]:
@@ -135,27 +135,27 @@ class DedupSettings(Part):
 
 
 class OtlpRow(Part):
-    """Spans of one kind, and what they are."""
+    """A row that assigns a role to matching spans."""
 
     role: Role
-    """What they are: a search, a tool, a reranker, a turn and so on."""
+    """The role of the spans: a search, a tool, a reranker, a turn and so on."""
     when: dict[str, str] = {}
-    """Attributes with their values, of which a span must have all; an empty value is any."""
+    """Attributes that a span must have, with their values; an empty value matches any."""
     scope: str = ""
-    """How the name of the instrumentation scope begins."""
+    """The beginning of the instrumentation scope's name."""
     span: str = "*"
     """A pattern for the name of the span."""
     documents: tuple[str, ...] = ()
-    """Attributes with the documents that were found: a list, JSON, or flattened attributes."""
+    """Attributes with the retrieved documents: a list, JSON, or flattened attributes."""
     inputs: tuple[str, ...] = ()
-    """The same of what a reranker was given."""
+    """Attributes with the documents that a reranker was given, in the same forms."""
     query: tuple[str, ...] = ()
     """Attributes with the query, or with the question of a turn."""
     answer: tuple[str, ...] = ()
     """Attributes with the answer of a turn or model call."""
 
     def row(self) -> Row:
-        """The row as traces are read by it."""
+        """The row for the interpretation of traces."""
         return Row(
             self.role,
             tuple(self.when.items()),
@@ -169,44 +169,44 @@ class OtlpRow(Part):
 
 
 class OtlpSettings(Part):
-    """How OTLP traces are read, beyond the conventions that are known."""
+    """How OTLP traces are interpreted, in addition to the built-in conventions."""
 
     rows: tuple[OtlpRow, ...] = Field(
         (), examples=[[{"role": "search", "span": "lookup*", "documents": ["app.hits"]}]]
     )
-    """What spans are that the known conventions do not name, or name otherwise."""
+    """The roles of spans that the built-in conventions do not cover, or for which they differ."""
     scopes: tuple[str, ...] = Field((), examples=[["openinference.instrumentation.langchain"]])
-    """The instrumentation scopes whose spans count; all, if there are none."""
+    """The instrumentation scopes to use; all if empty."""
     turn: Literal["span", "trace"] = "span"
-    """Whether an agent's spans are turns, or each trace is one."""
+    """Whether an agent's spans delimit turns, or each trace is one turn."""
     content: Literal["on", "off"] = "on"
-    """Whether texts become part of events; without them only their digests tell documents apart."""
+    """Whether events contain texts; without them, documents are compared by digests only."""
     missing_parents: Literal["refuse", "root"] = "refuse"
-    """What becomes of a trace with spans whose parents are not there."""
+    """Whether a trace with missing parent spans is refused, or such spans are treated as roots."""
     require_conversation: bool = False
-    """Whether a trace without a conversation is refused; it is one by itself otherwise."""
+    """Whether a trace without a conversation is refused; otherwise it is its own conversation."""
     max_spans: int = Field(100_000, ge=1)
-    """Spans in a trace; a trace with more is refused."""
+    """The most spans of a trace; a trace with more is refused."""
     max_trace_bytes: int = Field(128 << 20, ge=1)
-    """Bytes of a trace's spans; a trace with more is refused."""
+    """The most bytes of a trace's spans; a trace with more is refused."""
     conversation: tuple[str, ...] = Field((), examples=[["app.thread.id"]])
-    """Further attributes with the conversation, which are read first."""
+    """Further attributes with the conversation, read before the built-in ones."""
     agent: tuple[str, ...] = Field((), examples=[["app.agent"]])
-    """Further attributes with the agent, which are read first."""
+    """Further attributes with the agent, read before the built-in ones."""
     release: tuple[str, ...] = Field((), examples=[["app.release"]])
-    """Further attributes with the release, which are read first."""
+    """Further attributes with the release, read before the built-in ones."""
     ids: tuple[str, ...] = Field((), examples=[["article_id"]])
     """Names in a document or its metadata to use as ID components."""
     fields: tuple[str, ...] = Field((), examples=[["author", "pages"]])
     """Names in a document or its metadata to use as fields."""
 
     def mapping(self) -> SpanMapping:
-        """Which spans are what: the rows here come before those that are known."""
+        """The rows that map spans to roles: those configured, then the built-in ones."""
         rows = [row.row() for row in self.rows]
         return mapping(rows, self.conversation, self.agent, self.release)
 
     def options(self, grading: Grading) -> Options:
-        """How traces are told, and the scores in them become labels."""
+        """The options for the interpretation of traces."""
         return Options(
             turn=self.turn,
             content=self.content == "on",
@@ -225,21 +225,21 @@ class LabelSettings(Part):
     """How scores of evaluators become relevance labels."""
 
     cutoffs: dict[int, float] = Field({}, examples=[{2: 0.5, 4: 0.9}])
-    """Gains from 1 to 4, each with the smallest score that has it, such as `{2 = 0.5, 4 = 0.9}`; a
-    lower score has gain 0."""
+    """The lowest score of each gain from 1 to 4, such as `{2 = 0.5, 4 = 0.9}`; lower scores have
+    gain 0."""
     grades: dict[str, Annotated[int, Field(ge=0, le=4)]] = Field(
         {}, examples=[{"relevant": 3, "irrelevant": 0}]
     )
     """The gain of each label or score that evaluators give, such as `{relevant = 3, irrelevant =
-    0}`; they go before `labels.cutoffs`."""
+    0}`. Takes precedence over `labels.cutoffs`."""
     names: tuple[str, ...] = NO_GRADES.names
-    """Patterns for the names of the evaluations that judge the relevance of documents, in upper or
-    lower case; other evaluations give no labels."""
+    """Case-insensitive patterns for the names of evaluations that judge the relevance of documents;
+    other evaluations give no labels."""
     document: tuple[str, ...] = Field((), examples=[["metadata:document_id"]])
     """Attributes of an evaluation with the id or the text of the document; `metadata:key` is a key
     of JSON in an attribute."""
     position: tuple[str, ...] = Field((), examples=[["document.position"]])
-    """Attributes of an evaluation with the place of the document in its span, from 0."""
+    """Attributes of an evaluation with the position of the document in its span, from 0."""
 
     @field_validator("cutoffs")
     @classmethod
@@ -253,7 +253,7 @@ class LabelSettings(Part):
 
     @property
     def grading(self) -> Grading:
-        """The same as the traces' part of the program has it."""
+        """The same settings for the interpretation of traces."""
         return Grading(
             self.names,
             tuple(self.grades.items()),
@@ -384,5 +384,5 @@ class MetricSettings(Part):
         return self
 
     def window_specs(self) -> tuple[Window, ...]:
-        """The windows in force."""
+        """The configured windows, with their families of series."""
         return window_specs(self.windows, self.series_windows)

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.counted import differences, totals_of
 from benchmarks.inprocess import InProcess
-from benchmarks.peer import OtherFigures, hold
+from benchmarks.peer import OtherFigures, check_figures
 from benchmarks.peers.reading import read
 from benchmarks.peers.turns import Figures, Turn, add_up, new_turn, take
 from benchmarks.workload import as_records, traffic
@@ -75,11 +75,11 @@ def test_a_run_with_other_counts_ends_the_benchmark() -> None:
     """This applies to runs of the worker and of peers, also if nothing was counted."""
     expected = {"a": [9, 2, 5, 3, 8]}
 
-    hold("the worker", expected, {"a": [9, 2, 5, 3, 8]})
+    check_figures("the worker", expected, {"a": [9, 2, 5, 3, 8]})
     with pytest.raises(OtherFigures, match=r"the worker counted\na: gain 7 instead of 8"):
-        hold("the worker", expected, {"a": [9, 2, 5, 3, 7]})
+        check_figures("the worker", expected, {"a": [9, 2, 5, 3, 7]})
     with pytest.raises(OtherFigures, match="results 0 instead of 9"):
-        hold("the worker", expected, {})
+        check_figures("the worker", expected, {})
 
 
 @pytest.mark.parametrize("missing", ["type", "event_id", "occurred_at", "conversation_id", "turn"])

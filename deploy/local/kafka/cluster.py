@@ -196,7 +196,7 @@ class Kafka(Served):
         return self
 
     async def stop(self, deadline_seconds: float | None = None) -> None:
-        """SIGTERM to all, SIGKILL to those that are there after the deadline."""
+        """SIGTERM to all, SIGKILL to those still running after the deadline."""
         await asyncio.gather(*(broker.stop(deadline_seconds) for broker in self.brokers))
 
     def kill9(self) -> None:

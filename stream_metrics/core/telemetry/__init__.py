@@ -1,9 +1,9 @@
 """Interprets traces of instrumented agents: their turns, iterations and searches.
 
 ``mapping`` says as data which role each span has, ``documents`` reads the documents that spans
-record, ``tell`` interprets one trace, and ``events`` writes the result as search-iteration events.
-A trace that cannot be interpreted reliably is refused with a reason. Nothing here reads a clock,
-does I/O, or depends on the order in which spans arrived.
+record, ``interpret`` interprets one trace, and ``events`` writes the result as search-iteration
+events. A trace that cannot be interpreted reliably is refused with a reason. Nothing here reads a
+clock, does I/O, or depends on the order in which spans arrived.
 """
 
 from stream_metrics.core.telemetry.evaluations import Evaluation, Grading

@@ -1,4 +1,4 @@
-"""Which room of the system a piece of code belongs to, by its file."""
+"""Attributes code to packages of the project and of libraries by its file."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ OTHER = "other"
 
 
 @lru_cache(maxsize=4096)
-def room_of(file: str) -> str | None:
-    """The room of a file, None for Python's own library and for what is not ours.
+def package_of(file: str) -> str | None:
+    """The package of a file, None for the standard library and other libraries.
 
-    >>> room_of("/x/stream_metrics/core/dedup/pack.py"), room_of("/x/asyncio/events.py")
+    >>> package_of("/x/stream_metrics/core/dedup/pack.py"), package_of("/x/asyncio/events.py")
     ('core/dedup', None)
     """
     parts = PurePath(file).parts
     for at, part in enumerate(parts[:-1]):
         if part == "stream_metrics":
-            room = "/".join(parts[at + 1 : at + 3])
-            return room if room in OURS else "live/worker"
+            package = "/".join(parts[at + 1 : at + 3])
+            return package if package in OURS else "live/worker"
     if "site-packages" in parts:
         package = parts[parts.index("site-packages") + 1]
         return package if package in LIBRARIES else None
@@ -33,5 +33,5 @@ def room_of(file: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def short(file: str) -> str:
-    """A file by its last two parts, so that no path of the machine shows."""
+    """The last two parts of a path, so that reports have no paths of the machine."""
     return "/".join(PurePath(file).parts[-2:])
