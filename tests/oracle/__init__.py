@@ -1,8 +1,8 @@
-"""Brute-force reference for the engine: everything from scratch, on the texts, in one pass.
+"""Brute-force reference for the engine, which computes everything from the texts in one pass.
 
-Nothing here is shared with the package under test. It is slow and plain on purpose: a
-conversation's valid events are collected, the winner of every item is found over the whole set,
-and each figure is computed anew from the definitions.
+It shares no code with the package under test, and prefers simplicity to speed: it collects the
+valid events of a conversation, finds the winner of every item over the whole set, and computes each
+metric from its definition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Event", "Outcome", "Record", "Turn", "evaluate"]
 
 @dataclass
 class Outcome:
-    """What a stream must lead to."""
+    """The expected results of a stream."""
 
     rows: list[str]
     invalid: list[tuple[int, str]]
@@ -31,7 +31,7 @@ class Outcome:
     events: list[Event] = field(repr=False)  # every valid event, redeliveries included
 
     def windows(self, now_us: int | None = None) -> str:
-        """The text of `windows.json`, at the largest event time unless told otherwise."""
+        """The text of `windows.json`, by default at the largest event time."""
         if now_us is None:
             now_us = max((event.time for event in self.events), default=0)
         return windows_text(self.turns, now_us)
@@ -48,7 +48,7 @@ def evaluate(
     keyed: bool = False,
     retrieval: tuple[str, ...] = (),
 ) -> Outcome:
-    """Evaluate a stream, whatever its order."""
+    """Evaluate a stream; the order of its records does not matter."""
     options = Options(
         turn_scope,
         good_gain,

@@ -1,4 +1,4 @@
-"""Reading of one record: strict JSON, then every rule of the wire format, one check a line."""
+"""Decodes one record: strict JSON, then every rule of the wire format, one check per line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True)
 class Record:
-    """One record as it was read; a key of None switches the key check off."""
+    """One record; a key of None disables the check of the key."""
 
     value: bytes
     key: bytes | None = None
@@ -39,12 +39,12 @@ class Record:
 
 
 class Rejected(Exception):
-    """A record that is no valid event; the argument is the reason."""
+    """A record is not a valid event; the argument is the reason."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One valid event; `body` has its known fields, nulls left out."""
+    """One valid event; `body` has its known fields without nulls."""
 
     type: str
     time: int
@@ -56,12 +56,12 @@ class Event:
 
     @property
     def version(self) -> tuple[int, str]:
-        """What orders the versions of an item."""
+        """The version by which an item is ordered."""
         return (self.time, self.event_id)
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """The version, ties of unequal content broken by the digest."""
+        """The version, with the digest to order events of different content."""
         return (self.time, self.event_id, self.digest)
 
 
@@ -77,9 +77,9 @@ def decode(record: Record, keyed: bool) -> Event:
             ).encode()
         ).hexdigest()
     except UnicodeEncodeError:
-        raise Rejected("not_json") from None  # half a surrogate pair
+        raise Rejected("not_json") from None  # a lone surrogate
     except ValueError:
-        raise Rejected("invalid") from None  # a number beyond the doubles
+        raise Rejected("invalid") from None  # a number outside the range of doubles
     kind = data.get("type")
     if not isinstance(kind, str) or kind not in TYPES:
         raise Rejected("unknown_type")
@@ -129,7 +129,7 @@ def _whole(token: str) -> int:
 
 
 def _levels(text: str) -> int:
-    """Deepest nesting of brackets outside strings."""
+    """The deepest nesting of brackets outside strings."""
     deepest = level = 0
     quoted = escaped = False
     for char in text:
@@ -150,7 +150,7 @@ def _levels(text: str) -> int:
     return deepest
 
 
-# --- one function a kind of value -------------------------------------------------------------
+# --- one function for each kind of value ------------------------------------------------------
 
 
 def _get(data: dict[str, Any], name: str, required: bool) -> Any:
@@ -248,7 +248,7 @@ def _time(data: dict[str, Any], timestamp_ms: int | None) -> int:
     return time
 
 
-# --- one function a type ----------------------------------------------------------------------
+# --- one function for each type of event ------------------------------------------------------
 
 
 def _search_iteration(data: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Deduplication by comparing every result with every earlier one, on the texts themselves."""
+"""Deduplication that compares the texts of every result with those of every earlier one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What verification says of a pair, by which evidence, and where it was decided."""
+    """The verdict on a pair, its evidence, and the step that decided."""
 
     duplicate: bool
     evidence: str | None
@@ -71,12 +71,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where deduplication put one result."""
+    """The document of one result."""
 
     first: int  # index of the unique document's first occurrence; its own if unique
-    verdict: Verdict | None  # that of the deciding pair, None if unique
-    contradicted: int  # matches that its document's IDs refused
-    refused: tuple[str, ...]  # steps at which verification refused a candidate
+    verdict: Verdict | None  # evidence of the deciding pair, None if unique
+    contradicted: int  # matches that the IDs of their document contradict
+    refused: tuple[str, ...]  # steps at which verification rejected a candidate
     truncated: int
 
 
@@ -84,7 +84,7 @@ class Placement:
 
 
 def canonical_type(result: Result) -> str:
-    """The table's spelling of a named type, else the folded name."""
+    """The table's spelling of a type in the tables, else the folded name."""
     folded = result["entity_type"].casefold()
     return str(_CANONICAL.get(folded, folded))
 
@@ -115,7 +115,7 @@ def has_definitive(kind: str, ids: dict[str, set[str]]) -> bool:
 
 
 def generic_id(result: Result) -> str | None:
-    """`doc_id` in the form in which two are compared here."""
+    """The comparable form of `doc_id`."""
     return None if result["doc_id"] is None else _id_value("doc_id", result["doc_id"])
 
 
@@ -220,7 +220,7 @@ def verify(a: Result, b: Result, settings: Settings) -> Verdict:
 
 @dataclass(frozen=True)
 class Identity:
-    """IDs and long contents of one result, or of all members of a document taken together."""
+    """The IDs and long contents of one result, or of all members of a document."""
 
     ids: dict[str, set[str]]
     doc_ids: set[str]
@@ -335,14 +335,14 @@ class _Pair:
         return True
 
     def count(self, *names: str) -> int:
-        """How many of these match."""
+        """The number of these that match."""
         return sum(self(name) for name in names)
 
 
 Rule = tuple[tuple[str, ...], Callable[[_Pair], bool]]
 _TEXTS = ("snippet", "content")
-# For each type the names whose mismatch rejects, and the rules that confirm; each rule with the
-# text-like names in its wording.
+# For each type the names whose mismatch rejects, and the rules that confirm, each with its
+# text-like names.
 _TABLE: dict[str, tuple[tuple[str, ...], tuple[Rule, ...]]] = {
     "File": (
         (
@@ -489,7 +489,7 @@ def _compare_fields(kind: str, a: Result, b: Result, settings: Settings) -> Verd
 
 
 def deduplicate(results: list[Result], settings: Settings) -> list[Placement]:
-    """Place each result of a turn, given in canonical order."""
+    """The placements of a turn's results, which must be in canonical order."""
     placements: list[Placement] = []
     keys = [candidate_keys(result) for result in results]
     for index, result in enumerate(results):

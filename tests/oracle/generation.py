@@ -1,4 +1,4 @@
-"""Metrics of answers, written down word by word from their definitions.
+"""Metrics of answers, computed word by word from their definitions.
 
 Articles and stopwords are data, and given. Nothing else is shared with the code under test.
 """
@@ -14,7 +14,7 @@ BY_CHARACTER = ("CJK UNIFIED", "HIRAGANA LETTER", "KATAKANA LETTER", "HANGUL SYL
 
 
 def words(text: str, articles: Collection[str]) -> list[str]:
-    """The words that count, sign by sign."""
+    """The words that count, found character by character."""
     found: list[str] = []
     word = ""
     for sign in text.lower() + " ":
@@ -31,7 +31,7 @@ def words(text: str, articles: Collection[str]) -> list[str]:
 
 
 def f1(left: Sequence[str], right: Sequence[str]) -> Fraction:
-    """Harmonic mean of the shares of each side that the other has, word against word."""
+    """The harmonic mean of the shares of words that each text has in common with the other."""
     if not left and not right:
         return Fraction(1)
     rest, shared = list(right), 0
@@ -43,7 +43,7 @@ def f1(left: Sequence[str], right: Sequence[str]) -> Fraction:
 
 
 def subsequence_f1(left: Sequence[str], right: Sequence[str]) -> Fraction:
-    """The same of the words of the longest common subsequence."""
+    """The same for the words of the longest common subsequence."""
     if not left and not right:
         return Fraction(1)
     return _harmonic(_longest(left, right), len(left), len(right))

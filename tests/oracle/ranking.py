@@ -1,4 +1,4 @@
-"""Ranked metrics of one ranking, written down rank by rank from their definitions.
+"""Ranked metrics of one ranking, computed rank by rank from their definitions.
 
 A ranking is a list of (document, grade or None); the truth a map of document to grade. Nothing is
 shared with the code under test.
@@ -14,7 +14,7 @@ Grades = Mapping[str, float]
 
 
 def _gains(ranking: Ranking, truth: Grades) -> list[float]:
-    """Grades by rank, none below 0, each document once."""
+    """The grades by rank, at least 0, with each document once."""
     return [
         max(truth.get(one, 0.0), 0.0) if one not in ranking[:at] else 0.0
         for at, one in enumerate(ranking)
@@ -118,14 +118,14 @@ def rbp(
     rel: float = 1,
     max_grade: float | None = None,
 ) -> float:
-    """Rank-biased precision; graded if a largest grade is given."""
+    """Rank-biased precision; graded if the largest grade is given."""
     gains = _gains(ranking, truth)[:k]
     worth = [float(g >= rel) if max_grade is None else g / max_grade for g in gains]
     return (1 - p) * sum(x * p**at for at, x in enumerate(worth))
 
 
 def rbp_residual(ranking: Ranking, truth: Grades, k: int | None = None, p: float = 0.8) -> float:
-    """All ranks' mass less that of the judged ones."""
+    """The weight of all ranks minus that of judged ones."""
     judged = [one in truth for one in ranking][:k]
     return 1 - (1 - p) * sum(p**at for at, known in enumerate(judged) if known)
 
@@ -145,7 +145,7 @@ def q_measure(ranking: Ranking, truth: Grades, beta: float = 1) -> float:
 def alpha_ndcg(
     ranking: Ranking, truth: Grades, k: int, alpha: float = 0.5, rel: float = 1
 ) -> float:
-    """Each repeat of a relevant document is worth 1 − α of the one before; greedy ideal."""
+    """Alpha-nDCG: each repetition is worth 1 − α of the previous one; the ideal is greedy."""
     worth = [
         (1 - alpha) ** ranking[:at].count(one) if truth.get(one, 0.0) >= rel else 0.0
         for at, one in enumerate(ranking)
@@ -166,5 +166,5 @@ def alpha_ndcg(
 
 
 def condensed(ranking: Ranking, truth: Grades) -> list[str]:
-    """The ranking without what nobody judged."""
+    """The ranking without unjudged documents."""
     return [one for one in ranking if one in truth]

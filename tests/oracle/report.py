@@ -18,7 +18,7 @@ def canonical(value: object) -> str:
 
 
 def share(numerator: int, denominator: int) -> float | None:
-    """A ratio, null without a denominator."""
+    """A ratio; null if the denominator is 0."""
     return numerator / denominator if denominator else None
 
 

@@ -51,7 +51,7 @@ def _aqwv(ranking: Ranking, k: int) -> float | None:
 
 
 def scores(turn: Turn, search_id: str, names: tuple[str, ...]) -> dict[str, float]:
-    """The scores of a search that are defined; none at all if nothing judges the turn."""
+    """The defined scores of a search; none if the turn has no judgements."""
     ranking = ranking_of(turn, search_id)
     if ranking is None:
         return {}
@@ -60,7 +60,7 @@ def scores(turn: Turn, search_id: str, names: tuple[str, ...]) -> dict[str, floa
 
 
 def ranking_of(turn: Turn, search_id: str, *, unjudged: bool = False) -> Ranking | None:
-    """A search's results with what judges them; None for nothing, unless that is asked for."""
+    """The ranking of a search with its judgements; None without any, unless requested."""
     relevant = None if turn.completed is None else turn.completed.entry
     documents = {one.placement.first for one in turn.found}
     if relevant is not None:
@@ -99,7 +99,7 @@ def ranking_of(turn: Turn, search_id: str, *, unjudged: bool = False) -> Ranking
 
 
 def _name(one: Found, *, by_doc: bool) -> str:
-    """What the truth calls a result."""
+    """The name of a result in the ground truth."""
     if not by_doc:
         return f"{one.placement.first}"
     return "no doc_id" if one.raw["doc_id"] is None else f"doc {one.raw['doc_id']}"

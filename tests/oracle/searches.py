@@ -1,4 +1,4 @@
-"""Rows of `queries.jsonl`, search by search, from the definitions and the texts themselves."""
+"""Rows of `queries.jsonl`, computed for each search from the definitions and the texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .turns import Turn, Won
 
 FACTS = ("agent", "release", "route")
 WHOLE_TRUTH = ("aqwv@2", "map", "recall@2")
-"""Metrics that need every relevant document, also those that nobody retrieved."""
+"""Metrics that need all relevant documents, including those that were not retrieved."""
 ENOUGH = Fraction(3, 10)
 
 
@@ -63,7 +63,7 @@ def _row(turn: Turn, search_id: str, won: Won, articles: Collection[str]) -> dic
 
 
 def _overlapping(turn: Turn, won: Won, articles: Collection[str]) -> list[bool] | None:
-    """By rank, whether the text says what a reference answer says; None: nothing to compare."""
+    """By rank, whether the text overlaps a reference answer; None if one of the two is missing."""
     references = [] if turn.completed is None else turn.completed.event.body["references"]
     texts = [text_of(raw) for raw in won.entry["results"]]
     if not references or not any(texts):
@@ -74,14 +74,14 @@ def _overlapping(turn: Turn, won: Won, articles: Collection[str]) -> list[bool] 
 
 
 def text_of(raw: dict[str, Any]) -> str:
-    """Title, and content or else snippet."""
+    """The title, and the content or else the snippet."""
     body = [raw.get(name) or "" for name in ("content", "snippet")]
     parts = [raw.get("title") or "", next((one for one in body if one.strip()), "")]
     return "\n".join(one for one in parts if one.strip())
 
 
 def _score(turn: Turn, search_id: str, name: str, relevant: list[bool]) -> float | None:
-    """A score where nothing is known of documents below the cut-off."""
+    """The score of a search if nothing is known of documents below the cut-off."""
     if name in WHOLE_TRUTH:
         return None
     plain = ranking_of(turn, search_id, unjudged=True)
@@ -93,6 +93,6 @@ def _score(turn: Turn, search_id: str, name: str, relevant: list[bool]) -> float
     truth = {one: 1.0 for one, yes in list(zip(names, relevant, strict=True))[:k] if yes}
     truth = {one: grade for one, grade in truth.items() if not one.startswith("again ")}
     ranking = Ranking(names, truth, 1.0, [True] * len(names), plain.new)
-    if name == "precision(rel=3)@2":  # there are no grades to tell 3 from
+    if name == "precision(rel=3)@2":  # judgements without grades
         return sum(one in truth for one in names[:2]) / 2
     return METRICS[name](ranking)

@@ -1,4 +1,4 @@
-"""Figures told apart by what was recorded, with their intervals: row by row, draw by draw."""
+"""Figures by stratum with their intervals, computed row by row and draw by draw."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FACTS = ("agent", "release", "route")
 
 
 class Way(NamedTuple):
-    """How intervals are made."""
+    """How intervals are computed."""
 
     method: str
     confidence: float
@@ -30,7 +30,7 @@ class Way(NamedTuple):
 
 
 def mean_of(values: Iterable[tuple[str, float | None]], way: Way) -> Block:
-    """The mean of all values, of conversations that may have several each."""
+    """The mean of all values; a conversation may have several."""
     known = [(unit, value) for unit, value in values if value is not None]
     return {
         "mean": _mean([value for _, value in known]),
@@ -41,7 +41,7 @@ def mean_of(values: Iterable[tuple[str, float | None]], way: Way) -> Block:
 
 
 def quotient_of(values: Sequence[tuple[str, float, float]], way: Way) -> Block:
-    """A sum over a sum; a conversation with nothing to divide by takes no part."""
+    """A quotient of sums; conversations whose denominator is 0 do not count."""
     by_unit = _by_unit(values)
     ratios = [above / below for above, below in by_unit]
     return {
@@ -74,7 +74,7 @@ def _interval(values: Sequence[tuple[str, float, float]], way: Way) -> Block:
 
 
 def _by_unit(values: Iterable[tuple[str, float, float]]) -> list[tuple[float, float]]:
-    """Both sums of each conversation, by its id, but for those with nothing to divide by."""
+    """Both sums of each conversation by its id, except where the denominator is 0."""
     found: dict[str, tuple[float, float]] = {}
     for unit, above, below in values:
         before = found.get(unit, (0.0, 0.0))
@@ -99,7 +99,7 @@ def _sd(values: Sequence[float]) -> float | None:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """On the line between the two values that are nearest."""
+    """The quantile, interpolated between the two nearest values."""
     place = share * (len(ordered) - 1)
     for at, (low, high) in enumerate(pairwise(ordered)):
         if at <= place <= at + 1:
@@ -111,7 +111,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def of_rows(rows: Sequence[Row], searches: Sequence[Row], dimension: str, way: Way) -> Block:
-    """What ``strata`` has for a dimension: rows of conversations, and of their searches."""
+    """The block ``strata`` for a dimension, from rows of conversations and of their searches."""
     stratum_of = {id(row): _stratum(row, searches, dimension) for row in rows}
     strata: dict[str, Block] = {}
     for name in _sorted_names(stratum_of.values()):
@@ -138,7 +138,7 @@ def of_rows(rows: Sequence[Row], searches: Sequence[Row], dimension: str, way: W
 
 
 def _quotients(row: Row) -> dict[str, tuple[float, float]]:
-    """Numerator and denominator of what is a sum over a sum."""
+    """The numerators and denominators of the metrics that are quotients of sums."""
     gate, routing, gain = row["gate"], row["routing"], row["gain"] or 0
     right_skips, right_searches = gate["correct_skip"], gate["correct_search"]
     decided = right_skips + right_searches + gate["missed"] + gate["wasted"]
@@ -157,7 +157,7 @@ def _quotients(row: Row) -> dict[str, tuple[float, float]]:
 
 
 def of_scores(rows: Sequence[Row], dimension: str, way: Way) -> Block:
-    """What ``retrieval`` and ``generation`` have for a dimension: rows of searches, or answers."""
+    """``retrieval`` or ``generation`` for a dimension, from rows of searches or answers."""
     values = [_told(row).get(dimension) for row in rows]
     names = _sorted_names(values)
     chosen = {
@@ -184,7 +184,7 @@ def of_scores(rows: Sequence[Row], dimension: str, way: Way) -> Block:
 
 
 def dimensions_of(rows: Sequence[Row], asked: Sequence[str]) -> list[str]:
-    """What scores are told apart by: what was asked for and is there, else what has more values."""
+    """The dimensions of scores: those requested that exist, else those with several values."""
     values: dict[str, set[str]] = {}
     for row in rows:
         for name, value in _told(row).items():
@@ -196,12 +196,12 @@ def dimensions_of(rows: Sequence[Row], asked: Sequence[str]) -> list[str]:
 
 
 def known_dimensions(searches: Sequence[Row], answers: Sequence[Row]) -> set[str]:
-    """All that figures can be told apart by."""
+    """All dimensions by which figures can be split."""
     return {*FACTS}.union(*(_told(row) for row in (*searches, *answers)))
 
 
 def unasked(rows: Sequence[Row], searches: Sequence[Row]) -> list[str]:
-    """What rows are told apart by if nobody asked: the language, if there are several."""
+    """The dimensions of rows by default: the language, if there are several."""
     languages = {_stratum(row, searches, "language") for row in rows} - {None}
     return ["language"] if 2 <= len(languages) <= 50 else []
 
@@ -230,7 +230,7 @@ def _sorted_names(values: Iterable[str | None]) -> list[str]:
 
 
 def _across(found: Sequence[Block]) -> tuple[float | None, float | None]:
-    """The mean of the strata's means, each counting the same, and how far they lie from it."""
+    """The unweighted mean of the strata's means, and the deviations from it."""
     means = [one["mean"] for one in found if one["mean"] is not None]
     middle = _mean(means)
     if middle is None:

@@ -1,4 +1,4 @@
-"""Text, time and number forms of the oracle, computed anew at every call."""
+"""Comparable forms of texts, times and numbers, computed without caches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def normalise(text: str) -> str:
-    """Fold case and collapse white space."""
+    """Fold the case and collapse white space."""
     return " ".join(text.casefold().split())
 
 
@@ -54,7 +54,7 @@ def rfc3339(text: str) -> int | None:
 
 
 def text_form(text: str | None) -> Form | None:
-    """Form of a result's own title, snippet or content: always a text."""
+    """The form of a result's own title, snippet or content, which is always a text."""
     if text is None:
         return None
     folded = normalise(text)
@@ -62,7 +62,7 @@ def text_form(text: str | None) -> Form | None:
 
 
 def field_form(value: object) -> Form | None:
-    """Form of an entry of `fields`; None if it counts as absent."""
+    """The form of an entry of `fields`; None if it counts as absent."""
     if value is None:
         return None
     if isinstance(value, bool):

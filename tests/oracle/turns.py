@@ -1,4 +1,4 @@
-"""From the events of a conversation to its evaluated turns: winners, order, labels, metrics."""
+"""Evaluates the turns of a conversation from its events: winners, order, labels, metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CAP = 100
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller of the oracle may choose."""
+    """The options of an evaluation."""
 
     turn_scope: str = "last"
     good_gain: int = 2
@@ -26,7 +26,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Won:
-    """The winning version of an item: its event, its place in the event's list, its content."""
+    """The winning version of an item: its event, its index in the event's list, its content."""
 
     event: Event
     index: int
@@ -35,7 +35,7 @@ class Won:
 
 @dataclass(frozen=True)
 class Found:
-    """One result of a turn, in canonical order, with all that was concluded about it."""
+    """One result of a turn in canonical order, with everything derived for it."""
 
     raw: Result
     search_id: str
@@ -65,15 +65,15 @@ class Turn:
     # --- iterations ---
 
     def iterations(self) -> list[int]:
-        """Numbers of all iterations that have a search or an explicit gate."""
+        """The numbers of all iterations with a search or an explicit gate decision."""
         return sorted({*self.counted(), *self.gates})
 
     def counted(self) -> list[int]:
-        """Numbers of the iterations in which a search was invoked, in order."""
+        """The numbers of the iterations with a search, in order."""
         return sorted({won.event.body["iteration"] for won in self.searches.values()})
 
     def searches_of(self, iteration: int) -> list[Won]:
-        """The winning searches that lie in an iteration."""
+        """The winning searches of an iteration."""
         return [won for won in self.searches.values() if won.event.body["iteration"] == iteration]
 
     def _carriers(self, iteration: int) -> list[Event]:
@@ -81,11 +81,11 @@ class Turn:
         return events or [self.gates[iteration].event]
 
     def time_of(self, iteration: int) -> int:
-        """When an iteration took place."""
+        """The time of an iteration."""
         return min(event.time for event in self._carriers(iteration))
 
     def agent_of(self, iteration: int) -> tuple[str, str | None]:
-        """Agent and release of an iteration."""
+        """The agent and the release of an iteration."""
         newest = max(self._carriers(iteration), key=lambda event: event.order)
         return newest.body["agent"], newest.body["release"]
 
@@ -96,23 +96,23 @@ class Turn:
         return "search" if self.searches_of(iteration) else None
 
     def needed(self, iteration: int) -> bool | None:
-        """What the gate label of an iteration says."""
+        """The gate label of an iteration."""
         label = self.gate_labels.get(iteration)
         return None if label is None else label.entry
 
     def optimal(self, search_id: str) -> str | None:
-        """What the routing label of a search says."""
+        """The routing label of a search."""
         label = self.routing_labels.get(search_id)
         return None if label is None else label.entry
 
     # --- documents ---
 
     def is_unique(self, index: int) -> bool:
-        """Whether the result opens a unique document."""
+        """Whether the result is the first of its document."""
         return self.found[index].placement.first == index
 
     def gain_of(self, first: int) -> int | None:
-        """Gain of the document that opens at this result; None if unlabelled."""
+        """The gain of the document whose first result this is; None if unlabelled."""
         labels = [
             one.label
             for one in self.found
@@ -123,7 +123,7 @@ class Turn:
         return max(labels) if self.options.gain_of_document == "max" else labels[0]
 
     def is_good(self, first: int) -> bool:
-        """Whether that document is a good one."""
+        """Whether the document whose first result this is is good."""
         gain = self.gain_of(first)
         return gain is not None and gain >= self.options.good_gain
 
@@ -177,7 +177,7 @@ class Turn:
         return rows
 
     def all_good(self) -> tuple[int | None, str | None]:
-        """Iterations needed for all good results, and what "all" means."""
+        """The iterations needed for all good results, and the definition of "all"."""
         counted = self.counted()
         if not counted:
             return None, None
@@ -206,7 +206,7 @@ class Turn:
         return (min(max(places), CAP) if places else None), "retrieved"
 
     def rerank_of(self, search_id: str) -> tuple[float, float] | None:
-        """NDCG of the shown and of the baseline order; None if the search takes no part."""
+        """NDCG of the shown and of the baseline order; None if the search is not compared."""
         ranked = [
             one
             for one in self.found
@@ -226,13 +226,13 @@ class Turn:
         return scores[0], scores[1]
 
     def orphan_labels(self) -> int:
-        """Winning result labels that name no result."""
+        """The number of winning result labels that name no result."""
         known = {one.raw["result_id"] for one in self.found}
         return sum(result_id not in known for result_id in self.gain_labels)
 
 
 def ratio(numerator: int, denominator: int) -> float:
-    """A share that is zero where nothing is there to share."""
+    """A ratio; 0 if the denominator is 0."""
     return numerator / denominator if denominator else 0.0
 
 
@@ -241,7 +241,7 @@ def _dcg(gains: list[int]) -> float:
 
 
 def alive(events: Iterable[Event]) -> list[Event]:
-    """The events of a conversation that its forgets leave, forgets left out."""
+    """The events of a conversation that no ``forget`` erases, without the forgets."""
     events = list(events)
     tombstone = max((event.version for event in events if event.type == "forget"), default=None)
     return [
@@ -252,7 +252,7 @@ def alive(events: Iterable[Event]) -> list[Event]:
 
 
 def turns_of(conversation: str, events: list[Event], options: Options) -> list[Turn]:
-    """Evaluate every existing turn of a conversation, from the events that are alive."""
+    """Evaluate every existing turn of a conversation from its remaining events."""
     existing = sorted({event.turn for event in events if event.type == "search_iteration"})
     return [
         _turn(conversation, number, [event for event in events if event.turn == number], options)

@@ -1,4 +1,4 @@
-"""Window sums, added up anew from the turns for one moment."""
+"""Window sums at one time, computed from the turns."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ Entry = tuple[int, str, str, Labels, int]
 
 
 def billionths(value: float) -> int:
-    """A real figure as the integer that is summed."""
+    """A figure in billionths, as it is summed."""
     return round(Fraction(value) * 1_000_000_000)
 
 
 def entries(turn: Turn) -> Iterable[Entry]:
-    """Everything that a turn adds to the windows."""
+    """All entries that a turn adds to the windows."""
     for iteration in turn.iterations():
         time, agent = turn.time_of(iteration), turn.agent_of(iteration)[0]
         for name, labels, value in _of_iteration(turn, iteration):
@@ -132,7 +132,7 @@ def _tri(value: bool | None) -> str:
 
 
 def windows_text(turns: list[Turn], now: int) -> str:
-    """The whole of `windows.json` at a moment."""
+    """The text of `windows.json` at one time."""
     everything = [entry for turn in turns for entry in entries(turn)]
     agents = sorted({entry[2] for entry in everything})[:MAX_AGENTS]
     routes = sorted({dict(entry[3])["route"] for entry in everything if "route" in dict(entry[3])})

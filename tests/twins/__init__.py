@@ -1,8 +1,8 @@
-"""The kernel's helpers and the Python functions beside them, held equal by one suite.
+"""Verifies that the kernel's helpers equal the corresponding Python functions.
 
-Each module here has the *twins* of one part of the program and claims about them; ``test_twins.py``
-tests all claims in the same way. A claim that needs more than pairs of results has a test of its
-own, in ``test_<part>.py``.
+Each module here has the *twins* (a helper and its Python function) of one part of the program, and
+claims about them, which ``test_twins.py`` tests in the same way. Claims that need more than pairs
+of results have tests in ``test_<part>.py``.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from hypothesis import strategies as st
 from stream_metrics.core.compiled import KERNEL
 
 kernel: Any = import_module("stream_metrics_kernel") if KERNEL == "compiled" else None
-"""The kernel, without which nothing here can be said; ``test_twins.py`` fails if it is missing."""
+"""The kernel; ``test_twins.py`` fails if it is not installed."""
 
 Pair = tuple[Any, Any]
-"""What the kernel makes of a case, None if it leaves the case to Python; and what Python does."""
+"""The kernel's result for a case, None if it leaves the case to Python, and Python's result."""
 
 
 @dataclass(frozen=True)
 class Twin:
-    """A helper of the kernel, and how to run it and its Python function on one case."""
+    """A helper of the kernel with the function that runs it and its Python function on a case."""
 
     helper: str
     """Its name in the kernel."""
     run: Callable[..., Iterable[Pair]]
-    """Both on the same arguments; more than one pair where a case is a sequence."""
-    leaves: bool = True
+    """Runs both on the same arguments; returns several pairs if a case is a sequence."""
+    may_decline: bool = True
     """Whether it may leave a case to Python."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What holds for the twins in some cases; a case is the arguments of ``Twin.run``."""
+    """A claim about twins in some cases; a case is the arguments of ``Twin.run``."""
 
     twin: Twin
     says: str
     drawn: st.SearchStrategy[tuple[Any, ...]] | None = None
     listed: Sequence[tuple[Any, ...]] | Callable[[], Iterable[tuple[Any, ...]]] = ()
-    taken: bool | None = None
-    """Whether the kernel takes each case itself, or leaves each to Python; None if either."""
+    handled: bool | None = None
+    """Whether the kernel handles every case, or leaves every case to Python; None if either."""
     at_least: int = 0
-    """How many of the pairs the kernel takes at least."""
+    """The least number of pairs that the kernel handles."""
     max_examples: int | None = None
     slow: bool = field(default=False, kw_only=True)
 
@@ -57,7 +57,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Arguments that no caller has, and the error that the kernel answers them with."""
+    """Arguments that no caller passes, and the error that the kernel raises for them."""
 
     helper: str
     call: Callable[[], object]
@@ -68,24 +68,24 @@ class Refusal:
         return f"{self.helper}: {self.error.__name__}"
 
 
-def hold(claim: Claim) -> None:
-    """Fail unless the claim holds.
+def check_claim(claim: Claim) -> None:
+    """Test a claim.
 
     Raises:
-        AssertionError: It does not.
+        AssertionError: It does not hold.
     """
-    taken = 0
+    handled = 0
 
     def check(case: tuple[Any, ...]) -> None:
-        nonlocal taken
+        nonlocal handled
         for found, expected in claim.twin.run(*case):
             if found is None:
-                assert claim.twin.leaves, f"left to Python, which makes {expected!r} of it"
-                assert claim.taken is not True, "left to Python"
+                assert claim.twin.may_decline, f"left to Python, which makes {expected!r} of it"
+                assert claim.handled is not True, "left to Python"
             else:
-                taken += 1
+                handled += 1
                 assert found == expected
-                assert claim.taken is not False, "not left to Python"
+                assert claim.handled is not False, "not left to Python"
 
     for case in claim.listed() if callable(claim.listed) else claim.listed:
         check(case)
@@ -95,4 +95,4 @@ def hold(claim: Claim) -> None:
         if claim.max_examples is not None:
             chosen = settings(chosen, max_examples=claim.max_examples)
         chosen(given(claim.drawn)(check))()
-    assert taken >= claim.at_least
+    assert handled >= claim.at_least

@@ -1,4 +1,4 @@
-"""The way from cells to the bytes of window buckets."""
+"""Changes to window buckets by cells."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WINDOWS = st.sampled_from(
 def by_kernel(
     windows: Windows, cells: list[NamedCell], record_time_us: int
 ) -> BucketChanges | None:
-    """What the kernel makes of cells."""
+    """The changed buckets by the kernel."""
     plan = windows.kernel_plan(record_time_us)
     found: BucketChanges | None = kernel.changed_buckets(cells, windows.base_us, plan)
     return found
@@ -54,7 +54,7 @@ def by_kernel(
 def by_python(
     windows: Windows, cells: list[NamedCell], record_time_us: int
 ) -> BucketChanges | None:
-    """The same in Python; None where a sum does not fit into what is stored."""
+    """The changed buckets by Python; None if a sum is too large to be stored."""
     try:
         return windows.plain_changes(cells, record_time_us)
     except (OverflowError, msgspec.MsgspecError):
@@ -64,7 +64,7 @@ def by_python(
 def run(
     batches: Sequence[list[NamedCell]], record_time_us: int, specs: tuple[Window, ...]
 ) -> Iterator[Pair]:
-    """The buckets that batch upon batch changes, in their order."""
+    """The buckets that successive batches change, in their order."""
     windows = Windows(specs)
     for cells in batches:
         expected = by_python(windows, cells, record_time_us)
@@ -79,7 +79,7 @@ def run(
 
 
 def many(count: int) -> tuple[list[list[NamedCell]], int, tuple[Window, ...]]:
-    """A bucket of so many sums, and cells that change some of them."""
+    """A bucket with a number of sums, and cells that change some of them."""
     held = {f"r|{n}": n + 1 for n in range(count)}
     sums = {f"r|{n}": 1 for n in range(count - 1, -1, -max(1, count // 50))}
     return [[(1, 0, "a", held)], [(1, 0, "a", sums)]], 0, HOUR
@@ -102,9 +102,14 @@ CLAIMS = [
     ),
     Claim(
         CHANGED_BUCKETS,
-        "maps of each form are taken",
+        "maps of each form are handled",
         listed=[many(count) for count in (1, 15, 16, 17, 300)],
-        taken=True,
+        handled=True,
     ),
-    Claim(CHANGED_BUCKETS, "those too large for it are left", listed=[many(70_000)], taken=False),
+    Claim(
+        CHANGED_BUCKETS,
+        "those too large for it are left to Python",
+        listed=[many(70_000)],
+        handled=False,
+    ),
 ]

@@ -1,4 +1,4 @@
-"""Records as the engine takes them: from bytes to digests at once, or by way of a decoded event."""
+"""Records as digested events, directly from their bytes or through a decoded event."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FREQUENT = ("search_iteration", "relevance_labels")
 
 
 def seen(taken: DigestedEvent | BadRecord, dedup: Deduplicator) -> str:
-    """All of it, as a text in which ``1``, ``1.0`` and ``True`` are different."""
+    """The whole event as a text in which ``1``, ``1.0`` and ``True`` differ."""
     if isinstance(taken, BadRecord) or taken.kind is not SEARCH_ITERATION:
         return repr(taken)
     sent, gate = taken.items
@@ -54,7 +54,7 @@ def both(
     limits: Limits = LIMITS,
     require_key: bool = False,
 ) -> tuple[DigestedEvent | None, DigestedEvent | BadRecord]:
-    """What the two ways make of a record; what uses them agrees with the slow one."""
+    """The results of both ways for a record; the decoder that uses them equals the slow way."""
     compiled, plain = pair
     assert not isinstance(compiled, PlainDeduplicator)
     event = decode_slow(value, key, timestamp_ms, limits, require_key)
@@ -67,25 +67,25 @@ def both(
 
 
 def run(pair: Dedups, *record: Any) -> Iterator[Pair]:
-    """What is taken of a record, with all of its digests."""
+    """The event of a record, with all of its digests."""
     fast, slow = both(pair, *record)
     yield (None if fast is None else seen(fast, pair[0])), seen(slow, pair[1])
 
 
 def run_valid(pair: Dedups, *record: Any) -> Iterator[Pair]:
-    """The same of a record that Python takes."""
+    """The same for a record that Python accepts."""
     assert isinstance(both(pair, *record)[1], DigestedEvent)
     yield from run(pair, *record)
 
 
 def run_refused(pair: Dedups, *record: Any) -> Iterator[Pair]:
-    """The same of a record that Python refuses."""
+    """The same for a record that Python rejects."""
     assert isinstance(both(pair, *record)[1], BadRecord)
     yield from run(pair, *record)
 
 
 def run_frequent(pair: Dedups, *record: Any) -> Iterator[Pair]:
-    """The same; searches and labels that are good are taken, and nothing else is."""
+    """The same; the kernel handles valid searches and labels, and nothing else."""
     fast, slow = both(pair, *record)
     frequent = isinstance(slow, DigestedEvent) and slow.kind in (SEARCH_ITERATION, RELEVANCE_LABELS)
     assert (fast is not None) == frequent
@@ -93,13 +93,13 @@ def run_frequent(pair: Dedups, *record: Any) -> Iterator[Pair]:
 
 
 def run_each(pair: Dedups, values: list[bytes]) -> Iterator[Pair]:
-    """What is taken of records that come one after another."""
+    """The events of successive records."""
     for value in values:
         yield from run(pair, value)
 
 
 def run_stream(stream: list[tuple[bytes, bytes, int]], pair: Dedups) -> Iterator[Pair]:
-    """The same of a stream's records."""
+    """The same for the records of a stream."""
     for key, value, timestamp_ms in stream:
         yield from run(pair, value, key, timestamp_ms, LIMITS, True)
 
@@ -163,7 +163,7 @@ _RANKED = st.builds(
 def searches_of(
     results: st.SearchStrategy[Any], counts: st.SearchStrategy[Any], names: st.SearchStrategy[Any]
 ) -> st.SearchStrategy[Any]:
-    """Lists of searches, some of them with one id."""
+    """Lists of searches, some with equal ids."""
     return st.lists(
         st.fixed_dictionaries(
             {"search_id": names},
@@ -326,7 +326,7 @@ def keyed(
 
 @st.composite
 def usual_labels(draw: st.DrawFn) -> tuple[Any, ...]:
-    """Labels that name each thing once."""
+    """Labels that name each item once."""
     ids = st.text(min_size=1, max_size=128)
     gains = draw(st.dictionaries(ids, st.none() | st.integers(0, 4)))
     routes = draw(st.dictionaries(ids, st.none() | TEXTS))
@@ -375,7 +375,7 @@ def sent_again(draw: st.DrawFn) -> tuple[Dedups, list[bytes]]:
 
 @st.composite
 def flipped(draw: st.DrawFn) -> tuple[Dedups, bytes]:
-    """An event of which single bytes were changed, lost or doubled."""
+    """An event with single bytes changed, removed or doubled."""
     frequent = st.sampled_from([FULL[kind] for kind in FREQUENT])
     value = draw(spelled(frequent | ITERATIONS))
     for _ in range(draw(st.integers(1, 3))):
@@ -474,7 +474,7 @@ def run_remembered(limit: str, bound: int, result: dict[str, Any]) -> Iterator[P
 
 
 def at_limits(less: int) -> list[tuple[Any, ...]]:
-    """Records that just fit, under limits that are less by so much."""
+    """Records at the limits, under limits lowered by this much."""
     return [
         (PAIRS[0], value, None, None, Limits(**{name: bound - less}))
         for limit, value in _AT_LIMITS
@@ -483,7 +483,7 @@ def at_limits(less: int) -> list[tuple[Any, ...]]:
 
 
 def under_keys(good: bool) -> list[tuple[Any, ...]]:
-    """Records whose key is good, or is not."""
+    """Records with a valid or an invalid key."""
     return [
         (PAIRS[0], raw(kind, conversation_id="c"), key, None, LIMITS, required)
         for key, required, fits in _KEYS
@@ -516,19 +516,19 @@ CLAIMS = [
     Claim(LABELS_ONLY, "labels of all kinds of values, in any spelling", keyed(LABELS)),
     Claim(
         Twin("taken_labels", run_labels),
-        "labels that name each thing once are taken",
+        "labels that name each thing once are handled",
         usual_labels(),
-        taken=True,
+        handled=True,
     ),
     Claim(TAKE, "searches of all kinds of values, in any spelling", keyed(ITERATIONS)),
     Claim(
         TAKE,
         "usual results are taken, whatever their texts and their spelling",
         usual_results(),
-        taken=True,
+        handled=True,
     ),
     Claim(
-        Twin("Deduplicator", run_shared, leaves=False),
+        Twin("Deduplicator", run_shared, may_decline=False),
         "results as bytes and decoded ones share what is remembered, whichever comes first",
         st.tuples(ANY_PAIR, st.lists(USUAL_RESULTS, min_size=1, max_size=3), st.booleans()),
     ),
@@ -593,7 +593,7 @@ CLAIMS = [
     ),
     Claim(TAKE, "events of which single bytes were changed", flipped()),
     Claim(
-        FREQUENT_ONLY, "the demo's good searches and labels are taken", listed=demo, at_least=200
+        FREQUENT_ONLY, "the demo's good searches and labels are handled", listed=demo, at_least=200
     ),
     Claim(
         FREQUENT_ONLY,
@@ -604,20 +604,29 @@ CLAIMS = [
         at_least=500,
         slow=True,
     ),
-    Claim(VALID, "what is usual is taken", listed=lambda: certain(fast=True), taken=True),
-    Claim(VALID, "some that is odd is left", listed=lambda: certain(fast=False), taken=False),
-    Claim(VALID, "what just fits into a limit is taken", listed=lambda: at_limits(0), taken=True),
-    Claim(REFUSED, "what just does not is left", listed=lambda: at_limits(1), taken=False),
-    Claim(VALID, "a record with its key is taken", listed=lambda: under_keys(True), taken=True),
+    Claim(VALID, "what is usual is handled", listed=lambda: certain(fast=True), handled=True),
+    Claim(
+        VALID,
+        "some that is odd is left to Python",
+        listed=lambda: certain(fast=False),
+        handled=False,
+    ),
+    Claim(
+        VALID, "what just fits into a limit is handled", listed=lambda: at_limits(0), handled=True
+    ),
+    Claim(
+        REFUSED, "what just does not is left to Python", listed=lambda: at_limits(1), handled=False
+    ),
+    Claim(VALID, "a record with its key is handled", listed=lambda: under_keys(True), handled=True),
     Claim(
         REFUSED,
-        "one with a wrong key, or without a needed one, is left",
+        "one with a wrong key, or without a needed one, is left to Python",
         listed=lambda: under_keys(False),
-        taken=False,
+        handled=False,
     ),
     Claim(
         Twin("Deduplicator", run_instants),
-        "an event too early, or too far ahead of its record, is left",
+        "an event too early, or too far ahead of its record, is left to Python",
         st.tuples(
             st.integers(946_684_700, 4_102_444_900) | st.sampled_from([946_684_799, 946_684_800]),
             st.none() | st.integers(-86_401, 86_401),

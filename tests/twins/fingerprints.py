@@ -409,13 +409,13 @@ def of_sizes() -> Iterator[tuple[Any, ...]]:
 
 # --- claims ---------------------------------------------------------------------------------------
 
-MADE = Twin("Deduplicator", run, leaves=False)
-ALL_PAIRS = Twin("Deduplicator", run_all, leaves=False)
-UNPACKED = Twin("Deduplicator", run_unpacked, leaves=False)
+MADE = Twin("Deduplicator", run, may_decline=False)
+ALL_PAIRS = Twin("Deduplicator", run_all, may_decline=False)
+UNPACKED = Twin("Deduplicator", run_unpacked, may_decline=False)
 _MANY = "&".join(f"n{n}=1" for n in range(500))
 CLAIMS = [
     Claim(
-        Twin("Deduplicator", run_valid, leaves=False),
+        Twin("Deduplicator", run_valid, may_decline=False),
         "results of any kind have the same types, documents, counts and packed bytes",
         st.tuples(SEARCHES, ANY_PAIR),
     ),
@@ -479,17 +479,17 @@ CLAIMS = [
     ),
     Claim(UNPACKED, "each unpacks what the other packed", st.tuples(SEARCHES, ANY_PAIR)),
     Claim(
-        Twin("Deduplicator", run_packed, leaves=False),
+        Twin("Deduplicator", run_packed, may_decline=False),
         "lists and texts of any size are written in as few bytes, and read again",
         listed=of_sizes,
     ),
     Claim(
-        Twin("Deduplicator", run_renamed, leaves=False),
+        Twin("Deduplicator", run_renamed, may_decline=False),
         "a stored digest of a name that became known is that name",
         listed=[("event_id",), ("chunk_id",), ("state",)],
     ),
     Claim(
-        Twin("Deduplicator", run_document, leaves=False),
+        Twin("Deduplicator", run_document, may_decline=False),
         "a document that relevant names has the same digest",
         st.tuples(TEXTS | st.sampled_from(_SURROGATES)),
     ),

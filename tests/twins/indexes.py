@@ -1,4 +1,4 @@
-"""The index of a turn: which results are one document, by which evidence, and what is counted."""
+"""The index of a turn: the documents of results, the evidence, and the counts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def both(rules: DedupRules) -> tuple[Deduplicator, Deduplicator]:
 
 
 def counted(counts: DedupCounts) -> Counted:
-    """All that was counted."""
+    """All counts."""
     return (
         counts.candidates, counts.verdicts,
         counts.truncated, counts.contradictions, counts.other_text,
@@ -58,7 +58,7 @@ def counted(counts: DedupCounts) -> Counted:
 
 
 def decided(dedup: Deduplicator, searches: Searches) -> tuple[Decisions, Counted]:
-    """Each search's documents and evidence, and what was counted on the way."""
+    """The documents and evidence of each search, and the counts."""
     index, counts = dedup.index(), DedupCounts()
     decisions = [index.append(dedup.fingerprints(search), counts) for search in searches]
     return decisions, counted(counts)
@@ -67,7 +67,7 @@ def decided(dedup: Deduplicator, searches: Searches) -> tuple[Decisions, Counted
 def reloaded(
     dedup: Deduplicator, searches: Searches, documents: Sequence[list[int]]
 ) -> tuple[Decisions, Counted]:
-    """The same where the first searches come back from the state, decided before."""
+    """The same if the first searches are restored with their stored decisions."""
     stored = dedup.unpack(dedup.pack([dedup.fingerprints(search) for search in searches]))
     index, counts = dedup.index(), DedupCounts()
     for results, numbers in zip(stored, documents, strict=False):
@@ -135,7 +135,7 @@ OWN_POOLS: dict[str, list[Any]] = {
 
 
 def any_rules(random: Random) -> DedupRules:
-    """Rules with rows of one's own, and with switches either way."""
+    """Rules with custom rows and with any options."""
     rows = {row.name.casefold(): row for row in newest().types}
     own = [row for row in OWN_ROWS if random.randrange(2)]
     rows |= {row.name.casefold(): row for row in own if row is not NAMESAKE}
@@ -149,7 +149,7 @@ def any_rules(random: Random) -> DedupRules:
 
 
 def many_values(random: Random) -> list[str]:
-    """Values of an ID, so many that they are held in tables."""
+    """Values of an ID, enough for the index to use hash tables."""
     start = random.randrange(30)
     return [f"v{number}" for number in range(start, start + random.choice([9, 18, 40]))]
 
@@ -241,7 +241,7 @@ def run_believed(random: Random) -> Iterator[Pair]:
 
 
 def run_pair(first: dict[str, Any], second: dict[str, Any], verdict: str) -> Iterator[Pair]:
-    """How a result is judged, and one that differs from it in some attributes."""
+    """The decisions on a result and on one that differs in some attributes."""
     one = {"result_id": "r", "title": "t", **first}
     results = [msgspec.convert(made, Result) for made in (one, {**one, **second})]
     ((found, expected),) = run(DedupRules(types=(*newest().types, ROW)), [results])
@@ -334,30 +334,30 @@ def of_two_rows() -> tuple[DedupRules, list[Result], int]:
 
 # --- claims ---------------------------------------------------------------------------------------
 
-ONE = Twin("Deduplicator", run_one, leaves=False)
+ONE = Twin("Deduplicator", run_one, may_decline=False)
 CLAIMS = [
     Claim(
-        Twin("Deduplicator", run_random, leaves=False),
+        Twin("Deduplicator", run_random, may_decline=False),
         "the index decides and counts alike under any rules",
         st.tuples(RANDOMS),
     ),
     Claim(
-        Twin("Deduplicator", run_reloaded, leaves=False),
+        Twin("Deduplicator", run_reloaded, may_decline=False),
         "after a reload the next searches get what they would have got without it",
         st.tuples(RANDOMS),
     ),
     Claim(
-        Twin("Deduplicator", run_believed, leaves=False),
+        Twin("Deduplicator", run_believed, may_decline=False),
         "documents that were decided otherwise are believed",
         st.tuples(RANDOMS),
     ),
     Claim(
-        Twin("Deduplicator", run_pair, leaves=False),
+        Twin("Deduplicator", run_pair, may_decline=False),
         "pairs that streams seldom hold are judged alike",
         listed=_PAIRS,
     ),
     Claim(
-        Twin("Deduplicator", run, leaves=False),
+        Twin("Deduplicator", run, may_decline=False),
         "documents of many values are told apart",
         listed=lambda: [of_many_values()],
     ),
@@ -365,7 +365,7 @@ CLAIMS = [
     Claim(ONE, "a document of many members is one", listed=lambda: [many_members()]),
     Claim(ONE, "the last row of a name compares a type", listed=lambda: [of_two_rows()]),
     Claim(
-        Twin("Deduplicator", run_alike, leaves=False),
+        Twin("Deduplicator", run_alike, may_decline=False),
         "values that begin alike are one key, and a result is no candidate of its own",
         listed=[(0,), (1,), (2,), (64,)],
     ),
@@ -373,7 +373,7 @@ CLAIMS = [
 
 
 def text_among_documents() -> object:
-    """A text where a number belongs."""
+    """Document numbers with a text among them."""
     dedup = compiled(DedupRules())
     results = dedup.fingerprints([Result("r")])
     return dedup.index().append_decided(results, ["0"])  # type: ignore[func-returns-value, list-item]

@@ -66,9 +66,9 @@ CLAIMS = [
     ),
     Claim(
         JUDGED_RANKINGS,
-        "texts and numbers in any order are taken",
+        "texts and numbers in any order are handled",
         listed=[(usual_rows(), False), (usual_rows(), True)],
-        taken=True,
+        handled=True,
     ),
     Claim(
         JUDGED_RANKINGS,
@@ -87,6 +87,6 @@ CLAIMS = [
                 ({"a": 1}, [("a", 1.0)]),
             )
         ],
-        taken=False,
+        handled=False,
     ),
 ]

@@ -1,4 +1,4 @@
-"""Records as events: the fast way from bytes to an event, and the one that can refuse a record."""
+"""Records as events: the fast decoder, and the slow one, which can reject a record."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def both(
     limits: Limits = LIMITS,
     require_key: bool = False,
 ) -> tuple[Event | None, Event | BadRecord]:
-    """What the two ways make of a record; what uses them agrees with the slow one."""
+    """The results of both decoders for a record; ``decode`` must equal the slow one."""
     slow = decode_slow(value, key, timestamp_ms, limits, require_key)
     fast = None
     if value is not None:
@@ -53,19 +53,19 @@ def run(
     limits: Limits = LIMITS,
     require_key: bool = False,
 ) -> Iterator[Pair]:
-    """The event, as a text in which ``1``, ``1.0`` and ``True`` are different."""
+    """The event as a text in which ``1``, ``1.0`` and ``True`` differ."""
     fast, slow = both(value, key, timestamp_ms, limits, require_key)
     yield (None if fast is None else repr(fast)), repr(slow)
 
 
 def run_valid(*record: Any) -> Iterator[Pair]:
-    """The same of a record that Python takes."""
+    """The same for a record that Python accepts."""
     assert isinstance(both(*record)[1], Event)
     yield from run(*record)
 
 
 def run_refused(*record: Any) -> Iterator[Pair]:
-    """The same of a record that Python refuses."""
+    """The same for a record that Python rejects."""
     assert isinstance(both(*record)[1], BadRecord)
     yield from run(*record)
 
@@ -97,7 +97,7 @@ def _has_odd_numbers(value: bytes) -> bool:
 
 @st.composite
 def flipped(draw: st.DrawFn) -> tuple[bytes]:
-    """An event of which single bytes were changed, lost or doubled."""
+    """An event with single bytes changed, removed or doubled."""
     kind, indented = draw(st.sampled_from(sorted(FULL))), draw(st.booleans())
     value = json.dumps(FULL[kind], indent=1 if indented else None).encode()
     for _ in range(draw(st.integers(1, 3))):
@@ -153,7 +153,7 @@ _AT_LIMITS: list[tuple[dict[str, int], bytes]] = [
 
 
 def at_limits(less: int) -> list[tuple[Any, ...]]:
-    """Records that just fit, under limits that are less by so much."""
+    """Records at the limits, under limits lowered by this much."""
     return [
         (value, None, None, Limits(**{name: bound - less}))
         for limit, value in _AT_LIMITS
@@ -212,15 +212,15 @@ CLAIMS = [
     ),
     Claim(
         ENVELOPE,
-        "its good records are taken",
+        "its good records are handled",
         listed=of_table(lambda name: name not in UNUSUAL),
-        taken=True,
+        handled=True,
     ),
     Claim(
         VALID,
         "but those with odd numbers or names that stand twice",
         listed=of_table(lambda name: name in UNUSUAL),
-        taken=False,
+        handled=False,
     ),
     Claim(
         ENVELOPE,
@@ -247,48 +247,48 @@ CLAIMS = [
     ),
     Claim(
         Twin("envelope", of_stream),
-        "usual events that other tests run on are taken",
+        "usual events that other tests run on are handled",
         st.tuples(streams(min_events=5)),
         slow=True,
     ),
     Claim(
         ENVELOPE,
-        "valid events of the demo's traffic are taken",
+        "valid events of the demo's traffic are handled",
         listed=lambda: traffic(valid=True),
-        taken=True,
+        handled=True,
         at_least=500,
     ),
     Claim(
         REFUSED,
-        "its invalid records are left",
+        "its invalid records are left to Python",
         listed=lambda: traffic(valid=False),
-        taken=False,
+        handled=False,
     ),
-    Claim(VALID, "what just fits into a limit is taken", listed=at_limits(0), taken=True),
-    Claim(REFUSED, "what just does not is left", listed=at_limits(1), taken=False),
+    Claim(VALID, "what just fits into a limit is handled", listed=at_limits(0), handled=True),
+    Claim(REFUSED, "what just does not is left to Python", listed=at_limits(1), handled=False),
     Claim(
         VALID,
-        "a doc_id that is no id is taken",
+        "a doc_id that is no id is handled",
         listed=[(value,) for value, valid in _DOC_IDS if valid],
-        taken=True,
+        handled=True,
     ),
     Claim(
         REFUSED,
         "a doc_id in ids is found, however it is spelled",
         listed=[(value,) for value, valid in _DOC_IDS if not valid],
-        taken=False,
+        handled=False,
     ),
     Claim(
         VALID,
-        "null, unknown names and escapes are taken",
+        "null, unknown names and escapes are handled",
         listed=[(value,) for value, fast in _MEMBERS if fast],
-        taken=True,
+        handled=True,
     ),
     Claim(
         VALID,
-        "a name that stands twice is left",
+        "a name that stands twice is left to Python",
         listed=[(value,) for value, fast in _MEMBERS if not fast],
-        taken=False,
+        handled=False,
     ),
     Claim(
         ENVELOPE,

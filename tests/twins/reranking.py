@@ -1,4 +1,4 @@
-"""The NDCG of a search as it is shown, and as it was before it was reranked."""
+"""The NDCG of a search as shown and before reranking."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Ranks = list[int | None]
 
 
 def run(documents: list[int], baseline: Ranks, credited: Ranks) -> Iterator[Pair]:
-    """The comparison of one search, if it takes part."""
+    """The comparison of one search, if it has one."""
     yield (
         (kernel.reranked(documents, baseline, credited),),
         (plain_rerank(documents, baseline, credited),),
@@ -34,7 +34,7 @@ def searches(draw: st.DrawFn) -> tuple[list[int], Ranks, Ranks]:
 
 CLAIMS = [
     Claim(
-        Twin("reranked", run, leaves=False),
+        Twin("reranked", run, may_decline=False),
         "both orders have the same NDCG, to the bit, and the same searches take part",
         searches(),
         [

@@ -12,7 +12,7 @@ from stream_metrics.lab.statistics.sums import plain_sums, resampled_sums
 from stream_metrics.lab.statistics.units import Floats
 from tests.twins import Claim, Pair, Refusal, Twin, kernel
 
-# What is added up in lanes, in blocks and in halves of blocks.
+# Lengths that are summed in lanes, in blocks and in halves of blocks.
 SIZES = [1, 2, 3, 7, 8, 9, 15, 16, 127, 128, 129, 136, 137, 255, 257, 1_000, 5_003]
 
 
@@ -34,7 +34,7 @@ def columns_of(units: int) -> list[Floats]:
     return [draw.normal(size=units), draw.lognormal(0, 20, size=units), np.full(units, -0.0)]
 
 
-RESAMPLED_SUMS = Twin("resampled_sums", run, leaves=False)
+RESAMPLED_SUMS = Twin("resampled_sums", run, may_decline=False)
 CLAIMS = [
     Claim(
         RESAMPLED_SUMS,
@@ -60,7 +60,7 @@ CLAIMS = [
     Claim(
         RESAMPLED_SUMS,
         "draws that are unfair are left out in both, where a stream is long enough to have some",
-        # One draw in 1,700 or so is not taken.
+        # About one draw in 1,700 is rejected.
         listed=lambda: [([np.random.default_rng(1).random(2_500_001)], 3, SEED, 0)],
     ),
 ]

@@ -1,4 +1,4 @@
-"""Buckets are loaded, corrected and named alike on both ways."""
+"""Buckets are loaded, corrected and named alike with and without the kernel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_bucket_that_is_taken_back_goes() -> None:
 @example(b"\x81\xa1r\x00")
 @example(b"\x82\xa1r\x01\xa1r\x02")
 def test_damaged_bytes_are_refused_when_they_are_loaded(stored: bytes) -> None:
-    """By the error that says so; what can be read is held as it would be written."""
+    """With ``DamagedState``; what can be read is kept in its canonical form."""
     windows = Windows(HOUR)
     try:
         windows.load("1h", 0, "a", stored)

@@ -1,4 +1,4 @@
-"""The Python deduplicator takes no record by itself."""
+"""The Python deduplicator has no fast decoder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.unit.test_bad_input import raw
 
 
 def test_the_plain_twin_has_no_fast_way() -> None:
-    """Without the kernel's deduplicator everything goes the slow ways."""
+    """Without the kernel's deduplicator, the slow decoder handles all records."""
     decoder = RecordDecoder(
         PlainDeduplicator(DedupRules(), b""), "a key's name", newest(), Limits()
     )

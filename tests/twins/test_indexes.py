@@ -1,4 +1,4 @@
-"""What of the compiled index needs more than its twin to be said."""
+"""Claims about the compiled index that are not about single cases."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def resplit(random: Random, searches: Searches) -> Searches:
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(RANDOMS)
 def test_searches_may_be_split_anyhow(random: Random) -> None:
-    """Only the order of the results matters, not which search they are of."""
+    """Only the order of the results matters, not their searches."""
     dedup = compiled(any_rules(random))
     searches = any_searches(random)
     split = resplit(random, searches)
@@ -70,7 +70,7 @@ def test_searches_may_be_split_anyhow(random: Random) -> None:
 
 
 def test_the_streams_lead_to_all_there_is() -> None:
-    """Every verdict, kind of key, evidence and count comes about, so that equality says it all."""
+    """Every verdict, kind of key, evidence and count occurs, so that the comparison is complete."""
     seen = Seen(Counter(), Counter(), Counter(), [0, 0, 0])
     for seed in range(600):
         random = Random(seed)
@@ -89,7 +89,7 @@ def test_the_streams_lead_to_all_there_is() -> None:
 
 
 def test_types_meet_by_name() -> None:
-    """More types than are remembered come between, and yet a later result finds its document."""
+    """A later result finds its document, even if more types than are cached come between."""
     dedup = compiled(DedupRules())
     results = [Result("r", entity_type=f"type {number}", doc_id="d") for number in range(2_100)]
     again = [Result("r", entity_type=f"TYPE {number}", doc_id="d") for number in (0, 5, 2_099)]
@@ -100,7 +100,7 @@ def test_types_meet_by_name() -> None:
 
 
 def test_counts_are_added_to_what_was_counted() -> None:
-    """Counts of other turns, and such as no index makes, stay where they are."""
+    """Counts of other turns, and those that no index makes, stay unchanged."""
     counts = DedupCounts()
     counts.candidates.update({"title": 10**30, "else": 2})
     counts.truncated = 10**30
@@ -118,7 +118,7 @@ def test_counts_are_added_to_what_was_counted() -> None:
     "documents", [[], [0], [0, 1, 2], [1, 0], [0, 2], [0, -1], [0, 2**32 - 1], [0, 2**80]]
 )
 def test_impossible_documents_are_refused(documents: list[int]) -> None:
-    """Too few, too many, or numbers out of order are a ValueError, and nothing is placed."""
+    """Too few, too many, or numbers out of order raise a ValueError and change nothing."""
     dedup = compiled(DedupRules())
     index = dedup.index()
     results = dedup.fingerprints([Result("r", title="a"), Result("r", title="b")])
@@ -131,6 +131,6 @@ def test_impossible_documents_are_refused(documents: list[int]) -> None:
 
 
 def test_a_search_without_results_places_nothing() -> None:
-    """An empty search is answered with empty lists."""
+    """The result for an empty search is empty lists."""
     dedup = compiled(DedupRules())
     assert dedup.index().append(dedup.fingerprints([]), DedupCounts()) == ([], [])

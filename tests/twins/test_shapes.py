@@ -1,4 +1,4 @@
-"""What the kernel remembers of the keys of objects changes nothing of what it finds in the next."""
+"""The kernel's cache of object shapes does not change its results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_MEMBERS = 64
 MOST_CHILDREN = 32
 MOST_PLACES = 2_048
 
-# Keys that begin alike, that are as long as can be remembered and longer, and that need care.
+# Keys with common beginnings, as long as can be cached and longer, and with escapes.
 _KEYS = [
     "", "a", "a\x01", "a\u00e9", "ab", "b", "longer_k", "longer_key_a", "longer_key_b", "url",
     "doc_id", "results", "results_", "x" * 20, "x" * 21, "x" * 22, "x" * 21 + "y", "\u00e9",
@@ -70,7 +70,7 @@ _TEXTS = _objects(_SCALARS | _objects(_SCALARS) | _LISTS)
 @example(['{"b":{"b":1,"a":2}}', '{"b":[{"a":1,"b":2},{"b":1,"a":2}]}', '{"b":{"a":1}}'])
 @example(['{"b":1,"a" :2}', '{"b":1, "a":2}', '{"b":1,"\\u0061":2}', '{"b":1,"a":2}'])
 def test_one_after_another(texts: list[str]) -> None:
-    """Each text has its own digest, whatever came before it, and the same when it comes again."""
+    """Each text has its own digest, whatever came before it, and the same when it is repeated."""
     for text in [*texts, *reversed(texts)]:
         assert agreed(text.encode())
         assert fast_digest(text.encode()) == fast_digest(text.encode())
@@ -89,7 +89,7 @@ def test_every_order(names: list[str], width: int, space: str, data: st.DataObje
 
 
 def test_keys_that_begin_alike() -> None:
-    """Of keys that differ in one byte, or in their length alone, none is taken for another."""
+    """Keys that differ in one byte, or only in their length, are not confused."""
     for size in range(LONGEST_REMEMBERED + 3):
         for end in ("", "a", "b", '\\"', "\u00e9"):
             assert surely(f'{{"{"k" * size}":1,"j":2}}'.encode())
@@ -99,7 +99,7 @@ def test_keys_that_begin_alike() -> None:
 
 
 def test_keys_at_the_end() -> None:
-    """A key is read alike in the midst of a text, and so near its end that no more may follow."""
+    """A key is read alike inside a text and directly before its end."""
     for value in ("1", '"a longer value than all keys"', "[]"):
         for width in range(1, 6):
             text = "{" + ",".join(f'"{name}":{value}' for name in "edcba"[:width]) + "}"
@@ -112,7 +112,7 @@ def _wide(count: int, first: int = 0) -> dict[str, Any]:
 
 
 def test_wide_objects_again_and_again() -> None:
-    """Objects of more members than are remembered are put in order, each time they come."""
+    """Objects with more members than are cached are sorted each time."""
     for width in (MOST_MEMBERS - 1, MOST_MEMBERS, MOST_MEMBERS + 1, 5 * MOST_MEMBERS):
         text = json.dumps(_wide(width), separators=(",", ":")).encode()
         assert surely(text)
@@ -120,14 +120,14 @@ def test_wide_objects_again_and_again() -> None:
 
 
 def test_many_ways_to_go_on() -> None:
-    """More keys than are remembered at one place are told from each other."""
+    """More keys than are cached at one node are distinguished."""
     first = [f'{{"other{number}":1,"a":2}}' for number in range(3 * MOST_CHILDREN)]
     assert all(surely(text.encode()) for text in first)
     assert surely(f"[{','.join(first)}]".encode())
 
 
 def test_more_than_is_remembered() -> None:
-    """When there is too much to remember, texts of usual shape are read as they were before."""
+    """After the cache was cleared, texts of usual shapes are read as before."""
     usual = b'{"type":"x","occurred_at":1,"agent":[{"url":"u","ids":{"b":1,"a":2}}]}'
     before = fast_digest(usual)
     assert surely(usual)
@@ -138,7 +138,7 @@ def test_more_than_is_remembered() -> None:
 
 @pytest.mark.parametrize(("opener", "closer"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")])
 def test_levels(opener: str, closer: str) -> None:
-    """Just as many levels as are allowed are taken, never more than Python can recurse."""
+    """Exactly the allowed number of levels is accepted, and never more than Python can recurse."""
     step = opener.count("[") + opener.count("{")
     for levels in (2, 64, 200):
         text = opener * (levels // step) + "1" + closer * (levels // step)

@@ -1,4 +1,4 @@
-"""The compiled bootstrap draws one stream, as numpy draws it from the same generator."""
+"""The compiled bootstrap draws the same stream as numpy from the same generator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each helper of the kernel gives what the Python function beside it gives, or leaves it."""
+"""Each helper of the kernel equals its Python function, or leaves the case to it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.twins import (
     Refusal,
     Twin,
     buckets,
+    check_claim,
     digested,
     fingerprints,
-    hold,
     indexes,
     kernel,
     rankings,
@@ -46,19 +46,19 @@ PARTS_OF_HELPERS = frozenset({"Bounds", "Fingerprints", "Index"})
     ],
 )
 def test_a_helper_gives_what_python_gives(claim: Claim) -> None:
-    """Whatever the kernel takes; what it must take, or leave to Python, the claim says."""
-    hold(claim)
+    """Where the kernel handles a case; claims say which cases it must handle or leave to Python."""
+    check_claim(claim)
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=str)
 def test_what_no_caller_has_is_refused(refusal: Refusal) -> None:
-    """Wrong arguments are exceptions, and are not misread."""
+    """Wrong arguments raise exceptions, and are not misread."""
     with pytest.raises(refusal.error, match=refusal.match):
         refusal.call()
 
 
 def test_every_helper_has_claims() -> None:
-    """All that the kernel offers is held equal to something."""
+    """Every public name of the kernel is compared with Python."""
     assert KERNEL == "compiled", "stream-metrics-kernel is not installed: make kernel"
     typed = {
         node.name
@@ -72,7 +72,7 @@ def test_every_helper_has_claims() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "leaves", "expected", "claimed"),
+    ("found", "may_decline", "expected", "claimed"),
     [
         ("a", True, "b", None),
         (None, False, "b", None),
@@ -81,11 +81,13 @@ def test_every_helper_has_claims() -> None:
     ],
 )
 def test_a_claim_that_does_not_hold_fails(
-    found: str | None, leaves: bool, expected: str, claimed: bool | None
+    found: str | None, may_decline: bool, expected: str, claimed: bool | None
 ) -> None:
     """A difference, what may not be left, what must be taken, and what must be left."""
-    twin = Twin("envelope", lambda: [(found, expected)], leaves)
+    twin = Twin("envelope", lambda: [(found, expected)], may_decline)
     with pytest.raises(AssertionError):
-        hold(Claim(twin, "is broken", listed=[()], taken=claimed))
+        check_claim(Claim(twin, "is broken", listed=[()], handled=claimed))
     with pytest.raises(AssertionError):
-        hold(Claim(Twin("envelope", lambda: [(None, "b")]), "is idle", listed=[()], at_least=1))
+        check_claim(
+            Claim(Twin("envelope", lambda: [(None, "b")]), "is idle", listed=[()], at_least=1)
+        )

@@ -1,4 +1,4 @@
-"""Words that are looked for in texts."""
+"""Searches for words in texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stream_metrics.core.metrics.words import ARTICLES
 from tests.twins import Claim, Pair, Twin
 
 SPACES = "".join(filter(str.isspace, map(chr, range(0x3001))))
-"""All white space that there is."""
+"""All white space of Unicode."""
 WORDS = st.sampled_from(["the", "a", "die", "nile", "nil", "é", "東", "\u200b"])
 TEXTS = st.lists(
     st.lists(WORDS | st.text(st.sampled_from(SPACES), min_size=1), max_size=12).map("".join)
@@ -27,7 +27,7 @@ def run(texts: list[str], wanted: frozenset[str], language: str) -> Iterator[Pai
     yield tokens_among(texts, wanted, language), plain
 
 
-WORDS_AMONG = Twin("words_among", run, leaves=False)
+WORDS_AMONG = Twin("words_among", run, may_decline=False)
 CLAIMS = [
     Claim(
         WORDS_AMONG,
