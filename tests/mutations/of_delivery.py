@@ -26,7 +26,7 @@ STORES: Final = "tests/contract/test_state_store.py::"
 WINDOWS: Final = "other windows than one pass gives"
 AHEAD: Final = "a commit ahead of the stored offset"
 LETTERS: Final = """\
-            await retry(lambda: self._dead_letters.send(turned_away))
+            await retry(lambda: self._dead_letters.send(rejected))
 """
 
 DELIVERY: Final = (

@@ -19,7 +19,7 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
 from stream_metrics.live.ports import BatchWrite, WriteResult
 from stream_metrics.live.worker.clock import Clock, wall_ms
-from stream_metrics.live.worker.partition import EXPIRE_AT_ONCE
+from stream_metrics.live.worker.partition import EXPIRY_PAGE_SIZE
 from tests.helpers import wait_until
 from tests.services.live import LiveSystem, produce
 from tests.services.test_live import new_topics
@@ -126,7 +126,7 @@ async def test_old_conversations_expire_in_steps_after_a_weekend(
         await wait_until(over, SOON, lambda: f"expired: {steps.deleted}")
 
     assert steps.deleted == OLD
-    assert max(steps.steps) <= EXPIRE_AT_ONCE
+    assert max(steps.steps) <= EXPIRY_PAGE_SIZE
     live, replayed = await system.compare(late.last_us)
     for name in ("conversations.jsonl", "windows.json"):
         assert (live / name).read_bytes() == (replayed / name).read_bytes(), name

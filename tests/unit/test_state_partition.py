@@ -29,8 +29,8 @@ from stream_metrics.live.worker.conversations import FAR_AHEAD_MS
 from stream_metrics.live.worker.export import Export, NowTooEarly, export_state
 from stream_metrics.live.worker.options import conversation_key
 from stream_metrics.live.worker.partition import (
-    EXPIRE_AT_ONCE,
-    EXPIRE_LOADED,
+    EXPIRY_LOAD_SIZE,
+    EXPIRY_PAGE_SIZE,
     PartitionLost,
     StatePartition,
 )
@@ -185,12 +185,12 @@ async def test_expiry_keeps_up_with_what_begins() -> None:
     held = []
     for minute in range(12):
         at = NOON_S + 60 * minute
-        names = [f"{minute}.{n}" for n in range(2 * EXPIRE_AT_ONCE)]
+        names = [f"{minute}.{n}" for n in range(2 * EXPIRY_PAGE_SIZE)]
         await fed.take(*(search(name, 1, at, "a") for name in names))
         await fed.state.expire(at * 1000, once)
         held.append((await fed.store.describe(0)).conversations)
 
-    conversations = stubs = 4 * EXPIRE_AT_ONCE  # of this minute, and of the one before
+    conversations = stubs = 4 * EXPIRY_PAGE_SIZE  # of this minute, and of the one before
     assert held[4:] == [conversations + stubs] * 8
 
 
@@ -198,13 +198,13 @@ async def test_what_is_worked_on_twice_has_begun_once() -> None:
     """Conversations of records that one call did not hold let no look at expiry take longer."""
     store, letters = Watching(), MemoryDeadLetters()
     fed = Fed(store, letters, await opened(store, letters, 0, ttl_ms=60_000))
-    await fed.take(*(search(f"old{n}", 1, NOON_S, "a") for n in range(5 * EXPIRE_AT_ONCE)))
+    await fed.take(*(search(f"old{n}", 1, NOON_S, "a") for n in range(5 * EXPIRY_PAGE_SIZE)))
     docs = [f"{n:040}" for n in range(400)]
     store.loads = []
-    await fed.take(*(search(f"c{n}", 1, NOON_S + 90, *docs) for n in range(EXPIRE_AT_ONCE // 2)))
-    assert sum(store.loads) > EXPIRE_AT_ONCE // 2
+    await fed.take(*(search(f"c{n}", 1, NOON_S + 90, *docs) for n in range(EXPIRY_PAGE_SIZE // 2)))
+    assert sum(store.loads) > EXPIRY_PAGE_SIZE // 2
 
-    assert await fed.state.expire((NOON_S + 90) * 1000, once) == 2 * EXPIRE_AT_ONCE
+    assert await fed.state.expire((NOON_S + 90) * 1000, once) == 2 * EXPIRY_PAGE_SIZE
 
 
 async def test_one_record_of_too_much_state_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +226,7 @@ async def test_one_record_of_too_much_state_is_set_aside(monkeypatch: pytest.Mon
 async def test_expiry_of_many_takes_many_looks() -> None:
     """What has expired at one time is deleted in steps, each of which says that there is more."""
     fed = await Fed.new()
-    await fed.take(*(search(f"c{n}", 1, NOON_S, "a") for n in range(2 * EXPIRE_AT_ONCE + 10)))
+    await fed.take(*(search(f"c{n}", 1, NOON_S, "a") for n in range(2 * EXPIRY_PAGE_SIZE + 10)))
     await fed.take()
     horizon = NOON_S * 1000 + DAY_MS + 1
 
@@ -234,7 +234,7 @@ async def test_expiry_of_many_takes_many_looks() -> None:
     while not steps or fed.state.overdue:
         steps.append(await fed.state.expire(horizon, once))
 
-    assert steps == [EXPIRE_AT_ONCE, EXPIRE_AT_ONCE, 10]
+    assert steps == [EXPIRY_PAGE_SIZE, EXPIRY_PAGE_SIZE, 10]
 
 
 class Watching(MemoryStore):
@@ -302,13 +302,13 @@ async def test_large_conversations_expire_in_smaller_steps() -> None:
     store, letters = Watching(), MemoryDeadLetters()
     fed = Fed(store, letters, await opened(store, letters, 0))
     docs = [f"{n:0120}" for n in range(2_000)]
-    for n in range(5 * EXPIRE_LOADED):
+    for n in range(5 * EXPIRY_LOAD_SIZE):
         await fed.take(search(f"c{n}", 1, NOON_S, *docs))
     store.loads, store.sizes = [], []
 
-    assert await fed.state.expire(NOON_S * 1000 + DAY_MS + 1, once) == 5 * EXPIRE_LOADED
+    assert await fed.state.expire(NOON_S * 1000 + DAY_MS + 1, once) == 5 * EXPIRY_LOAD_SIZE
 
-    assert store.loads == [EXPIRE_LOADED] * 5
+    assert store.loads == [EXPIRY_LOAD_SIZE] * 5
     assert len(store.sizes) == 2
 
 
@@ -316,13 +316,13 @@ async def test_what_expiry_notes_fits_into_one_call() -> None:
     """Conversations that leave sums in many buckets are deleted in several calls."""
     store, letters = Watching(), MemoryDeadLetters()
     fed = Fed(store, letters, await opened(store, letters, 0, ttl_ms=60_000))
-    for n in range(EXPIRE_AT_ONCE):
+    for n in range(EXPIRY_PAGE_SIZE):
         sent = [search(f"c{n}", 1 + i, NOON_S + (7 * n + 4 * i) % 60, "a") for i in range(15)]
         agent = b'{"agent": "a%d", ' % (n % 50)
         await fed.take(*((key, agent + value[1:], at_ms) for key, value, at_ms in sent))
     store.sizes = []
 
-    assert await fed.state.expire(NOON_S * 1000 + 120_000, once) == EXPIRE_AT_ONCE
+    assert await fed.state.expire(NOON_S * 1000 + 120_000, once) == EXPIRY_PAGE_SIZE
 
     assert len(store.sizes) > 1
     assert max(size for size, _ in store.sizes) <= CALL_BYTES

@@ -1,14 +1,14 @@
-"""One state partition at work: a batch of records becomes one atomic step.
+"""Processes the records of one state partition: each batch is one atomic write.
 
 The order of effects, for each batch (``docs/concepts/delivery.md`` says what happens if one fails):
 
-1. load   the conversations that the batch speaks of and that are not open
+1. load   the batch's conversations that are not in the cache
 2. step   apply the events, in memory
 3. dead   produce dead letters, and wait until they are acknowledged
 4. output produce the changed rows to the output topic, if there is one, and wait likewise
 5. write  state, window buckets and offsets, in one atomic call that checks owner and offsets
-6. commit the offsets to Kafka, a hint for lag tools (by the service, now and then)
-7. export the figures in memory are what ``/metrics`` shows from now on
+6. commit the offsets to Kafka, as a hint for lag tools (by the loop, at intervals)
+7. export the figures in memory, which ``/metrics`` shows from now on
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ from stream_metrics.live.worker.options import PartitionOptions, record_digest
 from stream_metrics.live.worker.retry import Retry
 from stream_metrics.live.worker.telemetry import Telemetry, timed
 
-BEGINNING: Final = -(1 << 53)  # before any time that a record may have
-EXPIRE_AT_ONCE: Final = 200
-EXPIRE_LOADED: Final = 20  # conversations read at once, so that large ones are read one by few
+EARLIEST_MS: Final = -(1 << 53)  # before the timestamp of any record
+EXPIRY_PAGE_SIZE: Final = 200
+EXPIRY_LOAD_SIZE: Final = 20  # conversations per read, so that a few large ones do not fill memory
 TOO_MUCH_STATE: Final = BadRecord(
     "over_limit", f"the conversation's changes exceed {HARD_CAP_BYTES} bytes of state"
 )
@@ -73,7 +73,7 @@ T = TypeVar("T")
 
 
 class PartitionLost(Exception):
-    """The state partition has another owner, or its stored offsets have gone back."""
+    """The state partition has another owner or other stored offsets than expected."""
 
     def __init__(self, partition: int, why: str) -> None:
         super().__init__(f"state partition {partition}: {why}")
@@ -83,19 +83,19 @@ class PartitionLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One atomic call: what it writes, its bytes, how much of a call that may hold it fills.
+    """An atomic write, its size in bytes, and the share of the largest call that it fills.
 
-    ``taken`` takes it over in memory, once it is written.
+    ``apply`` updates the data in memory once the write has succeeded.
     """
 
     batch: BatchWrite
     size: int
     filled: float
-    taken: Callable[[], None]
+    apply: Callable[[], None]
 
 
 class StatePartition:
-    """State, windows and positions of one partition number, while this worker owns it."""
+    """The state, windows and positions of a partition number that this worker owns."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class StatePartition:
             expired_windows(options.windows)
         )  # of expired conversations, for audits
         self._options = options
-        self._schema = options.identity.schema_version  # by which it writes
+        self._schema = options.identity.schema_version  # written
         self._store = store
         self._dead_letters = dead_letters
         self.cache = cache
@@ -129,14 +129,14 @@ class StatePartition:
             number, options, store, cache, telemetry, sends_rows=output is not None
         )
         self._batches = 0
-        self._begun = 0  # conversations that the records taken last have begun
+        self._created = 0  # new conversations since the last expiry
         self._sizer = BatchSizer()
         self.overdue = False  # whether there may be more to expire
 
     # -- ownership ------------------------------------------------------------------------------
 
     def adopt(self, state: PartitionState) -> None:
-        """Begin with what the store holds."""
+        """Replace the data in memory by what the store has."""
         self.cache.drop_partition(self.number)
         self._names.forget()
         self.positions = dict(state.positions)
@@ -149,7 +149,7 @@ class StatePartition:
 
     @property
     def record_time_ms(self) -> int:
-        """The largest record timestamp read, of all topics; 0 before the first."""
+        """The largest record timestamp of all topics; 0 before the first record."""
         return max((p.record_time_ms for p in self.positions.values()), default=0)
 
     # -- a batch --------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class StatePartition:
         another owner or other offsets.
         """
         start = 0
-        self._begun = 0
+        self._created = 0
         while start < len(records):
             size = min(self._options.batch_records, self._sizer.records)
             chunk = records[start : start + size]
@@ -178,11 +178,11 @@ class StatePartition:
         retry: Retry,
         refused: BadRecord | None = None,
     ) -> float:
-        """One atomic step; returns how much of a call its changes fill.
+        """Process records in one atomic write; returns the share of a call that it fills.
 
-        Several records whose changes exceed one call are left undone: take fewer. One record fills
-        more than a call up to ``HARD_CAP_BYTES``, and is set aside beyond. ``refused`` sets all
-        records aside.
+        If it would fill more than one call, nothing is written, and the caller tries fewer records.
+        A single record may fill more, up to ``HARD_CAP_BYTES``; beyond that it becomes a dead
+        letter. With ``refused``, all records become dead letters.
         """
         clock = time.perf_counter
         started = clock()
@@ -210,11 +210,11 @@ class StatePartition:
                 return call.filled
             return await self._process(records, retry, TOO_MUCH_STATE)
         if letters:
-            turned_away = sorted(
+            rejected = sorted(
                 (replace(letter, record=letter.record.produced) for letter in letters),
                 key=lambda letter: (letter.record.topic, letter.record.offset),
             )
-            await retry(lambda: self._dead_letters.send(turned_away))
+            await retry(lambda: self._dead_letters.send(rejected))
         sent = clock()
         messages = [work.message for work in works.values() if work.message is not None]
         if self._output is not None and messages:
@@ -222,8 +222,8 @@ class StatePartition:
         published = clock()
         await self._write(call.batch, retry)
         written = clock()
-        call.taken()
-        self._begun += observations.opened["nowhere"]
+        call.apply()
+        self._created += observations.opened["nowhere"]
         for work in works.values():
             if work.conversation is not None:
                 work.conversation.schema = max(self._schema, work.conversation.schema)
@@ -252,10 +252,10 @@ class StatePartition:
         expired: Sequence[Cell] = (),
         marks: Sequence[str] = (),
     ) -> _Call:
-        """The call that writes a batch, which may be larger than calls are to be.
+        """The call that writes a batch; it may exceed the size limits.
 
-        ``expired`` is what conversations that go now leave in the windows. ``marks`` are noted of
-        the partition.
+        ``expired`` are the contributions of expiring conversations, which stay in the windows.
+        ``marks`` are added to those of the partition.
         """
         cells = [
             cell
@@ -288,13 +288,13 @@ class StatePartition:
         size, arguments = estimate(batch)
         filled = max(size / CALL_BYTES, arguments / CALL_ARGUMENTS)
 
-        def taken() -> None:
+        def apply() -> None:
             self.windows.install(touched)
             self._left.install(left)
             self.positions = positions
             self._telemetry.state_written(size)
 
-        return _Call(batch, size, filled, taken)
+        return _Call(batch, size, filled, apply)
 
     async def _publish(
         self, output: Output, messages: Sequence[OutputMessage], retry: Retry
@@ -362,17 +362,17 @@ class StatePartition:
         return positions
 
     def record_digest(self, record: Record) -> bytes:
-        """A keyed digest of a record, to recognise it after a restart."""
+        """A keyed digest of a record, to verify the log after a restart."""
         return record_digest(record, self._options)
 
-    # -- now and then -----------------------------------------------------------------------------
+    # -- periodic work ----------------------------------------------------------------------------
 
     async def check(self, retry: Retry) -> None:
         """Raise ``PartitionLost`` if the store has another owner or other offsets."""
         await self._ask(self._check_owner, retry)
 
     async def beat(self, retry: Retry, behind_ms: int | None) -> None:
-        """Send the heartbeat, which says how far the partition is behind; None: not known."""
+        """Send a heartbeat; ``behind_ms`` is the partition's lag, None if it is not known."""
         worker = self._options.worker
         if worker:
             await timed(
@@ -391,7 +391,7 @@ class StatePartition:
             raise PartitionLost(self.number, "moved")
 
     async def advance(self, offsets: Mapping[str, int], retry: Retry) -> None:
-        """Note offsets that were passed without a record, such as transaction markers."""
+        """Store offsets that were read without a record, such as transaction markers."""
         positions = {
             topic: replace(position, offset=max(position.offset, offsets.get(topic, 0)))
             for topic, position in self.positions.items()
@@ -407,54 +407,54 @@ class StatePartition:
             {}, list(writes), dict(self.positions), retry, Observations(), marks=marks
         )
         await self._write(call.batch, retry)
-        call.taken()
+        call.apply()
         self.marks.update(marks)
 
     async def publish(self, messages: Sequence[OutputMessage], retry: Retry) -> None:
-        """Send messages as the owner, if there is an output topic. Raises ``PartitionLost``."""
+        """Send messages, if there is an output topic; raises ``PartitionLost``."""
         if self._output is not None:
             await self._publish(self._output, messages, retry)
 
     async def move(self, positions: dict[str, Position], retry: Retry) -> None:
-        """Go on from other positions; all else stays. Raises ``PartitionLost``."""
+        """Write other positions, and nothing else; raises ``PartitionLost``."""
         call = await self._call({}, [], positions, retry, Observations())
         await self._write(call.batch, retry)
-        call.taken()
+        call.apply()
 
     # -- expiry ---------------------------------------------------------------------------------
 
     async def expire(self, horizon_ms: int, retry: Retry) -> int:
-        """Delete conversations whose last record is older than ``horizon_ms`` - ttl; how many.
+        """Delete conversations whose last record is older than ``horizon_ms`` - ttl.
 
-        ``EXPIRE_AT_ONCE``, or four times as many as the records taken last have begun: no look
-        takes long, and neither conversations nor stubs pile up. ``overdue`` tells whether there
-        are more.
+        Returns their number: at most ``EXPIRY_PAGE_SIZE`` or four times the number of new
+        conversations, so that a call is short and conversations and stubs do not accumulate.
+        ``overdue`` tells whether there may be more.
         """
         before_ms = horizon_ms - self._options.ttl_ms
-        most = max(EXPIRE_AT_ONCE, 4 * self._begun)
-        done, self._begun, self.overdue = 0, 0, True
+        most = max(EXPIRY_PAGE_SIZE, 4 * self._created)
+        done, self._created, self.overdue = 0, 0, True
         while self.overdue and done < most:
             keys = await self._ask(
-                lambda: self._store.by_age(self.number, BEGINNING, before_ms, EXPIRE_AT_ONCE),
+                lambda: self._store.by_age(self.number, EARLIEST_MS, before_ms, EXPIRY_PAGE_SIZE),
                 retry,
             )
             expired = await self._expire(keys, horizon_ms, retry)
-            self.overdue = expired < len(keys) or len(keys) == EXPIRE_AT_ONCE
+            self.overdue = expired < len(keys) or len(keys) == EXPIRY_PAGE_SIZE
             done += expired
         return done
 
     async def _expire(self, keys: Sequence[ConversationKey], horizon_ms: int, retry: Retry) -> int:
-        """Delete the first of these, as many as one step may; how many.
+        """Delete as many of these conversations as one call may; returns their number.
 
-        What they added to the windows stays, and is noted beside them. Where a conversation was,
-        a stub is left for another ttl, so that events that come too late are known for it.
+        Their contributions stay in the windows and are also summed separately, for audits. Each
+        conversation leaves a stub for another ttl, so that late events are recognised.
         """
         if not keys:
             return 0
         loaded: list[tuple[ConversationKey, Conversation]] = []
         size = 0
         while len(loaded) < len(keys) and size < CALL_BYTES:
-            part = keys[len(loaded) : len(loaded) + EXPIRE_LOADED]
+            part = keys[len(loaded) : len(loaded) + EXPIRY_LOAD_SIZE]
             for key, parts in zip(part, await self.conversations.load(part, retry), strict=True):
                 loaded.append((key, self.conversations.restore("", parts)))
                 size += sum(map(len, parts.hot.values()))
@@ -469,7 +469,7 @@ class StatePartition:
             turns = conversation.turns.values()
             observations.counts["labels_orphan"] += sum(map(waiting_labels, turns))
         await self._write(call.batch, retry)
-        call.taken()
+        call.apply()
         self._telemetry.observe(observations)
         return len(loaded)
 
@@ -480,7 +480,7 @@ class StatePartition:
         retry: Retry,
         seen: Observations,
     ) -> _Call:
-        """The call that deletes these conversations."""
+        """The call that deletes the conversations."""
         cells: list[Cell] = []
         writes: list[ConversationWrite] = []
         for key, conversation in loaded:

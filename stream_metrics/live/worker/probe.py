@@ -1,4 +1,4 @@
-"""Asking the brokers beside the loop: how far the logs go, and whether anybody answers."""
+"""Polls the brokers beside the loop: the ends of the logs, and whether brokers answer."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ PROBE_SECONDS: Final = 3.0
 
 
 class Probe:
-    """Tells ``partitions`` the ends of their logs, and ``gauges`` how far behind these they are.
+    """Updates the log ends of ``partitions``, and reports their lag to ``gauges``.
 
-    Brokers that do not answer stand in ``reasons``. ``upstream``, if there is one, fills the
-    topics.
+    Sets a reason in ``reasons`` while the brokers do not answer. ``upstream``, if there is one,
+    fills the topics.
     """
 
     def __init__(
@@ -40,15 +40,15 @@ class Probe:
         self._upstream = upstream
         self._retry = retry
         self._reasons = reasons
-        self._filled_ms = 0  # up to when the upstream has filled the topics, as last heard
+        self._filled_ms = 0  # the last ``upstream.read_up_to_ms``
 
     def filled_up_to_ms(self) -> int:
-        """Up to when records lie in the topics: now, unless they are filled from others."""
+        """Record time up to which the topics are complete: now, or what ``upstream`` says."""
         now_ms = self._clock.now_ms()
         return now_ms if self._upstream is None else min(now_ms, self._filled_ms)
 
     async def run(self) -> None:
-        """Ask from time to time, until the worker is to stop."""
+        """Ask at intervals until the worker stops."""
         await self._retry.rounds(self._round)
 
     async def _round(self) -> None:
@@ -58,7 +58,7 @@ class Probe:
         except (SourceUnavailable, TimeoutError) as error:
             self._reasons.set("kafka", str(error) or "brokers do not answer: TimeoutError")
         except RightsMissing:
-            self._reasons.clear("kafka")  # they do answer; reading says what is lacking
+            self._reasons.clear("kafka")  # they answer; reading reports the missing rights
         else:
             self._reasons.clear("kafka")
         await self._retry.pause(PROBE_SECONDS / 2)
@@ -74,7 +74,7 @@ class Probe:
         oldest = now_ms / 1000
         for partition in known:
             if self._partitions.get(partition.number) is not partition:
-                continue  # another worker's by now
+                continue  # no longer assigned
             for place, lag in partition.logs.items():
                 lag.set_end(ends[place], asked_ms)
                 behind = lag.report(partition.positions[place.topic], now_ms)

@@ -1,4 +1,4 @@
-"""Waiting for what is away: capped backoff with jitter, and a reason for whoever asks why."""
+"""Retries calls with capped exponential backoff, and reports why on ``/readyz``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Retry(Protocol):
-    """Repeats a call while what it needs is away."""
+    """Repeats a call while it raises ``Unavailable``."""
 
     async def __call__(self, call: Callable[[], Awaitable[T]]) -> T:
         """The result of ``call`` once it succeeds."""
@@ -22,7 +22,7 @@ class Retry(Protocol):
 
 
 class Reasons(Protocol):
-    """Where it is said why the worker is not ready."""
+    """Receives the reasons why the worker is not ready."""
 
     def set(self, reason: str, why: str) -> None: ...
     def clear(self, reason: str) -> None: ...
@@ -30,7 +30,7 @@ class Reasons(Protocol):
 
 
 class ComponentReasons:
-    """The reasons of a part of the worker that works beside its loop, under the part's name."""
+    """Prefixes the reasons of a component that runs beside the worker's loop with its name."""
 
     def __init__(self, name: str, reasons: Reasons) -> None:
         self._name = name
@@ -45,17 +45,19 @@ class ComponentReasons:
         self._reasons.clear(f"{self._name}_{reason}")
 
     def beat(self) -> None:
-        """Nothing: that one part comes round says nothing about the others."""
+        """Ignored: progress of a component does not show that the loop is alive."""
 
 
 class Stopped(Exception):
-    """The worker is told to stop while it waits."""
+    """The worker was stopped while it waited."""
 
 
 class RetryPolicy:
-    """Repeats a call until it succeeds; what it waits for stands in the readiness reasons.
+    """Repeats a call until it succeeds; meanwhile ``reasons`` says what it waits for.
 
-    ``waiting`` names what calls are waiting for now.
+    ``on_error`` is called for every failure of the store. The delay starts at twice
+    ``first_seconds`` and doubles up to ``cap_seconds``. After ``stop``, a running call has
+    ``grace_seconds`` to finish. ``waiting`` has the reasons of the calls that are being retried.
     """
 
     def __init__(
@@ -76,22 +78,22 @@ class RetryPolicy:
         self.waiting: set[str] = set()
 
     def stop(self) -> None:
-        """Let every wait end with ``Stopped``."""
+        """Make every wait raise ``Stopped``."""
         self._stopping.set()
 
     @property
     def stopping(self) -> bool:
-        """Whether the worker is to stop."""
+        """Whether ``stop`` was called."""
         return self._stopping.is_set()
 
     async def rounds(self, turn: Callable[[], Awaitable[object]]) -> None:
-        """Call ``turn`` again and again, until told to stop."""
+        """Call ``turn`` repeatedly until ``stop``."""
         with suppress(Stopped):
             while not self.stopping:
                 await turn()
 
     async def __call__(self, call: Callable[[], Awaitable[T]]) -> T:
-        """The result of ``call`` once what it needs is there."""
+        """The result of ``call`` once it succeeds; raises ``Stopped``."""
         failures = 0
         waiting: str | None = None
         while True:
@@ -104,7 +106,7 @@ class RetryPolicy:
                 if isinstance(error, StoreUnavailable):
                     self._on_error()
             except Stopped:
-                raise  # the reason stands until the end
+                raise  # keep the reason until the process ends
             except BaseException:
                 self._clear(waiting)
                 raise
@@ -123,7 +125,7 @@ class RetryPolicy:
             self._reasons.clear(waiting)
 
     async def _call_unless_stopped(self, call: Callable[[], Awaitable[T]]) -> T:
-        """The result of ``call``; once the worker is to stop it has some seconds to come."""
+        """The result of ``call``; raises ``Stopped`` some seconds after ``stop``."""
         work = asyncio.ensure_future(call())
         stop = asyncio.ensure_future(self._stopping.wait())
         try:
@@ -139,7 +141,7 @@ class RetryPolicy:
                 work.cancel()
 
     async def pause(self, seconds: float) -> None:
-        """Wait about that long (half to full), or raise ``Stopped``."""
+        """Wait for half of ``seconds`` to all of them, at random; raises ``Stopped``."""
         delay = seconds * (0.5 + random.random() / 2)  # noqa: S311 - jitter, no secret
         try:
             await asyncio.wait_for(self._stopping.wait(), delay)
