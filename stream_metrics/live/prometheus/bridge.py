@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Info, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, Info
 
 from stream_metrics import __version__
 from stream_metrics.core.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
@@ -15,7 +15,7 @@ from stream_metrics.core.events.decode import REASONS
 from stream_metrics.core.telemetry.interpretation import Reason
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace
 from stream_metrics.live.prometheus.catalogue import PREFIX
-from stream_metrics.live.prometheus.reading_metrics import Reading, ReadingMetrics
+from stream_metrics.live.prometheus.service_metrics import Reading, ServiceMetrics
 
 BRIDGE: Final = PREFIX + "bridge_"
 REFUSALS: Final[tuple[str, ...]] = get_args(Reason)
@@ -27,12 +27,15 @@ OBSTACLES: Final = (
 )  # fmt: skip
 
 
-class BridgeMetrics(ReadingMetrics):
+class BridgeMetrics(ServiceMetrics):
     """The metrics of a bridge; all calls come from the event loop's thread.
 
     ``topics``, which it reads, and ``agents`` have series from the start. Other agents get series
     with their first trace, up to the number that a worker allows; further ones are ``other``.
     """
+
+    prefix = BRIDGE
+    copying_prefix = "rekey_"
 
     def __init__(
         self,
@@ -40,8 +43,7 @@ class BridgeMetrics(ReadingMetrics):
         topics: Iterable[str] = (),
         agents: Iterable[str] = (),
     ) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # unused series
-        self._registry = registry
+        super().__init__(registry)
         self._names = Names(frozenset(), frozenset())
         self._of_agent: dict[str, dict[str, Counter]] = {}
         self._count_traces()
@@ -50,12 +52,6 @@ class BridgeMetrics(ReadingMetrics):
             self._counts_of(self.agent_label(agent))
         for reason in REFUSALS:
             self._refused.labels(OTHER, reason)
-
-    def _counter(self, name: str, help: str, *labels: str) -> Counter:
-        return Counter(BRIDGE + name, help, labels, registry=self._registry)
-
-    def _gauge(self, name: str, help: str, *labels: str) -> Gauge:
-        return Gauge(BRIDGE + name, help, labels, registry=self._registry)
 
     def _count_traces(self) -> None:
         counter, gauge = self._counter, self._gauge
@@ -103,12 +99,12 @@ class BridgeMetrics(ReadingMetrics):
                 "offset_gaps", "Times that records needed next were missing from the log.", "topic"
             ),
         )
-        self._rekeyed = counter(
+        self._repartitioned = counter(
             "rekeyed_records", "Records copied to the internal topic, by trace.", "topic"
         )
         for topic in topics:
             self._reading.gaps.labels(topic)
-            self._rekeyed.labels(topic)
+            self._repartitioned.labels(topic)
         self._ready = gauge("ready", "1 if this bridge is reading and writing, else 0.")
         obstacles = gauge(
             "obstacles",
@@ -166,28 +162,3 @@ class BridgeMetrics(ReadingMetrics):
     def produced(self, events: int) -> None:
         """Count events stored in the input topics."""
         self._events.inc(events)
-
-    def bad_records(self, counts: Mapping[str, int]) -> None:
-        """Count dead letters by reason."""
-        for reason, number in counts.items():
-            self._dead.get(reason, self._dead[OTHER]).inc(number)
-
-    def repartitioned(self, counts: Mapping[str, int]) -> None:
-        """Count records copied to the internal topic, by source topic."""
-        for topic, number in counts.items():
-            self._rekeyed.labels(topic).inc(number)
-
-    # -- the process ----------------------------------------------------------------------------
-
-    def obstructed(self, reasons: Iterable[str]) -> None:
-        """Set what keeps the bridge from reading and writing, by the reasons of the health page."""
-        named = {self._obstacle(reason) for reason in reasons}
-        self._ready.set(not named)
-        for reason, gauge in self._obstacles.items():
-            gauge.set(reason in named)
-
-    def _obstacle(self, reason: str) -> str:
-        part = reason.removeprefix("rekey_")
-        if part in self._obstacles:
-            return part
-        return "halted" if part.rpartition("-")[2].isdecimal() else OTHER

@@ -7,18 +7,14 @@ start, so that rates are defined before the first event; only topics and partiti
 from __future__ import annotations
 
 import platform
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Final
 
 from prometheus_client import (
     CollectorRegistry,
-    Counter,
-    Gauge,
     Histogram,
     Info,
-    disable_created_metrics,
 )
 
 from stream_metrics import __version__
@@ -45,13 +41,12 @@ from stream_metrics.live.prometheus.catalogue import (
     STAGES,
 )
 from stream_metrics.live.prometheus.histogram import FastHistogram
-from stream_metrics.live.prometheus.reading_metrics import Reading, ReadingMetrics
+from stream_metrics.live.prometheus.service_metrics import Reading, ServiceMetrics
 
-_HALTED_INPUT: Final = re.compile(r"-\d+$")  # repartition_TOPIC-N
 WINDOWS: Final = tuple(window.name for window in DEFAULT_WINDOWS)
 
 
-class Operations(ReadingMetrics):
+class Operations(ServiceMetrics):
     """What the worker reports about itself; all calls come from the event loop's thread.
 
     ``topics`` (the input topics) and ``windows`` (their names) have series from the start.
@@ -63,19 +58,12 @@ class Operations(ReadingMetrics):
         topics: Iterable[str] = (),
         windows: Iterable[str] = WINDOWS,
     ) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody reads
-        self._registry = registry
+        super().__init__(registry)
         self._count_events(windows)
         self._count_delivery(topics)
         self._measure_reading(topics)
         self._measure_batches()
         self._describe_worker()
-
-    def _counter(self, name: str, help: str, *labels: str) -> Counter:
-        return Counter(PREFIX + name, help, labels, registry=self._registry)
-
-    def _gauge(self, name: str, help: str, *labels: str) -> Gauge:
-        return Gauge(PREFIX + name, help, labels, registry=self._registry)
 
     def _histogram(self, name: str, help: str, bounds: Sequence[float], *labels: str) -> Histogram:
         return Histogram(PREFIX + name, help, labels, buckets=bounds, registry=self._registry)
@@ -299,11 +287,6 @@ class Operations(ReadingMetrics):
         for where, opened in self._opened.items():
             opened.inc(observations.opened[where])
 
-    def bad_records(self, counts: Mapping[str, int]) -> None:
-        """Dead letters of a batch, by reason."""
-        for reason, n in counts.items():
-            self._dead.get(reason, self._dead[OTHER]).inc(n)
-
     def published(self, messages: Sequence[OutputMessage]) -> None:
         """Messages of a batch were written to the output topic."""
         nulls = sum(message.value is None for message in messages)
@@ -344,11 +327,6 @@ class Operations(ReadingMetrics):
     def keyed_differently(self, differently: bool) -> None:
         """Whether two input topics are known to be keyed by different partitioners."""
         self._keyed_differently.set(differently)
-
-    def repartitioned(self, counts: Mapping[str, int]) -> None:
-        """Records were copied to the internal topic, counted by input topic."""
-        for topic, n in counts.items():
-            self._repartitioned.labels(topic).inc(n)
 
     def offset_holes(self, n: int) -> None:
         """``n`` offsets had no record."""
@@ -397,16 +375,6 @@ class Operations(ReadingMetrics):
 
     def obstructed(self, reasons: Iterable[str]) -> None:
         """The reasons that keep the worker from reading and writing, as ``/readyz`` names them."""
-        named = [self._obstacle(reason) for reason in reasons]
-        self._ready.set(not named)
-        self._halted.set(named.count("halted"))
-        for reason, gauge in self._obstacles.items():
-            gauge.set(reason in named)
-
-    def _obstacle(self, reason: str) -> str:
-        if reason in self._obstacles:
-            return reason
-        part = reason.removeprefix("repartition_")
-        if part.startswith("partition-") or (part != reason and _HALTED_INPUT.search(part)):
-            return "halted"
-        return part if part in self._obstacles else OTHER
+        found = tuple(reasons)
+        super().obstructed(found)
+        self._halted.set(sum(self._obstacle(reason) == "halted" for reason in found))

@@ -32,9 +32,7 @@ async def check(store: RedisStore) -> list[Problem]:
         lacks = await describe_missing_rights(store.client, store.keys, store.namespace)
     except Exception as error:
         problem = translate_error(error)
-        if isinstance(problem, StoreUnavailable):
-            return [Problem(str(problem), fatal=True)]
-        if isinstance(problem, StoreRefused):
+        if isinstance(problem, (StoreUnavailable, StoreRefused)):
             return [Problem(str(problem), fatal=True)]
         raise
     problems = [Problem(lacks, fatal=True)] if lacks else []
