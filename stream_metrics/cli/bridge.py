@@ -155,7 +155,10 @@ class BridgeRuntime:
                 (self._rekey, frozenset(f"{REKEY}_{reason}" for reason in WAITING_REASONS))
             )
         guard = ProgressMonitor(
-            self.health, settings.web.watchdog_seconds, parts, self._report_obstacles
+            self.health,
+            settings.web.watchdog_seconds,
+            parts,
+            lambda _: self._metrics.obstructed(self.health.obstacles()),
         )
         watcher = asyncio.create_task(guard.run())
         try:
@@ -166,9 +169,6 @@ class BridgeRuntime:
             await inputs.stop()
             await events.stop()
             await letters.stop()
-
-    def _report_obstacles(self, stuck: bool) -> None:
-        self._metrics.obstructed(self.health.obstacles())
 
     def stop(self) -> None:
         """Finish the current round and leave the group."""

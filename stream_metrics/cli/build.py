@@ -219,7 +219,7 @@ async def _check_retention(
     places = [(topic, n) for topic, count in counts.items() for n in range(count)]
     read = [(topic, n) for topic, count in target.partition_counts.items() for n in range(count)]
     async with open_consumer(kafka) as consumer:
-        logs = KafkaLogs(consumer, kafka)
+        logs = KafkaLogs(consumer)
         check_counts(layout, target, await logs.oldest_ms(read))
         windows, now_ms = settings.metrics.window_specs(), time.time_ns() // 1_000_000
         short = await short_logs(logs, places, windows, settings.state.ttl_ms, now_ms)

@@ -15,7 +15,7 @@ from aiokafka.errors import (
     for_code,
 )
 
-from stream_metrics.clients.kafka.options import client_options
+from stream_metrics.clients.kafka.options import open_admin
 from stream_metrics.clients.kafka.settings import KafkaSettings
 
 TRANSIENT_ERRORS: Final = (  # of a cluster that has had no group yet, or is moving its coordinator
@@ -43,16 +43,12 @@ async def members(settings: KafkaSettings, group: str) -> list[Member]:
     Raises aiokafka's errors while the brokers do not answer, or if the user may not describe the
     group. Waits for a coordinator without a timeout: the caller sets one.
     """
-    admin = AIOKafkaAdminClient(**client_options(settings))
-    try:
-        await admin.start()
+    async with open_admin(settings) as admin:
         while True:
             try:
                 return await _members(admin, group)
             except TRANSIENT_ERRORS:
                 await asyncio.sleep(RETRY_SECONDS)
-    finally:
-        await admin.close()
 
 
 async def _members(admin: AIOKafkaAdminClient, group: str) -> list[Member]:

@@ -1,18 +1,23 @@
-"""The options that all Kafka clients share."""
+"""The options that all Kafka clients share, and an admin client with them."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from aiokafka.abc import AbstractTokenProvider
+from aiokafka.admin import AIOKafkaAdminClient
 
 from stream_metrics.clients.kafka.aiokafka_private import bound_batches
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.secrets import read_secret
 from stream_metrics.clients.tls import CertificateFiles, client_context
+
+ANSWER_WITHIN_MS: Final = 4_000  # of one request, after which the service retries
 
 
 def client_options(settings: KafkaSettings) -> dict[str, Any]:
@@ -33,6 +38,24 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
     if settings.security_protocol.startswith("SASL"):
         options |= _sasl_options(settings)
     return options
+
+
+def prompt_options(settings: KafkaSettings) -> dict[str, Any]:
+    """``client_options`` for the producers of a service, which reports what it waits for."""
+    options = client_options(settings)
+    timeout_ms = min(options["request_timeout_ms"], ANSWER_WITHIN_MS)
+    return options | {"request_timeout_ms": timeout_ms}
+
+
+@asynccontextmanager
+async def open_admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """A connected admin client; raises aiokafka's errors."""
+    admin = AIOKafkaAdminClient(**client_options(settings))
+    try:
+        await admin.start()
+        yield admin
+    finally:
+        await admin.close()
 
 
 def _ssl_context(settings: KafkaSettings) -> ssl.SSLContext:

@@ -11,7 +11,6 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from stream_metrics.clients.kafka.options import client_options
 from stream_metrics.clients.kafka.settings import KafkaSettings
-from stream_metrics.clients.kafka.topics import partition_counts
 from stream_metrics.core.events.record import Extent, bounded_timestamp
 
 PartitionId = tuple[str, int]  # topic and partition
@@ -115,15 +114,10 @@ async def records_between(
 
 
 class KafkaLogs:
-    """Looks up partition counts, offsets and times, with a consumer that has no group."""
+    """Looks up offsets and times, with a consumer that has no group."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, settings: KafkaSettings) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer) -> None:
         self._consumer = consumer
-        self._settings = settings
-
-    async def counts(self, topics: Collection[str]) -> Mapping[str, int]:
-        """Partitions by topic; topics that do not exist are left out."""
-        return await partition_counts(self._settings, topics)
 
     async def extents(self, places: Collection[PartitionId]) -> Mapping[PartitionId, Extent]:
         """The current first and end offsets of each partition."""

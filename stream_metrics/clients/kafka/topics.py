@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     InvalidTopicError,
@@ -17,7 +17,7 @@ from aiokafka.errors import (
 )
 
 from stream_metrics.clients.kafka.errors import KafkaRefused
-from stream_metrics.clients.kafka.options import client_options
+from stream_metrics.clients.kafka.options import open_admin
 from stream_metrics.clients.kafka.rights import Right, rights_error
 from stream_metrics.clients.kafka.settings import KafkaSettings
 
@@ -95,12 +95,8 @@ async def partition_counts(settings: KafkaSettings, topics: Iterable[str]) -> di
     Raises ``KafkaRefused`` for topics that the user may not describe, whether they exist or not,
     and aiokafka's errors while the brokers do not answer or do not know yet.
     """
-    admin = AIOKafkaAdminClient(**client_options(settings))
-    try:
-        await admin.start()
+    async with open_admin(settings) as admin:
         described = await admin.describe_topics(list(topics))
-    finally:
-        await admin.close()
     counts: dict[str, int] = {}
     hidden: list[Right] = []
     for found in described:
@@ -123,13 +119,9 @@ async def topic_configs(
 
     Raises aiokafka's errors while the brokers do not answer, or if the user may not describe them.
     """
-    admin = AIOKafkaAdminClient(**client_options(settings))
     wanted = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
-    try:
-        await admin.start()
+    async with open_admin(settings) as admin:
         answers = await admin.describe_configs(wanted)
-    finally:
-        await admin.close()
     found: dict[str, Mapping[str, str]] = {}
     for code, _, _, topic, entries in (each for answer in answers for each in answer.resources):
         error = for_code(code)
@@ -154,9 +146,7 @@ async def create_topics(
     """
     if not names:
         return
-    admin = AIOKafkaAdminClient(**client_options(settings))
-    try:
-        await admin.start()
+    async with open_admin(settings) as admin:
         brokers = len((await admin.describe_cluster())["brokers"])
         answer = await admin.create_topics(
             [
@@ -169,8 +159,6 @@ async def create_topics(
                 for name in names
             ]
         )
-    finally:
-        await admin.close()
     for name, code, *message in answer.topic_errors:
         error = for_code(code)
         if error not in (NoError, TopicAlreadyExistsError):

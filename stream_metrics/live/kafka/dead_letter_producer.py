@@ -11,7 +11,7 @@ from typing import Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError
 
-from stream_metrics.clients.kafka.options import client_options
+from stream_metrics.clients.kafka.options import prompt_options
 from stream_metrics.clients.kafka.records import HEADER_PREFIX
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events.record import DeadLetter
@@ -29,7 +29,6 @@ _SHA256: Final = HEADER_PREFIX + "value_sha256"
 _KEY_TRUNCATED: Final = HEADER_PREFIX + "key_truncated"
 _KEY_SHA256: Final = HEADER_PREFIX + "key_sha256"
 
-ANSWER_WITHIN_MS: Final = 4_000  # after which the worker reports what it waits for, and retries
 STOP_WITHIN_SECONDS: Final = 5.0
 KEY_BYTES: Final = 4_096  # longer keys are truncated; a conversation id has at most 512 bytes
 
@@ -49,10 +48,8 @@ class KafkaDeadLetters:
 
     async def start(self) -> None:
         """Connect; raises aiokafka's errors."""
-        options = client_options(self._settings)
-        options["request_timeout_ms"] = min(options["request_timeout_ms"], ANSWER_WITHIN_MS)
         producer = AIOKafkaProducer(
-            **options,
+            **prompt_options(self._settings),
             acks="all",
             enable_idempotence=False,
             max_request_size=self._settings.dead_letter_max_bytes + 64 * 1024,

@@ -10,13 +10,12 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
 from stream_metrics.clients.kafka.aiokafka_private import abandon
-from stream_metrics.clients.kafka.options import client_options
+from stream_metrics.clients.kafka.options import prompt_options
 from stream_metrics.clients.kafka.producer import MAX_REQUEST_BYTES
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events.record import Headers
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
 
-ANSWER_WITHIN_MS: Final = 4_000  # of one request
 DONE_WITHIN_SECONDS: Final = 10.0  # after which the worker reports what it waits for, and retries
 STOP_WITHIN_SECONDS: Final = 2.0
 BATCH_BYTES: Final = 256 * 1024
@@ -85,10 +84,8 @@ class KeyedProducer:
 
     async def _started(self) -> AIOKafkaProducer:
         if self._producer is None:
-            options = client_options(self._settings)
-            options["request_timeout_ms"] = min(options["request_timeout_ms"], ANSWER_WITHIN_MS)
             self._producer = AIOKafkaProducer(
-                **options,
+                **prompt_options(self._settings),
                 acks="all",
                 enable_idempotence=True,
                 linger_ms=LINGER_MS,

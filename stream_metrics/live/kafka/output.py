@@ -20,7 +20,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
 
 from stream_metrics.clients.kafka.aiokafka_private import abandon
-from stream_metrics.clients.kafka.options import client_options
+from stream_metrics.clients.kafka.options import client_options, prompt_options
 from stream_metrics.clients.kafka.producer import (
     MAX_REQUEST_BYTES,
     TRANSACTION_TIMEOUT_MS,
@@ -30,16 +30,16 @@ from stream_metrics.clients.kafka.producer import (
 )
 from stream_metrics.clients.kafka.records import HEADER_PREFIX
 from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.live.kafka.keyed_producer import (
+    BATCH_BYTES,
+    DONE_WITHIN_SECONDS,
+    STOP_WITHIN_SECONDS,
+)
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from stream_metrics.live.layout import Generation
 from stream_metrics.live.ports import OutputFenced, OutputMessage, OutputUnavailable
 
 VERSION: Final = HEADER_PREFIX + "version"
-
-ANSWER_WITHIN_MS: Final = 4_000  # of one request
-DONE_WITHIN_SECONDS: Final = 10.0  # after which the worker reports what it waits for, and retries
-STOP_WITHIN_SECONDS: Final = 2.0
-BATCH_BYTES: Final = 256 * 1024
 
 
 class KafkaOutputs:
@@ -73,7 +73,7 @@ class KafkaOutputs:
         """
         try:
             if self._consumer is None:
-                self._consumer = AIOKafkaConsumer(**self.options())
+                self._consumer = AIOKafkaConsumer(**prompt_options(self.settings))
                 await self._consumer.start()
             return await records_taken(self._consumer, self.topic, partitions)
         except BaseException:
@@ -84,12 +84,6 @@ class KafkaOutputs:
         log, self._consumer = self._consumer, None
         if log is not None:
             await log.stop()
-
-    def options(self) -> dict[str, object]:
-        """The options of the clients in this module."""
-        options = client_options(self.settings)
-        options["request_timeout_ms"] = min(options["request_timeout_ms"], ANSWER_WITHIN_MS)
-        return options
 
     def unavailable(self, error: Exception) -> OutputUnavailable:
         """The error of the port for one of the client's."""
@@ -140,7 +134,7 @@ class KafkaOutput:
         """See ``ports.Output``."""
         await self.close()
         producer = AIOKafkaProducer(
-            **self._outputs.options(),
+            **prompt_options(self._outputs.settings),
             transactional_id=transactional_id(self._outputs.settings.group_id, self._partition),
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             compression_type="lz4",

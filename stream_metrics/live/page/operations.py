@@ -19,7 +19,6 @@ _READ: Final = (
     "complete_until_timestamp_seconds",
     "dead_letters_total",
     "events_total",
-    "labels_orphan_total",
     "offset_gaps_total",
     "redis_memory_bytes",
     "redis_memory_limit_bytes",
@@ -41,7 +40,6 @@ class OperationsSample:
     complete_until: float = 0.0
     dead_letters: float = 0.0
     events: float = 0.0
-    labels_orphan: float = 0.0
     offset_gaps: float = 0.0
     memory_bytes: float = 0.0
     memory_limit_bytes: float = 0.0

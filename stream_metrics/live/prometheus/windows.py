@@ -244,7 +244,7 @@ class WindowCollector(Collector):
         windows = {window for copy in partitions.values() for window in copy.windows}
         if not windows:
             return Selection()
-        specs = tuple(sorted(windows, key=_length))
+        specs = tuple(sorted(windows, key=lambda window: window.length_us))
         names = [window.name for window in specs]
         agents = self._series(names)
         padded = {
@@ -294,10 +294,6 @@ def _flattened(chosen: Selection) -> Iterator[tuple[str, str, str, int]]:
     for agent, series in chosen.series.items():
         for (window, code), value in series.items():
             yield agent, window, code, value
-
-
-def _length(window: Window) -> int:
-    return window.length_us
 
 
 def _family(head: str, series: Series, dimension: str) -> GaugeMetricFamily:
