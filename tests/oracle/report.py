@@ -9,7 +9,7 @@ from typing import Any
 from .turns import Turn, ratio
 
 _TOTALS = ("results", "unique", "good_unique", "duplicates", "labelled")
-_AT_LAST = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
+AT_LAST = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
 
 
 def canonical(value: object) -> str:
@@ -30,10 +30,10 @@ def row(turn: Turn) -> dict[str, Any]:
     agent, release = turn.agent_of(last_iteration[0]) if last_iteration else ("default", None)
     totals = {name: sum(one[name] for one in iterations) for name in _TOTALS}
     unlabelled = totals["unique"] - totals["labelled"]
-    final: dict[str, Any] = dict.fromkeys(("gain", *_AT_LAST, "sre_upper"))
+    final: dict[str, Any] = dict.fromkeys(("gain", *AT_LAST, "sre_upper"))
     if n:
         final["gain"] = sum(one["gain"] for one in iterations)
-        final.update({name: iterations[-1][name] for name in _AT_LAST})
+        final.update({name: iterations[-1][name] for name in AT_LAST})
         final["sre_upper"] = ratio(totals["good_unique"] + unlabelled, totals["results"])
     all_good, basis = turn.all_good()
     duplicates_of = {

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import t
 
+from .report import AT_LAST
+
 Row = Mapping[str, Any]
 Block = dict[str, Any]
 
-MEANS = ("cg", "rg", "dcg", "drg", "rag", "drag", "sre", "srr")
 FACTS = ("agent", "release", "route")
 
 
@@ -117,9 +118,10 @@ def of_rows(rows: Sequence[Row], searches: Sequence[Row], dimension: str, way: W
     for name in _sorted_names(stratum_of.values()):
         own = [row for row in rows if stratum_of[id(row)] == name]
         macro = {
-            one: mean_of([(row["conversation_id"], row[one]) for row in own], way) for one in MEANS
+            one: mean_of([(row["conversation_id"], row[one]) for row in own], way)
+            for one in AT_LAST
         }
-        parts = [(row["conversation_id"], _quotients(row)) for row in own]
+        parts = [(row["conversation_id"], quotients(row)) for row in own]
         micro = {
             one: quotient_of([(unit, *found[one]) for unit, found in parts], way)
             for one in parts[0][1]
@@ -128,7 +130,7 @@ def of_rows(rows: Sequence[Row], searches: Sequence[Row], dimension: str, way: W
         strata[name] = {
             "conversations": units, "note": _note(units), "macro": macro, "micro": micro,
         }  # fmt: skip
-    across = {one: _across([found["macro"][one] for found in strata.values()]) for one in MEANS}
+    across = {one: _across([found["macro"][one] for found in strata.values()]) for one in AT_LAST}
     return {
         "strata": strata,
         "without": sum(name is None for name in stratum_of.values()),
@@ -137,7 +139,7 @@ def of_rows(rows: Sequence[Row], searches: Sequence[Row], dimension: str, way: W
     }
 
 
-def _quotients(row: Row) -> dict[str, tuple[float, float]]:
+def quotients(row: Row) -> dict[str, tuple[float, float]]:
     """The numerators and denominators of the metrics that are quotients of sums."""
     gate, routing, gain = row["gate"], row["routing"], row["gain"] or 0
     right_skips, right_searches = gate["correct_skip"], gate["correct_search"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from stream_metrics.lab.replay.run import Execution, run
 from stream_metrics.lab.reports.run_directory import read_observations
 from stream_metrics.lab.statistics.intervals import estimate
 from stream_metrics.lab.statistics.units import Units
+from tests.oracle.strata import quotients
 from tests.replays import AT_ONCE, IN_PARTS, Told, task, traffic
 
 FINITE = st.floats(
@@ -80,20 +80,10 @@ def test_the_figures_of_a_report_are_those_of_its_rows(turn_scope: str, tmp_path
         assert found["conversations"] == len({row["conversation_id"] for row in own})
 
 
-DECISIONS: dict[str, Callable[[dict[str, Any]], tuple[int, int]]] = {
-    "gate_efficiency": lambda row: (row["gate"]["correct_skip"], row["gate"]["labelled"]),
-    "gate_accuracy": lambda row: (
-        row["gate"]["correct_skip"] + row["gate"]["correct_search"], row["gate"]["labelled"]
-    ),
-    "skip_precision": lambda row: (
-        row["gate"]["correct_skip"], row["gate"]["correct_skip"] + row["gate"]["missed"]
-    ),
-    "skip_recall": lambda row: (
-        row["gate"]["correct_skip"], row["gate"]["correct_skip"] + row["gate"]["wasted"]
-    ),
-    "routing_accuracy": lambda row: (row["routing"]["correct"], row["routing"]["labelled"]),
-}  # fmt: skip
-"""Numerator and denominator of each ratio of the blocks ``gate`` and ``routing``."""
+DECISIONS = (
+    "gate_efficiency", "gate_accuracy", "skip_precision", "skip_recall", "routing_accuracy"
+)  # fmt: skip
+"""The ratios of the blocks ``gate`` and ``routing``."""
 
 
 def test_ratios_of_gate_and_routing_have_their_intervals(tmp_path: Path) -> None:
@@ -200,22 +190,10 @@ def figures(rows: list[dict[str, Any]], **options: Any) -> tuple[dict[str, Any],
         name: Units.of_values(zip(names, (row[name] for row in rows), strict=True))
         for name in MACRO
     }
-    quotients = {
-        "srr": ("duplicates", "results"),
-        "sre": ("good_unique", "results"),
-        "avg_gain": ("gain", "results"),
-        "rg": ("gain", "n"),
-        "labelled": ("labelled", "unique"),
-    }
+    sums = [quotients(row) for row in rows]
     micro = {
-        name: Units.of_sums(
-            (row["conversation_id"], row[above] or 0, row[below] or 0) for row in rows
-        )
-        for name, (above, below) in quotients.items()
-    }
-    micro |= {
-        name: Units.of_sums((row["conversation_id"], *parts(row)) for row in rows)
-        for name, parts in DECISIONS.items()
+        name: Units.of_sums((unit, *one[name]) for unit, one in zip(names, sums, strict=True))
+        for name in sums[0]
     }
     return (
         {name: shown(units, "mean", **options) for name, units in macro.items()},
