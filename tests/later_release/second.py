@@ -1,16 +1,27 @@
-"""Made-up tables: a type more, and another row for types that none names."""
+"""Made-up tables: one type more, with a code that is free, and another row for other types."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from string import ascii_uppercase
 from typing import Final
 
-from stream_metrics.core.dedup.tables import EntityType, Tables, newest, publish
+from stream_metrics.core.dedup.tables import (
+    OTHER_CODE,
+    EntityType,
+    Tables,
+    newest,
+    publish,
+    type_codes,
+)
 
 NUMBER: Final = newest().number + 1
-WIKI: Final = EntityType(
-    name="WikiPage",
-    code="I",
+CODE: Final = next(
+    code for code in ascii_uppercase if code not in {OTHER_CODE, *type_codes().values()}
+)
+LATER: Final = EntityType(
+    name="LaterType",
+    code=CODE,
     definitive=frozenset(("page_id",)),
     rejects=("title",),
     confirms=(),
@@ -23,7 +34,7 @@ def publish_it() -> None:
     publish(
         Tables(
             number=NUMBER,
-            types=(*newest().types, WIKI),
+            types=(*newest().types, LATER),
             other=replace(other, not_definitive=other.not_definitive | {"space_id"}),
         )
     )

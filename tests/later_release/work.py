@@ -27,7 +27,7 @@ from tests.golden import TOPIC, dump, restored
 from tests.property.test_partition import once
 
 COUNTS: Final = {TOPIC: 1}
-TYPES: Final = ("WikiPage", "Forum", "File")
+TYPES: Final = ("LaterType", "Forum", "File")
 State = dict[str, Any]
 
 

@@ -11,7 +11,9 @@ from stream_metrics.live.worker.identity import KEPT, OtherIdentity, check_ident
 
 TOPIC = "events"
 NEW = Settings.model_validate({})
-BEFORE = Settings.model_validate({"limits": {"turns_per_conversation": 100}})
+BEFORE = Settings.model_validate(
+    {"dedup": {"tables": 1}, "limits": {"turns_per_conversation": 100}}
+)
 
 
 def built_with(settings: Settings) -> Identity:
@@ -33,9 +35,9 @@ def test_state_of_the_release_before_keeps_its_fingerprint() -> None:
 
 def test_new_state_has_the_new_defaults() -> None:
     """A conversation may have 1,000 turns; the fingerprint differs from that of older state."""
-    found = NEW
+    found = Settings.model_validate({"dedup": {"tables": 1}})
 
-    assert found.engine_config().limits.turns_per_conversation == 1_000
+    assert NEW.engine_config().limits.turns_per_conversation == 1_000
     assert found.fingerprint() == "00de3a1681c204b2"
 
 
