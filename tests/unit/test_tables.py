@@ -175,7 +175,7 @@ async def test_a_type_that_is_not_known_names_the_release_that_is_needed() -> No
     [hot] = [parts.hot async for _, parts in store.conversations(0)]
 
     with pytest.raises(
-        DamagedState, match=f"stored as '{second.CODE}'.* A newer release wrote it: take"
+        DamagedState, match=f"stored as '{second.CODE}'.* A newer release wrote it: use"
     ):
         decode_conversation("", hot, "")
 
