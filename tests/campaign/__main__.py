@@ -1,6 +1,7 @@
-"""``python -m tests.campaign --seed N --rounds K``: run it, print the tables; 1 on a difference.
+"""``python -m tests.campaign --seed N --rounds K``: run the campaign and print its tables.
 
-A seed that fails does not keep the others from running. What is known is written after each seed.
+Exits with 1 on a difference. A failed seed does not stop the others; results are written after
+each seed.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--seed", type=int, default=1, help="the first round's seed (default: 1)")
     add("--rounds", type=int, default=1, help="how many seeds, one after the other (default: 1)")
-    add("--faults", type=int, default=5, help="faults a seed (default: 5)")
+    add("--faults", type=int, default=5, help="faults per seed (default: 5)")
     add("--events", type=int, default=100_000, help="records at least (default: 100000)")
     add("--conversations", type=int, default=20_000, help="at least (default: 20000)")
-    add("--rate", type=float, default=6_000.0, help="records a second at most (default: 6000)")
+    add("--rate", type=float, default=6_000.0, help="maximum records per second (default: 6000)")
     add("--report", type=Path, help="folder of report.md and of failed rounds' files")
     add(
         "--publish",
@@ -42,7 +43,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run all rounds; the exit code."""
+    """Run all rounds; returns the exit code."""
     chosen = parse(arguments)
     many = [
         Options(
@@ -67,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
                 keep(folder, chosen.report / f"seed-{outcome.seed}")
             write(chosen.report / "report.md", [*pages(done, names), *map(summary, done)])
 
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # faults are no news here
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # errors are expected
     asyncio.run(run_rounds(many, say, note))
     say("\n" + "\n\n".join(pages(done, names)))
     if chosen.publish:
@@ -76,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def pages(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[str]:
-    """What is fit to print: the verdict, and both tables."""
+    """The paragraphs of the report: the verdict and both tables."""
     day = datetime.now(UTC).date()
     return [
         f"{day}, {os.cpu_count()} processors. {verdict(outcomes)}",
@@ -94,7 +95,7 @@ def write(path: Path, paragraphs: Sequence[str]) -> None:
 
 
 def keep(folder: Path, place: Path) -> None:
-    """Save a failed round's logs, log of records and exports."""
+    """Save a failed round's logs, recording and exports."""
     place.mkdir(parents=True, exist_ok=True)
     for path in [*folder.glob("*.log"), *folder.glob("log.jsonl")]:
         shutil.copy(path, place)
@@ -104,7 +105,7 @@ def keep(folder: Path, place: Path) -> None:
 
 
 def say(line: str) -> None:
-    """Print at once."""
+    """Print and flush."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

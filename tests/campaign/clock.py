@@ -1,4 +1,4 @@
-"""A clock that is wrong by as much as a file says; ``libfaketime`` reads it for a server."""
+"""A clock with an offset that is read from a file, by ``libfaketime`` for servers."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ AGAIN_SECONDS: Final = 0.1
 
 
 class Clock:
-    """A file with the seconds by which a clock is ahead, or behind if they are negative."""
+    """A file with the seconds by which a clock is ahead (negative: behind)."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
 
     def set(self, ahead_seconds: int) -> None:
-        """Put the clock ahead, or right again with 0; whoever reads sees one or the other."""
+        """Set the offset atomically; 0 is the correct time."""
         draft = self.file.with_suffix(".draft")
         draft.write_text(f"{ahead_seconds:+d}\n")
         draft.rename(self.file)
 
     @property
     def ahead_seconds(self) -> int:
-        """What the file says; 0 without one."""
+        """The offset in the file; 0 without a file."""
         try:
             return int(self.file.read_text())
         except FileNotFoundError:
@@ -31,7 +31,7 @@ class Clock:
 
 
 def obey_clock(clock: Clock) -> None:
-    """Make ``time.time`` of this process as wrong as the file says."""
+    """Apply the clock's offset to ``time.time`` of this process."""
     seconds, nanoseconds, monotonic = time.time, time.time_ns, time.monotonic
     ahead, look_at = 0, 0.0
 

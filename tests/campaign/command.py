@@ -1,4 +1,4 @@
-"""Commands of ours: how to start them, and what becomes of them."""
+"""Runs our commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPOSITORY: Final = Path(__file__).resolve().parents[2]
 
 
 class CommandFailed(AssertionError):
-    """A command of ours did not end as it should; the message has what it said."""
+    """A command exited with an unexpected code; the message has its output."""
 
 
 async def run(
@@ -25,9 +25,9 @@ async def run(
     deadline_seconds: float = 300,
     code: int = 0,
 ) -> str:
-    """Run a command; what it writes to standard output.
+    """Run a command; returns its standard output.
 
-    Raises ``CommandFailed`` if it ends with another code.
+    Raises ``CommandFailed`` if it exits with another code.
     """
     process = await asyncio.create_subprocess_exec(
         *command,

@@ -1,4 +1,4 @@
-"""What was read of the log and is there no longer, kept aside for the comparison."""
+"""Records that were read and then deleted from the log, saved for the comparison."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-Place = tuple[str, int]  # topic, partition
+PartitionId = tuple[str, int]  # topic, partition
 FILE: Final = "history.json"
 
 
@@ -38,16 +38,16 @@ class History:
         if self._file.exists():
             self.parts = msgspec.json.decode(self._file.read_bytes(), type=list[list[Span]])
 
-    def begins(self) -> dict[Place, int]:
-        """Up to where each partition is kept here."""
+    def begins(self) -> dict[PartitionId, int]:
+        """The end of the saved records, by partition."""
         return {(s.topic, s.partition): s.before for spans in self.parts for s in spans}
 
     def part(self, number: int) -> Path:
         """The file with the records of these spans."""
         return self.folder / f"history-{number}.jsonl"
 
-    def add(self, ends: Mapping[Place, int]) -> int:
-        """Note that these partitions are to be kept up to there; the number of the new part."""
+    def add(self, ends: Mapping[PartitionId, int]) -> int:
+        """Note that these partitions are saved up to ``ends``; returns the new part's number."""
         begins = self.begins()
         self.parts.append(
             [Span(*place, begins.get(place, 0), before) for place, before in ends.items()]
@@ -55,12 +55,12 @@ class History:
         self._write()
         return len(self.parts) - 1
 
-    def pass_over(self, ends: Mapping[Place, int]) -> None:
-        """Note that nobody reads these partitions up to there any more."""
+    def pass_over(self, ends: Mapping[PartitionId, int]) -> None:
+        """Note that the records before ``ends`` are never read."""
         self.part(self.add(ends)).touch()
 
     def drop(self, partitions: set[int]) -> None:
-        """Forget what was read of these numbers: their state begins anew."""
+        """Drop the saved records of these partition numbers, whose state is rebuilt."""
         self.parts = [
             [span for span in spans if span.partition not in partitions] for spans in self.parts
         ]

@@ -1,4 +1,4 @@
-"""What must hold at the end of a round, whatever struck."""
+"""What must hold at the end of every round."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.services.live import stored
 MOST_RSS_BYTES: Final = 400 * 1024 * 1024
 FORBIDDEN: Final = re.compile(r"Traceback|[Uu]nhandled|never retrieved|never awaited")
 SHOWN: Final = 5
-COMPARED: Final = 0.9  # of what was sent, at least
+COMPARED: Final = 0.9  # minimum share of the records sent
 
 
 async def figures(world: World, log: Log) -> list[str]:
-    """Rows and window sums are the replay's, byte for byte."""
+    """Rows and window sums equal the replay's, byte for byte."""
     live, replayed = world.folder / "live", world.folder / "replayed"
     recording, now = world.folder / "log.jsonl", str(log.last_us)
     await asyncio.gather(
@@ -38,7 +38,7 @@ async def figures(world: World, log: Log) -> list[str]:
 
 
 def differing(name: str, ours: bytes, theirs: bytes) -> list[str]:
-    """Where two files differ: the first few rows or sums, and how many there are."""
+    """The number of differing rows or sums of two files, and the first few."""
     if name == "windows.json":
         mine, other = (_sums(json.loads(text)["sums"]) for text in (ours, theirs))
     else:
@@ -61,7 +61,7 @@ def _sums(entries: list[dict[str, str | int]]) -> dict[str, str]:
 
 
 async def letters(world: World, log: Log) -> list[str]:
-    """The dead letters are the invalid records, each at least once, and nothing else."""
+    """The dead letters are exactly the invalid records, each at least once."""
     found, invalid = await world.dead_letters() | world.lost_letters, set(log.invalid)
     wrong = []
     if missing := sorted(invalid - found):
@@ -74,7 +74,7 @@ async def letters(world: World, log: Log) -> list[str]:
 
 
 async def audit(world: World) -> list[str]:
-    """The windows are what the stored conversations add up to."""
+    """The windows equal the sums of the stored conversations."""
     try:
         await world.command("audit", "--format", "json")
     except CommandFailed as failed:
@@ -83,7 +83,7 @@ async def audit(world: World) -> list[str]:
 
 
 async def compaction(world: World) -> list[str]:
-    """Where a topic was compacted, nothing went after it was read."""
+    """No record of a compacted topic was removed after it was read."""
     return [
         f"{spans[0].topic} had {left} records after its compaction and has {found} now"
         for spans, left in world.compacted
@@ -113,7 +113,7 @@ async def output(world: World) -> list[str]:
 
 
 def gaps(world: World) -> list[str]:
-    """Workers have found the gaps that were made, and no others."""
+    """Workers have found exactly the gaps that were made."""
     said = set()
     for worker in world.everyone:
         for line in worker.log.read_text(errors="replace").splitlines():
@@ -129,9 +129,9 @@ def gaps(world: World) -> list[str]:
 
 
 def size(world: World, log: Log) -> list[str]:
-    """The round was as large as it was meant to be, and most of it was compared.
+    """The round had its planned size, and most of it was compared.
 
-    What goes before it is read, or with a state that is built anew, is not compared.
+    Records that were deleted before they were read, or whose state was rebuilt, are not compared.
     """
     options = world.plan.options
     if (
@@ -146,14 +146,14 @@ def size(world: World, log: Log) -> list[str]:
 
 
 def memory(world: World) -> list[str]:
-    """No worker held more memory than the bound."""
+    """No worker used more memory than the bound."""
     if 0 < world.most_rss_bytes <= MOST_RSS_BYTES:
         return []
     return [f"a worker held {world.most_rss_bytes >> 20} MiB, bound {MOST_RSS_BYTES >> 20} MiB"]
 
 
 def logs(world: World) -> list[str]:
-    """No worker's log speaks of an exception that nobody took care of."""
+    """No worker's log has an unhandled exception."""
     wrong = []
     for worker in world.everyone:
         lines = worker.log.read_text(errors="replace").splitlines() if worker.log.exists() else []

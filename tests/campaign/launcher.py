@@ -1,4 +1,4 @@
-"""``python -m tests.campaign.launcher worker``: a worker, or command, that can be told when to die.
+"""``python -m tests.campaign.launcher worker``: a worker or command that can be ordered to die.
 
 ``CAMPAIGN_ORDERS`` names a file. Once it holds ``<before|after> <step> <n> <KILL|STOP>``, the first
 process that comes to the n-th such place from then on takes the file away and sends itself the
@@ -44,7 +44,7 @@ SWITCHING: Final[dict[str, tuple[type, str]]] = {
 
 
 class Orders:
-    """The file of orders, and how often each place was passed since it is there."""
+    """The file of orders, and how often each step was passed since it exists."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -52,7 +52,7 @@ class Orders:
         self._passed = 0
 
     def passed(self, when: str, step: str) -> None:
-        """Obey if it was this place's turn."""
+        """Obey if the order is for this pass."""
         try:
             said = self._file.read_text()
         except FileNotFoundError:
@@ -73,7 +73,7 @@ class Orders:
 
 
 def watched(orders: Orders, step: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method, with orders looked at before and after it."""
+    """The same method, which checks for orders before and after it."""
 
     async def waits(*arguments: Any, **options: Any) -> Any:
         orders.passed("before", step)
@@ -91,7 +91,7 @@ def watched(orders: Orders, step: str, method: Callable[..., Any]) -> Callable[.
 
 
 def obey(file: Path) -> None:
-    """Watch every step of this process."""
+    """Check for orders at every step of this process."""
     orders = Orders(file)
     for step, (owner, name) in (STEPS | SWITCHING).items():
         setattr(owner, name, watched(orders, step, getattr(owner, name)))

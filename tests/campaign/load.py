@@ -1,4 +1,4 @@
-"""A producer that keeps sending while things break, as fast as it is told and as far."""
+"""A producer that keeps sending during faults, with a limited rate and share."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
 
 TICK_SECONDS: Final = 0.02
 FEW: Final = 5
-LAST_SHARE: Final = 0.93  # what is sent by the trickle leaves something for after the fault
+LAST_SHARE: Final = 0.93  # the trickle leaves records for after the fault
 SPAN_SECONDS: Final = 7_200  # a multiple of every bucket's width
 
 
 def traffic(seed: int, events: int, conversations: int) -> list[TrafficRecord]:
-    """At least so many records and conversations of support agents at work.
+    """At least this many records and conversations of support agents.
 
-    They have the disorder of the real thing, and are of the hours before now.
+    They have realistic disorder, and timestamps in the past hours.
     """
     while True:
         profile = TrafficProfile(
@@ -50,19 +50,19 @@ def traffic(seed: int, events: int, conversations: int) -> list[TrafficRecord]:
 
 
 def read_traffic(file: Path) -> list[TrafficRecord]:
-    """What ``python -m tests.campaign.load FOLDER SEED EVENTS CONVERSATIONS`` has written."""
+    """The output of ``python -m tests.campaign.load FOLDER SEED EVENTS CONVERSATIONS``."""
     return msgspec.msgpack.decode(file.read_bytes(), type=list[TrafficRecord])
 
 
 def digest(key: bytes | None, value: bytes | None, timestamp_ms: int | None) -> bytes:
-    """What a record is known by, wherever it lies."""
+    """A digest that identifies a record independent of its offset."""
     state = hashlib.blake2b(repr((key, timestamp_ms)).encode(), digest_size=16)
     state.update(b"" if value is None else value)
     return state.digest()
 
 
 class Load:
-    """Sends ``records`` in their order; ``open`` says how far it may go, and in what time."""
+    """Sends ``records`` in order; ``open`` sets how many and in what time."""
 
     def __init__(
         self,
@@ -98,26 +98,27 @@ class Load:
 
     @property
     def at_limit(self) -> bool:
-        """Whether everything allowed was sent and answered."""
+        """Whether everything allowed was sent and acknowledged."""
         return self.sent >= self._limit and not self._pending
 
     @property
     def at_rest(self) -> bool:
-        """Whether it is held, and everything sent was answered."""
+        """Whether it is held, and everything sent was acknowledged."""
         return self._held and not self._pending
 
     def hold(self) -> None:
-        """Send nothing more for now."""
+        """Stop sending."""
         self._held = True
 
     def release(self) -> None:
-        """Go on after a hold."""
+        """Resume sending."""
         self._held = False
 
     async def send_again(self, stream: str, rng: Random) -> int:
-        """Fill a topic that was made anew, in another order; how many records that were.
+        """Fill a recreated topic in another order; returns the number of records.
 
-        The producer is a new one, too: the old one counts records of the old topic. Only at rest.
+        It uses a new producer, since the old one has sequence numbers of the old topic. The load
+        must be at rest.
         """
         if self._producer is not None:
             await self._producer.stop()

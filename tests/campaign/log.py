@@ -1,4 +1,4 @@
-"""``python -m tests.campaign.log FOLDER BOOTSTRAP TOPIC...``: record what a single pass would read.
+"""``python -m tests.campaign.log FOLDER BOOTSTRAP TOPIC...``: record what a single pass reads.
 
 That is what the brokers kept, behind what ``FOLDER`` has of records that were read before they
 went (``history.py``). Beside the recording ``log.jsonl`` it writes a ``Log`` of it to ``log.json``.
@@ -23,21 +23,21 @@ from stream_metrics.lab.sources.files import read_records, record_line
 from tests.campaign.history import History, Span
 from tests.campaign.load import digest, read_traffic
 
-Place = tuple[str, int, int]  # topic, partition, offset
+RecordId = tuple[str, int, int]  # topic, partition, offset
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What a single pass reads: how much, up to when, and which records are invalid.
+    """The log of a single pass: its size, its last timestamp, and its invalid records.
 
-    ``sent`` is how many conversations the traffic has, whatever became of its records.
+    ``sent`` is the number of conversations in the traffic, including deleted ones.
     """
 
     records: int
     conversations: int
     sent: int
     last_us: int
-    invalid: tuple[Place, ...]
+    invalid: tuple[RecordId, ...]
 
 
 def read_log(folder: Path) -> Log:
@@ -51,7 +51,7 @@ async def record(folder: Path, bootstrap_servers: str, topics: Sequence[str]) ->
     broken = {digest(r.key, r.value, r.timestamp_ms) for r in traffic if not r.valid}
     count, last_ms = 0, 0
     keys: set[bytes | None] = set()
-    invalid: list[Place] = []
+    invalid: list[RecordId] = []
     with (folder / "log.jsonl").open("wb") as file:
         async for found in everything(folder, bootstrap_servers, topics):
             file.write(record_line(found))
@@ -80,7 +80,7 @@ async def write_part(
 async def everything(
     folder: Path, bootstrap_servers: str, topics: Sequence[str]
 ) -> AsyncIterator[Record]:
-    """The records that were kept aside, then those that the brokers have behind them."""
+    """The saved records, then those after them on the brokers."""
     history = History(folder)
     for found in kept_aside(history):
         yield found
@@ -98,7 +98,7 @@ def kept_aside(history: History) -> Iterator[Record]:
 
 
 async def committed(bootstrap_servers: str, topics: Sequence[str]) -> AsyncIterator[Record]:
-    """Every committed record of ``topics`` up to their ends as they are now."""
+    """Every committed record of ``topics`` up to their current ends."""
     consumer = AIOKafkaConsumer(
         *topics,
         bootstrap_servers=bootstrap_servers,
@@ -126,7 +126,7 @@ async def committed(bootstrap_servers: str, topics: Sequence[str]) -> AsyncItera
 
 
 async def count(bootstrap_servers: str, spans: Sequence[Span]) -> int:
-    """How many committed records the brokers have in these spans."""
+    """The number of committed records on the brokers in these spans."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap_servers, isolation_level="read_committed"
     )
@@ -149,7 +149,7 @@ async def count(bootstrap_servers: str, spans: Sequence[Span]) -> int:
 
 
 def main() -> None:
-    """Write what the command line says."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign.log", description=__doc__)
     parser.add_argument("--part", type=int)
     parser.add_argument("folder", type=Path)

@@ -1,4 +1,4 @@
-"""What a round does, from its seed and options alone.
+"""The plan of a round, which depends only on its seed and options.
 
 Faults are dealt like cards: seeds 1 to 15 have every fault at least once between them, and so have
 the next 15, and so on.
@@ -24,7 +24,7 @@ LONG: Final = 20  # times the shortest hold
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How large a round is; ``only`` names the faults to choose from.
+    """The size of a round; ``only`` names the faults to choose from.
 
     A round that is not ``timed`` may recover as slowly as a busy machine makes it.
     """
@@ -40,7 +40,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A fault that strikes once the state has that share of the log, and is held for a while."""
+    """A fault that starts when the state has that share of the log, and how long it is held."""
 
     fault: str
     share: float
@@ -59,12 +59,12 @@ class Plan:
 
     @property
     def extras(self) -> frozenset[Extra]:
-        """What its faults are about beside the servers."""
+        """What its faults need in addition to the servers."""
         found = (FAULTS[strike.fault].extra for strike in self.strikes)
         return frozenset(extra for extra in found if extra is not None)
 
     def lines(self) -> list[str]:
-        """The schedule for people."""
+        """The schedule as text."""
         servers = ", ".join([self.servers.value, *sorted(extra.value for extra in self.extras)])
         shape = f"seed {self.options.seed}: {self.workers} workers, servers: {servers}"
         return [shape] + [
@@ -93,7 +93,7 @@ def make_plan(options: Options) -> Plan:
 
 
 def _hold(rng: random.Random, fault: Fault) -> float:
-    """Seconds to hold a fault: as often short as long, where the longest is many times as long."""
+    """Seconds to hold a fault, drawn from a logarithmic scale if the range is wide."""
     shortest, longest = fault.hold
     if shortest > 0 and longest > LONG * shortest:
         return math.exp(rng.uniform(math.log(shortest), math.log(longest)))
@@ -102,18 +102,18 @@ def _hold(rng: random.Random, fault: Fault) -> float:
 
 @dataclass(slots=True)
 class _Hand:
-    """What one seed of a deck gets."""
+    """The faults of one seed of a deck."""
 
     servers: Need
     faults: list[Fault] = field(default_factory=list)
 
     def takes(self, fault: Fault) -> bool:
-        """Whether the fault may strike beside those that do."""
+        """Whether the fault can be added to the others."""
         return not (fault.alone and any(held.alone for held in self.faults))
 
 
 def _deal(rng: random.Random, faults: Sequence[Fault], count: int) -> list[_Hand]:
-    """What each seed of a deck gets: every fault once before any comes twice, as far as it fits.
+    """The faults of each seed of a deck; every fault is dealt once before any is repeated.
 
     Those that fit the fewest hands are dealt first. A round on special servers has all the faults
     that need them.

@@ -1,4 +1,4 @@
-"""A TCP proxy that can cut, stall and slow down what passes through it."""
+"""A TCP proxy that can cut, stall and delay connections."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ CHUNK = 256 * 1024
 
 @dataclass(eq=False)
 class _Pair:
-    """One client's connection and the one to the server behind it; ``inode`` is the client's."""
+    """A client's connection and the one to its server; ``inode`` is the client's."""
 
     client: asyncio.StreamWriter
     inode: str
     server: asyncio.StreamWriter | None = None
 
     def reset(self) -> None:
-        """End both at once, without the usual farewell."""
+        """Reset both connections."""
         for writer in (self.client, self.server):
             if writer is not None:
                 writer.transport.abort()
 
     def close(self) -> None:
-        """End both once what was written has gone out."""
+        """Close both connections after their buffers are sent."""
         for writer in (self.client, self.server):
             if writer is not None:
                 writer.close()
@@ -56,13 +56,13 @@ class Proxy:
 
     @property
     def address(self) -> str:
-        """``host:port`` for those who come through here."""
+        """``host:port`` for clients."""
         return f"127.0.0.1:{self.port}"
 
     def set(self, mode: Mode, pid: int | None = None) -> None:
-        """Change what it does, for connections that are there as well.
+        """Change the mode, for existing connections as well.
 
-        With ``pid`` it does so to that process only, and forwards what others send.
+        With ``pid`` the mode is only for that process, and others are forwarded.
         """
         self._mode, self._pid = mode, pid
         self._changed.set()
@@ -72,7 +72,7 @@ class Proxy:
                 pair.reset()
 
     def stall_at(self, api_key: int) -> asyncio.Event:
-        """Stall as soon as a Kafka request of that kind comes, and hold it; set when it has."""
+        """Stall when a Kafka request of that kind arrives, and hold it; the event is set then."""
         held = asyncio.Event()
         self._stalls_at = api_key, held
         return held
@@ -101,7 +101,7 @@ class Proxy:
         return "open"
 
     async def _free(self, pair: _Pair) -> bool:
-        """Wait while the pair is stalled; whether it may go on."""
+        """Wait while the pair is stalled; returns whether to forward."""
         while (mode := self._mode_for(pair)) == "stall":
             await self._changed.wait()
         return mode == "open"
@@ -147,7 +147,7 @@ class Proxy:
                 await sink.drain()
 
     def _look_at(self, data: bytes) -> None:
-        """Stall if this is a request to stall at; one that came with others is let through."""
+        """Stall if this is the request to stall at; requests sent together with it are missed."""
         if self._stalls_at is None:
             return
         api_key, held = self._stalls_at
@@ -158,7 +158,7 @@ class Proxy:
 
 
 def _inode(client_port: int, port: int) -> str:
-    """What Linux calls the client's end of a loopback connection; empty if it is gone."""
+    """The inode of the client's end of a loopback connection; empty if it is closed."""
     ends = [f"0100007F:{client_port:04X}", f"0100007F:{port:04X}"]
     for line in Path("/proc/net/tcp").read_text().splitlines():
         words = line.split()
@@ -168,7 +168,7 @@ def _inode(client_port: int, port: int) -> str:
 
 
 def _sockets(pid: int) -> set[str]:
-    """The same names of all sockets that a process has open."""
+    """The inodes of all open sockets of a process."""
     found = set()
     with suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():

@@ -1,4 +1,4 @@
-"""What rounds found, for people."""
+"""The report of the campaign."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ USUAL_START_SECONDS: Final = 4.0  # of all workers, on a machine with nothing el
 
 @dataclass(slots=True)
 class Calibration:
-    """How quick the machine is in a round, while nothing is wrong."""
+    """The speed of the machine in a round without faults."""
 
     start_seconds: float = 0.0  # from the launch of all workers until all are ready
     reading_per_second: float = 0.0  # a backlog's records
 
     def bound_seconds(self, wait_seconds: float, work_seconds: float, backlog: int) -> float:
-        """How long a recovery may take: time-outs to wait for, work, and a backlog to read.
+        """The bound of a recovery: time-outs, work, and the time to read the backlog.
 
-        Work takes longer on a machine that is busy with other things.
+        Work is scaled by the speed of the machine.
         """
         slowness = max(1.0, self.start_seconds / USUAL_START_SECONDS)
         return wait_seconds + slowness * work_seconds + 2 * backlog / self.reading_per_second
@@ -33,7 +33,7 @@ class Calibration:
 
 @dataclass(slots=True)
 class Landing:
-    """One fault as it struck: shares of the log, records, seconds."""
+    """The measurements of a fault: shares of the log, records, seconds."""
 
     fault: str
     landed: float
@@ -48,7 +48,7 @@ class Landing:
 
 @dataclass(slots=True)
 class Outcome:
-    """One round: its landings, and what was wrong with the whole."""
+    """The result of a round: its faults and its problems."""
 
     seed: int
     schedule: list[str]
@@ -66,17 +66,17 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether anything was wrong."""
+        """Whether there were problems."""
         return bool(self.wrong) or any(landing.wrong for landing in self.landings)
 
     @property
     def problems(self) -> list[str]:
-        """All that was wrong."""
+        """All problems of the round and its faults."""
         return [f"{x.fault}: {text}" for x in self.landings for text in x.wrong] + self.wrong
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """A Markdown table with a line for each fault that struck, or should have."""
+    """A Markdown table with a line for each planned fault."""
     rows: list[Sequence[str]] = [HEADINGS]
     for outcome in outcomes:
         for landing in outcome.landings:
@@ -102,7 +102,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def coverage(outcomes: Sequence[Outcome], names: Iterable[str]) -> str:
-    """A Markdown table with a line for each fault: how often it landed, and its longest times."""
+    """A Markdown table with each fault's number of runs and longest times."""
     rows: list[Sequence[str]] = [COVERAGE]
     for name in names:
         found = [(o.seed, x) for o in outcomes for x in o.landings if x.fault == name]
@@ -141,7 +141,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def summary(outcome: Outcome) -> str:
-    """One round in a few lines; all there is to know if it failed."""
+    """A round in a few lines, with all details if it failed."""
     phases = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in outcome.seconds.items())
     lines = [
         f"seed {outcome.seed}: {outcome.events:,} records of {outcome.conversations:,} "

@@ -33,7 +33,7 @@ Keep = Callable[[Outcome, Path], None]
 
 
 class Round:
-    """``prepare``, ``play``, ``judge`` and ``close``; everything wrong is in ``outcome``.
+    """Runs a round by ``prepare``, ``play``, ``judge`` and ``close``; problems are in ``outcome``.
 
     ``prepare`` and ``play`` measure times. ``judge`` may run beside the next round, and then takes
     only what the processors have left over.
@@ -54,7 +54,7 @@ class Round:
         await self._phase("start", self._prepare)
 
     async def play(self) -> None:
-        """Calibrate, let all faults strike, and stop the workers."""
+        """Calibrate, inject all faults, and stop the workers."""
         for line in self.plan.lines():
             self._say(line)
         await self._phase("faults", self._play)
@@ -66,7 +66,7 @@ class Round:
         await self._phase("comparison", self._judge)
 
     async def close(self) -> None:
-        """Stop everything that still runs."""
+        """Stop all processes."""
         world, outcome = self._world, self.outcome
         outcome.wrong += world.problems + world.watcher.problems
         outcome.most_rss_bytes = world.most_rss_bytes
@@ -130,7 +130,7 @@ class Round:
 
 
 def _said(error: BaseException) -> list[str]:
-    """What an error says, and each of a group's."""
+    """The message of an error, or of each error in a group."""
     if isinstance(error, BaseExceptionGroup):
         return [text for one in error.exceptions for text in _said(one)]
     return [f"{type(error).__name__}: {error}"]
@@ -149,7 +149,7 @@ async def run_round(options: Options, folder: Path, say: Say = print) -> Outcome
 
 
 async def run_rounds(many: Sequence[Options], say: Say, keep: Keep) -> list[Outcome]:
-    """Run all, one after the other; each is judged while the next one plays.
+    """Run all rounds in order; each is judged while the next one is played.
 
     ``keep`` is called with each outcome and the round's folder, before that is deleted.
     """
@@ -187,7 +187,7 @@ async def run_rounds(many: Sequence[Options], say: Say, keep: Keep) -> list[Outc
 
 
 async def _calibrate(world: World) -> float:
-    """Records a second that the workers read when nothing is wrong and a backlog lies there."""
+    """Records per second that the workers read from a backlog without faults."""
     for worker in world.workers:
         worker.pause()
     try:
@@ -258,7 +258,7 @@ async def _strike(
 
 
 async def _finish(world: World) -> None:
-    """Send the rest, and wait until the state stands at the end of every partition."""
+    """Send the rest, and wait until the state has reached the end of every partition."""
     world.load.open(1.0)
     await world.until(
         lambda: world.load.at_limit and world.load.sent == len(world.load.records),

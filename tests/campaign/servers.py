@@ -25,10 +25,10 @@ from stream_metrics.live.redis.connect import RedisOptions
 from tests.campaign.clock import Clock
 from tests.campaign.proxy import Proxy
 
-# An append-only file that is only appended to can be copied while it is written.
+# Without rewrites the append-only file can be copied while it is written.
 ONLY_APPEND: Final = {"auto-aof-rewrite-percentage": "0"}
 SERVICE: Final = "state"
-DOWN_AFTER_MS: Final = 3_000  # a busy machine is no reason to fail over
+DOWN_AFTER_MS: Final = 3_000  # long enough not to fail over on a busy machine
 USERS: Final = "users.acl"
 
 
@@ -59,7 +59,7 @@ class Brokers:
 
 
 class StateServers:
-    """Redis as it stands for a round."""
+    """The Redis servers of a round."""
 
     proxy: Proxy
 
@@ -81,7 +81,7 @@ class StateServers:
 
 
 class TroubledRedis(RedisServer):
-    """A server that may take its time to load its file, and whose clock may be wrong.
+    """A server that can load its file slowly and have a wrong clock.
 
     ``loads_for_seconds`` is for the next start. ``clock`` is the file that libfaketime reads how
     wrong the clock is from; the monotonic clock stays right.
@@ -143,7 +143,7 @@ class PlainRedis(StateServers):
 
 
 class SentinelProcess(ChildProcess):
-    """A Sentinel that decides alone, and soon."""
+    """A single Sentinel with short time-outs."""
 
     name = "sentinel"
 
@@ -175,7 +175,7 @@ class SentinelProcess(ChildProcess):
 
 
 class CopiedRedis(RedisServer):
-    """A server that the user ``copier`` may copy, until it is turned away."""
+    """A server that the user ``copier`` may replicate until it is refused."""
 
     async def prepare(self) -> None:
         """Write who may log in."""
@@ -186,7 +186,7 @@ class CopiedRedis(RedisServer):
 
 
 class SentinelRedis(StateServers):
-    """A master, a replica, and a Sentinel that makes the replica lead when the master is away."""
+    """A master, a replica, and a Sentinel that promotes the replica when the master is down."""
 
     def __init__(self, folder: Path) -> None:
         copier = {"aclfile": USERS, "masteruser": "copier", "masterauth": "copier"}

@@ -1,4 +1,4 @@
-"""What the state and the group say while a round runs, and what they must never say."""
+"""Watches the state and the group during a round, and checks what must never happen."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from stream_metrics.live.worker.generations import state_in_force
 
 LAYOUT_CHECK_SECONDS: Final = 0.05
 LOOK_AT_COMMITS_SECONDS: Final = 0.4
-PATIENCE_SECONDS: Final = 3.0
+READ_TIMEOUT_SECONDS: Final = 3.0
 
-Place = tuple[str, int]
+PartitionId = tuple[str, int]
 
 
 def now() -> float:
-    """The clock of all looks."""
+    """The monotonic clock of all looks."""
     return time.monotonic()
 
 
@@ -42,15 +42,15 @@ class Look:
     """The stored offsets at a moment of the monotonic clock."""
 
     at: float
-    offsets: dict[Place, int]
+    offsets: dict[PartitionId, int]
 
     @property
     def total(self) -> int:
         """Offsets passed, of all partitions."""
         return sum(self.offsets.values())
 
-    def behind(self, ends: dict[Place, int]) -> int:
-        """Offsets left until ``ends``."""
+    def behind(self, ends: dict[PartitionId, int]) -> int:
+        """The number of offsets up to ``ends``."""
         return sum(max(0, end - self.offsets.get(place, 0)) for place, end in ends.items())
 
 
@@ -62,13 +62,13 @@ class Followed:
     ``excused`` are places with commits ahead of a state that went back.
     """
 
-    offsets: dict[Place, int] = field(default_factory=dict)
+    offsets: dict[PartitionId, int] = field(default_factory=dict)
     tokens: dict[int, list[bytes]] = field(default_factory=dict)
-    excused: set[Place] = field(default_factory=set)
+    excused: set[PartitionId] = field(default_factory=set)
 
 
 class Watcher:
-    """Looks at Redis and at the commits of its groups without a pause, past all proxies.
+    """Reads Redis and the commits of its groups continuously, without proxies.
 
     It follows the generation in force and the one that is being built; ``looks``, ``offsets`` and
     owners are those of the one in force. ``problems`` is what it found wrong. While ``may_go_back``
@@ -94,14 +94,14 @@ class Watcher:
         return self.looks[-1].total if self.looks else 0
 
     @property
-    def offsets(self) -> dict[Place, int]:
+    def offsets(self) -> dict[PartitionId, int]:
         """The stored offsets of the generation in force when it last looked."""
         return self._in_force.offsets
 
     # -- the state ------------------------------------------------------------------------------
 
     async def watch_state(self) -> None:
-        """Look at the state until cancelled."""
+        """Read the state until cancelled."""
         store = connect(self._options)
         try:
             while True:
@@ -192,7 +192,7 @@ class Watcher:
     # -- the commits ----------------------------------------------------------------------------
 
     async def watch_commits(self) -> None:
-        """Look at the commits of each group, then at its state, until cancelled."""
+        """Read the commits of each group, then its state, until cancelled."""
         store = connect(self._options)
         client = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap, request_timeout_ms=3_000)
         started = False
@@ -200,7 +200,7 @@ class Watcher:
             while True:
                 await asyncio.sleep(LOOK_AT_COMMITS_SECONDS)
                 with suppress(KafkaError, OSError, TimeoutError, StoreUnavailable, StoreRefused):
-                    async with asyncio.timeout(PATIENCE_SECONDS):
+                    async with asyncio.timeout(READ_TIMEOUT_SECONDS):
                         if not started:
                             await client.start()
                             started = True
@@ -235,7 +235,7 @@ class Watcher:
 
     # -- the log --------------------------------------------------------------------------------
 
-    async def ends(self, partitions: int) -> dict[Place, int]:
+    async def ends(self, partitions: int) -> dict[PartitionId, int]:
         """The ends of the log as a reader of committed records sees them."""
         places = [TopicPartition(t, n) for t in self._topics for n in range(partitions)]
         while True:
@@ -256,8 +256,8 @@ class Watcher:
 
     # -- progress -------------------------------------------------------------------------------
 
-    def longest_pause(self, since: float, ends: dict[Place, int]) -> float:
-        """Seconds of the longest time for which a partition on its way to ``ends`` stood still."""
+    def longest_pause(self, since: float, ends: dict[PartitionId, int]) -> float:
+        """The longest time in seconds that a partition made no progress towards ``ends``."""
         longest = 0.0
         earlier = next((look for look in reversed(self.looks) if look.at < since), self.looks[0])
         looks = [look for look in self.looks if look.at >= since]
@@ -280,7 +280,7 @@ class Watcher:
                 return look.at
         return None
 
-    def most_behind(self, ends: dict[Place, int], since: float) -> int:
+    def most_behind(self, ends: dict[PartitionId, int], since: float) -> int:
         """The most that was left until ``ends`` at any time since then."""
         return max((look.behind(ends) for look in self.looks if look.at >= since), default=0)
 
@@ -296,7 +296,7 @@ async def followed(store: RedisStore) -> list[Generation]:
 
 
 async def states_of(store: RedisStore, generation: Generation) -> dict[int, PartitionState]:
-    """Its state partitions that have begun and that nobody deletes."""
+    """Its claimed state partitions that are not being deleted."""
     state = store.generation(generation)
     found = {number: await state.describe(number) for number in await state.partitions()}
     return {n: held for n, held in found.items() if held.token is not None and not held.wiping}

@@ -1,4 +1,4 @@
-"""Everything of a round that runs: servers, workers, load and watcher."""
+"""All processes of a round: servers, workers, load and watcher."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ TOPICS: Final = ("campaign-events", "campaign-labels")
 OUTPUT: Final = "campaign-rows"
 SESSION_SECONDS: Final = 6.0
 TAIL_LINES: Final = 12
-LAST: Final = ("nice", "-n", "19")  # of what waits for a core
+LAST: Final = ("nice", "-n", "19")  # lowest CPU priority
 
 
 Letter = tuple[str, int, int]  # where the record stood: topic, partition, offset
 
 
 class ObedientWorker(Worker):
-    """A worker that obeys orders to kill itself at a step."""
+    """A worker that kills itself at a step on an order."""
 
     def command(self) -> list[str]:
         """The worker's command behind the launcher."""
@@ -63,7 +63,7 @@ class ObedientWorker(Worker):
 
     @property
     def rss_bytes(self) -> int:
-        """Memory that it holds now."""
+        """Its resident memory."""
         try:
             pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         except (OSError, IndexError):
@@ -72,7 +72,7 @@ class ObedientWorker(Worker):
 
 
 class World:
-    """The servers of a plan, its workers and its load; ``problems`` is what went wrong."""
+    """The servers, workers and load of a plan; ``problems`` lists failed checks."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan = plan
@@ -171,7 +171,7 @@ class World:
     # -- workers --------------------------------------------------------------------------------
 
     def start_workers(self, count: int, policy: str | None = None) -> None:
-        """Launch so many; with another policy for offset gaps, which those that follow have too."""
+        """Launch workers; another policy for offset gaps also applies to later workers."""
         self.policy = policy or self.policy
         for _ in range(count):
             self.start_worker()
@@ -212,16 +212,16 @@ class World:
         }
 
     def kill(self, worker: ObedientWorker) -> None:
-        """SIGKILL; it is one of the workers no longer."""
+        """Send SIGKILL, and remove it from the workers."""
         self.workers.remove(worker)
         worker.kill9()
 
     def killed(self, worker: ObedientWorker) -> None:
-        """Take note that it has killed itself as it was told."""
+        """Note that it killed itself on an order."""
         self.workers.remove(worker)
 
     async def retire(self, worker: ObedientWorker) -> None:
-        """SIGTERM, once it has come so far as to hear it; it must end with 0."""
+        """Send SIGTERM once it handles signals; it must exit with 0."""
 
         async def hears() -> bool:
             return not worker.running or await worker.pages()
@@ -242,7 +242,7 @@ class World:
             )
 
     async def _look_after(self) -> None:
-        """Note memory, and workers that end by themselves."""
+        """Record memory, and report workers that exit by themselves."""
         gone: set[str] = set()
         seen: set[asyncio.Task[None]] = set()
         while True:
@@ -259,14 +259,14 @@ class World:
             await asyncio.sleep(0.2)
 
     def ordered(self, code: int) -> bool:
-        """Whether an order to die may be the reason of that exit code."""
+        """Whether that exit code may come from an order."""
         return code == -9
 
     # -- progress -------------------------------------------------------------------------------
 
     @property
     def share(self) -> float:
-        """How much of the load the state has passed."""
+        """The share of the load that is in the state."""
         return (self.watcher.total - self.extra) / len(self.load.records)
 
     async def until(
@@ -275,7 +275,7 @@ class World:
         what: str,
         deadline_seconds: float = 120,
     ) -> None:
-        """Wait for it; raises with ``what`` if it does not come."""
+        """Wait for a condition; raises with ``what`` if it does not become true."""
         await wait_until(condition, deadline_seconds, what)
 
     async def until_past(self, total: int, deadline_seconds: float = 60) -> None:
@@ -301,15 +301,15 @@ class World:
     # -- commands -------------------------------------------------------------------------------
 
     def give_way(self) -> None:
-        """Leave the machine from now on to another round, whose times are measured."""
+        """Run at low priority from now on, in favor of another round whose times are measured."""
         self._rank = LAST
 
     async def command(self, *arguments: str) -> str:
-        """Run ``stream-metrics`` past all proxies; see ``run``."""
+        """Run ``stream-metrics`` without proxies; see ``run``."""
         return await run([*self._rank, *COMMAND, *arguments], self._inside())
 
     async def cut_off(self, place: str, *arguments: str) -> None:
-        """Run it until it kills itself at that place; ``CommandFailed`` if it ends otherwise."""
+        """Run it until it kills itself at that step; raises ``CommandFailed`` otherwise."""
         orders = self.folder / "orders-of-a-command"  # workers come to the same places
         orders.write_text(f"{place} KILL")
         settings = {**self._inside(), "CAMPAIGN_ORDERS": str(orders)}
@@ -326,7 +326,7 @@ class World:
         }
 
     async def record_log(self) -> Log:
-        """Write down what a single pass would read of the input topics."""
+        """Record what a single pass reads from the input topics."""
         await self._log()
         return read_log(self.folder)
 
@@ -335,28 +335,28 @@ class World:
         await run([*program, str(self.folder), self.kafka.bootstrap_servers, *TOPICS])
 
     async def keep_aside(self, ends: Mapping[tuple[str, int], int]) -> None:
-        """Write down what was read of these partitions, up to there: it is about to go."""
+        """Save the records of these partitions before ``ends``, which will be deleted."""
         await self._log("--part", str(self.history.add(ends)))
 
     async def count(self, spans: Sequence[Span]) -> int:
-        """How many records the brokers have there."""
+        """The number of records on the brokers in these spans."""
         return await count(self.kafka.bootstrap_servers, spans)
 
     async def dead_letters(self) -> set[Letter]:
-        """Where the records stood that are on the dead-letter topics."""
+        """Topic, partition and offset of the records on the dead-letter topics."""
         listed = await self.command("dlq", "list", "--format", "json")
         letters = [json.loads(line) for line in listed.splitlines()]
         return {(letter["topic"], letter["partition"], letter["offset"]) for letter in letters}
 
     async def excuse(self, spans: Sequence[Span]) -> None:
-        """Let the letters be that there are of records in these spans, which are about to go."""
+        """Allow dead letters of records in these spans, which will be deleted."""
         found = await self.dead_letters() | self.lost_letters
         self.excused_letters |= {
             letter for letter in found if any(span.holds(*letter) for span in spans)
         }
 
     def forget_letters(self, topic: str) -> None:
-        """The topic is another one from now on: offsets of before mean nothing there."""
+        """Drop what is known about dead letters of a recreated topic."""
         for letters in (self.lost_letters, self.excused_letters):
             letters -= {letter for letter in letters if letter[0] == topic}
 

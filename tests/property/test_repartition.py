@@ -24,7 +24,7 @@ from stream_metrics.live.worker.repartition import Repartitioner, route
 from tests.property.test_partition import TOPIC, once, opened
 from tests.strategies import streams
 
-Place = tuple[str, int]
+PartitionId = tuple[str, int]
 
 
 class Crash(Exception):
@@ -35,8 +35,8 @@ class Crash(Exception):
 class World:
     """What outlives the workers: input, commits of the group, copies and dead letters."""
 
-    logs: dict[Place, list[Record]]
-    commits: dict[Place, int] = field(default_factory=dict)
+    logs: dict[PartitionId, list[Record]]
+    commits: dict[PartitionId, int] = field(default_factory=dict)
     generation: int = 0
     copies: list[Record] = field(default_factory=list)
     letters: list[DeadLetter] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Worker:
         self._sizes = sizes
         self._lives = lives
         self._generation = world.generation
-        self._fetched: dict[Place, int] = {}
+        self._fetched: dict[PartitionId, int] = {}
         self.woken = asyncio.Event()
         self.woken.set()
         self.asleep = asyncio.Event()
@@ -117,9 +117,13 @@ class _Sink:
 
 
 @st.composite
-def inputs(draw: st.DrawFn) -> dict[Place, list[Record]]:
+def inputs(draw: st.DrawFn) -> dict[PartitionId, list[Record]]:
     """Any events, on any of three partitions, under the right key, another or none."""
-    logs: dict[Place, list[Record]] = {("searches", 0): [], ("searches", 1): [], ("labels", 0): []}
+    logs: dict[PartitionId, list[Record]] = {
+        ("searches", 0): [],
+        ("searches", 1): [],
+        ("labels", 0): [],
+    }
     for key, value, _ in draw(streams()):
         place = draw(st.sampled_from(list(logs)))
         chosen = draw(st.sampled_from([key, None, b"another"]))
@@ -167,7 +171,7 @@ async def state_of(copies: Sequence[Record]) -> tuple[list[str], str, list[DeadL
 
 @given(logs=inputs(), data=st.data())
 def test_figures_and_dead_letters_are_those_of_the_input(
-    logs: dict[Place, list[Record]], data: st.DataObject
+    logs: dict[PartitionId, list[Record]], data: st.DataObject
 ) -> None:
     """For any keys, partitions, crashes and pauses, rows and windows equal those of one pass over
     the input, and the dead letters are its invalid records with their original keys and offsets."""
@@ -189,13 +193,13 @@ def test_figures_and_dead_letters_are_those_of_the_input(
 
 @given(logs=inputs(), data=st.data())
 def test_copies_keep_the_order_of_their_partition(
-    logs: dict[Place, list[Record]], data: st.DataObject
+    logs: dict[PartitionId, list[Record]], data: st.DataObject
 ) -> None:
     """The first copies of an input partition's records are in its order, despite repetitions."""
     world = World(logs)
     asyncio.run(play(world, data))
 
-    seen: dict[Place, list[int]] = {}
+    seen: dict[PartitionId, list[int]] = {}
     for copy in world.copies:
         assert copy.origin is not None
         offsets = seen.setdefault((copy.origin.topic, copy.origin.partition), [])

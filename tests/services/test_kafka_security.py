@@ -1,4 +1,4 @@
-"""Kafka with TLS, logins and rights: what the worker needs, what it says where something lacks."""
+"""Kafka with TLS, logins and ACLs: the rights that the worker needs, and its errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ COMMANDS = {
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """A broker that lets nobody do anything unasked, and users that each test takes afresh."""
+    """A broker that denies everything by default, and unused users for each test."""
 
     kafka: Kafka
     authority: Authority
@@ -63,7 +63,7 @@ class Secured:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """One broker with 60 users, whose password is the same."""
+    """One broker with 60 users and one password."""
     need_servers()
     folder = tmp_path_factory.mktemp("secured")
     authority = Authority(folder / "ca")
@@ -85,7 +85,7 @@ _numbers = count(1)
 
 
 def login(secured: Secured, user: str) -> dict[str, str]:
-    """The settings of somebody who logs in."""
+    """The settings for a login as ``user``."""
     return {
         "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": secured.kafka.secured_servers,
         "STREAM_METRICS_KAFKA__SECURITY_PROTOCOL": "SASL_SSL",
@@ -105,9 +105,9 @@ async def scene(
     conversations: int = 20,
     invalid: float = 0.05,
 ) -> tuple[LiveSystem, dict[str, str]]:
-    """Topics with traffic, a user that may do nothing yet, and what the page's names are here.
+    """Topics with traffic, a user without rights, and the test's names for those in the guide.
 
-    ``case`` says whether there is an output topic, or an internal one.
+    ``case`` selects an output topic, an internal topic, or neither.
     """
     user, group = next(secured.users), f"sec-{os.getpid()}-{next(_numbers)}"
     topics = (f"{group}-events", f"{group}-labels")
@@ -134,7 +134,7 @@ async def scene(
 
 
 def as_read(case: str, produced: Produced) -> Produced:
-    """What was produced, as a worker judges it: where it is repartitioned keys say nothing."""
+    """The produced records as a worker judges them; repartitioning ignores their keys."""
     if case != "repartition":
         return produced
     records = tuple(structs.replace(record, key=None) for record in produced.records)
@@ -143,13 +143,13 @@ def as_read(case: str, produced: Produced) -> Produced:
 
 
 def rights_in(case: str, names: dict[str, str]) -> list[Grant]:
-    """All that the page gives a worker in this case."""
+    """All rights that the guide gives a worker in this case."""
     rights = RIGHTS["plain"] + (RIGHTS[case] if case != "plain" else [])
     return renamed(rights, names)
 
 
 async def all_read(system: LiveSystem) -> None:
-    """Wait until everything that is in the topics is in the state."""
+    """Wait until all records of the topics are in the state."""
     if isinstance(system, Repartitioned):
         await system.everything()
     else:
@@ -163,7 +163,7 @@ async def allow(secured: Secured, system: LiveSystem, grants: list[Grant]) -> No
 
 
 async def same_as_replay(system: LiveSystem) -> None:
-    """The live state, exported, is the replay of the same records."""
+    """The exported live state equals a replay of the same records."""
     live, replayed = await system.compare(system.produced.last_us)
     for name in ("conversations.jsonl", "windows.json"):
         assert (live / name).read_bytes() == (replayed / name).read_bytes(), name
@@ -174,7 +174,7 @@ async def same_as_replay(system: LiveSystem) -> None:
 async def test_the_listed_rights_suffice(
     secured: Secured, redis: RedisServer, tmp_path: Path, case: str
 ) -> None:
-    """With the page's rights and no other, `check` is content and the worker's state a replay's."""
+    """With only the listed rights `check` passes, and the worker's state equals a replay's."""
     system, names = await scene(secured, redis, tmp_path, case=case, conversations=200)
     assert system.produced.broken, "dead letters must be written too"
     await allow(secured, system, rights_in(case, names))
@@ -231,11 +231,11 @@ async def test_a_user_without_rights_gets_the_whole_list(
     assert code == 2
     for right in rights_in(case, names):
         assert f"{right.operation.upper()} {right.kind} {right.name}. Grant it" in text
-    assert "does not exist" not in text, "nobody can know"
+    assert "does not exist" not in text, "this cannot be known without rights"
 
 
 def reason_of(case: str, right: Grant) -> str:
-    """Under which reason `/readyz` says that this right was taken away."""
+    """The reason on `/readyz` when this right is revoked."""
     if right.name.endswith(".dlq"):
         return "dead_letters"
     if right.operation == "Write":
@@ -247,7 +247,7 @@ def reason_of(case: str, right: Grant) -> str:
 async def test_a_worker_waits_for_a_revoked_right(
     secured: Secured, redis: RedisServer, tmp_path: Path, case: str, lacking: Grant
 ) -> None:
-    """When a right goes, `/readyz` says so; when it is back, the worker goes on, and exactly."""
+    """When a right is revoked, `/readyz` reports it; when it is granted again, reading resumes."""
     system, names = await scene(secured, redis, tmp_path, case=case)
     await allow(secured, system, rights_in(case, names))
     user = system.settings["STREAM_METRICS_KAFKA__SASL_USERNAME"]
@@ -301,7 +301,7 @@ async def test_a_failed_login_is_explained(
     settings: dict[str, str],
     sentence: str,
 ) -> None:
-    """`check` says what is wrong with a login, in words of ours, and the password nowhere."""
+    """`check` explains a failed login in its own words, without the password."""
     system, _ = await scene(secured, redis, tmp_path, conversations=1)
     for name, value in settings.items():
         system.settings[f"STREAM_METRICS_KAFKA__{name}"] = value
@@ -321,7 +321,7 @@ async def test_a_failed_login_is_explained(
 async def test_each_mechanism_logs_in(
     secured: Secured, redis: RedisServer, tmp_path: Path, mechanism: str
 ) -> None:
-    """With each SASL mechanism a worker reads all, secrets in files."""
+    """With each SASL mechanism, and secrets in files, a worker reads everything."""
     system, names = await scene(secured, redis, tmp_path, conversations=2)
     await allow(secured, system, rights_in("plain", names))
     user = system.settings["STREAM_METRICS_KAFKA__SASL_USERNAME"]
@@ -347,7 +347,7 @@ async def test_each_mechanism_logs_in(
 
 
 async def test_a_certificate_logs_in(redis: RedisServer, tmp_path: Path) -> None:
-    """By TLS with a certificate of its own, whose key is encrypted, the worker reads all."""
+    """With a client certificate whose key is encrypted, the worker reads everything."""
     need_servers()
     authority = Authority(tmp_path / "ca")
     own = authority.issue("user-0", password=PASSWORD)
@@ -378,7 +378,7 @@ async def test_a_certificate_logs_in(redis: RedisServer, tmp_path: Path) -> None
 async def test_commands_need_exactly_the_listed_rights(
     secured: Secured, redis: RedisServer, tmp_path: Path, command: str
 ) -> None:
-    """A command works with the page's rights, and with one less it fails and names the resource."""
+    """A command works with the listed rights; with one less it fails and names the resource."""
     command, _, output = command.partition(" and ")
     case = "output" if output else "plain"
     system, names = await scene(secured, redis, tmp_path, case=case, conversations=60, invalid=0.2)
@@ -405,8 +405,8 @@ async def test_commands_need_exactly_the_listed_rights(
 async def test_a_build_needs_exactly_the_listed_rights(
     secured: Secured, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """With groups and transactional ids by prefix workers of both generations do their work; the
-    command has rights of its own, and names the input topic that it may not read."""
+    """With prefixed groups and transactional ids workers of both generations work; the command has
+    its own rights, and names an input topic that it may not read."""
     system, names = await scene(secured, redis, tmp_path, case="output", conversations=60)
     any_of_ours = f"{system.group}*"
     topics = [right for right in rights_in("output", names) if right.kind == "topic"]
@@ -447,7 +447,7 @@ async def test_a_build_needs_exactly_the_listed_rights(
 async def test_check_warns_if_it_may_not_read_topic_settings(
     secured: Secured, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """With an internal topic `check` warns unless it may see how topics are set up."""
+    """With an internal topic `check` warns unless it may read the configuration of topics."""
     system, names = await scene(secured, redis, tmp_path, case="repartition", conversations=1)
     await allow(secured, system, rights_in("repartition", names))
     topics = [*system.topics, names[INTERNAL]]
@@ -462,7 +462,7 @@ async def test_check_warns_if_it_may_not_read_topic_settings(
 async def test_generate_reports_what_kafka_refused(
     secured: Secured, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """A user that may see the input topics, and not write to them, is told so."""
+    """A user that may describe the input topics, but not write to them, gets an error."""
     system, _ = await scene(secured, redis, tmp_path, conversations=1)
     seen = [Grant("Describe", "topic", topic) for topic in system.topics]
     await allow(secured, system, seen)
@@ -474,7 +474,7 @@ async def test_generate_reports_what_kafka_refused(
 
 
 async def read_by_others(system: LiveSystem) -> None:
-    """Let a worker that may do everything read the topics, and stop."""
+    """Let a worker with all rights read the topics, and stop it."""
     login = {name: value for name, value in system.settings.items() if "__S" in name}
     servers = system.settings.pop("STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS")
     for name in login:
@@ -486,7 +486,7 @@ async def read_by_others(system: LiveSystem) -> None:
 
 
 def test_the_guide_lists_the_rights_in_the_code() -> None:
-    """The page lists what the code asks for, in each case."""
+    """The guide lists the rights in the code, in each case."""
     names = names_of(("events", "labels"), "group")
     for case in CASES:
         settings = KafkaSettings(

@@ -1,4 +1,4 @@
-"""A worker whose connections to Kafka are open and dead for a while."""
+"""A worker whose connections to Kafka stall for a while."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def brokers(tmp_path: Path) -> AsyncIterator[Brokers]:
 async def test_a_commit_that_is_refused_late_is_handled(
     brokers: Brokers, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """A commit in flight while the group gives the worker up leaves no error that nobody takes."""
+    """A commit in flight while the group removes the worker leaves no unretrieved exception."""
     group = f"stall-{os.getpid()}"
     topics = (f"{group}-events", f"{group}-labels")
     for topic in topics:

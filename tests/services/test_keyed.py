@@ -1,4 +1,4 @@
-"""Records that are too large for their topics, as a real broker answers to them."""
+"""Records that are too large for their topics, on a real broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMIT = 300_000  # more than one batch of the producer
 
 
 async def sent(kafka: Kafka, name: str, limit: int, sizes: list[int]) -> tuple[list[int], int]:
-    """The sizes of those that are said to be too large, and how many records are stored."""
+    """The sizes of the records that are refused, and the number of stored records."""
     topic = f"{name}-{os.getpid()}"
     await kafka.create_topic(topic, 1, {"max.message.bytes": str(limit)})
     producer = KeyedProducer(
@@ -37,12 +37,12 @@ async def sent(kafka: Kafka, name: str, limit: int, sizes: list[int]) -> tuple[l
 
 
 async def test_a_record_that_is_too_large_blocks_no_other(kafka: Kafka) -> None:
-    """Whether other batches of its partition are before or behind it."""
+    """This holds for other batches of its partition before and after it."""
     sizes = [*[6_000] * 60, 700_000, *[15_000] * 200, 800_000, *[15_000] * 40]
 
     assert await sent(kafka, "one-too-large", LIMIT, sizes) == ([700_000, 800_000], 300)
 
 
 async def test_records_are_stored_even_if_their_batch_is_too_large(kafka: Kafka) -> None:
-    """A topic's limit is on batches; ours are larger than some topics take."""
+    """A topic's limit applies to batches, and our batches may exceed it."""
     assert await sent(kafka, "small-limit", 20_000, [6_000] * 12) == ([], 12)

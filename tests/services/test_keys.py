@@ -1,4 +1,4 @@
-"""Topics whose producers place keys differently: workers and ``check --topics`` say so."""
+"""Workers and ``check --topics`` report topics with different partitioners."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GAUGE = "streammetrics_topics_keyed_differently"
 async def system_keyed(
     kafka: Kafka, redis: RedisServer, folder: Path, by: Mapping[str, str]
 ) -> LiveSystem:
-    """Topics with little traffic, each stream's keys placed by the partitioner of that name."""
+    """Topics with little traffic, each with the partitioner of that name."""
     group = f"keys-{folder.name}-{os.getpid()}"
     topics = await new_topics(kafka, group)
     to = {"events": topics[0], "labels": topics[1]}
@@ -54,8 +54,8 @@ async def system_keyed(
 async def test_different_partitioners_are_reported_in_three_places(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Searches by librdkafka's default and labels by Java's: the labels of most conversations are
-    lost, and three places say why."""
+    """With librdkafka's default for searches and Java's for labels most labels are lost; the log
+    (once), a gauge and ``check`` report it."""
     system = await system_keyed(
         kafka, redis_server, tmp_path, {"events": "crc32", "labels": "murmur2"}
     )
@@ -87,7 +87,7 @@ async def test_different_partitioners_are_reported_in_three_places(
 async def test_topics_with_the_same_partitioner_are_accepted(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Also where all producers use a partitioner other than Kafka's own."""
+    """This includes a common partitioner other than Kafka's default."""
     system = await system_keyed(
         kafka, redis_server, tmp_path, {"events": "crc32", "labels": "crc32"}
     )

@@ -1,4 +1,4 @@
-"""Scores that are joined with a topic of traces, and what live workers make of the labels."""
+"""Scores joined with a topic of traces, and the resulting labels in live workers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SPANS = [
 
 @pytest.fixture
 async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> LiveSystem:
-    """Topics without anything in them, and settings that say what a score is worth."""
+    """Empty topics, and settings that map scores to gains."""
     group = f"labels-{tmp_path.name}-{os.getpid()}"
     topics = await new_topics(kafka, group)
     found = await empty_system(kafka, redis_server, tmp_path, group, topics)
@@ -52,7 +52,7 @@ async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> Liv
 
 
 async def test_labels_of_a_topic_of_traces_reach_workers_once(system: LiveSystem) -> None:
-    """Sent twice, with the partition of their conversation: the export is that of a replay."""
+    """Labels that are sent twice, keyed by conversation, give the export of a replay."""
     folder, searches, labels = system.folder, *system.topics
     topic = f"{system.group}-spans"
     await system.kafka.create_topic(topic, 3)
@@ -110,7 +110,7 @@ async def test_labels_of_a_topic_of_traces_reach_workers_once(system: LiveSystem
 async def test_scores_in_traces_reach_workers_through_the_bridge(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Annotations of spans are labels on the topic of labels, and count as in a replay."""
+    """Annotations of spans become events on the topic of labels, and count as in a replay."""
     chosen = {"labels__cutoffs": '{"1": 0.2, "3": 0.8}', "labels__position": '["place"]'}
     system = await bridged(kafka, redis_server, tmp_path, **chosen)
     sent = []
@@ -151,7 +151,7 @@ async def test_scores_in_traces_reach_workers_through_the_bridge(
 async def test_log_records_on_a_topic_are_joined_with_traces_on_another(
     system: LiveSystem,
 ) -> None:
-    """In both encodings of the Collector's Kafka exporter; what is neither is listed."""
+    """This holds for both encodings of the Collector's Kafka exporter; other records are listed."""
     logs, spans = f"{system.group}-logs", f"{system.group}-spans"
     system.settings["STREAM_METRICS_LABELS__POSITION"] = '["place"]'
     for topic in (logs, spans):

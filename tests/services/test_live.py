@@ -1,4 +1,4 @@
-"""The whole live path on real servers: nothing lost, nothing twice, whatever dies meanwhile."""
+"""The live path on real servers loses nothing and counts nothing twice, despite failures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AWAY_SECONDS = 20
 
 
 def profile(seed: int) -> TrafficProfile:
-    """Traffic of the last half hour, with part 8's shares of disorder."""
+    """Traffic of the last half hour, with late, repeated and invalid events."""
     return TrafficProfile(
         seed=seed,
         conversations=CONVERSATIONS,
@@ -43,7 +43,7 @@ def profile(seed: int) -> TrafficProfile:
 
 
 async def new_topics(kafka: Kafka, group: str, *, dead_letters: bool = True) -> tuple[str, str]:
-    """The input topics of a group, with their dead-letter topics unless told otherwise."""
+    """The input topics of a group, by default with their dead-letter topics."""
     topics = (f"{group}-events", f"{group}-labels")
     for topic in topics:
         await kafka.create_topic(topic, PARTITIONS)
@@ -55,7 +55,7 @@ async def new_topics(kafka: Kafka, group: str, *, dead_letters: bool = True) -> 
 async def topics_with_traffic(
     kafka: Kafka, redis: RedisServer, folder: Path, group: str, seed: int
 ) -> LiveSystem:
-    """A system whose topics hold all of the traffic, and whose workers are not yet there."""
+    """A system whose topics have all the traffic, without workers."""
     topics = await new_topics(kafka, group)
     produced = await produce(
         kafka, {"events": topics[0], "labels": topics[1]}, generate(profile(seed))
@@ -66,13 +66,13 @@ async def topics_with_traffic(
 
 @pytest.fixture
 async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    """A Redis of the test's own, which keeps what it acknowledged."""
+    """A separate Redis, which keeps acknowledged writes."""
     async with RedisServer(tmp_path / "redis") as server:
         yield server
 
 
 async def same_as_replay(system: LiveSystem) -> None:
-    """The live state, exported, is the replay of the same records, byte for byte."""
+    """The exported live state equals a replay of the same records, byte for byte."""
     live, replayed = await system.compare(system.produced.last_us)
     for name in ("conversations.jsonl", "windows.json"):
         assert (live / name).read_bytes() == (replayed / name).read_bytes(), name
@@ -107,7 +107,7 @@ def exported_sums(directory: Path, window: str) -> dict[tuple[tuple[str, str], .
 async def test_a_killed_worker_has_no_effect_on_figures(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """With one of two workers killed midway, state, gauges and dead letters are a replay's; with
+    """With one of two workers killed midway, state, gauges and dead letters equal a replay's, with
     ranked metrics, too."""
     system = await topics_with_traffic(kafka, redis, tmp_path, f"kill-{os.getpid()}", seed=1)
     system.settings["STREAM_METRICS_METRICS__RETRIEVAL"] = RETRIEVAL
@@ -134,7 +134,7 @@ async def test_a_killed_worker_has_no_effect_on_figures(
 
 
 async def both_scraped(prometheus: Prometheus) -> bool:
-    """Whether both workers' gauges are there."""
+    """Whether the gauges of both workers were scraped."""
     found = await prometheus.query("count(streammetrics_assigned_partitions)")
     return bool(found) and found[0]["value"][1] == "2"
 
@@ -143,7 +143,7 @@ async def both_scraped(prometheus: Prometheus) -> bool:
 async def test_a_restarted_redis_has_no_effect_on_figures(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """With Redis restarted midway, state and dead letters are a replay's."""
+    """With Redis restarted midway, state and dead letters equal a replay's."""
     system = await topics_with_traffic(kafka, redis, tmp_path, f"restart-{os.getpid()}", seed=2)
     await system.start_workers(2)
     assert await system.reach(0.3) < system.total, "the restart must hit midway"
@@ -157,7 +157,7 @@ async def test_a_restarted_redis_has_no_effect_on_figures(
 async def test_workers_wait_for_an_unavailable_redis(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """While Redis is away `/readyz` says so; when it is back, state is a replay's."""
+    """While Redis is unavailable `/readyz` reports it; afterwards the state equals a replay's."""
     system = await topics_with_traffic(kafka, redis, tmp_path, f"away-{os.getpid()}", seed=3)
     await system.start_workers(2)
     assert await system.reach(0.3) < system.total, "Redis must go away midway"
@@ -187,7 +187,7 @@ async def test_workers_wait_for_an_unavailable_redis(
 async def test_topics_with_unequal_partitions_are_refused(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """A label topic with another partition count ends the worker, which says how to fix it."""
+    """With another partition count of the label topic the worker exits and says how to fix it."""
     group = f"unequal-{os.getpid()}"
     topics = (f"{group}-events", f"{group}-labels")
     await kafka.create_topic(topics[0], PARTITIONS)
@@ -212,10 +212,10 @@ async def empty_system(
 
 
 class FaustWorker(Worker):
-    """The same worker, started by Faust's own command."""
+    """The worker, started by Faust's command."""
 
     def command(self) -> list[str]:
-        """As in the README."""
+        """The command in the README."""
         return [sys.executable, "-m", "faust", "-A", "stream_metrics.app", "worker"]
 
 
@@ -234,14 +234,14 @@ async def test_the_faust_command_starts_the_worker(
 
 
 def few(seed: int) -> TrafficProfile:
-    """Little traffic, with some broken records."""
+    """Little traffic, with some invalid records."""
     return replace(profile(seed), conversations=60, invalid=0.05)
 
 
 async def test_workers_wait_for_missing_dead_letter_topics(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """Without dead-letter topics `/readyz` says so soon; once they are there, nothing is lost."""
+    """`/readyz` soon reports missing dead-letter topics; once they exist, nothing is lost."""
     group = f"letters-{os.getpid()}"
     topics = await new_topics(kafka, group, dead_letters=False)
     produced = await produce(
@@ -271,7 +271,7 @@ async def test_workers_wait_for_missing_dead_letter_topics(
 async def test_a_record_with_a_huge_key_does_not_stop_the_partition(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """A record whose key alone exceeds what a topic takes uncompressed is a dead letter too."""
+    """A record whose key exceeds the topic's limit uncompressed becomes a dead letter, too."""
     group = f"key-{os.getpid()}"
     topics = await new_topics(kafka, group)
     producer = AIOKafkaProducer(
@@ -299,14 +299,14 @@ async def test_a_record_with_a_huge_key_does_not_stop_the_partition(
 async def test_a_second_signal_ends_the_process(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """SIGTERM while Redis hangs waits for the call in flight; a second one ends it at once."""
+    """SIGTERM during a call to a hanging Redis waits; a second one ends the process immediately."""
     system = await topics_with_traffic(kafka, redis, tmp_path, f"signal-{os.getpid()}", seed=6)
     await system.start_workers(1)
     await system.reach(0.1)
     worker = system.workers[0]
     redis.pause()
     try:
-        # A worker that has read everything calls at the latest for its next heartbeat.
+        # An idle worker calls Redis for its next heartbeat at the latest.
         await wait_until(lambda: waiting_bytes(redis.port) > 0, 30, "no call is in flight")
         os.kill(worker.pid, signal.SIGTERM)
         await wait_until(
@@ -322,7 +322,7 @@ async def test_a_second_signal_ends_the_process(
 async def test_other_settings_on_old_state_are_refused(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """A worker with other thresholds ends with 2 and says so; the owner goes on."""
+    """A worker with other thresholds exits with 2 and an error; the owner continues."""
     group = f"other-{os.getpid()}"
     topics = await new_topics(kafka, group)
     produced = await produce(

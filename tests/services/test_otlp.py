@@ -1,4 +1,4 @@
-"""A topic of OTLP traces as a source: what the Collector's Kafka exporter writes is replayed."""
+"""Replays of a topic of OTLP traces, as the Collector's Kafka exporter writes them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SPANS = [
 
 @pytest.fixture
 async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> LiveSystem:
-    """A topic whose records have no keys, in both encodings, one of them damaged."""
+    """A topic of records without keys, in both encodings, one of them damaged."""
     topic = f"otlp-{tmp_path.name}-{os.getpid()}"
     await kafka.create_topic(topic, 3)
     async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
@@ -48,7 +48,7 @@ async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> Liv
 
 
 async def test_topic_recording_and_file_give_the_same_rows(system: LiveSystem) -> None:
-    """However payloads lie on partitions; the damaged one is a bad record and nothing else."""
+    """This holds for any distribution over partitions; only the damaged record is a bad record."""
     folder, topic = system.folder, system.topics[0]
     (folder / "traces.bin").write_bytes(framed([as_protobuf(SPANS[:9]), as_json(SPANS[9:])]))
     recording = folder / "recording.jsonl.zst"

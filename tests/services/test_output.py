@@ -1,4 +1,4 @@
-"""The output topic on real servers: whatever dies or sleeps, it ends with the rows of export."""
+"""The output topic on real servers ends with the rows of export, despite kills and pauses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Scene:
         self.system, self.topic = system, topic
 
     async def records(self) -> list[Any]:
-        """What lies on the output topic."""
+        """The records of the output topic."""
         return await stored(self.system.kafka, [self.topic])
 
     async def exported(self) -> Rows:
@@ -45,7 +45,7 @@ class Scene:
         return {json.loads(line)["conversation_id"]: line for line in lines}
 
     async def ends_with_export(self) -> Rows:
-        """Both kinds of readers have the rows of ``export``; they are returned."""
+        """Check that both kinds of readers have the rows of ``export``, and return them."""
         expected = await self.exported()
         records = await self.records()
         assert by_largest_version(records) == expected
@@ -53,12 +53,12 @@ class Scene:
         return expected
 
     async def reasons(self, worker: Worker) -> dict[str, str]:
-        """What ``/readyz`` says."""
+        """The reasons on ``/readyz``."""
         found: dict[str, str] = (await worker.readyz())[1].get("reasons", {})
         return found
 
     async def until_said(self, worker: Worker, words: str) -> None:
-        """Wait until the worker says that it waits for the output topic, in these words."""
+        """Wait until the worker's reason for the output topic contains these words."""
 
         async def said() -> bool:
             return words in (await self.reasons(worker)).get("output", "")
@@ -72,7 +72,7 @@ def version_of(record: Any) -> int:
 
 
 def by_largest_version(records: list[Any]) -> Rows:
-    """What a reader has that keeps of each key the value with the largest version."""
+    """The values of a reader that keeps the largest version of each key."""
     kept: dict[bytes, Any] = {}
     for record in records:
         if record.key not in kept or version_of(record) > version_of(kept[record.key]):
@@ -81,7 +81,7 @@ def by_largest_version(records: list[Any]) -> Rows:
 
 
 def by_last_record(records: list[Any]) -> Rows:
-    """What a compacted topic leaves, read to its end."""
+    """The values of a reader that keeps the last record of each key."""
     kept = {record.key.decode(): record.value for record in records}
     return {key: value for key, value in kept.items() if value is not None}
 
@@ -89,7 +89,7 @@ def by_last_record(records: list[Any]) -> Rows:
 async def scene(
     kafka: Kafka, redis: RedisServer, folder: Path, name: str, conversations: int
 ) -> Scene:
-    """A group with traffic of the last half hour in its topics, and no worker yet."""
+    """A group with traffic of the last half hour in its topics, without workers."""
     group = f"{name}-{os.getpid()}"
     topics = await new_topics(kafka, group)
     profile = TrafficProfile(
@@ -114,7 +114,7 @@ async def test_a_killed_worker_leaves_the_rows_of_export(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """With one of two workers killed midway, both kinds of readers have the rows of export; a
-    forget leaves null, also for a conversation that no worker knows any more."""
+    forget leaves null, also for an unknown conversation."""
     made = await scene(kafka, redis_server, tmp_path, "rows-kill", conversations=800)
     system = made.system
     await kafka.create_topic(made.topic, OUTPUTS, {"cleanup.policy": "compact"})
@@ -151,7 +151,7 @@ async def test_a_killed_worker_leaves_the_rows_of_export(
 async def test_a_worker_that_wakes_late_writes_no_old_row_last(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """A worker is stopped midway until another one has read everything; then it goes on."""
+    """A worker is paused midway until another one has read everything, and then resumes."""
     made = await scene(kafka, redis_server, tmp_path, "rows-zombie", conversations=300)
     system = made.system
     await kafka.create_topic(made.topic, OUTPUTS, {"cleanup.policy": "compact"})
@@ -173,7 +173,7 @@ async def test_a_worker_that_wakes_late_writes_no_old_row_last(
 async def test_a_worker_waits_for_a_missing_output_topic(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Without the topic nothing is read on, and `/readyz` says why; then it goes on by itself."""
+    """Without the topic reading stops and `/readyz` reports why; then reading resumes by itself."""
     made = await scene(kafka, redis_server, tmp_path, "rows-none", conversations=30)
     system = made.system
     await system.start_workers(1)
@@ -192,7 +192,7 @@ async def test_a_worker_waits_for_a_missing_output_topic(
 async def test_a_worker_waits_if_a_row_is_too_large(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """If a row is too large for the topic, `/readyz` says what to raise; then it goes on."""
+    """If a row is too large for the topic, `/readyz` says what to raise; then reading resumes."""
     made = await scene(kafka, redis_server, tmp_path, "rows-large", conversations=30)
     system = made.system
     await kafka.create_topic(made.topic, OUTPUTS, {"max.message.bytes": "300"})

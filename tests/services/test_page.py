@@ -1,4 +1,4 @@
-"""The page in a real Chromium: narrow and wide, light and dark, by keyboard, with hostile names."""
+"""The page in a real Chromium: narrow, wide, light, dark, by keyboard and with hostile names."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WELL = Rule("well", "All well", None, "never", "", of_agent=lambda _: Finding(OK
 
 @dataclass
 class Looked:
-    """A page in the browser, and whatever it complained of."""
+    """A page in the browser, and its errors."""
 
     page: Page
     complaints: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ async def browser(browser_path: str) -> AsyncIterator[Browser]:
 async def looking(
     browser: Browser, showcase: Showcase, path: str = "/", width: int = 1440, **options: Any
 ) -> AsyncIterator[Looked]:
-    """The page of a worker, with its first figures on it."""
+    """The page of a worker, once it shows figures."""
     async with showcase.served() as address:
         context = await browser.new_context(
             viewport={"width": width, "height": 900}, timezone_id="UTC", **options
@@ -99,7 +99,7 @@ async def ordinary(**options: Any) -> Showcase:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", rest_long([360, 768, 1440]))
 async def test_the_page_is_accessible_and_fits(browser: Browser, width: int, scheme: str) -> None:
-    """With all that opens open nothing sticks out, and axe-core and the console are silent."""
+    """With all details open nothing overflows, and axe-core and the console report nothing."""
     showcase = await ordinary()
     async with looking(browser, showcase, width=width, color_scheme=scheme) as looked:
         page = looked.page
@@ -116,7 +116,7 @@ async def test_the_page_is_accessible_and_fits(browser: Browser, width: int, sch
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_a_page_of_faults_is_accessible(browser: Browser, scheme: str) -> None:
-    """Warnings, waiting and a worker without partitions can be read, too."""
+    """This includes warnings, waiting, and a worker without partitions."""
     showcase = await Showcase.new(total=None)
     showcase.health.set("redis", "cannot be reached; retrying")
     showcase.operations.lag("events", 0, 10, 100.0)
@@ -129,7 +129,7 @@ async def test_a_page_of_faults_is_accessible(browser: Browser, scheme: str) -> 
 
 
 async def test_hostile_names_are_shown_as_text(browser: Browser) -> None:
-    """Agents, routes, conversations and results that look like markup are read, not run."""
+    """Agents, routes, conversations and results that look like markup are not executed."""
     event = routed(HOSTILE, HOSTILE, agent=HOSTILE)
     for result in event["searches"][0]["results"]:
         result["result_id"] = HOSTILE + result["result_id"]
@@ -148,7 +148,7 @@ async def test_hostile_names_are_shown_as_text(browser: Browser) -> None:
 
 
 async def test_the_page_can_be_used_by_keyboard_alone(browser: Browser) -> None:
-    """Tab reaches everything in reading order and shows where it is; arrows and Enter work."""
+    """Tab reaches everything in reading order with visible focus; arrows and Enter work."""
     async with looking(browser, await ordinary()) as looked:
         page = looked.page
         reached: list[str] = []
@@ -176,7 +176,7 @@ async def test_the_page_can_be_used_by_keyboard_alone(browser: Browser) -> None:
 
 
 async def test_a_chart_is_read_by_arrow_keys(browser: Browser) -> None:
-    """A chart is a slider over time: each key says the time and the values at that point."""
+    """A chart is a slider over time: each key press announces the time and the values there."""
     async with looking(browser, await ordinary()) as looked:
         plot = looked.page.get_by_role("slider", name="Redundancy (SRR)")
         await plot.focus()
@@ -192,7 +192,7 @@ async def test_a_chart_is_read_by_arrow_keys(browser: Browser) -> None:
 
 
 async def test_a_chart_explains_its_limit_beside_the_picture(browser: Browser) -> None:
-    """What the dashed line of SRR means stands above it, where it hides no value."""
+    """The meaning of SRR's dashed line is above the chart, where it hides no value."""
     async with looking(browser, await ordinary()) as looked:
         charts = looked.page.locator("figure.chart")
         srr = charts.filter(has=looked.page.get_by_role("heading", name="Redundancy (SRR)"))
@@ -203,7 +203,7 @@ async def test_a_chart_explains_its_limit_beside_the_picture(browser: Browser) -
 
 
 async def test_an_axis_of_counts_has_whole_numbers(browser: Browser) -> None:
-    """Of results there is no half: the middle of the axis is half of its end."""
+    """Results are whole numbers, so the end of the axis is even."""
     one = await Showcase.new(searched("c", 1, list("abcdefghijklmn"), NOON_S), now_us=NOON_US + 1)
     async with looking(browser, one) as looked:
         charts = looked.page.locator("figure.chart")
@@ -249,7 +249,7 @@ SWEEP = """async ({ options, decades }) => {
 async def test_a_chart_has_an_axis_for_every_maximum(
     browser: Browser, options: dict[str, Any]
 ) -> None:
-    """Over ten decades of largest values no attribute of a picture is NaN, and none sticks out."""
+    """Over ten decades of maximum values no attribute is NaN, and nothing overflows."""
     async with looking(browser, await Showcase.new()) as looked:
         asked = {"options": options, "decades": list(range(-5, 5))}
 
@@ -276,7 +276,7 @@ async def test_a_page_of_nearly_full_coverage_has_all_its_lines(browser: Browser
 
 
 async def test_every_chart_has_its_table(browser: Browser) -> None:
-    """Behind each chart is a table with a row for each point, and the same values."""
+    """Each chart has a table with a row for each point, and the same values."""
     async with looking(browser, await ordinary()) as looked:
         charts = looked.page.locator("figure.chart")
         assert await charts.count() == 9
@@ -292,7 +292,7 @@ async def test_every_chart_has_its_table(browser: Browser) -> None:
 
 
 async def test_window_and_agent_can_be_chosen(browser: Browser) -> None:
-    """Figures follow what is chosen, and the address keeps it for a reload."""
+    """Figures follow the choice, and the address keeps it for a reload."""
     async with looking(browser, await ordinary()) as looked:
         page = looked.page
         await expect(looked.tile("results")).to_have_text("192")
@@ -311,7 +311,7 @@ async def test_window_and_agent_can_be_chosen(browser: Browser) -> None:
 
 
 async def test_an_address_with_an_unknown_window_is_corrected(browser: Browser) -> None:
-    """An old link with a window that is not kept any more shows the default one."""
+    """An old link with a removed window shows the default one."""
     async with looking(browser, await ordinary(), "/?window=7d") as looked:
         await expect(looked.page.get_by_role("radio", name="1h")).to_be_checked()
         assert "window" not in looked.page.url
@@ -331,7 +331,7 @@ async def test_figures_are_updated_without_a_reload(browser: Browser) -> None:
 
 
 async def test_the_page_reports_missing_traffic(browser: Browser) -> None:
-    """A worker that has read nothing yet shows words in place of zeros."""
+    """A worker that has read nothing shows text instead of zeros."""
     async with looking(browser, await Showcase.new()) as looked:
         page = looked.page
         await expect(page.locator("#verdict-title")).to_have_text("No searches yet")
@@ -342,7 +342,7 @@ async def test_the_page_reports_missing_traffic(browser: Browser) -> None:
 
 
 async def test_the_page_reports_missing_labels(browser: Browser) -> None:
-    """What is good is not known before the first label, and is not shown as 0."""
+    """Before the first label the gain is unknown, and is not shown as 0."""
     showcase = await Showcase.new(searched("c", 1, ["a", "b"]), now_us=NOON_US + 1)
     async with looking(browser, showcase) as looked:
         await expect(looked.tile("srr")).to_have_text("0\u202f%")
@@ -353,7 +353,7 @@ async def test_the_page_reports_missing_labels(browser: Browser) -> None:
 
 
 async def test_labels_before_anything_is_settled_are_not_called_missing(browser: Browser) -> None:
-    """One of two documents is labelled: no iteration is settled, and the page says that."""
+    """If one of two documents is labeled, the page says that no iteration is settled."""
     events = [searched("c", 1, ["a", "b"]), labelled("c", {"1.0.a": 3})]
     async with looking(browser, await Showcase.new(*events, now_us=NOON_US + 1)) as looked:
         settled = "no iteration with results is settled"
@@ -363,7 +363,7 @@ async def test_labels_before_anything_is_settled_are_not_called_missing(browser:
 
 
 async def test_unlabeled_decisions_are_shown_as_unlabeled(browser: Browser) -> None:
-    """Gates and routes told by traces never get a label: the page says that they have none."""
+    """Gates and routes from traces never get labels, and the page says that they have none."""
     events = [
         routed("r", "handbook", gate={"decision": "search"}),
         *gated("g", "skip", needed=True)[:1],
@@ -378,7 +378,7 @@ async def test_unlabeled_decisions_are_shown_as_unlabeled(browser: Browser) -> N
 
 
 async def test_a_fresh_start_is_reported_once(browser: Browser) -> None:
-    """The banner says what cannot be judged, and why; no tile repeats it."""
+    """The banner says what cannot be judged and why; no tile repeats it."""
     events = [searched(f"c-{n}", 1, TEN, NOON_S - n, agent=AGENTS[n % 3]) for n in range(60)]
     async with looking(browser, await Showcase.new(*events)) as looked:
         page = looked.page
@@ -392,7 +392,7 @@ async def test_a_fresh_start_is_reported_once(browser: Browser) -> None:
 
 
 async def test_a_waiting_worker_shows_the_reason(browser: Browser) -> None:
-    """While Redis is away the page says so, first of all; afterwards it is over by itself."""
+    """While Redis is unavailable, the page says so at the top, until Redis is back."""
     showcase = await ordinary()
     showcase.health.set("redis", "cannot be reached; retrying")
     async with looking(browser, showcase) as looked:
@@ -415,14 +415,14 @@ async def test_a_waiting_worker_shows_the_reason(browser: Browser) -> None:
 async def test_the_page_shows_its_share_of_partitions(
     browser: Browser, total: int | None, text: str
 ) -> None:
-    """Beside the name stands of how many partitions the figures are."""
+    """The number of partitions in the figures is next to the name."""
     async with looking(browser, await ordinary(total=total)) as looked:
         await expect(looked.page.locator("#coverage")).to_have_text(text)
         await expect(looked.page.locator("#group")).to_be_hidden()
 
 
 async def test_the_page_shows_the_owners_of_partitions(browser: Browser) -> None:
-    """Other workers' partitions are in the figures, with their owners and their age."""
+    """Figures include the partitions of other workers, with their owners and age."""
     more = [searched("d-1", 1, list("abcdefgh"), NOON_S + 60, agent="fourth")]
     other = await Showcase.new(*more, number=1)
     showcase = await ordinary(store=other.store, total=3, grouped=True)
@@ -467,7 +467,7 @@ def every_ten_seconds() -> Iterator[dict[str, Any]]:
 
 
 async def test_the_verdict_is_green_only_if_every_rule_could_judge(browser: Browser) -> None:
-    """A day of good searches with labels is green, and a fresh agent beside it takes that away."""
+    """A day of good labeled searches is green; with an additional fresh agent it is not."""
     showcase = await Showcase.new(*every_ten_seconds(), now_us=NOON_US + 1)
     showcase.runs_well()
     async with looking(browser, showcase) as looked:
@@ -488,7 +488,7 @@ async def test_the_verdict_is_green_only_if_every_rule_could_judge(browser: Brow
 
 
 async def test_a_fresh_agent_above_a_threshold_is_not_green(browser: Browser) -> None:
-    """Redundancy without a day before is pointed out, and called neither usual nor fine."""
+    """Redundancy without a previous day is shown, and called neither usual nor fine."""
     fresh = [
         searched(f"f-{n}", 1, [*"abcd", *"aaaaaa"], NOON_S - 20 * n, agent="fresh")
         for n in range(150)
@@ -509,7 +509,7 @@ async def test_a_fresh_agent_above_a_threshold_is_not_green(browser: Browser) ->
 
 
 async def test_a_spike_is_named_and_links_to_the_conversations(browser: Browser) -> None:
-    """The fault stands on top in words; its agent is a click away, and so is what repeats."""
+    """The fault is at the top in words, with links to its agent and the repeated results."""
     good = [searched(f"g-{n}", 1, list("abcdefgh"), NOON_S - 40_000, agent="a") for n in range(130)]
     bad = [searched(f"b-{n}", 1, ["x"] * 12, NOON_S - 50 * n, agent="a") for n in range(40)]
     async with looking(browser, await Showcase.new(*good, *bad)) as looked:
@@ -531,7 +531,7 @@ async def test_a_spike_is_named_and_links_to_the_conversations(browser: Browser)
 
 
 async def test_a_conversation_links_to_its_trace(browser: Browser) -> None:
-    """With a template each of the worst conversations has a link that names nothing but it."""
+    """With a template each of the worst conversations has a link that contains only its id."""
     event = searched("a/b?c", 1, ["x"] * 12, NOON_S)
     url = "https://traces.example.org/{conversation_id}"
     async with looking(browser, await Showcase.new(event, conversation_url=url)) as looked:
@@ -547,7 +547,7 @@ async def test_a_conversation_links_to_its_trace(browser: Browser) -> None:
 
 
 async def test_each_rule_links_to_its_runbook(browser: Browser) -> None:
-    """With a template by a link, without one by the file's name."""
+    """With a template it is a link, without one the name of the file."""
     linked = await Showcase.new(runbook_url="https://docs.example.org/runbooks/{alert}")
     async with looking(browser, linked) as looked:
         await expect(looked.page.get_by_role("link", name="Runbook of SRRSpike")).to_have_attribute(
@@ -587,7 +587,7 @@ async def test_gate_efficiency_shows_possible_savings(browser: Browser) -> None:
 
 
 async def test_too_short_conversations_are_not_called_good(browser: Browser) -> None:
-    """Where none has enough results to be ranked, the page does not say that none repeats any."""
+    """If none has enough results to be ranked, the page does not say that none has duplicates."""
     showcase = await Showcase.new(searched("c", 1, ["a", "a"], NOON_S))
     async with looking(browser, showcase) as looked:
         await expect(looked.page.locator("#worst-none")).to_have_text(
@@ -596,14 +596,14 @@ async def test_too_short_conversations_are_not_called_good(browser: Browser) -> 
 
 
 async def test_the_page_polls_without_a_stream(browser: Browser) -> None:
-    """One page more than may have a stream shows its figures all the same."""
+    """A page beyond the limit of streams still shows its figures."""
     async with looking(browser, await ordinary(max_streams=0)) as looked:
         await expect(looked.page.locator("#connection-text")).to_have_text("every 5 s")
         await expect(looked.tile("results")).to_have_text("192")
 
 
 async def test_a_lost_connection_is_shown(browser: Browser) -> None:
-    """When the worker is gone the page says since when, keeps what it had, and is not green."""
+    """When the worker is down, the page says since when, keeps its figures, and is not green."""
     showcase = await ordinary()
     showcase.board.inputs = replace(showcase.board.inputs, rules=[WELL])
     async with showcase.served() as address:
@@ -622,7 +622,7 @@ async def test_a_lost_connection_is_shown(browser: Browser) -> None:
 
 
 async def test_motion_is_reduced_on_request(browser: Browser) -> None:
-    """The only thing that moves stands still for those who prefer that."""
+    """The only animation is off for users who prefer reduced motion."""
     moving = "() => getComputedStyle(document.querySelector('.dot')).animationName"
     async with looking(browser, await ordinary()) as looked:
         await expect(looked.page.locator("#connection")).to_have_attribute("data-state", "live")

@@ -1,4 +1,4 @@
-"""Repartitioning on real servers: right figures, whatever keys and partitions producers choose."""
+"""Repartitioning on real servers gives correct figures for any keys and partitions."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ Chosen = tuple[bytes | None, int | None]  # key, and partition or None for the c
 
 
 def without_key(record: TrafficRecord, count: int) -> Chosen:
-    """No key: each record on any partition."""
+    """No key, and any partition."""
     return None, zlib.crc32(record.value) % count
 
 
 def by_another_hash(record: TrafficRecord, count: int) -> Chosen:
-    """The right key, where another client's partitioner puts it."""
+    """The right key, on the partition of another client's partitioner."""
     assert record.key is not None
     return record.key, PARTITIONERS["crc32"](record.key, count)
 
 
 def by_another_key(record: TrafficRecord, count: int) -> Chosen:
-    """A key that says nothing about the conversation, such as that of a trace."""
+    """A key unrelated to the conversation, such as a trace id."""
     key = b"trace-%d" % zlib.crc32(record.value)
     return key, PARTITIONERS["murmur2"](key, count)
 
@@ -58,7 +58,7 @@ Choice = Callable[[TrafficRecord, int], Chosen]
 async def produce(
     kafka: Kafka, topics: dict[str, str], traffic: Iterable[TrafficRecord], choice: Choice
 ) -> Produced:
-    """Send traffic as such a producer does; what lies in the topics, and what of it is unfit."""
+    """Send traffic as such a producer; returns the records and which of them are invalid."""
     producer = AIOKafkaProducer(
         bootstrap_servers=kafka.bootstrap_servers, linger_ms=20, max_request_size=9_000_000
     )
@@ -82,12 +82,12 @@ async def produce(
 
 
 def place(record: Record) -> tuple[str, int, int]:
-    """Where a record lies."""
+    """Topic, partition and offset of a record."""
     return record.topic, record.partition, record.offset
 
 
 def unfit(record: Record) -> bool:
-    """Whether the value is no event, whatever the key."""
+    """Whether the value is not an event, for any key."""
     found = decode(record.value, timestamp_ms=record.timestamp_ms, limits=Limits())
     return isinstance(found, BadRecord)
 
@@ -101,13 +101,13 @@ class Repartitioned(LiveSystem):
         return f"{self.group}-internal"
 
     async def commits(self) -> dict[tuple[str, int], int]:
-        """How far the input topics have been copied."""
+        """The committed offsets of the copying group."""
         client = AIOKafkaAdminClient(bootstrap_servers=self.kafka.bootstrap_servers)
         await client.start()
         try:
             found = await client.list_consumer_group_offsets(self.internal)
         except TRANSIENT_ERRORS:
-            return {}  # nobody has joined the group yet
+            return {}  # the group has no member yet
         finally:
             await client.close()
         return {(p.topic, p.partition): commit.offset for p, commit in found.items()}
@@ -135,7 +135,7 @@ class Repartitioned(LiveSystem):
         await wait_until(read, SOON, lambda: f"not all of {copies} copies are read:\n{tails()}")
 
     async def same_as_replay(self) -> None:
-        """Rows, windows and dead letters are a replay's of what the producer sent."""
+        """Rows, windows and dead letters equal a replay's of the producer's records."""
         sent = self.produced
         # Under keys of its own a conversation's records would be turned away: a replay reads none.
         self.produced = replace(
@@ -153,7 +153,7 @@ class Repartitioned(LiveSystem):
 async def system_of(
     kafka: Kafka, redis: RedisServer, folder: Path, name: str, choice: Choice
 ) -> Repartitioned:
-    """A group with traffic of the last half hour in its input topics, and no worker yet."""
+    """A group with traffic of the last half hour in its input topics, without workers."""
     group = f"{name}-{os.getpid()}"
     topics = {stream: f"{group}-{stream}" for stream in COUNTS}
     for stream, topic in topics.items():
@@ -185,8 +185,8 @@ async def system_of(
 async def test_a_killed_worker_has_no_effect_on_figures(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path, choice: Choice
 ) -> None:
-    """Without keys, with keys on the partitions of another hash, and with keys of something else:
-    with one of two workers killed midway, figures and dead letters are a replay's of the input."""
+    """Without keys, with another hash, or with unrelated keys, and one of two workers killed
+    midway, figures and dead letters equal a replay's of the input."""
     name = f"rep-{choice.__name__.replace('_', '-')}"
     system = await system_of(kafka, redis_server, tmp_path, name, choice)
     system.settings["STREAM_METRICS_KAFKA__MAX_POLL_RECORDS"] = "50"  # so that it takes a while
@@ -211,8 +211,8 @@ async def test_a_killed_worker_has_no_effect_on_figures(
 async def test_copies_are_the_records(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """A copy has its record's value, time and headers, the conversation's key, and the place where
-    the record stood; copies of each input partition lie in its order; no record is left out."""
+    """A copy has its record's value, time, headers and original offset, and the conversation's key;
+    copies are in the order of their input partition, and none is missing."""
     system = await system_of(kafka, redis_server, tmp_path, "rep-copies", without_key)
     await system.start_workers(1)
     await system.everything()
@@ -241,8 +241,8 @@ async def test_copies_are_the_records(
 async def test_added_input_partitions_are_copied_from_their_first_record(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """A group of two workers begins at the ends, everywhere at once; a partition that is added and
-    filled while none of them runs is copied whole."""
+    """A group of two workers starts at the ends; a partition that is added and filled while neither
+    runs is copied from its first record."""
     system = await system_of(kafka, redis_server, tmp_path, "rep-added", without_key)
     system.settings["STREAM_METRICS_KAFKA__START"] = "latest"
     await system.start_workers(2)
@@ -279,7 +279,7 @@ async def test_added_input_partitions_are_copied_from_their_first_record(
 async def test_check_names_what_is_wrong_with_the_internal_topic(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """`check` fails while the internal topic is not there, or would drop copies."""
+    """`check` fails while the internal topic is missing or would drop copies."""
     group = f"rep-check-{os.getpid()}"
     topics = (f"{group}-events", f"{group}-labels")
     for number, topic in enumerate(topics, 1):

@@ -1,4 +1,4 @@
-"""Clients with an instance id on real servers: what is theirs when more than they has changed."""
+"""Clients with an instance id on real servers: assignments after topics have changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = ("worker-1", "worker-2", "worker-3")
 
 
 class Counting(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Counts how often the group has said what is a member's."""
+    """Counts the assignments of a member."""
 
     def __init__(self) -> None:
         self.times = 0

@@ -1,4 +1,4 @@
-"""Workers with an instance id on real servers: at once back in the group, and one a name."""
+"""Workers with an instance id on real servers rejoin immediately, one worker per id."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ async def owns(worker: Worker, count: int) -> None:
 async def test_a_named_worker_has_its_partitions_back_at_once(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Killed midway, and told to end later, it comes back long before its session would have
-    ended; the other worker sees no rebalance, and the figures are a replay's."""
+    """Killed midway, and stopped later, it rejoins long before its session would have ended; the
+    other worker sees no rebalance, and the figures equal a replay's."""
     group = f"named-{os.getpid()}"
     system = await topics_with_traffic(kafka, redis_server, tmp_path, group, seed=11)
     first, second = named(system, "worker-1"), named(system, "worker-2")
@@ -84,8 +84,8 @@ async def test_a_named_worker_has_its_partitions_back_at_once(
 async def test_the_older_of_two_with_one_name_stops(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """While both work: the older ends with 2 and says why, the other goes on by itself, and
-    nothing is counted twice."""
+    """The older one exits with 2 and the reason, the other continues, and nothing is counted
+    twice."""
     group = f"twice-{os.getpid()}"
     system = await topics_with_traffic(kafka, redis_server, tmp_path, group, seed=12)
     older = named(system, "worker", "older")
@@ -105,7 +105,7 @@ async def test_the_older_of_two_with_one_name_stops(
 
 
 async def says_that_it_is_fenced(worker: Worker, group: str) -> None:
-    """Wait for its end, and look at what it leaves."""
+    """Wait for its exit, and check its log."""
     await worker.ended(SOON)
     said = worker.log_tail()
     assert worker.exit_code == 2, said
@@ -117,7 +117,7 @@ async def says_that_it_is_fenced(worker: Worker, group: str) -> None:
 async def test_a_worker_that_wakes_up_after_it_was_replaced_stops(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """It has nothing to do but to say that it lives, and learns by that of the other."""
+    """It is idle, and learns of the other worker from its heartbeat."""
     group = f"asleep-{os.getpid()}"
     topics = await new_topics(kafka, group)
     produced = await produce(
@@ -172,8 +172,8 @@ async def test_a_named_worker_that_came_back_sees_more_partitions(
 async def test_a_name_holds_in_the_group_that_copies_too(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """A killed worker that repartitions is back in both groups at once, and a second one takes
-    its place in both."""
+    """A killed worker that repartitions rejoins both groups immediately, and a second one replaces
+    it in both."""
     group = f"copying-{os.getpid()}"
     topics = await new_topics(kafka, group)
     system = await empty_system(kafka, redis_server, tmp_path, group, topics)

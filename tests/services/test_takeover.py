@@ -1,4 +1,4 @@
-"""A worker that takes a partition over so slowly that the group has given it away meanwhile."""
+"""A worker that takes a partition over so slowly that the group reassigns it meanwhile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SLOW_SECONDS = 4.0
 async def test_a_partition_given_away_during_a_slow_take_over_is_let_go(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Where another member got it before the state was there, both workers become ready."""
+    """If another member gets it before the state is loaded, both workers become ready."""
     group = f"handed-{os.getpid()}"
     topics = (f"{group}-events", f"{group}-labels")
     for topic in topics:

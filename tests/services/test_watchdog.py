@@ -1,4 +1,4 @@
-"""The watchdog of a whole worker on real servers: it tells a stuck worker from an idle one."""
+"""The watchdog of a worker on real servers distinguishes a stuck worker from an idle one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SOON = 30
 async def working(
     kafka: Kafka, redis: RedisServer, name: str, seconds: float = SECONDS
 ) -> AsyncIterator[tuple[Runtime, str]]:
-    """A worker in this process, with nothing to do yet; and the name of its input topic."""
+    """An idle worker in this process, and the name of its input topic."""
     group = f"{name}-{os.getpid()}"
     for topic in (group, f"{group}.dlq"):
         await kafka.create_topic(topic)
@@ -74,7 +74,7 @@ async def producer(kafka: Kafka, **options: Any) -> AsyncIterator[Any]:
 async def fetching(
     runtime: Runtime, fetch: Callable[[AIOKafkaConsumer], Awaitable[dict[Any, Any]]]
 ) -> AsyncIterator[None]:
-    """The worker's client fetches in another way, of which the worker knows by now."""
+    """Replace the fetch of the worker's client, and wait until the worker has called it."""
     assert runtime.source is not None
     client = runtime.source.consumer
     healthy = client.getmany
@@ -93,13 +93,13 @@ async def fetching(
 
 
 def offset(runtime: Runtime) -> int:
-    """How far the state is, as long as there is one partition with one topic."""
+    """The stored offset, for one partition with one topic."""
     assert runtime.loop is not None
     return sum(p.offset for state in runtime.loop.partitions for p in state.positions.values())
 
 
 async def stays_alive(runtime: Runtime, seconds: float) -> None:
-    """Look at the probe all the time."""
+    """Check the probe continuously."""
     ends = time.monotonic() + seconds
 
     def over() -> bool:
@@ -110,7 +110,7 @@ async def stays_alive(runtime: Runtime, seconds: float) -> None:
 
 
 async def alarm(runtime: Runtime) -> None:
-    """Wait until the probe says that the worker is stuck."""
+    """Wait until the probe reports that the worker is stuck."""
     await wait_until(lambda: WATCHDOG in runtime.health.failures(), SOON, "there is no alarm")
     assert runtime.pages.healthz()[0] == 503
     assert "no progress" in runtime.health.failures()[WATCHDOG]
@@ -119,7 +119,7 @@ async def alarm(runtime: Runtime) -> None:
 async def test_a_client_that_fetches_nothing_is_noticed(
     kafka: Kafka, redis_server: RedisServer
 ) -> None:
-    """If records are there and none is handed out, the probe fails until they are."""
+    """If records exist and none is returned, the probe fails until they are."""
 
     async def nothing(_: AIOKafkaConsumer) -> dict[Any, Any]:
         await asyncio.sleep(0.05)  # as the client, which waits for records
@@ -179,7 +179,7 @@ async def test_a_batch_that_never_ends_is_noticed(kafka: Kafka, redis_server: Re
 async def test_a_take_over_that_never_ends_is_noticed(
     kafka: Kafka, redis_server: RedisServer
 ) -> None:
-    """If what the group handed out is not taken over, the probe fails, also without lag."""
+    """If an assigned partition is not taken over, the probe fails, even without lag."""
     async with working(kafka, redis_server, "stuck-take-over") as (runtime, _):
         source = runtime.source
         assert source is not None
@@ -199,7 +199,7 @@ async def test_a_take_over_that_never_ends_is_noticed(
 
 
 async def test_markers_alone_are_no_lag(kafka: Kafka, redis_server: RedisServer) -> None:
-    """Aborted transactions, again and again and behind a record, leave nothing to read."""
+    """Aborted transactions after a record leave nothing to read."""
     async with working(kafka, redis_server, "markers", MARKERS_SECONDS) as (runtime, topic):
         async with producer(kafka) as sender:
             await sender.send_and_wait(topic, b"{}")
@@ -217,7 +217,7 @@ async def test_markers_alone_are_no_lag(kafka: Kafka, redis_server: RedisServer)
 
 
 async def test_an_open_transaction_is_no_lag(kafka: Kafka, redis_server: RedisServer) -> None:
-    """Records that are not committed yet are not there for the worker, however long that takes."""
+    """Uncommitted records are not visible to the worker for any time."""
     async with (
         working(kafka, redis_server, "open") as (runtime, topic),
         producer(kafka, transactional_id=topic) as sender,
@@ -230,7 +230,7 @@ async def test_an_open_transaction_is_no_lag(kafka: Kafka, redis_server: RedisSe
 
 
 async def test_a_held_partition_is_no_alarm(kafka: Kafka, redis_server: RedisServer) -> None:
-    """A partition that is halted because its state is gone stays so, and the worker alive."""
+    """A partition that is halted because its state is lost does not make the probe fail."""
     async with working(kafka, redis_server, "held") as (runtime, topic):
         async with producer(kafka) as sender:
             await sender.send_and_wait(topic, b"{}")
@@ -244,13 +244,13 @@ async def test_a_held_partition_is_no_alarm(kafka: Kafka, redis_server: RedisSer
 
 
 def committed(runtime: Runtime) -> Mapping[PartitionId, Commit]:
-    """What the worker has committed."""
+    """The worker's commits."""
     assert runtime.source is not None
     return runtime.source.acknowledged
 
 
 def assign_again(runtime: Runtime) -> None:
-    """The client tells the worker of its assignment once more, as after a rebalance."""
+    """Repeat the assignment callback of the client, as after a rebalance."""
     assert runtime.source is not None
     client = runtime.source.consumer
     runtime.source.on_rebalance(client, client.assignment())

@@ -1,4 +1,4 @@
-"""Two faults at once: a server is away while workers come and go."""
+"""Two faults at once: a server is unavailable while workers come and go."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST_SECONDS: Final = 20.0
 
 
 class Both(Fault):
-    """A fault of the workers and one of what they need, which is held for as long at least."""
+    """A fault of workers and one of a server, which lasts at least as long."""
 
     def __init__(self, first: Fault, second: Fault) -> None:
         self.name = f"{first.name}+{second.name}"
@@ -32,7 +32,7 @@ class Both(Fault):
         first, second = self._parts
         seeds = [Random(rng.random()) for _ in self._parts]
         async with asyncio.TaskGroup() as group:
-            # it may hold several times, such as once for each worker
+            # It may hold several times, such as once for each worker.
             shorter = min(hold_seconds, first.hold[1])
             group.create_task(first.strike(world, shorter, seeds[0]))
             group.create_task(second.strike(world, hold_seconds, seeds[1]))

@@ -1,4 +1,4 @@
-"""Faults of builds: state built anew by other settings, whoever dies or sleeps meanwhile."""
+"""Faults of builds: new state for other settings, while processes die or sleep."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.campaign.faults.workers import JOIN_SECONDS, SESSION_SECONDS, START_S
 if TYPE_CHECKING:
     from tests.campaign.world import ObedientWorker, World
 
-SWITCH: Final = ("freeze", "begin", "layout", "wipe")  # what follows the decision, in this order
+SWITCH: Final = ("freeze", "begin", "layout", "wipe")  # the steps after the decision, in order
 TRICKLE_SECONDS: Final = 0.2
-RUNS: Final = 20  # of the command at most, where Redis fails over meanwhile
+RUNS: Final = 20  # maximum runs of the command during a failover of Redis
 THRESHOLDS: Final = {2: 3, 3: 2}  # the other value of metrics.good_gain
 
 
 class Build(Fault):
-    """Another `metrics.good_gain`, by a build beside the state in force, while records come in.
+    """Build state for another `metrics.good_gain` while records arrive.
 
     The command is killed at its registration, at its decision and at every step of the switch, and
     a worker of the new generation at one of them; a worker of the old one is stopped before the
@@ -85,7 +85,7 @@ class Build(Fault):
 
 
 async def _switch(world: World, goal: int, hold_seconds: float, rng: Random) -> None:
-    """Decide, and be killed at every step from then on; then go on until nothing is left."""
+    """Decide, die at every later step, and repeat until the switch is complete."""
     await _cut_off(world, f"{_when(rng)} layout 1")
     step = rng.choice(("freeze", "wipe"))  # an old worker comes to neither
     world.orders.write_text(f"{_when(rng)} {step} 1 KILL")
@@ -102,7 +102,7 @@ async def _switch(world: World, goal: int, hold_seconds: float, rng: Random) -> 
 
 
 def _is_done(found: Layout, goal: int) -> bool:
-    """Whether that generation is live, and nothing is left of the one before."""
+    """Whether that generation is live, and nothing is left of its predecessor."""
     live = found.in_force
     return live is not None and (live.number, live.state) == (goal, "live") and not found.to_purge
 
@@ -112,13 +112,13 @@ def _when(rng: Random) -> str:
 
 
 async def _cut_off(world: World, place: str) -> None:
-    """Run the command until it dies there, or has done what there was to do; or Redis is away."""
+    """Run the command until it dies at that step, is done, or finds Redis unavailable."""
     with suppress(CommandFailed):
         await world.cut_off(place, "build", "--yes")
 
 
 async def _replaced(world: World, worker: ObedientWorker, goal: int) -> None:
-    """A worker of the generation before ends, and says why."""
+    """Wait until a worker of the previous generation has exited with the reason."""
     await world.until(
         lambda: worker.exit_code is not None, f"{worker.name} works for a state that is gone"
     )
@@ -130,7 +130,7 @@ async def _replaced(world: World, worker: ObedientWorker, goal: int) -> None:
 
 
 async def layout(world: World) -> Layout:
-    """The generations that there are, as soon as Redis says."""
+    """The generations, as soon as Redis is available."""
     while True:
         with suppress(StoreUnavailable, StoreRefused):
             return await world.watcher.layout()
@@ -138,7 +138,7 @@ async def layout(world: World) -> Layout:
 
 
 async def _start_again(world: World) -> None:
-    """Start another worker for each that has killed itself as it was told."""
+    """Start a new worker for each that killed itself on an order."""
     while True:
         for worker in [worker for worker in world.workers if worker.exit_code == -9]:
             world.killed(worker)
@@ -147,7 +147,7 @@ async def _start_again(world: World) -> None:
 
 
 async def _trickle(world: World) -> None:
-    """Let records come in all the time."""
+    """Keep records arriving."""
     while True:
         world.load.trickle()
         await asyncio.sleep(TRICKLE_SECONDS)

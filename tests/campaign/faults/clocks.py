@@ -1,4 +1,4 @@
-"""Clocks that jump: the workers' or that of Redis, ahead or back, and right again later."""
+"""Clock jumps of the workers or of Redis, ahead or back, which are corrected later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LAYOUT_CHECK_SECONDS: Final = (
 
 
 class Jump(Fault):
-    """A clock jumps; all is read, and looked at, by the wrong time; then it is right again."""
+    """A clock jumps while workers read and expire conversations, and is then corrected."""
 
     hold = (1.0, 3.0)
     wait_seconds = 2.0

@@ -1,4 +1,4 @@
-"""What a fault is."""
+"""The base class of faults."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ANY: Final = Need.ANY
 
 
 class Extra(Enum):
-    """What a round has beside its servers because one of its faults is about it."""
+    """What a round has in addition to its servers because one of its faults needs it."""
 
     OUTPUT = "an output topic"
     REDIS_CLOCK = "a clock of its own for Redis"
 
 
 class Fault:
-    """One way to break things.
+    """A fault that can be injected.
 
     ``hold`` is the range of seconds for which it is held. After it is healed workers may take
     ``wait_seconds``, the sum of the time-outs that stand between, and ``work_seconds``, which a
@@ -52,5 +52,5 @@ class Fault:
     quick: bool = False
 
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
-        """Break, hold, heal; returns when nothing is broken any more."""
+        """Inject the fault, hold it, and end it."""
         raise NotImplementedError

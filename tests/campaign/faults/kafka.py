@@ -23,7 +23,7 @@ TRANSACTION_RECORDS: Final = 20
 
 
 class Restart(Fault):
-    """The one broker is killed and started again."""
+    """The only broker is killed and restarted."""
 
     name = "broker_kill"
     needs = Need.PLAIN
@@ -42,7 +42,7 @@ class Restart(Fault):
 
 
 class OrderlyRestart(Restart):
-    """The one broker is told to end, and started again."""
+    """The only broker is stopped and restarted."""
 
     name = "broker_restart"
 
@@ -51,7 +51,7 @@ class OrderlyRestart(Restart):
 
 
 class LeaderMoves(Fault):
-    """One of three brokers is killed: its partitions get other leaders; later it comes back."""
+    """One of three brokers is killed, its partitions get new leaders, and it is restarted."""
 
     name = "broker_leader_moves"
     needs = Need.THREE_BROKERS
@@ -67,7 +67,7 @@ class LeaderMoves(Fault):
 
 
 class CutOff(Fault):
-    """One of three brokers stands still: connections to and from it are open and dead."""
+    """One of three brokers hangs, with its connections open."""
 
     name = "broker_stall"
     needs = Need.THREE_BROKERS
@@ -85,7 +85,7 @@ class CutOff(Fault):
 
 
 class LettersFull(Fault):
-    """The dead-letter topics take no record, however small."""
+    """The dead-letter topics accept no record of any size."""
 
     name = "letters_full"
     hold = (2.0, 8.0)
@@ -100,7 +100,7 @@ class LettersFull(Fault):
 
 
 class LettersMissing(Fault):
-    """The dead-letter topics are deleted, and made anew a while later."""
+    """The dead-letter topics are deleted, and created again later."""
 
     name = "letters_missing"
     hold = (2.0, 8.0)
@@ -109,7 +109,7 @@ class LettersMissing(Fault):
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         topics = [f"{topic}.dlq" for topic in world.topics]
         for worker in world.workers:
-            worker.pause()  # so that no letter falls between the reading and the deletion
+            worker.pause()  # so that no dead letter is written between reading and deletion
         try:
             world.lost_letters |= await world.dead_letters()
             for topic in topics:
@@ -143,7 +143,7 @@ class AbortedTransactions(Fault):
                     await producer.begin_transaction()
                     for record in rng.sample(records, TRANSACTION_RECORDS):
                         key, value = record.key or b"", record.value
-                        if not commits:  # the same event, of a conversation that the log never has
+                        if not commits:  # the same event, in a conversation that is never committed
                             value = value.replace(key, b"aborted-" + key)
                             key = b"aborted-" + key
                         await producer.send(
@@ -163,7 +163,7 @@ class AbortedTransactions(Fault):
 
 
 async def most_bytes(world: World, limit: str) -> None:
-    """Set the size of the largest batch that the dead-letter topics take."""
+    """Set the maximum batch size of the dead-letter topics."""
     resources = [
         ConfigResource(ConfigResourceType.TOPIC, f"{topic}.dlq", {"max.message.bytes": limit})
         for topic in world.topics

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Broken(Fault):
-    """Connections are reset and refused (``cut``), or open and dead (``stall``), for all."""
+    """All connections are reset and refused (``cut``), or open but silent (``stall``)."""
 
     hold = (1.0, 60.0)
 
@@ -46,7 +46,7 @@ class Broken(Fault):
 
 
 class OneBroken(Broken):
-    """The same for one worker of several: to Kafka it may be dead while it still reaches Redis."""
+    """The same for one of several workers, which may still reach the other server."""
 
     def __init__(self, to: Literal["redis", "kafka"], mode: Literal["cut", "stall"]) -> None:
         super().__init__(to, mode)

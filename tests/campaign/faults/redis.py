@@ -38,7 +38,7 @@ class Kill(Fault):
 
 
 class Loading(Fault):
-    """SIGKILL, and a restart that takes long to read its file and says so to whoever asks."""
+    """SIGKILL, and a restart that loads its file slowly and answers LOADING meanwhile."""
 
     name = "redis_loading"
     needs = Need.PLAIN
@@ -56,7 +56,7 @@ class Loading(Fault):
 
 
 class RollBack(Fault):
-    """Killed, and restarted from a copy of its file that was made a while before."""
+    """SIGKILL, and a restart from an older copy of its file."""
 
     name = "redis_rollback"
     needs = Need.PLAIN
@@ -82,7 +82,7 @@ class RollBack(Fault):
 
 
 class ReadOnly(Fault):
-    """A replica of nobody: it answers reads and refuses writes; then it is a master again."""
+    """Redis becomes a replica without a master, refuses writes, and becomes a master again."""
 
     name = "redis_read_only"
     needs = Need.PLAIN
@@ -100,7 +100,7 @@ class ReadOnly(Fault):
 
 
 class Full(Fault):
-    """Out of memory: it refuses whatever could need more."""
+    """Redis is out of memory, and refuses commands that may need more."""
 
     name = "redis_full"
     needs = Need.PLAIN
@@ -118,7 +118,7 @@ class Full(Fault):
 
 
 class Slow(Fault):
-    """Every answer comes a second late."""
+    """Every answer is delayed by a second."""
 
     name = "redis_slow"
     needs = Need.PLAIN
@@ -135,7 +135,7 @@ class Slow(Fault):
 
 
 class Paused(Fault):
-    """SIGSTOP: connections stay, nothing answers; then everything that was sent is done."""
+    """SIGSTOP: connections stay open without answers; later everything sent is executed."""
 
     name = "redis_paused"
     needs = Need.PLAIN

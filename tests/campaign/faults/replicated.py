@@ -23,7 +23,7 @@ MOVED_AT_ONCE: Final = 200
 
 
 class FailOver(Fault):
-    """The replica lags, the master dies: the replica leads, and lacks acknowledged writes."""
+    """The master dies, and a lagging replica that lacks acknowledged writes is promoted."""
 
     name = "sentinel_failover"
     needs = Need.SENTINEL
@@ -48,7 +48,7 @@ class FailOver(Fault):
 
 
 class MoveSlots(Fault):
-    """The slots of state partitions move to another master, key by key: MOVED, ASK, TRYAGAIN."""
+    """Slots of state partitions move to another master key by key (MOVED, ASK, TRYAGAIN)."""
 
     name = "cluster_slots_move"
     needs = Need.CLUSTER
@@ -89,7 +89,7 @@ class MoveSlots(Fault):
 
 
 class MasterDies(Fault):
-    """One of three masters is killed and comes back with what it acknowledged."""
+    """One of three masters is killed, and restarts with all acknowledged writes."""
 
     name = "cluster_master_kill"
     needs = Need.CLUSTER
@@ -108,7 +108,7 @@ class MasterDies(Fault):
 
 
 async def run(client: Redis, *command: str | bytes | int) -> Any:
-    """A command that the client has no method for, or would answer in a form of its own."""
+    """Run a command without a client method, or one whose answer the client would convert."""
     pool: Any = client.connection_pool
     connection = await pool.get_connection()
     try:

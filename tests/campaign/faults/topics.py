@@ -1,9 +1,9 @@
-"""Faults of the log itself: records that go before they are read, and topics made anew.
+"""Faults of the log: records that are deleted before they are read, and recreated topics.
 
-What was read stays in the state, also when Kafka has it no longer; ``kafka.on_offset_gap`` says
-what becomes of the rest. The comparison is with a single pass over what the policy promises:
+Records that were read stay in the state after Kafka has deleted them; ``kafka.on_offset_gap``
+decides about the others. The state is compared with a single pass over what the policy promises:
 
-halt      nothing changes until somebody decides; then as one of the others
+halt      nothing changes until an operator chooses one of the other policies
 rebuild   what the topics hold now
 continue  what was read before, and what can be read now
 """
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 Policy = Literal["halt", "rebuild", "continue"]
 
-STILL_SECONDS: Final = 0.6  # a write of a worker that was killed may still arrive
-UNREAD_SHARE: Final = 0.03  # of the log, for the fault to take away from
-FEW: Final = 20  # records at least that are to go
+STILL_SECONDS: Final = 0.6  # a write of a killed worker may still arrive
+UNREAD_SHARE: Final = 0.03  # of the log, from which the fault deletes
+FEW: Final = 20  # minimum number of deleted records
 SEGMENT_MS: Final = "2000"  # of record time: every partition gets many segments
 KEPT: Final = {"retention.ms": "-1"}
 COMPACTED_SECONDS: Final = 2.0  # without a change: then the cleaner is done
 
 
 class _WithoutWorkers(Fault):
-    """What happens to a topic while no worker runs; then as many begin as there were."""
+    """Changes a topic while no worker runs, then restarts as many workers as before."""
 
     needs = Need.PLAIN
     alone = True
@@ -48,7 +48,7 @@ class _WithoutWorkers(Fault):
     work_seconds = START_SECONDS + JOIN_SECONDS
 
     async def stop_workers(self, world: World) -> int:
-        """Kill all workers; returns how many once the state stands still."""
+        """Kill all workers, and return their number once the state no longer changes."""
         count = len(world.workers)
         for worker in list(world.workers):
             world.kill(worker)
@@ -59,7 +59,7 @@ class _WithoutWorkers(Fault):
         return count
 
     async def send_unread(self, world: World) -> None:
-        """Let some of the load come in that nobody reads, and hold the rest."""
+        """Send some of the load while no worker reads, and hold the rest."""
         load = world.load
         load.open(load.sent / len(load.records) + UNREAD_SHARE)
         await world.until(lambda: load.at_limit, "the producer does not get on")
@@ -90,8 +90,8 @@ class StartMoved(_WithoutWorkers):
         place = TopicPartition(topic, number)
         async with admin(world.kafka.bootstrap_servers) as client:
             await client.delete_records({place: RecordsToDelete(before_offset=first)})
-        # A broker that is killed soon afterwards has them again: it notes where a log starts once a
-        # minute only. Whoever has read on does not go back for them.
+        # A broker that is killed soon afterwards has the records again: it stores the start of the
+        # log only once a minute. Workers that have read further do not go back.
         world.history.pass_over({(topic, number): first})
         world.load.release()
         await asyncio.sleep(hold_seconds)
@@ -110,7 +110,7 @@ class StartMoved(_WithoutWorkers):
         )
 
     async def _halt(self, world: World, topic: str, number: int, count: int) -> None:
-        """Workers hold the partition and say why; then they are told to end."""
+        """Check that workers halt the partition and report why, then stop them."""
         before = dict(world.watcher.offsets)
         world.start_workers(count, "halt")
         world.expected_gaps.add((number, "halt"))
@@ -134,7 +134,7 @@ class StartMoved(_WithoutWorkers):
 
 
 class MadeAnew(_WithoutWorkers):
-    """The topic of events is deleted, made again and filled again, in another order."""
+    """The topic of events is deleted, created again and filled in another order."""
 
     name = "topic_made_anew"
     first = True
@@ -168,7 +168,7 @@ class MadeAnew(_WithoutWorkers):
 
 
 class Compacted(_WithoutWorkers):
-    """What was not read yet is compacted: of most conversations the last record is left."""
+    """Unread records are compacted, which leaves the last record of most conversations."""
 
     name = "compaction_gaps"
 
@@ -200,7 +200,7 @@ class Compacted(_WithoutWorkers):
         world.start_workers(count)
 
     async def _settled(self, world: World, spans: list[Span], unread: int) -> None:
-        """Wait until compaction has done what it can."""
+        """Wait until compaction is complete."""
         left, since = unread, now()
 
         async def done() -> bool:
@@ -214,13 +214,13 @@ class Compacted(_WithoutWorkers):
 
 
 async def rest(world: World) -> None:
-    """Hold the load until everything sent was answered."""
+    """Hold the load until everything sent was acknowledged."""
     world.load.hold()
     await world.until(lambda: world.load.at_rest, "the producer has no answers")
 
 
 async def configure(world: World, topic: str, config: dict[str, str]) -> None:
-    """Give a topic this configuration, beside that it keeps its records."""
+    """Set this configuration of a topic, in addition to unlimited retention."""
     resource = ConfigResource(ConfigResourceType.TOPIC, topic, {**KEPT, **config})
     async with admin(world.kafka.bootstrap_servers) as client:
         await client.alter_configs([resource])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RollingUpgrade(Fault):
-    """Each worker is followed by one that writes another schema, one after the other.
+    """Each worker in turn is replaced by one that writes another schema.
 
     The later schema after the earlier one; where it strikes again, the other way round. Before the
     first worker goes, a conversation is stored by the schema that was; before the second one goes,
@@ -47,7 +47,7 @@ class RollingUpgrade(Fault):
 
 
 def other_schema(schema: int) -> int:
-    """The latest schema, or the one before if it is that."""
+    """The other of the latest two schemas."""
     before, latest = SCHEMAS[-2:]
     return before if schema == latest else latest
 

@@ -12,12 +12,12 @@ from tests.services.live import PARTITIONS
 if TYPE_CHECKING:
     from tests.campaign.world import ObedientWorker, World
 
-START_SECONDS: Final = 4.0  # a process on a busy machine, until it asks for partitions
-SESSION_SECONDS: Final = 6.0  # until the group takes a silent worker for dead
+START_SECONDS: Final = 4.0  # from the start of a process on a busy machine to its JoinGroup
+SESSION_SECONDS: Final = 6.0  # until the group removes a silent worker
 JOIN_SECONDS: Final = 4.0  # members notice a rebalance at a heartbeat, join and take over
 
 
-# The numbered steps of a batch, and at which of so many times that a worker comes there it dies.
+# The steps of a batch, each with the maximum number of passes before the worker dies there.
 STEPS: Final = (
     ("load", 4), ("step", 60), ("dead", 1), ("output", 3), ("write", 4), ("commit", 2),
     ("export", 8),
@@ -40,7 +40,7 @@ class Kill(Fault):
 
 
 class KillAtStep(Fault):
-    """SIGKILL by its own hand, right before or after one of the steps of a batch."""
+    """A worker sends itself SIGKILL right before or after a step of a batch."""
 
     hold = (0.0, 1.0)
     wait_seconds = SESSION_SECONDS
@@ -62,7 +62,7 @@ class KillAtStep(Fault):
 
 
 class KillAtClaim(Fault):
-    """SIGKILL by its own hand, right before or after a worker has taken a partition over."""
+    """A worker sends itself SIGKILL right before or after it takes a partition over."""
 
     hold = (0.0, 1.0)
     wait_seconds = SESSION_SECONDS
@@ -87,7 +87,7 @@ class KillAtClaim(Fault):
 
 
 class Zombie(Fault):
-    """SIGSTOP for longer than the session lasts: another takes over, then the first wakes up."""
+    """SIGSTOP for longer than the session: another worker takes over, then the first resumes."""
 
     name = "zombie"
     hold = (SESSION_SECONDS + 2, SESSION_SECONDS + 4)
@@ -111,7 +111,7 @@ class Zombie(Fault):
 
 
 class LateClaimant(Fault):
-    """A worker that is stopped right before it takes its token, until another has taken one."""
+    """A worker that is stopped right before it writes its token, until another has written one."""
 
     name = "late_claimant"
     hold = (SESSION_SECONDS + 2, SESSION_SECONDS + 4)
@@ -155,7 +155,7 @@ class Scale(Fault):
 
 
 class RollingRestart(Fault):
-    """Each worker is told to end, and followed by a new one, one after the other."""
+    """Each worker in turn is stopped and replaced by a new one."""
 
     name = "rolling_restart"
     hold = (0.0, 1.0)
@@ -171,13 +171,13 @@ class RollingRestart(Fault):
 
 
 async def obeyed(world: World, order: str) -> ObedientWorker:
-    """Give the order and return the worker that died of it."""
+    """Give the order, and return the worker that died by it."""
     world.orders.write_text(order)
     return await dead(world, order)
 
 
 async def dead(world: World, place: str) -> ObedientWorker:
-    """The worker that has killed itself."""
+    """The worker that killed itself."""
 
     def found() -> bool:
         world.load.trickle()
@@ -188,7 +188,7 @@ async def dead(world: World, place: str) -> ObedientWorker:
 
 
 async def stopped(world: World) -> ObedientWorker:
-    """The worker that has stopped itself."""
+    """The worker that stopped itself."""
     await world.until(
         lambda: any(worker.stopped for worker in world.workers), "no worker has stopped itself"
     )
