@@ -1,8 +1,8 @@
-"""Whether a worker's memory stays flat over many conversations: ``make bounds``.
+"""Whether a worker's memory stays constant over many conversations: ``make bounds``.
 
-Each conversation is one search of three results; every tenth record is a label for a conversation
-drawn from all before, which is hardly ever in the cache. The worker is ``stream-metrics worker``,
-the records are produced while it reads, and ``/metrics`` is scraped all the time.
+Each conversation is one search with three results; every tenth record is a label for a random
+earlier conversation, which is hardly ever in the cache. The worker is ``stream-metrics worker``;
+the records are produced while it reads, and ``/metrics`` is scraped continuously.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ MB = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many conversations, and how much of them the worker may keep in memory, in results."""
+    """The number of conversations, and the size of the worker's cache in results."""
 
     conversations: int = 1_000_000
     cache_results: int = 50_000
 
     @property
     def records(self) -> int:
-        """In all: a search of each conversation, and the labels."""
+        """The number of all records: a search for each conversation, and the labels."""
         return self.conversations + (self.conversations - 1) // (LABEL_EVERY - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was seen at one moment.
+    """A sample at one time.
 
-    ``records``, ``cached`` (conversations) and ``cache_results`` are what the worker says,
-    ``rss_bytes`` and ``cpu_seconds`` what Linux says of it, ``redis_bytes`` is ``used_memory``.
+    The worker reports ``records``, ``cached`` (conversations) and ``cache_results``; Linux reports
+    its ``rss_bytes`` and ``cpu_seconds``; ``redis_bytes`` is ``used_memory``.
     """
 
     seconds: float
@@ -87,9 +87,9 @@ async def _run(plan: Plan, folder: Path) -> list[Sample]:
 async def samples_of(
     plan: Plan, kafka: Kafka, redis: RedisServer, folder: Path, prefix: str = ""
 ) -> AsyncIterator[Sample]:
-    """Run one worker over the plan's records, and look at it until it has read them all.
+    """Run one worker over the plan's records, with samples until it has read them all.
 
-    The topics' names begin with ``prefix``. The last sample is taken when all is read.
+    The topics' names begin with ``prefix``.
     """
     topics = {name: prefix + name for name in (EVENTS, LABELS)}
     for topic in topics.values():
@@ -122,7 +122,7 @@ def _worker(
 
 
 async def _watch(plan: Plan, worker: ShippedWorker, redis: RedisServer) -> AsyncIterator[Sample]:
-    """A sample a second until all records are read, and until the worker has told of its cache."""
+    """A sample per second until all records are read and the worker has reported its cache."""
     began = time.monotonic()
     client = Redis.from_url(redis.url)
     try:
@@ -271,5 +271,5 @@ def growth_bytes(plan: Plan, samples: list[Sample]) -> int:
 
 
 def _at(samples: list[Sample], records: int) -> Sample:
-    """The first sample with so many records."""
+    """The first sample with this number of records."""
     return next(sample for sample in samples if sample.records >= records)

@@ -1,8 +1,7 @@
-"""What the bridge costs beside decoding: `python -m benchmarks bridge`.
+"""The cost of the bridge compared with decoding alone: `python -m benchmarks bridge`.
 
-Both take the same payloads in turn, in one process and without Kafka: decoding alone, and a whole
-bridge, which decodes, puts traces together, tells them and hands events over. The times are those
-of the processor.
+Decoding alone and a whole bridge (which decodes, assembles and interprets traces, and passes events
+on) process the same payloads alternately, in one process and without Kafka. Times are CPU times.
 """
 
 from __future__ import annotations
@@ -145,11 +144,11 @@ async def _bridged(log: Sequence[Record]) -> None:
     while await bridge.turn():
         pass
     if not memory.events:
-        raise RuntimeError("no trace was told")
+        raise RuntimeError("no trace was interpreted")
 
 
 def _memory(number: int) -> tuple[float, float]:
-    """MB of spans that are held, and by how much the process has grown."""
+    """MB of spans in memory, and the growth of the process."""
     made = [(one[0].trace_id.hex().encode(), as_protobuf(one[:-1])) for one in traces(2, number)]
     gc.collect()
     before = _resident()
@@ -157,7 +156,7 @@ def _memory(number: int) -> tuple[float, float]:
     assemblies.begin({0: ReadPosition(0, 0)})
     assembly = assemblies.of(0)
     if assembly is None:
-        raise RuntimeError("the partition is not there")
+        raise RuntimeError("the partition is missing")
     for offset, (_, value) in enumerate(made):
         assembly.read(offset, START_MS, spans_of(value))
     gc.collect()

@@ -1,7 +1,7 @@
 """A seeded test collection and a run over it, as dictionaries of dictionaries.
 
-As they are after a TREC file was read: each query's results in the order of their ranks, each id a
-string of its own. Needs numpy only, so that peers can make the same in their own environment.
+They look like a TREC file after parsing: the results of each query in the order of ranks, each id a
+separate string. Needs only numpy, so that peers can create the same in their own environment.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ DOCUMENTS: Final = 8_800_000
 DEPTH: Final = 100
 MOST_JUDGED: Final = 39
 FOUND: Final = 0.4
-"""Share of the judged documents that the run has."""
+"""The share of judged documents that the run retrieves."""
 TIED: Final = 10
-"""One query in so many has results of equal score."""
+"""One query in this many has results with equal scores."""
 STEP: Final = 1 / 65_536
-"""Scores are multiples of it, exact in single precision too."""
+"""Scores are multiples of it, so that they are exact in single precision."""
 GRADES: Final = (0, 0, 0, 1, 1, 2, 3)
 
 
 class Collection(NamedTuple):
-    """What is relevant, and what was retrieved, by query and document."""
+    """Relevance grades and retrieval scores by query and document."""
 
     qrels: dict[str, dict[str, int]]
     run: dict[str, dict[str, float]]
 
 
 def collection(queries: int) -> Collection:
-    """So many queries with 100 results and 1 to 39 judged documents each."""
+    """A collection of queries with 100 results and 1 to 39 judged documents each."""
     draw = np.random.default_rng(SEED)
     qrels, run = {}, {}
     for number in range(queries):
         ids = [f"{one:07}" for one in draw.choice(DOCUMENTS, DEPTH + MOST_JUDGED, replace=False)]
         judged = int(draw.integers(1, MOST_JUDGED + 1))
-        # What was judged and found stands near the top more often than further down.
+        # Retrieved judged documents are more often at high ranks.
         places = np.minimum(draw.geometric(0.05, size=judged), DEPTH) - 1
         found = draw.random(judged) < FOUND
         documents = [

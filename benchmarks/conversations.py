@@ -1,8 +1,8 @@
-"""Cost by how much is open: conversations, labels that wait, agents.
+"""Cost by the number of open conversations, waiting labels and agents.
 
-State is filled with so many conversations of one search. Then a worker reads a fixed number of
-searches for conversations drawn at random from them, with a cache that holds next to none of them:
-nearly each is read from Redis. It does so once more with the default cache.
+State is filled with conversations of one search each. Then a worker reads a fixed number of
+searches for random conversations, with a cache so small that nearly every one is loaded from Redis,
+and again with the default cache.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from stream_metrics.core.events.record import Record
 RESULTS = 3
 AGENTS = 10
 SMALL_CACHE, DEFAULT_CACHE = 1_000, 250_000
-MIDDLE = 10_000  # conversations, where something else is varied
-LARGEST = 1_000_000  # of which there is one round, since it takes minutes to fill
+MIDDLE = 10_000  # conversations if another quantity is varied
+LARGEST = 1_000_000  # with only one round, because filling takes minutes
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is open when the measured searches come."""
+    """The state before the measured searches."""
 
     conversations: int
     waiting: int = 0
@@ -45,7 +45,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """For reports."""
+        """The name in reports."""
         parts = [f"{self.conversations:,} conversations"]
         if self.waiting:
             parts.append(f"{self.waiting:,} labels waiting")
@@ -56,14 +56,14 @@ class Case:
 
 @dataclass(slots=True)
 class Seen:
-    """What the rounds of a case gave: runs by the worker's cache, Redis's bytes."""
+    """The measurements of a case: runs by the worker's cache, and bytes of Redis."""
 
     runs: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list))
     redis_bytes: list[float] = field(default_factory=list)
 
 
 def run(*, quick: bool = False, conversations: int | None = None, rounds: int | None = None) -> str:
-    """Measure, and return the report; ``conversations`` are the most that are open."""
+    """Measure, and return the report; ``conversations`` is the largest number of open ones."""
     largest = conversations or (MIDDLE if quick else LARGEST)
     events = 2_000 if quick else 10_000
     return asyncio.run(_run(cases(largest), events, rounds or (1 if quick else 3)))
@@ -197,7 +197,7 @@ def _report(found: dict[Case, Seen], events: int, rounds: int) -> str:
 
 
 def _figures(found: dict[Case, Seen]) -> list[Figure]:
-    """Conversations against the fewest, labels and agents against as many without."""
+    """Ratios to the case with the fewest conversations, or to the same case without variation."""
     figures = []
     smallest = next(iter(found))
     for cache in (SMALL_CACHE, DEFAULT_CACHE):
@@ -215,7 +215,7 @@ def _figures(found: dict[Case, Seen]) -> list[Figure]:
 
 
 def _beside(found: dict[Case, Seen]) -> str:
-    """Medians of what explains them."""
+    """Medians of the quantities that explain the cost."""
     heads = ("events a batch", "conversations by event", "loaded by event", "Redis µs an event")
     rows: list[tuple[str, ...]] = [("medians", *heads)]
     for case, seen in found.items():
@@ -227,7 +227,7 @@ def _beside(found: dict[Case, Seen]) -> str:
 
 
 def _predictions(found: dict[Case, Seen]) -> str:
-    """By the constants of ``scaling``, none of which comes from here."""
+    """Predictions with the constants of ``scaling``, which are not fitted to these runs."""
     rows = [("by the model's constants", "predicted", "measured", "error")]
     for case, seen in found.items():
         for cache, runs in seen.runs.items():
@@ -249,9 +249,9 @@ def _predictions(found: dict[Case, Seen]) -> str:
 
 
 def _batches(case: Case, cache: int, events: int) -> model.Batches:
-    """How the searches come together: how many different conversations a batch draws.
+    """The batches of the searches, by the expected number of different conversations.
 
-    The default cache has the second run, and begins with nothing in it.
+    The run with the default cache is the second one, and begins with an empty cache.
     """
     size = model.batch_catching_up([[events // PARTITIONS]] * PARTITIONS)
     touched = model.distinct(size, case.conversations / PARTITIONS) / size

@@ -1,6 +1,6 @@
-"""Cost against the work behind an event: it must not grow with what the turn has seen before.
+"""The cost of an event, which must not grow with the size of its turn.
 
-In this process, over the memory store: decode, step, encode, write; CPU time, no servers.
+Measures the CPU time of decode, step, encode and write in this process, with the memory store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BASES = {
     "event in a turn": f"event in a turn of {TURN_SIZES[0]} results",
     "label": f"label on a turn of {TURN_SIZES[0]} results",
 }
-"""What a measurement is held against, by how its name begins; the longest such beginning counts."""
+"""The baseline of a measurement by the beginning of its name; the longest match counts."""
 GOAL = "0.8 to 1.2"
 
 
@@ -72,7 +72,7 @@ async def _iterations(seed: int, conversations: int) -> dict[str, float]:
 
 
 async def _hot(seed: int, conversations: int) -> dict[str, float]:
-    """An event of ten results where a batch has nothing but those of one turn."""
+    """An event of ten results in a batch that has only events of one turn."""
     path, plain = await InProcess().open(), Plain(seed)
     [name] = _names(1)
     records = [
@@ -83,7 +83,7 @@ async def _hot(seed: int, conversations: int) -> dict[str, float]:
 
 
 async def _sizes(seed: int, conversations: int) -> dict[str, float]:
-    """An event of ten results that makes the turn 10, 100, 2,000 results long."""
+    """An event of ten results in a turn of 10, 100 or 2,000 results."""
     found = {}
     for size in TURN_SIZES:
         path, plain = await _filled(seed, conversations, size - RESULTS, "")
@@ -93,7 +93,7 @@ async def _sizes(seed: int, conversations: int) -> dict[str, float]:
 
 
 async def _one_title(seed: int, conversations: int) -> dict[str, float]:
-    """The same where all results bear one title and nothing but a snippet tells them apart."""
+    """The same if all results have one title and differ only in their snippets."""
     size = TURN_SIZES[-1]
     path, plain = await _filled(seed, conversations, size - RESULTS, TITLE)
     results = [
@@ -103,7 +103,7 @@ async def _one_title(seed: int, conversations: int) -> dict[str, float]:
 
 
 async def _labels(seed: int, conversations: int) -> dict[str, float]:
-    """An event of one label on a turn of 10, 100, 2,000 results."""
+    """An event of one label for a turn of 10, 100 or 2,000 results."""
     found = {}
     for size in TURN_SIZES:
         path, plain = await _filled(seed, conversations, size, "")

@@ -23,19 +23,19 @@ from deploy.local.servers import RedisServer
 from stream_metrics.live.prometheus.catalogue import CONVERSATION_SOURCES
 
 DEADLINE_SECONDS = 1_800
-WARM = 10  # one record in so many
-# All workers of a group are to join before it begins: with none, the first would begin alone.
+WARM = 10  # the first 1/WARM of the records are read before the measurement
+# All workers of a group join before its first generation; without the delay, one would begin alone.
 JOIN_TOGETHER = {"group.initial.rebalance.delay.ms": "3000"}
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What it took to read: CPU seconds of all workers together, of Redis and of the broker.
+    """A run: CPU seconds of all workers together, of Redis and of the broker.
 
-    ``records`` and ``cpu`` are without what the workers' starts took (``start_cpu``), ``total`` and
-    the servers' seconds are with it. ``wall`` is from the first worker that was warm to the last
-    one's last write, ``rss_bytes`` the largest worker's peak. ``opened`` counts the
-    conversations that batches needed, by where they were.
+    ``records`` and ``cpu`` exclude the workers' starts (``start_cpu``); ``total`` and the servers'
+    seconds include them. ``wall`` is from the end of the first worker's start to the last write of
+    any worker, ``rss_bytes`` the peak of the largest worker. ``opened`` counts the conversations
+    that batches needed, by where they were found.
     """
 
     records: int
@@ -106,11 +106,10 @@ async def run_group(
     left: Mapping[int, int],
     workers: int = 1,
 ) -> Run:
-    """Let so many workers read the records ``left`` on each partition number.
+    """Run workers until they have read the records ``left`` on each partition number.
 
-    The first tenth of them is what the workers get warm with.
-
-    ``settings`` by the names of the environment, without their common prefix.
+    The workers' starts include the first tenth of the records. ``settings`` are named as in the
+    environment, without the common prefix.
     """
     environment = _environment(kafka, settings)
     arguments = [json.dumps(left), str(sum(left.values()) // WARM // workers)]

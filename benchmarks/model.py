@@ -1,7 +1,7 @@
-"""The formulas of ``docs/guides/sizing.md``: what an event costs, by its content and its reader.
+"""The capacity model of ``docs/guides/sizing.md``: the cost of an event by content and reader.
 
-``MEASURED`` is what a run of ``python -m benchmarks scaling`` has found last and kept beside its
-report; ``python -m benchmarks.sizing --write`` then brings the page in step.
+``MEASURED`` are the constants that the last ``python -m benchmarks scaling`` stored with its
+report; ``python -m benchmarks.sizing --write`` then updates the page.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ POLL_RECORDS = 2_000  # kafka.max_poll_records
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """What an average record holds. ``searches`` is the share of records that bring searches;
-    the others bring labels."""
+    """The average content of a record. ``searches`` is the share of records with searches; the
+    others have labels."""
 
     searches: float
     results: float
@@ -31,10 +31,10 @@ class Mix:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """How records come together: events a batch, and the conversations of a batch, by event.
+    """The size of batches: events per batch, and conversations of a batch per event.
 
-    ``touched`` are all of them, ``loaded`` those that are not in the worker's cache. ``held`` is
-    how many results one that is loaded has, on average: 0 if it is new.
+    ``touched`` counts all conversations, ``loaded`` those that are not in the worker's cache.
+    ``held`` is the average number of results of a loaded conversation, 0 for a new one.
     """
 
     events: float
@@ -108,7 +108,7 @@ MEASURED = Constants(**json.loads(KEPT.read_text(encoding="utf-8")))
 
 
 def keep(found: Constants, place: Path = KEPT) -> None:
-    """Let what a run has found be ``MEASURED`` from the next start on, in three digits."""
+    """Store constants with three digits; they are ``MEASURED`` from the next start on."""
     kept = {
         name: float(f"{value:.3g}") if isinstance(value, float) else value
         for name, value in asdict(found).items()
@@ -117,13 +117,13 @@ def keep(found: Constants, place: Path = KEPT) -> None:
 
 
 def worker_terms(mix: Mix, batches: Batches) -> tuple[float, ...]:
-    """What the worker's constants are multiplied with."""
+    """The factors of the worker's constants."""
     each = (mix.searches, mix.results, 1 - mix.searches, mix.labels)
     return (*each, *_read_terms(batches))
 
 
 def redis_terms(mix: Mix, batches: Batches) -> tuple[float, ...]:
-    """What Redis's constants are multiplied with."""
+    """The factors of Redis' constants."""
     return (mix.searches, mix.results, mix.labels, *_read_terms(batches))
 
 
@@ -133,11 +133,11 @@ def _read_terms(batches: Batches) -> tuple[float, ...]:
 
 
 def batch_catching_up(partitions: Collection[Sequence[int]]) -> float:
-    """Events a batch, where so many records lie on each state partition, by topic.
+    """Events per batch for these numbers of records on each state partition, by topic.
 
-    A batch has as many records as the worker makes room for, which grows with each, up to
-    ``state.batch_records``. It is cut at the end of what a partition has of a topic, since the
-    smaller records are read far ahead of the others, and where a fetch ends.
+    The worker's batch size grows with each batch up to ``state.batch_records``. A batch ends where
+    a partition has no more records of a topic, because smaller records are read far ahead of
+    others, and where a fetch ends.
 
     >>> round(batch_catching_up([(2_300, 1_450)] * 8))
     316
@@ -153,7 +153,7 @@ def batch_catching_up(partitions: Collection[Sequence[int]]) -> float:
 
 
 def _cuts(logs: Sequence[int]) -> int:
-    """Into how many batches a state partition is cut, its topics read in turn, none too large."""
+    """The number of batches of a state partition whose topics are read alternately."""
     sizer, batches, left = BatchSizer(), 0, list(logs)
     while any(left):
         for topic, records in enumerate(left):
@@ -166,7 +166,7 @@ def _cuts(logs: Sequence[int]) -> int:
 
 
 def distinct(draws: float, things: float) -> float:
-    """How many different ones so many draws from so many things are expected to give.
+    """The expected number of different things in a number of draws with replacement.
 
     >>> round(distinct(400, 250)), round(distinct(400, 250_000))
     (200, 400)
@@ -175,7 +175,7 @@ def distinct(draws: float, things: float) -> float:
 
 
 def full_batch() -> float:
-    """The same with more on each partition than a batch may have.
+    """Events per batch if each partition has more records than a batch may have.
 
     >>> round(full_batch())
     400
@@ -184,11 +184,11 @@ def full_batch() -> float:
 
 
 def batch_keeping_up(rate: float, partitions: int, each_us: float, batch_us: float) -> float:
-    """Events a batch of one worker that reads ``rate`` events a second as they come.
+    """Events per batch of one worker that keeps up with ``rate`` events per second.
 
-    In a round it takes what came during the one before. A round of so many batches and events then
-    lasts as long as as many events take to come: the quieter it is, the smaller are batches, and
-    the more of them there are. ``each_us`` and ``batch_us`` are costs of the worker.
+    Each round reads the events that arrived during the round before, so that a round lasts as long
+    as its events take to arrive. At lower rates, batches are smaller and more frequent. ``each_us``
+    and ``batch_us`` are the worker's costs per event and per batch.
 
     >>> round(batch_keeping_up(5_000, 8, 100, 2_000), 1), batch_keeping_up(100, 8, 100, 2_000)
     (20.0, 1.0)
@@ -203,10 +203,10 @@ def batch_keeping_up(rate: float, partitions: int, each_us: float, batch_us: flo
 def keeping_up(
     rate: float, partitions: int, mix: Mix, read: Batches, measured: Constants = MEASURED
 ) -> tuple[float, float]:
-    """Events a batch of such a worker, and its cores; of ``read`` all but the size counts.
+    """Events per batch of such a worker, and its cores; the batch size of ``read`` is not used.
 
-    The cores are an upper bound: rounds that also wait, for Redis or the broker, are longer, and
-    their batches larger.
+    The cores are an upper bound: rounds that also wait for Redis or the broker are longer, and have
+    larger batches.
     """
     each_us = worker_us(mix, replace(read, events=math.inf), measured)
     batch = batch_keeping_up(rate, partitions, each_us, measured.batch_us)
@@ -220,19 +220,19 @@ def conversation_bytes(
     further: float = 0.0,
     measured: Constants = MEASURED,
 ) -> float:
-    """Bytes of Redis a conversation with so many search events, results, labels, further values."""
+    """Bytes of Redis for a conversation, by its search events, results, labels, further values."""
     m = measured
     held = events * m.event_bytes + results * m.result_bytes + labels * m.label_bytes
     return m.conversation_bytes + held + further * m.value_bytes
 
 
 def worker_us(mix: Mix, batches: Batches, measured: Constants = MEASURED) -> float:
-    """CPU µs an event of a worker."""
+    """CPU µs per event of a worker."""
     return _sum(measured, WORKER, worker_terms(mix, batches))
 
 
 def redis_us(mix: Mix, batches: Batches, measured: Constants = MEASURED) -> float:
-    """CPU µs an event of Redis."""
+    """CPU µs per event of Redis."""
     return _sum(measured, REDIS, redis_terms(mix, batches))
 
 

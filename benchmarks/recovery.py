@@ -1,11 +1,11 @@
-"""How soon a worker has caught up: killed with events behind, and after Redis was away.
+"""The time until a worker has caught up after a kill with a backlog, and after a Redis outage.
 
-The worker is ``stream-metrics worker``. It is killed while it has nothing to do, the events come
-while it is away, and it is started again: from then to lag 0, beside what fetching and decoding as
-many events takes (the ceiling of ``live``). The group learns that the killed one is gone by its
-silence (``kafka.session_timeout_ms``, ten seconds); producing may take less than that. A worker
-with a ``kafka.group_instance_id`` is taken for the killed one instead. One of each kind has its
-turn in every round, in the same group and over the same state.
+The worker is ``stream-metrics worker``. It is killed while idle, events arrive while it is down,
+and it is started again. The time from the start to lag 0 is compared with fetching and decoding as
+many events (the ceiling of ``live``). The group notices the kill by the session timeout
+(``kafka.session_timeout_ms``, ten seconds); producing may take less than that. A worker with a
+``kafka.group_instance_id`` replaces the killed one immediately. Every round measures both kinds, in
+the same group and with the same state.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Site:
 
 
 def run(*, quick: bool = False, records: int | None = None, rounds: int | None = None) -> str:
-    """Measure, and return the report; so many ``records`` are behind."""
+    """Measure, and return the report; ``records`` is the size of the backlog."""
     behind = records or (10_000 if quick else 100_000)
     return asyncio.run(_run(behind, rounds or (1 if quick else 3)))
 

@@ -1,8 +1,8 @@
-"""A scrape of ``/metrics`` at the limit of series: how long, and how long the event loop stands.
+"""The duration of a scrape of ``/metrics`` at the limit of series, and how long it blocks the loop.
 
-State partitions in this process, fed before each scrape so that sums have changed, and the worker's
-own pages on aiohttp. Another process scrapes (``python -m benchmarks.scrape ADDRESS``), for each
-line of its standard input once.
+State partitions in this process receive events before each scrape, so that sums have changed, and
+the worker's own pages serve them with aiohttp. Another process (``python -m benchmarks.scrape
+ADDRESS``) scrapes once for each line of its standard input.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Scrape:
 
     seconds: float
     cpu_seconds: float
-    stood_seconds: float
-    idle_stood_seconds: float
+    blocked_seconds: float
+    idle_blocked_seconds: float
     series: int
     bytes: int
 
@@ -167,10 +167,10 @@ def _report(scrapes: Sequence[Scrape]) -> str:
         Figure("a scrape", [ms * one.seconds for one in later], "ms", "≤ 250"),
         Figure("the first after a start", [ms * first.seconds], "ms"),
         Figure("CPU of the worker a scrape", [ms * one.cpu_seconds for one in later], "ms"),
-        Figure("event loop stands", [ms * one.stood_seconds for one in later], "ms", "≤ 20"),
-        Figure("event loop stands, first scrape", [ms * first.stood_seconds], "ms"),
+        Figure("event loop blocked", [ms * one.blocked_seconds for one in later], "ms", "≤ 20"),
+        Figure("event loop blocked, first scrape", [ms * first.blocked_seconds], "ms"),
         Figure(
-            "event loop stands, no scrape", [ms * one.idle_stood_seconds for one in later], "ms"
+            "event loop blocked, no scrape", [ms * one.idle_blocked_seconds for one in later], "ms"
         ),
     ]
     head = (

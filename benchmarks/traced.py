@@ -1,10 +1,10 @@
-"""How soon a turn of an agent is in what ``/metrics`` shows, from the end of its outermost span.
+"""The latency from the end of an agent's turn (its outermost span) to ``/metrics``.
 
-All parts are real: the agent of ``examples/langgraph`` under OpenInference, the OpenTelemetry SDK
-with the variables that the guide names, the Collector with ``deploy/otel/collector.yaml``, Kafka,
-the bridge with its default settings, a worker, and a scraper. The input topic has one partition, so
-that a scrape that counts n records shows the first n of it: each turn's latency is its own. Spans
-and scrapes have their times from the same clock.
+All components are real: the agent of ``examples/langgraph`` with OpenInference, the OpenTelemetry
+SDK with the variables of the guide, the Collector with ``deploy/otel/collector.yaml``, Kafka, the
+bridge with default settings, a worker, and a scraper. The input topic has one partition, so that a
+scrape that counts n records shows the first n turns, which gives the latency of each turn. Spans
+and scrapes use the same clock.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _bridge(folder: Path, settings: Mapping[str, str]) -> Command:
 
 
 async def _hold_turns(folder: Path, collector: Collector, turns: int) -> None:
-    """The agent's run, to its end: it has sent all its spans then."""
+    """Run the agent to its end, when it has sent all its spans."""
     command = [*agent_command(), "--pause", str(PAUSE_SECONDS), "--turns", str(turns)]
     async with Command(folder / "agent", command, agent_environment(collector.url)) as agent:
         await agent.ended(600 + turns)
@@ -135,7 +135,7 @@ async def _hold_turns(folder: Path, collector: Collector, turns: int) -> None:
 async def _scrape(
     worker: ShippedWorker, session: aiohttp.ClientSession, seen: list[tuple[float, int]]
 ) -> None:
-    """Scrape until cancelled: when an answer was there, and how many records it counts."""
+    """Scrape until cancelled; append the time and the number of records of each answer."""
     while True:
         began = time.perf_counter()
         text = await worker.scrape(session)
@@ -146,14 +146,16 @@ async def _scrape(
 async def _settled(kafka: Kafka, seen: Sequence[tuple[float, int]], turns: int) -> None:
     """Return when every turn was interpreted and a scrape has counted all records."""
 
-    async def told() -> int:
+    async def interpreted() -> int:
         return len({json.loads(one.value)["turn"] for one in await _records(kafka, INPUT)})
 
-    async def all_told() -> bool:
+    async def all_interpreted() -> bool:
         await asyncio.sleep(1.0)
-        return await told() >= turns
+        return await interpreted() >= turns
 
-    await wait_until(all_told, STUCK_SECONDS, f"the bridge has not told all of {turns} turns")
+    await wait_until(
+        all_interpreted, STUCK_SECONDS, f"the bridge has not sent all of {turns} turns"
+    )
     produced = len(await _records(kafka, INPUT))
     await wait_until(
         lambda: seen[-1][1] >= produced, STUCK_SECONDS, "the worker has not counted all records"

@@ -44,13 +44,13 @@ class Traffic:
 def traffic(
     records: int, per_conversation: int = RECORDS_PER_CONVERSATION, **shape: Any
 ) -> Traffic:
-    """So many records of seeded traffic that ended a little before now.
+    """Seeded traffic of this number of records, which ended shortly before now.
 
-    ``shape`` is what differs from the profile's defaults; there are conversations enough if each
-    has ``per_conversation`` records.
+    ``shape`` overrides defaults of the profile. There are enough conversations if each has
+    ``per_conversation`` records.
 
-    The content is the same in every run but for the times: state expires by record time, so the
-    records of another day would be deleted as soon as they were read.
+    Except for times, the content is the same in every run. Times must be recent, because state
+    expires by record time.
     """
     conversations = records // per_conversation + 200
     start = int(time.time()) - SPAN_SECONDS - TAIL_SECONDS

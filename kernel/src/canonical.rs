@@ -112,7 +112,7 @@ type Envelope<'py> = (
     usize,                // elements of all lists
     usize,                // widest object
     usize,                // longest `url`
-    bool,                 // a `doc_id` may stand in `ids`
+    bool,                 // a `doc_id` may be in `ids`
 );
 
 /// Digest, type and time of an event of this version, and upper bounds on its sizes.

@@ -384,7 +384,7 @@ fn prefix(key: &[u8]) -> u64 {
 fn plain_length(text: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * ONES;
-    const LOWEST: u64 = 0x20; // but for a quote, which stands next to it when a bit is changed
+    const LOWEST: u64 = 0x20; // except for a quote, which is adjacent when a bit is changed
     let special = |chunk: &[u8]| {
         let word = u64::from_le_bytes(<[u8; 8]>::try_from(chunk).unwrap_or_default());
         let low = (word ^ (2 * ONES)).wrapping_sub((LOWEST + 1) * ONES);

@@ -11,7 +11,7 @@ pub struct Writer<'a> {
     closed: &'a [Closed],
     sorted: &'a [Member],
     text: &'a mut Vec<u8>,
-    from: usize, // what stands between here and `to` is to be copied
+    from: usize, // the text between here and `to` is still to be copied
     to: usize,
 }
 

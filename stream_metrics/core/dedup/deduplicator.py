@@ -59,9 +59,9 @@ class Deduplicator(Protocol):
     def take(
         self, value: bytes, key: bytes | None, bounds: compiled.Bounds
     ) -> tuple[Any, ...] | None:
-        """What a record says that is surely a valid search iteration, results digested, or None.
+        """The fields of a certainly valid search iteration with digested results, else None.
 
-        Whatever it leaves, ``events.decode`` takes or refuses.
+        ``events.decode`` decodes or rejects all other records.
         """
 
     def fingerprints(self, results: Sequence[Result]) -> Fingerprints:

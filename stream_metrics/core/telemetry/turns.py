@@ -44,7 +44,7 @@ MAX_RESULTS: Final = 2_000
 MAX_ID_LENGTH: Final = 128
 CLOCK_TOLERANCE_NS: Final = 1_000_000  # by how much the clocks of one process may differ
 NO_TURN: Final = ""
-"""Stands for the turn of what belongs to none."""
+"""The turn of spans that belong to none."""
 _DECIDING: Final = (Role.MODEL, Role.STEP)
 _TIMED: Final = (Role.SEARCH, Role.TOOL, Role.MODEL, Role.STEP)
 
