@@ -261,11 +261,11 @@ self._source.read_from(
             Edit(
                 TAKEOVER,
                 """\
-            if not await self._confirm(number, aims, NOTHING_WRITTEN if fresh else ""):
+            if not await self._confirm(number, targets, NOTHING_WRITTEN if fresh else ""):
                 return None
 """,
                 """\
-            await self._confirm(number, aims, NOTHING_WRITTEN if fresh else "")
+            await self._confirm(number, targets, NOTHING_WRITTEN if fresh else "")
 """,
             ),
         ),

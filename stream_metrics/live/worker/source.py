@@ -1,4 +1,4 @@
-"""The topics that a worker reads, as one member of a consumer group sees them.
+"""The interface to a consumer group: the topics that a worker reads, as a group member.
 
 The loop of a worker (``worker.loop``) and the parts that read by commits (``worker.inputs``) are
 written against ``Source``; ``kafka.member`` implements it over aiokafka.
@@ -22,7 +22,7 @@ class PartitionId(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """An offset that a group has committed, and the note beside it."""
+    """A committed offset, and its metadata."""
 
     offset: int
     note: str = ""
@@ -30,21 +30,21 @@ class Commit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """What the group has given to this member, until it hands out partitions again.
+    """The partitions assigned to this member, until the next rebalance.
 
-    Compared by identity: if a rebalance gives the same places again, that is another assignment,
-    since somebody else may have had them meanwhile. So it is if a log does not have what is to be
-    read next: then all of them must be looked at again.
+    Compared by identity: a rebalance that assigns the same partitions makes another assignment,
+    because another member may have had them meanwhile. So does a log that lacks the next offset,
+    because all partitions must then be checked again.
     """
 
     places: frozenset[PartitionId]
 
 
 class Fetched(NamedTuple):
-    """What one call of ``Source.poll`` found.
+    """The result of ``Source.poll``.
 
-    ``records`` are those of each log in its order. ``unreadable`` are logs whose next record
-    cannot be read, and why.
+    ``records`` has each log's records in the order of offsets. ``unreadable`` has the logs whose
+    next record cannot be read, and why.
     """
 
     records: Mapping[PartitionId, Sequence[Record]] = {}
@@ -58,13 +58,13 @@ class SourceUnavailable(Unavailable):
 
 
 class RightsMissing(Unavailable):
-    """The brokers deny something; the message says which rights to grant."""
+    """The brokers deny a request; the message says which rights to grant."""
 
     reason = "rights"
 
 
 class TopicsUnavailable(Unavailable):
-    """An input topic is not there any more; the message says which."""
+    """An input topic has been deleted; the message says which."""
 
     reason = "topics"
 
@@ -72,29 +72,29 @@ class TopicsUnavailable(Unavailable):
 class Source(Protocol):
     """One member of a consumer group.
 
-    Methods that ask the brokers raise ``Unavailable`` while these do not answer or deny it; the
-    same call may succeed later. Nothing is read of a place before ``read_from`` names it.
+    Methods that send requests raise ``Unavailable`` while the brokers do not answer or deny them;
+    the same call may succeed later. A partition is not read before it is passed to ``read_from``.
     """
 
     @property
     def assignment(self) -> Assignment | None:
-        """What is this member's; None while the group has yet to say."""
+        """The current assignment; None while a rebalance is under way."""
         ...
 
     @property
     def rebalancing(self) -> bool:
-        """Whether the group has yet to say so, for no longer than it may take."""
+        """Whether a rebalance is under way, for no longer than its timeout."""
         ...
 
     @property
     def acknowledged(self) -> Mapping[PartitionId, Commit]:
-        """The last acknowledged commit of each place since ``read_from`` named it."""
+        """The last acknowledged commit of each partition since ``read_from``."""
         ...
 
     async def join(self) -> None:
-        """Join the group, however long the brokers are away.
+        """Join the group; waits until the brokers are available.
 
-        Raises ``Stopped``, and the adapter's errors where joining would be wrong.
+        Raises ``Stopped``, and the adapter's errors if the member must not join.
         """
         ...
 
@@ -103,51 +103,50 @@ class Source(Protocol):
         ...
 
     async def partition_counts(self) -> dict[str, int]:
-        """How many partitions each topic has; raises the adapter's error where they are unfit."""
+        """The partition count of each topic; raises the adapter's error if they are unsuitable."""
         ...
 
     async def poll(self) -> Fetched:
-        """The next records; none after a short while, or after an error, which is waited for here.
+        """The next records; empty after a short wait or a temporary error.
 
-        Raises ``Stopped``, and the adapter's error if another process has this member's place.
+        Raises ``Stopped``, and the adapter's error if another process has replaced this member.
         """
         ...
 
     def read_from(self, offsets: Mapping[PartitionId, int]) -> bool:
-        """Read on from there; False, and nothing is read, if one is not in ``assignment``."""
+        """Seek and start reading; returns False, and does nothing, unless all are assigned."""
         ...
 
     def stop_reading(self, places: Collection[PartitionId]) -> None:
-        """Read nothing there until ``read_from`` names it again."""
+        """Stop reading these partitions until the next ``read_from``."""
         ...
 
     async def passed(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
-        """Up to where reading has come, holes included; nothing if it is this member's no longer.
+        """The offsets up to which ``poll`` has returned all records, including skipped offsets.
 
-        All records before were returned by ``poll``.
+        Empty if the partitions are no longer assigned.
         """
         ...
 
     async def extents(self, places: Collection[PartitionId]) -> dict[PartitionId, Extent]:
-        """What each log has now."""
+        """The current first and end offset of each log."""
         ...
 
     async def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
-        """Where each log ends now. Without places it asks whether anybody answers."""
+        """The current end of each log; without partitions, checks that a broker answers."""
         ...
 
     async def committed(self, places: Collection[PartitionId]) -> dict[PartitionId, Commit]:
-        """What the group has committed; places without a commit are left out."""
+        """The group's committed offsets; partitions without a commit are omitted."""
         ...
 
     async def confirm(self, commits: Mapping[PartitionId, Commit]) -> bool:
-        """Commit, and wait for the answer; True if the group holds this member for the owner.
+        """Commit synchronously; True if the group recognises this member as the owner.
 
-        If not, ``assignment`` is another one, or None until the group has said what is this
-        member's.
+        If not, ``assignment`` changes: to another one, or to None during a rebalance.
         """
         ...
 
     async def commit(self, commits: Mapping[PartitionId, Commit]) -> None:
-        """Commit as a hint: a failure is logged, and made up for by a later commit."""
+        """Commit as a hint: a failure is logged, and a later commit covers it."""
         ...

@@ -1,16 +1,16 @@
-"""One generation of state takes the place of another: steps that anybody may repeat.
+"""Replaces one generation of state by another, in steps that any worker may repeat.
 
-1. decide   the layout says so (``Layout.switched``); only the command that builds does this
-2. freeze   nobody can own a partition of the old generation any more, whoever wakes late: a script
-            that writes sees the partition only, so that the layout alone does not fence anybody
-3. fence    nothing that was sent under a transactional id of the old generation arrives any more
-4. unmute   the layout says that the new one is live: from now on its figures are shown, and the
-            owners of its partitions send all rows (``worker.announce``)
-5. purge    the old generation is deleted once all rows are sent; its partitions stay frozen
+1. decide   change the layout (``Layout.switched``); only the build command does this
+2. freeze   prevent that a worker owns a partition of the old generation, even one that was
+            suspended: a write script sees only its partition, so the layout alone fences nobody
+3. fence    fence the producers that use transactional ids of the old generation
+4. unmute   mark the new generation as live in the layout: its figures are shown from now on, and
+            the owners of its partitions send all rows (``worker.announce``)
+5. purge    delete the old generation once all rows are sent; its partitions stay frozen
 
-Whoever finds the layout between two of these goes on (``finish``), several at once as well.
-Nothing of the old one can be written once 2 is acknowledged, nothing of it can be produced once 3
-is, and nothing of the new one is shown before both.
+Whoever finds a switch unfinished continues it (``finish``), concurrently if need be. After step 2
+nothing of the old generation can be written, after step 3 nothing of it can be produced, and
+nothing of the new one is shown before both.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ from stream_metrics.live.layout import Generation, InvalidTransition, Layout
 from stream_metrics.live.ports import StateStore, Superseded, Wiped, Wiping
 from stream_metrics.live.worker.generations import change, find_in_use
 
-LAYOUT_CHECK_SECONDS: Final = 5.0  # between two looks of a worker at the layout
+LAYOUT_CHECK_SECONDS: Final = 5.0  # how often a worker reads the layout
 SETTLE_SECONDS: Final = 2 * LAYOUT_CHECK_SECONDS
 
 Retry = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 
 
 class Fence(Protocol):
-    """The output topic, as far as a switch goes."""
+    """Fences producers of the output topic."""
 
     async def fence_producers(self, generation: Generation) -> None:
-        """Let nothing arrive any more that partitions of the generation have in hand."""
+        """Fence all producers of a generation; none of their pending messages arrives."""
         ...
 
 
 class NoFence:
-    """There is no output topic."""
+    """A ``Fence`` for workers without an output topic."""
 
     async def fence_producers(self, generation: Generation) -> None:
-        """Nothing was ever sent."""
+        """Do nothing."""
 
 
 def announced(generation: Generation) -> str:
-    """The mark of a partition whose rows were sent since the generation took another's place."""
+    """The mark of a partition that has sent its rows since its generation became live."""
     return f"announced {generation.since_ms}"
 
 
 async def freeze(store: StateStore, old: Generation, by: int) -> None:
-    """Take every partition of ``old`` from its owner for good."""
+    """Freeze every partition of ``old``."""
     state = store.generation(old)
     for number in range(old.identity.count):
         await state.freeze(number, by)
 
 
 async def is_frozen(store: StateStore, old: Generation) -> bool:
-    """Whether the store still says so: it may have lost what it had acknowledged."""
+    """Whether every partition is still frozen: the store may have lost acknowledged writes."""
     state = store.generation(old)
     numbers = range(old.identity.count)
     return all([await state.frozen_by(number) for number in numbers])
 
 
 async def purge(store: StateStore, old: Generation) -> None:
-    """Delete all partitions of ``old``, which are frozen, and say so in the layout."""
+    """Delete all partitions of ``old``, which are frozen, and record that in the layout."""
     state = store.generation(old)
     for number in range(old.identity.count):
         while await state.wipe(number) != Wiped():
@@ -169,9 +169,10 @@ async def roll_forward(store: StateStore, superseded: Superseded, now_ms: int) -
 
 
 class LayoutWatcher:
-    """Looks at the layout on behalf of a worker of one generation.
+    """Follows changes of the layout for a worker of one generation.
 
-    ``muted`` hears whether the generation is to be muted. ``newest`` is the layout as last seen.
+    ``muted`` is called with whether the generation is to be muted. ``newest`` is the last layout
+    that was read.
     """
 
     def __init__(
@@ -199,12 +200,12 @@ class LayoutWatcher:
             try:
                 layout = await finish(self._store, self._fence, self._rest)
             except InvalidTransition:
-                return  # the next look finds out
+                return  # the next call reads the layout again
             self.newest = layout
             self._muted(find_in_use(layout, self._generation).state != "live")
 
     async def _seen(self) -> Layout:
-        """The layout; the newest one that was seen, put back, where the store has gone back."""
+        """Read the layout; restores the newest known one if the store has lost it."""
         newest = self.newest
 
         def step(stored: Layout) -> Layout:

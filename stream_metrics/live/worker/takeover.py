@@ -1,16 +1,16 @@
-"""Becoming the owner of a state partition: from where to read, and what if records are gone.
+"""Takes over state partitions: finds the offsets to read from, and handles offset gaps.
 
-The log does not always hold what the state needs: records were deleted before they were read, a
-topic was made anew, or the state is gone though the group has read. Such an offset gap is handled
-by policy:
+A log may lack records that the state needs: they were deleted before they were read, the topic was
+recreated, or the state was lost although the group has read. Such an offset gap is handled by
+policy:
 
-halt      nothing is changed; somebody has to decide
-rebuild   the state partition is wiped, and all its topics are read from the start of their logs
-continue  what state there is stays, and reading goes on at the nearest offset that the log has
+halt      change nothing, and wait for an operator
+rebuild   wipe the state partition, and read all its topics from the start of their logs
+continue  keep the state, and continue at the nearest offset in the log
 
-A rebuild first commits the starts of the logs to Kafka with the note that nothing is written yet,
-then wipes, then claims. Cut off before the wipe it finds the gap again; cut off later it finds no
-state, and the note, and begins where the note says. Half a state is never read
+A rebuild first commits the starts of the logs to Kafka with the metadata ``NOTHING_WRITTEN``, then
+wipes, then claims. If it is interrupted before the wipe, the gap is found again; if later, there is
+no state, and reading starts at the committed offsets. A partly wiped state is never read
 (``StateStore.wipe``).
 """
 
@@ -33,12 +33,12 @@ Positions = Mapping[str, Position]
 
 
 NOTHING_WRITTEN: Final = "stream-metrics: nothing written yet"
-"""The note of a commit that says where to begin, and that no state was written."""
+"""Commit metadata: reading starts at the offset, and no state has been written."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetGap:
-    """The log of ``topic`` does not hold what the state needs; one could go on at ``offset``."""
+    """The log of ``topic`` lacks records; the nearest offset to continue at is ``offset``."""
 
     topic: str
     offset: int
@@ -47,7 +47,7 @@ class OffsetGap:
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """The partition is ours, and can be read from its positions."""
+    """This worker owns the partition, and can read from its positions."""
 
     partition: StatePartition
     extents: Mapping[str, Extent]
@@ -55,7 +55,7 @@ class TakenOver:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Nothing was changed because of these gaps; ``positions`` are those of the state."""
+    """The policy is to halt at these gaps; ``positions`` are those of the state."""
 
     gaps: Sequence[OffsetGap]
     positions: dict[str, Position]
@@ -64,9 +64,9 @@ class Blocked:
 def initial_positions(
     extents: Mapping[str, Extent], commits: Mapping[str, Commit], start: Start
 ) -> tuple[dict[str, Position], list[OffsetGap]]:
-    """Where a partition begins that the store does not know, and what speaks against it.
+    """The start positions of a partition without state, and its offset gaps.
 
-    A commit without the note says that there was state.
+    A commit without the metadata ``NOTHING_WRITTEN`` shows that there was state.
     """
     positions: dict[str, Position] = {}
     gaps = []
@@ -86,7 +86,7 @@ def initial_positions(
 
 
 def gaps_between(positions: Positions, extents: Mapping[str, Extent]) -> list[OffsetGap]:
-    """Where a log begins behind a position or ends before it."""
+    """The gaps of logs that begin after a position or end before it."""
     gaps = []
     for topic, extent in extents.items():
         offset = positions[topic].offset
@@ -114,14 +114,14 @@ def other_record(topic: str, offset: int) -> OffsetGap:
     return OffsetGap(topic, offset, message)
 
 
-def behind(positions: Positions, gaps: Sequence[OffsetGap]) -> dict[str, Position]:
-    """Where to go on behind gaps: no record before is there to be recognised."""
-    aims = dict(positions)
+def positions_after(positions: Positions, gaps: Sequence[OffsetGap]) -> dict[str, Position]:
+    """The positions to continue at after gaps; without digests, as no record can be verified."""
+    targets = dict(positions)
     for gap in gaps:
-        aims[gap.topic] = replace(
-            aims[gap.topic], offset=gap.offset, last_timestamp_ms=-1, last_digest=b""
+        targets[gap.topic] = replace(
+            targets[gap.topic], offset=gap.offset, last_timestamp_ms=-1, last_digest=b""
         )
-    return aims
+    return targets
 
 
 def offsets(positions: Positions) -> dict[str, int]:
@@ -130,7 +130,7 @@ def offsets(positions: Positions) -> dict[str, int]:
 
 
 class NotPrepared(Exception):
-    """A partition cannot be made ready to read; the message says why and what to do."""
+    """A partition cannot be prepared for reading; the message says why and what to do."""
 
 
 class TakeOver:
@@ -171,10 +171,10 @@ class TakeOver:
         kept: StatePartition | None = None,
         found: Sequence[OffsetGap] = (),
     ) -> TakenOver | Blocked | None:
-        """Become the owner; None if the group does not hold us for that.
+        """Become the owner; None if the group does not recognise this worker as the owner.
 
-        ``kept`` is used as it is if it is the owner still. ``found`` are gaps that reading has
-        shown. Raises ``Superseded`` once another generation has taken the place of the state.
+        ``kept`` is reused if it still owns the partition. ``found`` are gaps found while reading.
+        Raises ``Superseded`` if another generation has replaced this one.
         """
         while True:
             state = await self._describe(number)
@@ -187,24 +187,24 @@ class TakeOver:
                 self._on_gap(number, gap)
             if gaps and self.policy == "halt":
                 return Blocked(gaps, positions)
-            aims = behind(positions, gaps)
+            targets = positions_after(positions, gaps)
             if rebuild:
-                aims = {topic: Position(extent.first) for topic, extent in extents.items()}
+                targets = {topic: Position(extent.first) for topic, extent in extents.items()}
             fresh = rebuild or not (known or gaps)
             anew = rebuild or not known
-            if not await self._confirm(number, aims, NOTHING_WRITTEN if fresh else ""):
+            if not await self._confirm(number, targets, NOTHING_WRITTEN if fresh else ""):
                 return None
             token = secrets.token_bytes(16)
             if anew and not await self._wiped(number, state.token or token):
                 continue
             if anew or kept is None or not _is_owner(kept, state):
                 kept = self._make_partition(number, token)
-                kept.adopt(await self._claim(number, token, aims))
-            if offsets(kept.positions) != offsets(aims if anew else positions):
-                continue  # somebody has written in between: look again
+                kept.adopt(await self._claim(number, token, targets))
+            if offsets(kept.positions) != offsets(targets if anew else positions):
+                continue  # another worker has written meanwhile
             try:
-                if gaps and kept.positions != aims:
-                    await kept.move(aims, self._retry)
+                if gaps and kept.positions != targets:
+                    await kept.move(targets, self._retry)
                 if self._prepare is not None:
                     await self._prepare(kept)
             except PartitionLost:
@@ -218,7 +218,7 @@ class TakeOver:
         commits: Mapping[str, Commit],
         found: Sequence[OffsetGap],
     ) -> tuple[dict[str, Position], list[OffsetGap]]:
-        """From where the partition would be read, and what speaks against it."""
+        """The positions that the partition would be read from, and its offset gaps."""
         positions, gaps = state.positions, list[OffsetGap]()
         if state.token is None:
             positions, gaps = initial_positions(extents, commits, self._start)
@@ -243,11 +243,11 @@ class TakeOver:
         found = await self._retry(lambda: self._source.committed(places))
         return {place.topic: commit for place, commit in found.items()}
 
-    async def _confirm(self, number: int, aims: Positions, note: str) -> bool:
-        """Whether the group holds us for the owner: a commit of these offsets succeeds."""
+    async def _confirm(self, number: int, targets: Positions, note: str) -> bool:
+        """Whether the group recognises this worker as the owner: it accepts this commit."""
         commits = {
             PartitionId(topic, number): Commit(position.offset, note)
-            for topic, position in aims.items()
+            for topic, position in targets.items()
         }
         return await self._retry(lambda: self._source.confirm(commits))
 
@@ -261,7 +261,7 @@ class TakeOver:
         return await self._retry(lambda: self._store.claim(number, token, start))
 
     async def _wiped(self, number: int, token: bytes) -> bool:
-        """Wipe what is there; False if somebody else has become the owner."""
+        """Wipe the partition; False if another worker has become the owner."""
         while True:
             result = await self._retry(lambda: self._store.wipe(number, token))
             self._on_step()

@@ -1,4 +1,4 @@
-"""What the worker tells about its own work; the Prometheus adapter listens."""
+"""The interface for the worker's operational metrics; the Prometheus adapter implements it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Telemetry(Protocol):
 
 
 class LoopMetrics(Gauges, Protocol):
-    """Receives what the loop does; every method is cheap and never raises."""
+    """Receives metrics of the loop; every method is cheap and never raises."""
 
     def assigned(self, partitions: int) -> None: ...
     def fenced(self) -> None: ...
@@ -39,7 +39,7 @@ class LoopMetrics(Gauges, Protocol):
 
 
 class NoTelemetry:
-    """Telemetry for replays, demos and tests: nobody listens."""
+    """Telemetry that discards everything, for replays, demos and tests."""
 
     def observe(self, observations: Observations) -> None:
         """Ignore."""
@@ -67,7 +67,7 @@ class NoTelemetry:
 
 
 async def timed(call: Callable[[], Awaitable[T]], retry: Retry, telemetry: Telemetry) -> T:
-    """The store's answer; how long it took is told."""
+    """Call the store with retries, and report the duration."""
     started = time.perf_counter()
     answer = await retry(call)
     telemetry.redis(time.perf_counter() - started)

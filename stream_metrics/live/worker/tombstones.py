@@ -1,7 +1,7 @@
-"""What was forgotten, taken over into a generation whose log does not reach back to the forgets.
+"""Copies tombstones into a generation whose log does not reach back to the ``forget`` events.
 
-A tombstone names no conversation, so that nobody can tell to which partition it belongs where the
-generation before had other partitions: then each gets all of them, as a ``forget`` comes on each.
+A tombstone has no conversation id. If the previous generation had other partition counts, its
+partition cannot be determined, so every partition gets all tombstones, as it gets every ``forget``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.retry import Retry
 from stream_metrics.live.worker.takeover import NotPrepared
 
-CARRIED: Final = "tombstones"  # the mark of a partition that has them
+CARRIED: Final = "tombstones"  # the mark of a partition that has the tombstones
 PAGE_SIZE: Final = 500
 
 

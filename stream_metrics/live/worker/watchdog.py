@@ -1,8 +1,8 @@
-"""Whether a worker is stuck: no progress although there is something to do and nothing to wait for.
+"""Detects a worker that is stuck: it has work, waits for nothing, and makes no progress.
 
-Progress is that stored positions move, or that a take-over comes a step further. Waiting for Redis,
-Kafka or the dead-letter topic is no reason to restart, nor is a rebalance that the group still has
-time for, nor a partition that is held by policy.
+Progress means that stored positions advance or that a take-over completes a step. Waiting for
+Redis, Kafka or the dead-letter topic is no reason to restart, nor is a rebalance within its
+timeout, nor a partition that is blocked by policy.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Final
 
 PartitionKey = tuple[int, str]  # partition number and topic
 
-# A place may have to wait while others are read. Only after so many rounds of the loop without a
-# record for it is it taken for stuck by itself.
+# A partition may have to wait while others are read. It counts as stuck only after so many rounds
+# of the loop without a record.
 ROUNDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """How a worker stands at a moment.
+    """The progress of a worker at a moment.
 
-    ``offsets`` are the stored positions of all places that are not held by policy, ``behind`` the
-    records that each is behind the end of its log. ``steps`` counts those of take-overs, ``rounds``
-    those of the loop. ``waiting`` names what the worker says that it waits for.
+    ``offsets`` are the stored positions of all partitions that are not blocked by policy, and
+    ``behind`` their lag in records. ``steps`` counts steps of take-overs, ``rounds`` those of the
+    loop. ``waiting`` names what the worker waits for.
     """
 
     offsets: Mapping[PartitionKey, int] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class WorkerStatus:
 
     @property
     def excused(self) -> bool:
-        """Whether it is somebody else's turn."""
+        """Whether the worker waits for others."""
         return self.rebalancing or bool(self.waiting)
 
     @property
@@ -48,7 +48,7 @@ class WorkerStatus:
 
 @dataclass(slots=True)
 class _Still:
-    """Since when a place has not moved although it is behind."""
+    """Since when a partition has lag without progress."""
 
     offset: int
     since: float
@@ -56,9 +56,9 @@ class _Still:
 
 
 class Watchdog:
-    """Looks at the status again and again; ``seconds`` without progress are too many, 0: never.
+    """Checks successive statuses; ``seconds`` without progress mean stuck, 0 disables the check.
 
-    The clock is the caller's.
+    The caller supplies the time.
     """
 
     def __init__(self, seconds: float) -> None:
