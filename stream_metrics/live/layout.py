@@ -1,8 +1,8 @@
-"""Which generations of state a namespace has: one document, changed by compare-and-set.
+"""The layout of a namespace: the document that lists its generations of state.
 
-A *generation* is the state that one identity (settings, schema, topics) has built from the log. One
-is live; another may be built beside it and take its place. Every change is a pure function from one
-document to the next; a store replaces the document only if nobody else has done so meanwhile.
+A *generation* is the state built from the log with one identity (settings, schema, topics). One is
+live; another may be built at the same time and replace it. Every change is a pure function from one
+document to the next, and stores replace the document by compare-and-set.
 
 ```
 building -> fencing -> live -> retired
@@ -11,8 +11,8 @@ building -> fencing -> live -> retired
 abandoned
 ```
 
-``fencing`` is the time in which a generation has taken the place of another, and whoever may still
-write for the other one is shut out. Nothing of either is shown then.
+During ``fencing``, a generation has replaced another one, whose writers are being fenced. Neither
+is exported then.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ LATER: Final[dict[State, tuple[State, ...]]] = {
     "retired": ("retired",),
     "abandoned": ("abandoned",),
 }
-"""What a generation may be later, by what it is."""
+"""The states that a generation may have later, by its state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a generation is built for and with; state of another identity is another generation's.
+    """The settings and topics that a generation is built with.
 
-    ``settings`` are those behind the fingerprint, as a JSON object by their names: for telling
-    which of them differ. ``partition_counts`` are the partitions of the topics that are read.
+    ``settings`` are those that the fingerprint covers, as a JSON object by name, to report
+    differences. ``partition_counts`` are those of the topics that are read.
     """
 
     group: str
@@ -58,19 +58,19 @@ class Identity:
 
     @property
     def count(self) -> int:
-        """How many state partitions it has."""
+        """The number of state partitions."""
         return max(self.partition_counts.values(), default=0)
 
 
 class Generation(Struct, frozen=True):
     """The state of one identity.
 
-    ``number`` grows with each generation of a namespace; ``mark`` is random, so that what two
-    generations keep is apart even if a store forgets one of them and its number is given again.
-    ``since_ms`` is when its state last changed but for the end of ``fencing``. ``places`` are what
-    the store calls its state partitions, by number; only the store reads them.
-    ``retained`` says that the log may begin later than the windows reach back. ``purged`` says that
-    of one that has ended nothing is left but the marks that keep it from beginning again.
+    ``number`` increases with each generation of a namespace. ``mark`` is random, and keeps the data
+    of two generations apart if the store loses one and its number is used again. ``since_ms`` is
+    the time of the last change of ``state``, except the end of ``fencing``. ``places`` are the
+    store's names of the state partitions, by number; only the store reads them. ``retained`` means
+    that the log may begin later than the windows reach back. ``purged`` means that an ended
+    generation is deleted except for the marks that keep its partitions frozen.
     """
 
     number: int
@@ -84,12 +84,12 @@ class Generation(Struct, frozen=True):
 
     @property
     def in_force(self) -> bool:
-        """Whether no other one is."""
+        """Whether this is the generation that replaced all others."""
         return self.state in IN_FORCE
 
     @property
     def ended(self) -> bool:
-        """Whether nobody may write to it any more."""
+        """Whether no worker may write to it."""
         return self.state in ENDED
 
     @property
@@ -106,9 +106,9 @@ class Layout(Struct, frozen=True):
     """The generations of a namespace, oldest first, and what they share.
 
     ``version`` counts changes. ``last`` is the highest number that a generation was ever given.
-    ``names`` are the agents, releases and routes that have series of their own, by kind and in the
-    order of their admission. ``grown`` tells since when topics are known to have other partition
-    counts than a generation was built for, in milliseconds of Unix time.
+    ``names`` are the agents, releases and routes that have their own series, by kind, in the order
+    of admission. ``grown`` has, by topic, the time since when its partition count is known to
+    differ from that of a generation, in milliseconds of Unix time.
     """
 
     format: int = FORMAT
@@ -121,12 +121,12 @@ class Layout(Struct, frozen=True):
     # -- what there is --------------------------------------------------------------------------
 
     def of(self, number: int) -> Generation | None:
-        """The generation of that number, None if there is none (any more)."""
+        """The generation with this number; None if there is none."""
         return next((g for g in self.generations if g.number == number), None)
 
     @property
     def in_force(self) -> Generation | None:
-        """The generation that is live, or is about to be once the one before is shut out."""
+        """The generation that is live, or is fencing the previous one."""
         return next((g for g in self.generations if g.in_force), None)
 
     @property
@@ -136,13 +136,13 @@ class Layout(Struct, frozen=True):
 
     @property
     def to_purge(self) -> tuple[Generation, ...]:
-        """Generations that have ended, and whose state is still there."""
+        """Generations that have ended but are not purged."""
         return tuple(g for g in self.generations if g.ended and not g.purged)
 
     # -- what may happen ------------------------------------------------------------------------
 
     def begun(self, identity: Identity, mark: str, now_ms: int) -> Layout:
-        """The first generation is live."""
+        """Create the first generation, which is live."""
         if self.in_force is not None or self.building is not None:
             raise InvalidTransition("the namespace has state")
         return self.with_last(Generation(self.last + 1, mark, "live", identity, now_ms))
@@ -150,7 +150,7 @@ class Layout(Struct, frozen=True):
     def registered(
         self, identity: Identity, mark: str, now_ms: int, *, retained: bool = False
     ) -> Layout:
-        """Another generation is being built; those that were purged are forgotten."""
+        """Begin to build another generation; purged ones are removed."""
         if self.building is not None:
             raise InvalidTransition(f"generation {self.building.number} is being built")
         current = self.in_force
@@ -163,7 +163,7 @@ class Layout(Struct, frozen=True):
         return replace(self, generations=kept).with_last(new)
 
     def switched(self, number: int, now_ms: int) -> Layout:
-        """A generation that is being built takes the place of the live one."""
+        """Replace the live generation by the one that is being built."""
         new, old = self._known(number), self.in_force
         if new.in_force:
             return self
@@ -173,7 +173,7 @@ class Layout(Struct, frozen=True):
         return self._changed(replace(old, state="retired"), new)
 
     def unmuted(self, number: int) -> Layout:
-        """Everybody who might write for the generation before is shut out: this one is live."""
+        """Mark a generation as live after all writers of the previous one are fenced."""
         new = self._known(number)
         if new.state == "live" or new.ended:
             return self
@@ -182,7 +182,7 @@ class Layout(Struct, frozen=True):
         return self._changed(replace(new, state="live"))
 
     def abandoned(self, number: int) -> Layout:
-        """A build is given up."""
+        """Abandon a build."""
         found = self._known(number)
         if found.state == "abandoned":
             return self
@@ -191,7 +191,7 @@ class Layout(Struct, frozen=True):
         return self._changed(replace(found, state="abandoned"))
 
     def purged(self, number: int) -> Layout:
-        """Nothing of a generation that has ended is left, but the marks of its partitions."""
+        """Mark an ended generation as deleted, except for the marks of its partitions."""
         found = self.of(number)
         if found is None or found.purged:
             return self
@@ -213,7 +213,7 @@ class Layout(Struct, frozen=True):
         return self.version > 0 and self == Layout(version=self.version)
 
     def with_schema(self, number: int, schema: int) -> Layout:
-        """Parts of a generation may be written by a later schema from now on."""
+        """Allow parts of a generation to be written in a later schema."""
         found = self._known(number)
         if found.identity.schema_version >= schema:
             return self
@@ -238,7 +238,7 @@ class Layout(Struct, frozen=True):
         return self._next(names={**self.names, kind: known})
 
     def chosen(self, kind: str, configured: Sequence[str], limit: int) -> frozenset[str]:
-        """Who has series of its own: ``configured``, then whoever came first, ``limit`` in all."""
+        """Names with their own series: configured ones, then admitted ones, up to ``limit``."""
         chosen = dict.fromkeys(configured)
         for name in self.names.get(kind, ()):
             if len(chosen) < limit:
@@ -246,17 +246,17 @@ class Layout(Struct, frozen=True):
         return frozenset(chosen)
 
     def has_grown(self, topics: Sequence[str], now_ms: int) -> Layout:
-        """These topics have other partition counts from now on."""
+        """Record that the partition counts of these topics have changed."""
         if self.is_emptied:
             return self
         new = {topic: now_ms for topic in topics if topic not in self.grown}
         return self._next(grown={**self.grown, **new}) if new else self
 
     def put_back(self, stored: Layout) -> Layout:
-        """This one again, where a store has gone back to ``stored``; that one if it says the same,
-        or if somebody has decided otherwise since.
+        """Restore this layout after the store has lost it and returned to ``stored``.
 
-        Names that were admitted since stay: sums may be kept under them.
+        Returns ``stored`` if it is equal or has diverged. Names admitted since are kept, because
+        sums may be stored under them.
         """
         if not all(map(self._follows, stored.generations)):
             return stored
@@ -268,7 +268,7 @@ class Layout(Struct, frozen=True):
         return stored if again == stored else replace(again, version=stored.version + 1)
 
     def _follows(self, stored: Generation) -> bool:
-        """Whether what is said here of a generation may have come after ``stored``."""
+        """Whether this layout's entry for a generation may be a successor of ``stored``."""
         found = self.of(stored.number)
         if found is None:
             return stored.number <= self.last

@@ -1,7 +1,7 @@
-"""Twins of the outside world in memory: for replays without Redis, the demo, and tests.
+"""In-memory implementations of the ports, for replays without Redis, the demo, and tests.
 
-They make the same checks as the real ones. ``available = False`` makes every call fail until it
-is set back; ``snapshot`` and ``restore`` play a store that lost its latest writes.
+They make the same checks as the real ones. With ``available = False`` every call fails;
+``snapshot`` and ``restore`` simulate a store that has lost its latest writes.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ class _Partition:
         return {topic: position.offset for topic, position in self.positions.items()}
 
 
-_Place = tuple[str, int]  # the mark of a generation, and the number of a partition
+_PartitionKey = tuple[str, int]  # the mark of a generation, and the number of a partition
 
 
 @dataclass(slots=True)
 class _Content:
     layout: bytes = b""
-    partitions: dict[_Place, _Partition] = field(default_factory=dict)
-    frozen: dict[_Place, int] = field(default_factory=dict)  # by which generation
+    partitions: dict[_PartitionKey, _Partition] = field(default_factory=dict)
+    frozen: dict[_PartitionKey, int] = field(default_factory=dict)  # by which generation
 
 
 class MemorySnapshot:
-    """The content of a ``MemoryStore`` at a moment; only ``restore`` looks inside."""
+    """An opaque copy of the content of a ``MemoryStore``."""
 
     __slots__ = ("_content",)
 
@@ -90,7 +90,7 @@ class MemorySnapshot:
 
 @dataclass(slots=True)
 class _Shared:
-    """What the handles on one namespace have in common."""
+    """The data shared by all stores of one namespace."""
 
     content: _Content = field(default_factory=_Content)
     available: bool = True
@@ -99,9 +99,9 @@ class _Shared:
 
 
 class MemoryStore:
-    """A ``StateStore`` in dictionaries; what goes in or out is copied, never shared.
+    """A ``StateStore`` in dictionaries; arguments and results are copied.
 
-    By itself it is the partitions of a generation that no layout need name.
+    Without ``generation``, it holds the partitions of a generation that is not in the layout.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class MemoryStore:
 
     @property
     def clock(self) -> Callable[[], int]:
-        """What time it is here, in milliseconds of Unix time."""
+        """The store's clock, in milliseconds of Unix time."""
         return self._shared.clock
 
     @clock.setter
@@ -128,7 +128,7 @@ class MemoryStore:
 
     @property
     def wiped_at_once(self) -> int:
-        """How many conversations one step of a wipe deletes."""
+        """The number of conversations that one step of a wipe deletes."""
         return self._shared.wiped_at_once
 
     @wiped_at_once.setter
@@ -140,11 +140,11 @@ class MemoryStore:
         return self._shared.content
 
     def snapshot(self) -> MemorySnapshot:
-        """The content as it is now."""
+        """A copy of the content."""
         return MemorySnapshot(self._content)
 
     def restore(self, snapshot: MemorySnapshot) -> None:
-        """Go back to ``snapshot``, as a fail-over to a lagging replica does."""
+        """Restore a snapshot, like a failover to a lagging replica."""
         self._shared.content = snapshot.copy()
 
     # -- the namespace
@@ -169,7 +169,7 @@ class MemoryStore:
         return store
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     # -- the partitions of a generation
 
@@ -205,7 +205,7 @@ class MemoryStore:
     ) -> PartitionState:
         """See ``StateStore.claim``; ``ValueError`` for arguments that no store takes."""
         check_claim(partition, token, start)
-        self._require_thawed(partition)
+        self._require_not_frozen(partition)
         held = self._partition(partition)
         if held is None:  # unknown, or what a wipe has left
             if self._generation is not None:
@@ -298,7 +298,7 @@ class MemoryStore:
         """See ``StateStore.wipe``."""
         self._require()
         if token is not None:
-            self._require_thawed(partition)
+            self._require_not_frozen(partition)
         held = self._content.partitions.get(self._place(partition))
         if held is None:
             return Wiped()
@@ -319,10 +319,10 @@ class MemoryStore:
     def _mark(self) -> str:
         return "" if self._generation is None else self._generation.mark
 
-    def _place(self, partition: int) -> _Place:
+    def _place(self, partition: int) -> _PartitionKey:
         return self._mark, partition
 
-    def _require_thawed(self, partition: int) -> None:
+    def _require_not_frozen(self, partition: int) -> None:
         self._require()
         by = self._content.frozen.get(self._place(partition))
         if by is not None:
@@ -343,14 +343,14 @@ class MemoryStore:
 
 
 class MemoryDeadLetters:
-    """``DeadLetters`` in a list, ``letters``."""
+    """``DeadLetters`` that are appended to the list ``letters``."""
 
     def __init__(self) -> None:
         self.available = True
         self.letters: list[DeadLetter] = []
 
     async def send(self, letters: Sequence[DeadLetter]) -> None:
-        """Keep all of them; ``DeadLettersUnavailable`` while told to be so."""
+        """Append letters; raises ``DeadLettersUnavailable`` while not ``available``."""
         if not self.available:
             raise DeadLettersUnavailable("the dead letters were told to be unavailable")
         self.letters.extend(letters)
@@ -374,7 +374,7 @@ class MemoryMessage:
 
 
 class MemoryTopic:
-    """An output topic in a list, ``messages``; it outlives those who write to it."""
+    """An output topic as the list ``messages``, which outlives its writers."""
 
     def __init__(self) -> None:
         self.available = True
@@ -432,16 +432,16 @@ class MemoryOutputs:
 
     def __init__(self, topic: MemoryTopic) -> None:
         self._topic = topic
-        self._ways: dict[int, MemoryOutput] = {}
+        self._outputs: dict[int, MemoryOutput] = {}
 
     def of(self, partition: int) -> MemoryOutput:
         """See ``Outputs.of``."""
-        return self._ways.setdefault(partition, MemoryOutput(self._topic, partition))
+        return self._outputs.setdefault(partition, MemoryOutput(self._topic, partition))
 
     async def keep(self, partitions: Collection[int]) -> None:
         """See ``Outputs.keep``."""
-        for partition in self._ways.keys() - set(partitions):
-            del self._ways[partition]
+        for partition in self._outputs.keys() - set(partitions):
+            del self._outputs[partition]
 
 
 def _apply(held: _Partition, batch: BatchWrite) -> None:

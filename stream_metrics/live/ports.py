@@ -1,7 +1,7 @@
-"""The seams between the pure core and the world: what a source, a store and a clock must do.
+"""The interfaces between the worker and its stores and topics.
 
-Every protocol has a shipped in-memory twin (``memory``) that passes the same contract
-tests as the real thing.
+Every protocol has an in-memory implementation (``memory``), which passes the same contract tests as
+the real one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ ConversationKey = bytes
 class StoredConversation:
     """A conversation as bytes: two maps of small parts, hot and fingerprints.
 
-    ``fingerprints`` is None where they were not asked for. Equal content, equal bytes.
-    ``last_record_ms`` is told where conversations are listed.
+    ``fingerprints`` is None if they were not requested. Equal content has equal bytes.
+    ``last_record_ms`` is set when conversations are listed.
     """
 
     hot: dict[bytes, bytes]
@@ -47,7 +47,7 @@ class ConversationWrite:
 class Position:
     """How far a topic has been read: the next offset, and what the record before it was.
 
-    ``last_digest`` and ``last_timestamp_ms`` tell whether the topic is still the same one.
+    ``last_digest`` and ``last_timestamp_ms`` verify that the topic was not recreated.
     ``record_time_ms`` is the largest record timestamp read, ``event_time_us`` the largest event
     time of a valid event.
     """
@@ -64,7 +64,7 @@ class BatchWrite:
     """Everything that one batch changes in a state partition, as absolute values.
 
     ``expected`` and ``positions`` are by topic. ``batch_id`` makes a repeated write harmless.
-    ``marks`` are noted of the partition, beside those that are there.
+    ``marks`` are added to those of the partition.
     """
 
     partition: int
@@ -79,17 +79,17 @@ class BatchWrite:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The store took the batch (or had taken it before)."""
+    """The batch is written, by this call or an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """Another owner holds the state partition; nothing was written."""
+    """Another worker owns the state partition; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The stored offsets are not the expected ones (the store went back); nothing was written."""
+    """The stored offsets are not the expected ones, as after lost writes; nothing was written."""
 
     offsets: Mapping[str, int]
 
@@ -99,7 +99,7 @@ WriteResult = Written | Fenced | Moved
 
 @dataclass(frozen=True, slots=True)
 class Wiping:
-    """The wipe has begun and is not done: what is left is no state any more; call again."""
+    """The wipe is not complete, and what is left is no longer state; call again."""
 
     deleted: int = field(default=0, compare=False)  # conversations, in this step
 
@@ -116,14 +116,14 @@ WipeResult = Wiping | Wiped | Fenced
 class PartitionState:
     """A state partition without its conversations.
 
-    ``token`` is the owner's, None where nothing has begun. ``last_batch`` is the id of the batch
-    written last: while it stays, nothing has changed but perhaps the owner. ``marks`` are what
-    batches have noted of it. ``frozen_by`` is the number of the generation that has taken the place
-    of this one, 0 while none has; the token is then nobody's. ``wiping``: it is being deleted, and
-    what is left is no state. ``conversations`` is how many it holds, ``store_ms`` the store's
-    clock. ``worker`` and ``beat_ms`` are the name and the time, by the store's clock, of the
-    owner's last heartbeat: empty and 0 before its first. ``behind_ms`` came with it: how long ago
-    the end of the topics was that the owner has read up to; None if that is not known.
+    ``token`` is the owner's, None before the first claim. ``last_batch`` is the id of the last
+    batch; while it is the same, at most the owner has changed. ``marks`` were added by batches.
+    ``frozen_by`` is the number of the generation that has replaced this one, 0 if none has; the
+    token is then no worker's. ``wiping`` means that the partition is being deleted and the rest is
+    no longer state. ``conversations`` is their number, ``store_ms`` the store's clock. ``worker``
+    and ``beat_ms`` are the name and the time, by the store's clock, of the owner's last heartbeat;
+    empty and 0 before the first. ``behind_ms`` is the lag that the heartbeat reported, in
+    milliseconds; None if it was not known.
     """
 
     token: bytes | None
@@ -141,9 +141,9 @@ class PartitionState:
 
 
 class Unavailable(Exception):
-    """Something outside does not take a call now; the same call may succeed later.
+    """An external system cannot answer now; the same call may succeed later.
 
-    ``reason`` is the word for it on ``/readyz``.
+    ``reason`` is its name on ``/readyz``.
     """
 
     reason: ClassVar[str]
@@ -156,10 +156,9 @@ class StoreUnavailable(Unavailable):
 
 
 class StoreRefused(Exception):
-    """The store turned the user away (password, permissions); trying again will not help, a new
-    setting will.
+    """The store rejected the user (password, permissions); a retry will not help.
 
-    The message says which command or credential, never the credential itself.
+    The message names the command or setting, never the credential.
     """
 
 
@@ -204,10 +203,10 @@ class InputTopicsUnavailable(Unavailable):
 
 
 class Upstream(Protocol):
-    """What fills the topics that are read, where producers do not fill them themselves."""
+    """Fills the topics that are read, if producers do not write to them directly."""
 
     async def read_up_to_ms(self) -> int:
-        """Record time up to which everything lies in those topics; 0 if that is not known.
+        """Record time up to which those topics are complete; 0 if that is not known.
 
         Raises ``Unavailable``.
         """
@@ -217,14 +216,15 @@ class Upstream(Protocol):
 class StateStore(Protocol):
     """Keeps the layout of a namespace, and the state partitions of one of its generations.
 
-    Every method raises ``StoreUnavailable`` while it cannot answer, and ``StoreRefused`` where the
-    user may not ask. What was never claimed, and what is being wiped, is empty to all that read.
+    Every method raises ``StoreUnavailable`` while it cannot answer, and ``StoreRefused`` if the
+    user lacks permissions. To readers, a partition that was never claimed or is being wiped is
+    empty.
     """
 
     # -- the namespace
 
     async def layout(self) -> Layout:
-        """Which generations there are; that of version 0 if nothing was stored yet.
+        """The layout; the one of version 0 if none is stored.
 
         Raises ``UnreadableLayout``.
         """
@@ -238,61 +238,61 @@ class StateStore(Protocol):
         ...
 
     def generation(self, generation: Generation) -> StateStore:
-        """The partitions of a generation as ``layout`` has it; closing it does nothing."""
+        """A store of the partitions of a generation in the layout; closing it does nothing."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         ...
 
     # -- the partitions of a generation
 
     async def partitions(self) -> list[int]:
-        """Those that have begun, in rising order."""
+        """The numbers of partitions that have been claimed, in ascending order."""
         ...
 
     async def describe(self, partition: int) -> PartitionState:
-        """Owner and positions, without buckets; also of a partition that has not begun.
+        """The partition without its buckets, even if it was never claimed.
 
         Raises ``DamagedState``.
         """
         ...
 
     async def frozen_by(self, partition: int) -> int:
-        """``PartitionState.frozen_by``, also where ``describe`` raises ``DamagedState``."""
+        """``PartitionState.frozen_by``, even if ``describe`` raises ``DamagedState``."""
         ...
 
     async def claim(
         self, partition: int, token: bytes, start: Mapping[str, Position]
     ) -> PartitionState:
-        """Become the owner; a new partition begins at ``start``. Returns all but conversations.
+        """Become the owner; a new partition gets the positions ``start``.
 
-        Raises ``Superseded`` once another generation has taken the place of this one. What is left
-        of a wipe is deleted first.
+        Returns the partition with its buckets. Raises ``Superseded`` if another generation has
+        replaced this one. The rest of an incomplete wipe is deleted first.
         """
         ...
 
     async def heartbeat(
         self, partition: int, token: bytes, worker: str, behind_ms: int | None = None
     ) -> None:
-        """Note that ``worker`` works on the partition now; nothing unless ``token`` is the owner's.
+        """Record that ``worker`` is working on the partition; ignored unless it is the owner.
 
-        ``behind_ms`` is how far it is behind the end of the topics, None where it does not know.
-        For people: no other method takes notice of it, and a later claim makes it void.
+        ``behind_ms`` is its lag in milliseconds, None if not known. Heartbeats are informational:
+        no other method depends on them, and a later claim invalidates them.
         """
         ...
 
     async def load(
         self, partition: int, keys: Sequence[tuple[ConversationKey, bool]], *, hot: bool = True
     ) -> list[StoredConversation]:
-        """Conversations by key, with fingerprints where the flag says so; unknown: empty.
+        """Load conversations by key, with fingerprints if the flag is set; empty if unknown.
 
         Without ``hot`` only the fingerprints are read.
         """
         ...
 
     async def write(self, batch: BatchWrite) -> WriteResult:
-        """All of the batch or nothing of it."""
+        """Write a batch atomically."""
         ...
 
     async def buckets(
@@ -304,44 +304,43 @@ class StateStore(Protocol):
     async def by_age(
         self, partition: int, since_ms: int, before_ms: int, limit: int, *, newest: bool = False
     ) -> list[ConversationKey]:
-        """Conversations whose last record lies in this time, the oldest first, or the newest."""
+        """Conversations whose last record is in this period, the oldest or the newest first."""
         ...
 
     def conversations(
         self, partition: int
     ) -> AsyncIterator[tuple[ConversationKey, StoredConversation]]:
-        """All conversations of a partition, each as of one moment, without fingerprints.
+        """Iterate over a partition's conversations, each read atomically, without fingerprints.
 
-        One without hot parts is left out. One that is written meanwhile is listed, and may be
-        listed again as it is then; one that is deleted meanwhile may be listed or not.
+        Conversations without hot parts are omitted. A conversation written meanwhile is listed, and
+        may be listed again with its new content; one deleted meanwhile may be listed or not.
         """
         ...
 
     async def freeze(self, partition: int, by: int) -> None:
-        """From now on nobody may claim it, write to it, or wipe it as its owner: generation ``by``
-        has taken the place of this one.
+        """Prevent claims, writes and wipes by an owner: generation ``by`` has replaced this one.
 
-        What it holds stays and can be read. It may be done again, and before anything has begun.
-        With ``by`` 0 the mark is taken away, of a partition of which nothing else is left.
+        The content stays readable. Idempotent; works for a partition that was never claimed. ``by``
+        0 removes the mark from a partition that has been wiped.
         """
         ...
 
     async def wipe(self, partition: int, token: bytes | None = None) -> WipeResult:
-        """One short step of deleting a state partition; repeat until it is ``Wiped``.
+        """Run one short step of deleting a state partition; repeat until it returns ``Wiped``.
 
-        The first step takes owner and positions away: from then on nobody may write, and nothing
-        that is left is shown as state. It is refused (``Fenced``) unless ``token`` is the owner's,
-        or None. Later steps may be anybody's; a claim takes those that are left. That it is frozen
-        stays: with a ``token`` every step raises ``Superseded`` then.
+        The first step removes owner and positions: from then on nobody may write, and the rest is
+        not shown as state. It returns ``Fenced`` unless ``token`` is the owner's, or None. Anyone
+        may run later steps; a claim runs those that remain. A frozen partition stays frozen, and
+        with a ``token`` every step on it raises ``Superseded``.
         """
         ...
 
 
 class DeadLetters(Protocol):
-    """Where records go that cannot be used."""
+    """The dead-letter topics, for records that cannot be processed."""
 
     async def send(self, letters: Sequence[DeadLetter]) -> None:
-        """Returns when all are stored for good; raises ``DeadLettersUnavailable`` otherwise."""
+        """Send letters and wait for acknowledgement; raises ``DeadLettersUnavailable``."""
         ...
 
 
@@ -353,7 +352,7 @@ class DeadLettersUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class OutputMessage:
-    """What the output topic is to hold of a conversation: its rows as JSON, or None for nothing."""
+    """The latest value for a conversation on the output topic: rows as JSON, or a tombstone."""
 
     conversation_id: str
     value: bytes | None
@@ -366,43 +365,43 @@ class OutputUnavailable(Unavailable):
 
 
 class OutputFenced(Exception):
-    """Another writer has begun for the state partition; nothing of this one arrives any more."""
+    """Another writer for the state partition has fenced this one."""
 
 
 class Output(Protocol):
-    """One state partition's way to the output topic.
+    """The writer of one state partition's messages to the output topic.
 
-    Messages of one conversation come to lie in the order in which they were sent, with versions
-    that grow, whoever sends them: once ``begin`` has returned, nothing of an earlier writer for
-    the partition arrives any more. So whoever begins must make sure *afterwards* that it owns the
-    partition. Both methods raise ``OutputUnavailable``.
+    Messages of a conversation are stored in the order sent, with increasing versions, across
+    writers: once ``begin`` has returned, no message of an earlier writer for the partition arrives.
+    The caller must therefore check *afterwards* that it owns the partition. Both methods raise
+    ``OutputUnavailable``.
     """
 
     @property
     def begun(self) -> bool:
-        """Whether ``send`` may be called; no longer so after it has failed."""
+        """Whether ``send`` may be called; false again after it has failed."""
         ...
 
     async def begin(self) -> None:
-        """Shut out every earlier writer for the partition."""
+        """Fence every earlier writer for the partition."""
         ...
 
     async def send(self, messages: Sequence[OutputMessage]) -> None:
-        """Returns when all are stored for good; of each conversation there is one at most.
+        """Send messages, at most one per conversation, and wait for acknowledgement.
 
-        Raises ``OutputFenced`` if somebody else has begun. After any error some of the messages
+        Raises ``OutputFenced`` if another writer has begun. After any error, some of the messages
         may be stored.
         """
         ...
 
 
 class Outputs(Protocol):
-    """The ways of all state partitions to the output topic."""
+    """The writers of all state partitions to the output topic."""
 
     def of(self, partition: int) -> Output:
-        """The way of one partition; the same object until it is closed."""
+        """The writer of one partition; the same object until it is closed."""
         ...
 
     async def keep(self, partitions: Collection[int]) -> None:
-        """Close the ways of all other partitions."""
+        """Close the writers of all other partitions."""
         ...
