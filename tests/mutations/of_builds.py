@@ -15,10 +15,10 @@ TOMBSTONES: Final = "stream_metrics/live/worker/tombstones.py"
 WIPE: Final = "stream_metrics/live/memory.py"
 
 OLD_WORKER: Final = (
-    "tests/unit/test_switch.py::test_an_old_worker_that_sleeps_through_it_does_no_harm"
+    "tests/unit/test_switch.py::test_an_old_worker_paused_during_the_switch_does_no_harm"
 )
 FAULTS: Final = (
-    "tests/unit/test_switch.py::test_whatever_happens_the_topic_is_in_order_and_the_switch_ends"
+    "tests/unit/test_switch.py::test_the_topic_is_in_order_and_the_switch_ends_despite_faults"
 )
 MUTED: Final = (
     "tests/unit/test_publication.py::test_a_muted_worker_sends_no_rows_and_exports_no_windows"

@@ -27,7 +27,7 @@ SEARCHES: Final = (
                 "            best = max(overlap_f1(text, answer) for answer in answers[:1])\n",
             ),
         ),
-        f"{TESTS}::test_under_overlap_what_needs_the_whole_truth_is_null",
+        f"{TESTS}::test_under_overlap_metrics_that_need_all_relevant_documents_are_null",
         '["mrr"]',
     ),
     Mutation(
@@ -40,7 +40,7 @@ SEARCHES: Final = (
                 "[]",
             ),
         ),
-        f"{TESTS}::test_a_query_without_anything_relevant_is_counted",
+        f"{TESTS}::test_a_query_without_relevant_documents_is_counted",
         "queries_without_relevant",
     ),
     Mutation(
@@ -80,7 +80,7 @@ SEARCHES: Final = (
                 "        self.sizes",
             ),
         ),
-        f"{BOUNDS}::test_records_are_not_held",
+        f"{BOUNDS}::test_memory_does_not_grow_with_the_number_of_records",
         "after.spooling - before.spooling",
     ),
     Mutation(
@@ -94,7 +94,7 @@ SEARCHES: Final = (
                 '        self.__dict__.setdefault("_rows", []).append(row)\n',
             ),
         ),
-        f"{BOUNDS}::test_a_search_takes_what_the_docs_say",
+        f"{BOUNDS}::test_memory_per_search_is_as_documented",
         "found_bytes <= said_bytes",
     ),
 )

@@ -1,4 +1,4 @@
-"""Replays in processes, killed ones, and what they refuse."""
+"""Replays in several processes, killed replays, and what replays refuse."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def _stopped(out: Path, child: subprocess.Popen[bytes]) -> bool:
         ("merging", 3, "pieces were computed before"),
     ],
 )
-def test_a_killed_replay_goes_on(where: str, processes: int, said: str, tmp_path: Path) -> None:
-    """After a kill the same replay does the rest, and gives the bytes of one left alone."""
+def test_a_killed_replay_continues(where: str, processes: int, said: str, tmp_path: Path) -> None:
+    """The same command does the rest and gives the bytes of an undisturbed replay."""
     out = tmp_path / "out"
     killed(where, out, processes)
     told = Told()
@@ -123,10 +123,10 @@ def test_a_killed_replay_goes_on(where: str, processes: int, said: str, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("others", [{"identity": ("changed",)}, {"turn_scope": "all"}])
-def test_of_other_input_or_settings_nothing_is_taken_over(
+def test_a_replay_of_other_input_or_settings_starts_again(
     others: dict[str, Any], tmp_path: Path
 ) -> None:
-    """What a killed replay of other input or settings left is said, and not used."""
+    """It reports that it does not use what a killed replay left."""
     out = tmp_path / "out"
     killed("computing", out, 1)
     told = Told()
@@ -140,8 +140,8 @@ def test_of_other_input_or_settings_nothing_is_taken_over(
 
 
 @pytest.mark.slow
-def test_a_replay_begins_anew_on_request(tmp_path: Path) -> None:
-    """With restart nothing of a killed replay is used."""
+def test_restart_uses_nothing_of_a_killed_replay(tmp_path: Path) -> None:
+    """The replay reads its input from the start."""
     out = tmp_path / "out"
     killed("computing", out, 1)
     told = Told()
@@ -152,8 +152,8 @@ def test_a_replay_begins_anew_on_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_input_that_cannot_be_told_from_another_is_read_anew(tmp_path: Path) -> None:
-    """Standard input has no identity: a second replay of it begins at its first record."""
+def test_standard_input_is_read_again(tmp_path: Path) -> None:
+    """It has no identity, so a second replay of it starts at its first record."""
     out = tmp_path / "out"
     killed("computing", out, 1)
     told = Told()
@@ -180,8 +180,8 @@ def test_a_strict_replay_ends_at_the_first_bad_record(scale: Execution, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_one_directory_takes_one_replay_at_a_time(tmp_path: Path) -> None:
-    """A second replay into the same directory is refused."""
+def test_a_second_replay_into_a_directory_is_refused(tmp_path: Path) -> None:
+    """The first one is still running."""
 
     def records() -> Iterator[Record]:
         with pytest.raises(OutputInUse, match="another replay is writing to this directory"):
@@ -192,8 +192,8 @@ def test_one_directory_takes_one_replay_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_spool_that_was_cut_is_not_taken_for_whole(tmp_path: Path) -> None:
-    """A spool file that is shorter than the manifest says is an error, and no smaller input."""
+def test_a_truncated_spool_is_an_error(tmp_path: Path) -> None:
+    """A spool file shorter than the manifest says does not count as a smaller input."""
     out = tmp_path / "out"
     killed("computing", out, 1)
     sizes = json.loads((out / FOLDER / MANIFEST).read_text())["sizes"]
@@ -205,8 +205,8 @@ def test_a_spool_that_was_cut_is_not_taken_for_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_more_pieces_than_files_may_be_open_are_merged(tmp_path: Path) -> None:
-    """Hundreds of pieces are merged in steps, to the same bytes."""
+def test_more_shards_than_open_files_are_merged(tmp_path: Path) -> None:
+    """Hundreds are merged in steps to the same bytes."""
     told = Told()
     run(task(traffic(), tmp_path / "parts", IN_PARTS), told)
 
@@ -215,8 +215,8 @@ def test_more_pieces_than_files_may_be_open_are_merged(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_members_that_are_missing_are_named(tmp_path: Path) -> None:
-    """Two members of three make a report that says which is missing, and can be completed."""
+def test_missing_members_are_named(tmp_path: Path) -> None:
+    """Two members of three give a report that names the missing one and can be completed."""
     directories = []
     for index in (1, 2, 3):
         directories.append(tmp_path / str(index))
@@ -234,7 +234,7 @@ def test_members_that_are_missing_are_named(tmp_path: Path) -> None:
 
 
 def test_shares_that_overlap_are_refused(tmp_path: Path) -> None:
-    """A member that is given twice, or beside the whole, would count twice."""
+    """A member given twice, or together with the whole, would count twice."""
     replayed(traffic(50), tmp_path / "a", AT_ONCE, member=(1, 2))
     replayed(traffic(50), tmp_path / "b", AT_ONCE)
     for pair in (("a", "a"), ("a", "b"), ("b", "b")):
@@ -243,7 +243,7 @@ def test_shares_that_overlap_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_conversation_in_two_inputs_is_refused(tmp_path: Path) -> None:
-    """Rows of one conversation from two inputs cannot be made one row."""
+    """Its rows from two inputs cannot be merged."""
     for name, count in (("a", 50), ("b", 60)):
         directory = tmp_path / name
         replay = task(traffic(count), directory, AT_ONCE)
@@ -255,7 +255,7 @@ def test_a_conversation_in_two_inputs_is_refused(tmp_path: Path) -> None:
 
 
 def test_parts_of_different_settings_are_refused(tmp_path: Path) -> None:
-    """What was computed with different settings is not added up."""
+    """Their figures cannot be added."""
     replayed(traffic(50), tmp_path / "a", AT_ONCE, member=(1, 2))
     replayed(traffic(50), tmp_path / "b", AT_ONCE, member=(2, 2), turn_scope="all")
 
@@ -264,7 +264,7 @@ def test_parts_of_different_settings_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_report_is_made_again_from_its_directory(tmp_path: Path) -> None:
-    """`report` over one directory gives the files that are there."""
+    """`report` on one directory gives the same files."""
     before = replayed(traffic(), tmp_path, AT_ONCE)
 
     merge([tmp_path], tmp_path)
@@ -276,10 +276,10 @@ def test_a_report_is_made_again_from_its_directory(tmp_path: Path) -> None:
     "change", [lambda lines: lines[: len(lines) // 2], lambda lines: lines * 2]
 )
 @pytest.mark.parametrize("name", COUNTED)
-def test_a_file_that_lost_lines_or_has_too_many_is_refused(
+def test_a_file_with_another_number_of_lines_is_refused(
     name: str, change: Callable[[list[bytes]], list[bytes]], tmp_path: Path
 ) -> None:
-    """The error names the file and the numbers, and nothing is written."""
+    """The error has the file and both numbers, and nothing is written."""
     members = [tmp_path / "1", tmp_path / "2"]
     for index, member in enumerate(members, 1):
         replayed(traffic(), member, AT_ONCE, member=(index, 2))
@@ -298,7 +298,7 @@ def test_a_file_that_lost_lines_or_has_too_many_is_refused(
 
 
 def test_parts_of_another_version_are_refused(tmp_path: Path) -> None:
-    """They do not tell how many lines there are."""
+    """They do not contain their number of lines."""
     replayed(traffic(50), tmp_path, AT_ONCE)
     content = json.loads((tmp_path / PARTS).read_text())
     (tmp_path / PARTS).write_text(json.dumps({**content, "schema_version": 1}))
@@ -309,8 +309,8 @@ def test_parts_of_another_version_are_refused(tmp_path: Path) -> None:
         merge([tmp_path], tmp_path)
 
 
-def test_a_directory_of_something_else_is_no_part(tmp_path: Path) -> None:
-    """Where no replay has written, the error says what to name."""
+def test_a_directory_without_a_replay_is_refused(tmp_path: Path) -> None:
+    """The error says what to name."""
     with pytest.raises(IncompatibleReplays, match="name directories that replay wrote"):
         merge([tmp_path], tmp_path)
 

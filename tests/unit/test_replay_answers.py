@@ -71,8 +71,8 @@ def test_a_turn_with_a_row_and_an_answer_is_scored(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("turn_scope", ["last", "all"])
-def test_a_spool_changes_nothing(tmp_path: Path, turn_scope: str) -> None:
-    """In memory, by way of the disk, and in pieces: the same bytes."""
+def test_every_way_of_replaying_gives_the_same_answers(tmp_path: Path, turn_scope: str) -> None:
+    """These are in memory, with a spool, and in shards."""
     found = [
         replayed(answered(), tmp_path / str(at), scale, turn_scope=turn_scope)
         for at, scale in enumerate((AT_ONCE, SPOOLED, IN_PARTS))
@@ -96,7 +96,7 @@ def test_members_merge_to_the_bytes_of_one(tmp_path: Path) -> None:
         assert (out / name).read_bytes() == whole[name]
 
 
-def test_the_report_sums_the_rows_up(tmp_path: Path) -> None:
+def test_the_report_summarises_the_rows(tmp_path: Path) -> None:
     """The block is what the rows give; comparisons read the same rows."""
     files = replayed(answered(), tmp_path, AT_ONCE)
     generation = Generation()
@@ -111,7 +111,7 @@ def test_the_report_sums_the_rows_up(tmp_path: Path) -> None:
     assert figure == block["metrics"]["exact_match"]["mean"]
 
 
-def test_without_answers_there_is_no_block(tmp_path: Path) -> None:
+def test_without_answers_there_is_no_summary(tmp_path: Path) -> None:
     """Traffic that records none has an empty file of turns."""
     files = replayed([search("c", 1, "Nile")], tmp_path, AT_ONCE)
 
@@ -120,7 +120,7 @@ def test_without_answers_there_is_no_block(tmp_path: Path) -> None:
 
 
 def test_a_forgotten_answer_is_not_scored(tmp_path: Path) -> None:
-    """Nothing of it is read again."""
+    """It is not read again."""
     forget = {"type": "forget", "event_id": "f", "conversation_id": "c01"}
     forget["occurred_at"] = NOON_S + 100  # type: ignore[assignment]
     records = [*answered(2), Record(json.dumps(forget).encode(), b"c01", None)]
@@ -130,8 +130,8 @@ def test_a_forgotten_answer_is_not_scored(tmp_path: Path) -> None:
     )
 
 
-def test_a_line_that_is_no_row_is_named(tmp_path: Path) -> None:
-    """Merging says which file and line a foreign line is in."""
+def test_an_invalid_row_is_located(tmp_path: Path) -> None:
+    """The error of a merge has the file and the line."""
     replayed(answered(4), tmp_path, AT_ONCE)
     first, _ = (tmp_path / TURNS).read_text().splitlines(keepends=True)
     (tmp_path / TURNS).write_text(first + '{"conversation_id": 1}\n')

@@ -1,4 +1,4 @@
-"""What a replay holds in memory: nothing of a record, and so many bytes a row as the docs say."""
+"""Memory of a replay: none per record, and the documented bytes per row."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BytesEach = Callable[[Callable[[int], object]], float]
 Body = dict[str, Any]
 
 
-def test_the_docs_say_so() -> None:
+def test_the_docs_have_the_tested_figures() -> None:
     """The figures in ``docs/guides/replay.md`` are those that the tests hold."""
     found = re.search(SAID, DOCUMENT.read_text(encoding="utf-8"))
     assert found
@@ -91,8 +91,8 @@ def assert_near(found_bytes: float, said_bytes: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_row_takes_what_the_docs_say(bytes_each: BytesEach) -> None:
-    """Through all figures, intervals and strata."""
+def test_memory_per_row_is_as_documented(bytes_each: BytesEach) -> None:
+    """It includes all metrics, intervals and strata."""
 
     def fill(size: int) -> object:
         report = Report(("agent", "language"), DRAWS)
@@ -116,7 +116,7 @@ def row(number: int) -> RowCounts:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("metrics", [1, 10])
-def test_a_search_takes_what_the_docs_say(metrics: int, bytes_each: BytesEach) -> None:
+def test_memory_per_search_is_as_documented(metrics: int, bytes_each: BytesEach) -> None:
     """Two a conversation, by different routes, in two languages."""
     names = [f"metric-{at}" for at in range(metrics)]
 
@@ -145,7 +145,7 @@ def search(number: int, names: list[str]) -> Body:
     }
 
 
-def test_an_answer_takes_what_the_docs_say(bytes_each: BytesEach) -> None:
+def test_memory_per_answer_is_as_documented(bytes_each: BytesEach) -> None:
     """With all metrics that need no model."""
 
     def fill(size: int) -> object:
@@ -272,8 +272,8 @@ def _small_and_large(out: Path, piece_bytes: int) -> tuple[Peaks, Peaks]:
 
 
 @pytest.mark.slow
-def test_records_are_not_held(tmp_path: Path) -> None:
-    """Four times the input takes no more to spool and compute, in pieces as large."""
+def test_memory_does_not_grow_with_the_number_of_records(tmp_path: Path) -> None:
+    """Four times the input in shards of equal size needs no more to spool and compute."""
     one = sum(len(record.value or b"") for record in texts("conversation-000000"))
 
     before, after = small_and_large(tmp_path, IN_A_PIECE * one * 5 // 4)
@@ -284,8 +284,8 @@ def test_records_are_not_held(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_merging_holds_what_the_docs_say(tmp_path: Path) -> None:
-    """Of as many pieces larger ones take what is said of rows, searches and answers."""
+def test_memory_of_merging_is_as_documented(tmp_path: Path) -> None:
+    """Larger shards need the documented bytes per row, search and answer."""
     before, after = small_and_large(tmp_path, KIB * KIB)
 
     each = EACH_BYTES

@@ -1,4 +1,4 @@
-"""``stream-metrics replay`` and ``report`` as whoever types them sees them: what goes wrong."""
+"""The commands ``stream-metrics replay`` and ``report``: their errors."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def refused(folder: Path, *arguments: str, limit_bytes: int | None = None) -> st
 
 
 @pytest.mark.slow
-def test_an_input_of_which_nothing_can_be_used_is_refused(folder: Path) -> None:
-    """The bad records are in the report; the first is named on standard error, exit code 2."""
+def test_an_input_without_a_valid_record_is_refused(folder: Path) -> None:
+    """The report has the bad records; standard error names the first, and the exit code is 2."""
     (folder / "wide.jsonl").write_text(LINES, encoding="utf-16")
 
     said = refused(folder, "replay", "wide.jsonl", "--out", "wide")
@@ -173,10 +173,10 @@ def damage(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
         ("queries.jsonl", damage(b'"default"', b'"\xff"'), "line 1: not UTF-8"),
     ],
 )
-def test_bytes_that_no_replay_writes_are_refused(
+def test_corrupted_files_are_refused(
     folder: Path, name: str, change: Callable[[bytes], bytes], message: str
 ) -> None:
-    """With file, line, and exit code 2."""
+    """The error has file and line, and the exit code is 2."""
     done(folder, "replay", "events.jsonl", "--out", "out")
     before = (folder / "out" / name).read_bytes()
     assert change(before) != before
@@ -186,8 +186,8 @@ def test_bytes_that_no_replay_writes_are_refused(
 
 
 @pytest.mark.slow
-def test_no_file_of_another_run_stays_beside_a_report(folder: Path) -> None:
-    """A replay leaves no older Parquet, an evaluation no rows that a comparison would take."""
+def test_files_of_an_earlier_run_are_removed(folder: Path) -> None:
+    """A replay leaves no older Parquet, and an evaluation no rows that a comparison would read."""
     (folder / "qrels").write_text("q 0 a 1\n")
     (folder / "run").write_text("q Q0 a 1 0.5 m\n")
     replay = ("replay", "events.jsonl", "--out", "out")

@@ -1,4 +1,4 @@
-"""Replays that are killed at every moment that they have, and merged or read in any order."""
+"""Replays that are killed at every possible moment, and merged or read in any order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FEW_DRAWS = {"resamples": 20}
 
 
 def replaying(records: Sequence[Record], out: Path, scale: Execution, **others: Any) -> Work:
-    """A replay into ``out``; each record that is read is a moment."""
+    """A replay into ``out``; reading a record counts as a moment."""
 
     def work(moment: Callable[[], None]) -> None:
         def read() -> Iterator[Record]:
@@ -51,9 +51,9 @@ def replaying(records: Sequence[Record], out: Path, scale: Execution, **others: 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", rest_long(range(6)))
 def test_a_replay_may_be_killed_at_every_moment(tmp_path: Path, first: int) -> None:
-    """Before each record, and each file that is opened, moved or deleted: the rest gives the same.
+    """This is before each record, and each file that is opened, moved or deleted.
 
-    Nothing else is left in the directory either.
+    The rest gives the same files and leaves no others.
     """
     records, scale = traffic(12), Execution(small_records=0, note_bytes=5_000)
     whole = replayed(records, tmp_path / "whole", AT_ONCE, evaluation=FEW_DRAWS)
@@ -67,8 +67,8 @@ def test_a_replay_may_be_killed_at_every_moment(tmp_path: Path, first: int) -> N
 
 
 @pytest.mark.slow
-def test_a_strict_replay_does_not_go_on_from_a_lenient_one(tmp_path: Path) -> None:
-    """It would pass over the bad records that were read before."""
+def test_a_strict_replay_does_not_continue_a_lenient_one(tmp_path: Path) -> None:
+    """It would skip the bad records that were read before."""
     records, scale = [Record(b"bad"), *traffic(12)], Execution(small_records=0, note_bytes=5_000)
     lenient = replaying(records, tmp_path, scale)
     assert killed_at(moments_of(lenient, tmp_path) // 2, lenient, tmp_path)
@@ -79,7 +79,7 @@ def test_a_strict_replay_does_not_go_on_from_a_lenient_one(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_a_merge_in_steps_may_be_killed(tmp_path: Path) -> None:
-    """Of more parts than there may be open files, half made into fewer, nothing is taken twice."""
+    """With more parts than open files, of which half are merged, none counts twice."""
     records, scale = many(), Execution(small_records=0, piece_bytes=150)
     whole = replayed(records, tmp_path / "whole", AT_ONCE, evaluation=FEW_DRAWS)
     out = tmp_path / "out"
@@ -114,8 +114,8 @@ def many() -> list[Record]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_processes_and_members_do_not_show(processes: int, tmp_path: Path) -> None:
-    """Any number of processes, and members of which each has so many, give the same files."""
+def test_processes_and_members_do_not_change_the_files(processes: int, tmp_path: Path) -> None:
+    """This holds for any number of processes, and for members with any number each."""
     records, scale = traffic(300), Execution(processes, small_records=0)
     whole = replayed(records, tmp_path / "whole", AT_ONCE, stratify=STRATIFY)
     shares = [tmp_path / f"{index}" for index in (1, 2)]
@@ -134,8 +134,8 @@ def test_processes_and_members_do_not_show(processes: int, tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", ["jsonl", "jsonl.gz", "jsonl.zst", "parquet"])
-def test_the_order_of_input_files_does_not_show(packed: str, tmp_path: Path) -> None:
-    """But in what names files and numbers records: the source, and the bad records."""
+def test_the_order_of_input_files_does_not_matter(packed: str, tmp_path: Path) -> None:
+    """Only the source and the numbers of bad records depend on it."""
     names = [str(tmp_path / f"{number}.{packed}") for number in range(4)]
     records = [*traffic(200), Record(b"{", b"c", 1)]
     for number, name in enumerate(names):

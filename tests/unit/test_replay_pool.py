@@ -1,4 +1,4 @@
-"""Processes of a replay that die, or are left with work that nobody waits for."""
+"""Processes of a replay that are killed or whose results nobody needs any more."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def let_go(result: Callable[[], object], lock: IO[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_pool_whose_process_died_says_so_however_late_it_is_asked() -> None:
-    """Whether the death is noticed when a result is waited for or when the next call is begun."""
+def test_the_death_of_a_process_is_reported_at_any_time() -> None:
+    """It is noticed when a result is awaited or when the next call starts."""
     with process_pool(2) as pool:
         assert pool.submit(len, "ab")() == 2
         kill_all()
@@ -77,8 +77,8 @@ def told_after(killing: Told, folder: Path) -> Told:
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_is_told_of_and_its_work_is_left(tmp_path: Path) -> None:
-    """A killed worker process ends the replay with a clear error; the same command goes on."""
+def test_a_replay_continues_after_a_process_was_killed(tmp_path: Path) -> None:
+    """The first replay ends with a clear error; the same command does the rest."""
 
     class Killing(Told):
         def computed(self, pieces: int, of: int) -> None:
@@ -91,8 +91,8 @@ def test_a_process_that_dies_is_told_of_and_its_work_is_left(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_while_pieces_are_merged_is_told_of(tmp_path: Path) -> None:
-    """The pieces are kept, and the same command makes the report of them."""
+def test_a_merge_continues_after_a_process_was_killed(tmp_path: Path) -> None:
+    """The shards are kept, and the same command creates the report."""
 
     class Killing(Told):
         def merging(self) -> None:
@@ -114,8 +114,8 @@ def failing(lock: IO[str], helper: ThreadPoolExecutor, done: Path) -> None:
 
 
 @pytest.mark.slow
-def test_after_an_error_nothing_more_is_begun(tmp_path: Path) -> None:
-    """When a merge fails, the calls that wait are cancelled, and the processes have ended."""
+def test_an_error_cancels_waiting_calls(tmp_path: Path) -> None:
+    """When a merge fails, calls that wait are cancelled and all processes end."""
     done = tmp_path / "done"
     done.mkdir()
     with (tmp_path / "lock").open("w") as lock, ThreadPoolExecutor(1) as helper:

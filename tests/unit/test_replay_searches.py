@@ -111,7 +111,7 @@ def test_ground_truth_then_labels_then_overlap_judge_a_search(tmp_path: Path) ->
     assert list(block["metrics"]["mrr"]["by_strategy"]) == ["qrels", "judged", "token_overlap"]
 
 
-def test_under_overlap_what_needs_the_whole_truth_is_null(tmp_path: Path) -> None:
+def test_under_overlap_metrics_that_need_all_relevant_documents_are_null(tmp_path: Path) -> None:
     """What shares tokens with the best reference answer is relevant; recall is not known."""
     rows = rows_in(replayed(judged(3), tmp_path, AT_ONCE))
 
@@ -123,8 +123,8 @@ def test_under_overlap_what_needs_the_whole_truth_is_null(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("turn_scope", ["last", "all"])
-def test_a_spool_changes_nothing(tmp_path: Path, turn_scope: str) -> None:
-    """In memory, by way of the disk, and in pieces: the same bytes."""
+def test_every_way_of_replaying_gives_the_same_searches(tmp_path: Path, turn_scope: str) -> None:
+    """These are in memory, with a spool, and in shards."""
     found = [
         replayed([*judged(), *traffic(300)], tmp_path / str(at), scale, turn_scope=turn_scope)
         for at, scale in enumerate((AT_ONCE, SPOOLED, IN_PARTS))
@@ -133,8 +133,8 @@ def test_a_spool_changes_nothing(tmp_path: Path, turn_scope: str) -> None:
     assert found[0] == found[1] == found[2]
 
 
-def test_the_order_of_records_does_not_show(tmp_path: Path) -> None:
-    """Labels before their results, ends before their turns: the same searches and figures."""
+def test_the_order_of_records_does_not_matter(tmp_path: Path) -> None:
+    """With labels before results and ends before turns, searches and figures are the same."""
     one = replayed(judged(), tmp_path / "one", AT_ONCE)
     other = replayed(reversed(judged()), tmp_path / "other", AT_ONCE)
 
@@ -194,7 +194,7 @@ def test_the_block_is_that_of_an_evaluation_of_the_same_rankings(tmp_path: Path)
     assert list(expected["strata"]) == ["language", "agent", "release", "route"]
 
 
-def test_a_query_without_anything_relevant_is_counted(tmp_path: Path) -> None:
+def test_a_query_without_relevant_documents_is_counted(tmp_path: Path) -> None:
     """Labels below the good gain are something to graded NDCG only; overlap counts down to k."""
     metrics = block_in(replayed(judged(6), tmp_path, AT_ONCE))["metrics"]
 
@@ -230,14 +230,14 @@ def test_a_forgotten_search_is_not_scored(tmp_path: Path) -> None:
     assert [(row["search_id"], row["strategy"]) for row in rows] == [("s200", None)]
 
 
-def test_a_metric_that_no_event_can_tell_is_refused() -> None:
+def test_a_metric_that_events_cannot_give_is_refused() -> None:
     """The message says what to do instead."""
     with pytest.raises(MetricNameError, match="cannot be computed from events"):
         Scoring.of({**CONFIG["evaluation"], "metrics": ["max_ont_sim@5"]}, 2)
 
 
-def test_a_grade_beyond_what_a_metric_takes_is_said() -> None:
-    """The replay ends with what is wrong, not with a wrong score."""
+def test_a_grade_above_the_limit_of_a_metric_is_an_error() -> None:
+    """The replay ends with the problem instead of a wrong score."""
     found = RecordedSearch("c", 1, "s", "bot", {}, Query([Retrieved(0, "a")], {"a": 4}))
     scoring = Scoring((parse("err(max_grade=3)@5"),), Relevance(), None)
 
@@ -245,7 +245,7 @@ def test_a_grade_beyond_what_a_metric_takes_is_said() -> None:
         list(score_searches([found], scoring))
 
 
-def test_marks_that_end_early_are_named(tmp_path: Path) -> None:
+def test_a_truncated_file_of_marks_is_named(tmp_path: Path) -> None:
     """Merging says which file lacks a line."""
     replayed(judged(4), tmp_path, AT_ONCE)
     lines = (tmp_path / RELEVANT).read_text().splitlines(keepends=True)
@@ -255,7 +255,7 @@ def test_marks_that_end_early_are_named(tmp_path: Path) -> None:
         report_files.merge([tmp_path], tmp_path)
 
 
-def test_a_row_of_other_metrics_is_named(tmp_path: Path) -> None:
+def test_a_row_with_other_metrics_is_named(tmp_path: Path) -> None:
     """A file of another replay is not summed up."""
     replayed(judged(4), tmp_path, AT_ONCE)
     text = (tmp_path / QUERIES).read_text().replace('"mrr"', '"map"')

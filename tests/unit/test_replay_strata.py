@@ -52,8 +52,8 @@ def report_of(directory: Path, *stratify: str) -> dict[str, Any]:
     return run(task(recorded(), directory, AT_ONCE, stratify=stratify), Told()).content
 
 
-def test_rows_are_told_apart_by_what_was_recorded_of_their_turn(tmp_path: Path) -> None:
-    """Each stratum has the figures of its rows; those that say nothing are counted."""
+def test_rows_are_split_by_recorded_dimensions(tmp_path: Path) -> None:
+    """Each stratum has the figures of its rows; rows without the dimension are counted."""
     found = report_of(tmp_path, "language")["strata"]["language"]
 
     assert found["without"] == 3
@@ -68,8 +68,8 @@ def test_rows_are_told_apart_by_what_was_recorded_of_their_turn(tmp_path: Path) 
         assert stratum["conversations"] == len(own)
 
 
-def test_a_row_is_of_the_routes_that_its_turn_took_together(tmp_path: Path) -> None:
-    """A search is of its own route alone."""
+def test_a_row_belongs_to_the_set_of_routes_of_its_turn(tmp_path: Path) -> None:
+    """A search belongs to its own route only."""
     report = report_of(tmp_path, "route")
 
     found = report["strata"]["route"]
@@ -81,8 +81,8 @@ def test_a_row_is_of_the_routes_that_its_turn_took_together(tmp_path: Path) -> N
     assert report["generation"]["strata"]["route"]["units"] == {"kb+web": 6, "web": 9}
 
 
-def test_every_block_is_split_as_asked(tmp_path: Path) -> None:
-    """And by nothing else; unasked, rows by language, and other blocks by all that there is."""
+def test_every_summary_is_split_by_the_given_dimensions(tmp_path: Path) -> None:
+    """By default rows are split by language, and other summaries by all dimensions."""
     asked = report_of(tmp_path / "asked", "language", "agent")
     unasked = report_of(tmp_path / "unasked")
 
@@ -94,14 +94,14 @@ def test_every_block_is_split_as_asked(tmp_path: Path) -> None:
     assert list(unasked["generation"]["strata"]) == ["language", "route"]
 
 
-def test_a_dimension_that_no_row_has_is_an_error(tmp_path: Path) -> None:
-    """The message says which there are."""
+def test_an_unknown_dimension_is_an_error(tmp_path: Path) -> None:
+    """The message lists the known ones."""
     with pytest.raises(UnknownDimension, match="'topic'; there are: agent, language, release, rou"):
         report_of(tmp_path, "topic")
 
 
-def test_the_way_of_a_replay_does_not_show(tmp_path: Path) -> None:
-    """In memory, in pieces, and of members that are merged: the same strata."""
+def test_every_way_of_replaying_gives_the_same_strata(tmp_path: Path) -> None:
+    """These are in memory, in shards, and by members that are merged."""
     whole = replayed(recorded(), tmp_path / "whole", AT_ONCE, stratify=DIMENSIONS)
     pieces = replayed(recorded(), tmp_path / "pieces", IN_PARTS, stratify=DIMENSIONS)
     shares = [tmp_path / f"{index}" for index in (1, 2)]
@@ -115,7 +115,7 @@ def test_the_way_of_a_replay_does_not_show(tmp_path: Path) -> None:
     assert (out / "report.json").read_bytes() == whole["report.json"]
 
 
-def test_comparisons_tell_rows_apart_by_the_same(tmp_path: Path) -> None:
+def test_comparisons_use_the_same_strata(tmp_path: Path) -> None:
     """What ``compare --stratify language`` makes of a stratum is what the report says."""
     report = report_of(tmp_path, *DIMENSIONS)
 
@@ -127,8 +127,8 @@ def test_comparisons_tell_rows_apart_by_the_same(tmp_path: Path) -> None:
             assert own.figure("srr").figure == found["micro"]["srr"]["value"]
 
 
-def test_the_page_shows_what_was_asked_for(tmp_path: Path) -> None:
-    """A section a dimension, with the mean of each stratum."""
+def test_the_page_has_a_section_for_each_dimension(tmp_path: Path) -> None:
+    """It shows the mean of each stratum."""
     report = report_of(tmp_path, "language")
 
     page = write_report_page(tmp_path).read_text(encoding="utf-8")
@@ -139,10 +139,10 @@ def test_the_page_shows_what_was_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("languages", "split"), [(1, False), (2, True), (50, True), (51, False)])
-def test_unasked_rows_are_split_by_a_few_languages(
+def test_by_default_rows_are_split_by_a_few_languages(
     tmp_path: Path, languages: int, split: bool
 ) -> None:
-    """A mean over several languages says little of any; of one, or very many, it stands alone."""
+    """With one language, or very many, they are not split."""
     records = []
     for number in range(languages):
         records.append(search(f"c{number:02}", 1, "a"))
@@ -154,8 +154,8 @@ def test_unasked_rows_are_split_by_a_few_languages(
     assert list(report["strata"]) == (["language"] if split else [])
 
 
-def test_what_names_no_release_is_a_stratum_everywhere(tmp_path: Path) -> None:
-    """Rows, searches and answers, in the report and in a comparison."""
+def test_rows_without_a_release_are_a_stratum_everywhere(tmp_path: Path) -> None:
+    """This holds for rows, searches and answers, in the report and in a comparison."""
     records = [search("c0", 1, "a", release="r1"), search("c1", 1, "a"), search("c2", 1, "b")]
     records += [record("turn_completed", f"c{at}", 9, answer="about a") for at in range(3)]
     report = run(task(records, tmp_path, AT_ONCE, stratify=("release",)), Told()).content

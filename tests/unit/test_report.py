@@ -1,4 +1,4 @@
-"""The figures of a report: the same as plain ones, from columns and sums that merge."""
+"""The figures of a report equal those of a plain computation."""
 
 from __future__ import annotations
 
@@ -131,9 +131,7 @@ CHOSEN = {"confidence_intervals": True, "interval": "bca", "confidence": 0.8, "r
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [AT_ONCE, IN_PARTS], ids=["at once", "in parts"])
-def test_the_intervals_of_a_report_are_made_as_its_settings_say(
-    scale: Execution, tmp_path: Path
-) -> None:
+def test_the_intervals_of_a_report_follow_its_settings(scale: Execution, tmp_path: Path) -> None:
     """Kind, confidence, resamples and seed hold for macro and micro figures, strata and answers."""
     report = run(
         task(traffic(), tmp_path, scale, stratify=("agent",), evaluation=CHOSEN),
@@ -173,7 +171,7 @@ def test_a_report_may_have_no_intervals(tmp_path: Path) -> None:
             assert kept.items() <= with_them[block][name].items()
 
 
-def test_a_report_that_is_made_again_keeps_its_intervals(tmp_path: Path) -> None:
+def test_a_regenerated_report_keeps_its_intervals(tmp_path: Path) -> None:
     """The settings are read from the directory."""
     run(task(traffic(), tmp_path, AT_ONCE, evaluation=CHOSEN), Told())
     before = (tmp_path / "report.json").read_bytes()

@@ -1,4 +1,4 @@
-"""``report.html`` and ``compare.html``: what stands on them, and that nothing of the input acts."""
+"""The content of ``report.html`` and ``compare.html``, and that input never becomes markup."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_strata_are_folded_with_their_warnings_inside(replayed: Path) -> None:
     assert "fewer than 50 units" in inside
 
 
-def test_several_languages_are_told_in_the_headline(replayed: Path) -> None:
+def test_the_headline_names_several_languages(replayed: Path) -> None:
     """A mean over languages is shown with the advice to look at each."""
     found = (replayed / "report.html").read_text(encoding="utf-8")
 
@@ -159,8 +159,8 @@ def test_the_headline_is_that_of_the_report(replayed: Path) -> None:
     assert f"[{found['ci_low']:.4f}, {found['ci_high']:.4f}]" in page.text
 
 
-def test_gate_and_routing_stand_there_with_their_intervals(replayed: Path) -> None:
-    """As every other quotient of sums."""
+def test_gate_and_routing_have_intervals(replayed: Path) -> None:
+    """Every other ratio of sums has one, too."""
     aggregate = json.loads((replayed / "report.json").read_text())["aggregate"]
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
 
@@ -179,8 +179,8 @@ def test_an_evaluation_has_its_parts(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("made", "file"), PAGES)
-def test_a_page_needs_nothing_else(folder: Path, made: Callable[[Path], Path], file: str) -> None:
-    """No script, no address, no link but to its own parts: it can be sent as it is."""
+def test_a_page_is_self_contained(folder: Path, made: Callable[[Path], Path], file: str) -> None:
+    """It has no script, no address, and no link but to its own sections."""
     found = (made(folder) / file).read_text(encoding="utf-8")
     page = Read(found)
 
@@ -192,7 +192,7 @@ def test_a_page_needs_nothing_else(folder: Path, made: Callable[[Path], Path], f
 
 
 @pytest.mark.slow
-def test_conversations_lead_to_their_traces_where_settings_say_so(
+def test_conversations_link_to_their_traces_if_configured(
     replayed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Worst conversations and worst searches have links; their ids are percent-encoded."""
@@ -210,8 +210,8 @@ def test_conversations_lead_to_their_traces_where_settings_say_so(
     assert all(link.startswith("https://t.test/%2F%3F") for link in outside)
 
 
-def test_every_picture_has_words_and_a_table(replayed: Path) -> None:
-    """A drawing says what it shows, and its figures stand behind it."""
+def test_every_chart_has_a_description_and_a_table(replayed: Path) -> None:
+    """The table has its figures."""
     found = (replayed / "report.html").read_text(encoding="utf-8")
 
     figures = re.findall(r"<figure.*?</figure>", found, re.S)
@@ -222,7 +222,7 @@ def test_every_picture_has_words_and_a_table(replayed: Path) -> None:
 
 
 @pytest.mark.slow
-def test_answers_stand_apart_from_the_headline(replayed: Path) -> None:
+def test_answers_have_their_own_section(replayed: Path) -> None:
     """Their means are those of the report; without any answer nothing is said of answers."""
     report = json.loads((replayed / "report.json").read_text())
     found = report["generation"]["metrics"]["support_density"]
@@ -237,7 +237,7 @@ def test_answers_stand_apart_from_the_headline(replayed: Path) -> None:
     assert "Support density" not in without.text
 
 
-def test_searches_stand_apart_from_the_headline(replayed: Path) -> None:
+def test_searches_have_their_own_section(replayed: Path) -> None:
     """Their means are those of the report; where nothing judges them only that is said."""
     report = json.loads((replayed / "report.json").read_text())
     found = report["retrieval"]["metrics"]["ndcg@10"]
@@ -341,7 +341,7 @@ def test_every_template_escapes() -> None:
     assert ENVIRONMENT.autoescape is True
 
 
-def test_every_value_has_its_bin() -> None:
+def test_every_value_is_in_one_bin() -> None:
     """Bounds belong to the upper bin, 1 to the last; undefined values are counted apart."""
     bins = Histogram()
     for value in (0.0, 0.1, 0.05, 1.0, 0.99, None):
@@ -351,7 +351,7 @@ def test_every_value_has_its_bin() -> None:
     assert bins.undefined == 1
 
 
-def test_the_worst_are_few_and_in_order() -> None:
+def test_the_worst_conversations_are_few_and_in_order() -> None:
     """The highest SRR first; of equal ones those that are first in the file."""
     found = Conversations()
     for at in range(40):
@@ -387,21 +387,21 @@ def test_the_worst_queries_go_by_direction() -> None:
     assert worst_of(rows, "ndcg@10") == [f"q{at}" for at in range(9, -1, -1)]
 
 
-def test_other_metrics_tell_equal_queries_apart() -> None:
+def test_other_metrics_break_ties_between_queries() -> None:
     """Then how many documents are relevant, then the order of the file."""
     rows = [(1, (0.0, 0.5)), (1, (0.0, None)), (1, (0.0, 0.1)), (3, (0.0, 0.1)), (1, (0.0, 0.1))]
 
     assert worst_of(rows) == ["q3", "q2", "q4", "q0", "q1"]
 
 
-def test_queries_with_nothing_relevant_are_not_the_worst() -> None:
+def test_queries_without_relevant_documents_are_not_the_worst() -> None:
     """Nor are those without a score; how many are relevant may be unknown."""
     assert worst_of([(0, (0.0, 0.0)), (1, (None, 0.0)), (None, (0.5, 0.5)), (2, (0.9, 1.0))]) == [
         "q2", "q3",
     ]  # fmt: skip
 
 
-def test_the_page_says_what_the_worst_go_by(folder: Path) -> None:
+def test_the_page_names_the_metric_of_the_worst_queries(folder: Path) -> None:
     """The deepest NDCG, though the first metric is another."""
     page = Read((folder / "A" / "report.html").read_text(encoding="utf-8"))
 
@@ -437,7 +437,7 @@ def test_tables_of_strata_fit_on_paper(size: int) -> None:
     assert found.count("0.2500") == found.count("0.00012") == len(names)
 
 
-def test_strata_that_are_too_small_share_their_note() -> None:
+def test_small_strata_share_their_note() -> None:
     """The note is said once, behind the names of all of them."""
     found = stratified("hpo_domain", strata_of(3, "mrr"), ["mrr"])
 
@@ -445,7 +445,9 @@ def test_strata_that_are_too_small_share_their_note() -> None:
 
 
 @pytest.mark.parametrize(("runs", "named"), [(["B"], False), (["B", "C"], True)])
-def test_a_difference_begins_with_what_matters(folder: Path, runs: list[str], named: bool) -> None:
+def test_a_difference_begins_with_metric_and_verdict(
+    folder: Path, runs: list[str], named: bool
+) -> None:
     """Figure, verdict and difference stand first; the run with the figure, if several."""
     shutil.copytree(folder / "A", folder / "C")
     invoke("compare", "A", *runs, "--resamples", "100", "--metric", "mrr", "--out", "c")
@@ -462,8 +464,8 @@ def test_a_difference_begins_with_what_matters(folder: Path, runs: list[str], na
 
 
 @pytest.mark.slow
-def test_a_figure_has_the_name_to_type_beside_its_title(replayed: Path) -> None:
-    """So that conditions can be written by what is read; a name that is the title stands once."""
+def test_a_metric_has_its_name_after_its_title(replayed: Path) -> None:
+    """Conditions use the name; a name equal to the title appears once."""
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
 
     assert "Labelled share labelled_share" in page.text
@@ -472,8 +474,8 @@ def test_a_figure_has_the_name_to_type_beside_its_title(replayed: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_page_shows_what_passed_by_as_what_it_reads(tmp_path: Path) -> None:
-    """Searches that were gathered while a replay was written give the page of its files."""
+def test_a_page_from_memory_equals_that_from_files(tmp_path: Path) -> None:
+    """Searches collected during a replay give the page of its files."""
     _, searches = run(task(traffic(), tmp_path, SPOOLED), Told())
 
     passed = write_report_page(tmp_path, searches).read_bytes()

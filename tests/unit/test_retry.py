@@ -1,4 +1,4 @@
-"""Waiting: until the store is back, with the reason shown, and no longer than until the stop."""
+"""Retries: until the store is back, with the reason shown, and only until a stop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stream_metrics.live.worker.retry import RetryPolicy, Stopped
 
 
 def retry(health: Health) -> RetryPolicy:
-    """One that waits for milliseconds."""
+    """A policy that waits for milliseconds."""
     return RetryPolicy(
         health, lambda: None, first_seconds=0.001, cap_seconds=0.002, grace_seconds=0.05
     )
@@ -23,8 +23,8 @@ def retry(health: Health) -> RetryPolicy:
     ("error", "name"),
     [(StoreUnavailable("loading"), "redis"), (DeadLettersUnavailable("full"), "dead_letters")],
 )
-async def test_the_reason_stands_while_it_waits(error: Exception, name: str) -> None:
-    """A call is repeated until it succeeds; meanwhile the reason is there, and then it is gone."""
+async def test_the_reason_is_shown_while_it_waits(error: Exception, name: str) -> None:
+    """A call is repeated until it succeeds; then the reason is cleared."""
     health, reasons = Health(reasons={}), []
 
     async def third_time() -> str:
@@ -39,7 +39,7 @@ async def test_the_reason_stands_while_it_waits(error: Exception, name: str) -> 
 
 
 async def test_a_stop_ends_a_wait() -> None:
-    """Told to stop while a call fails again and again, it gives up."""
+    """A stop ends the retries of a call that fails again and again."""
     health = Health(reasons={})
     waiting = retry(health)
 
@@ -52,7 +52,7 @@ async def test_a_stop_ends_a_wait() -> None:
 
 
 async def test_a_stop_ends_a_call_that_hangs() -> None:
-    """Told to stop while a call hangs, it lets the call go after its grace."""
+    """A stop cancels a hanging call after the grace period."""
     waiting = retry(Health(reasons={}))
     began = asyncio.Event()
 
@@ -70,7 +70,7 @@ async def test_a_stop_ends_a_call_that_hangs() -> None:
 
 
 async def test_a_stop_lets_a_call_finish() -> None:
-    """A call that ends within the grace counts, so that the batch in flight is finished."""
+    """A call that ends within the grace period counts, so that the batch in flight is finished."""
     waiting = retry(Health(reasons={}))
     release = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""The stored format: every schema that was ever written is read, and is written as it was."""
+"""The stored format: every schema ever written is read, and is still written byte for byte."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def shown(store: MemoryStore) -> tuple[list[str], str]:
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-async def test_a_schema_is_written_as_it_was(schema: int) -> None:
+async def test_a_schema_is_still_written_byte_for_byte(schema: int) -> None:
     """The same input makes the bytes of the file; a difference is a new schema."""
     expected = json.loads(path(schema).read_text(encoding="utf-8"))
 
@@ -41,7 +41,7 @@ async def test_a_schema_is_written_as_it_was(schema: int) -> None:
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-async def test_a_schema_is_read_as_it_was(schema: int) -> None:
+async def test_a_schema_is_still_read(schema: int) -> None:
     """Rows and windows of the file are those that its input gives now, and all holds together."""
     store = await stored(schema)
 
@@ -50,7 +50,7 @@ async def test_a_schema_is_read_as_it_was(schema: int) -> None:
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("found", SCHEMAS)
-async def test_a_worker_goes_on_with_any_schema(schema: int, found: int) -> None:
+async def test_a_worker_continues_with_any_schema(schema: int, found: int) -> None:
     """Whatever it writes: events that are in the file count no second time, and others count."""
     later = [
         structs.replace(r, offset=r.offset + 1_000, value=_after(r.value))
@@ -100,7 +100,7 @@ def test_state_of_a_later_schema_is_refused() -> None:
         check_identity(later, identity(1))
 
 
-def test_the_older_schema_is_written_until_told_otherwise() -> None:
+def test_the_older_schema_is_written_by_default() -> None:
     """So that the release before this one can go on with what this one has written."""
     assert Settings.model_validate({}).state.write_schema == SCHEMAS[-2]
 
@@ -115,7 +115,7 @@ def test_the_schema_is_set_by_the_environment(monkeypatch: pytest.MonkeyPatch) -
         Settings()
 
 
-def test_the_schema_that_is_written_is_no_setting_of_the_state() -> None:
+def test_the_written_schema_is_not_part_of_the_state() -> None:
     """Workers that write different schemas share the state."""
     later = Settings.model_validate({"state": {"write_schema": 2}})
 

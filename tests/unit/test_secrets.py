@@ -1,4 +1,4 @@
-"""Secrets in settings never come out again, whatever is wrong with the settings."""
+"""Secrets in settings are never printed, whatever is wrong with the settings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run(command: str, given: str = "", **settings: str) -> subprocess.CompletedP
 
 
 @pytest.mark.slow
-def test_config_masks() -> None:
+def test_config_masks_secrets() -> None:
     """`config` prints the settings without the secrets."""
     done = run("config")
 
@@ -63,7 +63,7 @@ def test_config_masks() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["config", "worker", "faust"])
-def test_a_refusal_of_settings_does_not_quote_them(command: str) -> None:
+def test_an_error_about_settings_does_not_quote_them(command: str) -> None:
     """A setting that is out of range is one line and exit code 2, without any secret."""
     done = run(command, STREAM_METRICS_METRICS__GOOD_GAIN="9")
 
@@ -152,7 +152,7 @@ def test_config_says_whether_a_worker_lacks_a_digest_key(key: str) -> None:
     assert ("openssl rand -hex 32" in done.stderr) == (not key)
 
 
-def test_permission_for_an_empty_key_is_no_part_of_the_state() -> None:
+def test_permission_for_an_empty_key_is_not_part_of_the_state() -> None:
     """State that was built without a key stays good when the permission is taken away."""
     permitted = Settings.model_validate({"state": {"allow_empty_key": True}})
 
@@ -160,7 +160,7 @@ def test_permission_for_an_empty_key_is_no_part_of_the_state() -> None:
 
 
 @pytest.mark.slow
-def test_a_hashed_password_lets_its_user_in() -> None:
+def test_a_hashed_password_is_accepted() -> None:
     """`hash-password` reads a line and prints a hash of it, which does not hold the password."""
     done = run("hash-password", SECRET + "\n")
 

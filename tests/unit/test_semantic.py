@@ -81,8 +81,8 @@ def test_a_turn_takes_the_best_reference() -> None:
     assert row["scores"]["sbert_similarity"] == 1.0
 
 
-def test_nothing_asked_is_nothing_computed() -> None:
-    """A model sees no empty batch."""
+def test_a_model_gets_no_empty_batch() -> None:
+    """Without pairs nothing is computed."""
     encoder = Scripted()
 
     assert SbertSimilarity(encoder).similarities([]) == []
@@ -127,14 +127,14 @@ def test_without_the_extra_the_error_says_how_to_install_it(
 
 
 @pytest.mark.parametrize("load", [sbert, cross_encoder, check_model])
-def test_a_model_is_a_folder_of_this_machine(load: Any, tmp_path: Path) -> None:
+def test_a_model_must_be_a_local_folder(load: Any, tmp_path: Path) -> None:
     """A name of a hub is no path, and nothing is fetched."""
     with pytest.raises(FileNotFoundError, match="no such folder; name one that holds a model"):
         load(tmp_path / "all-MiniLM-L6-v2")
 
 
 @pytest.mark.parametrize("option", ["--sbert", "--cross-encoder"])
-def test_a_replay_says_before_it_reads_that_a_model_is_missing(option: str, tmp_path: Path) -> None:
+def test_a_missing_model_is_refused_before_a_replay_reads(option: str, tmp_path: Path) -> None:
     """The error is one of usage, and nothing is written."""
     (tmp_path / "in.jsonl").write_text("")
     command = ["replay", str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "out")]

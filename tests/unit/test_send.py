@@ -52,7 +52,7 @@ def send(tmp_path: Path, text: str | bytes, *arguments: str) -> str:
 
 
 @given(OBJECTS, st.sampled_from([None, 1, 4]), st.sampled_from(["\n", "\r\n\n", " ", ""]))
-def test_objects_are_found_however_they_are_laid_out(
+def test_objects_are_split_in_any_layout(
     objects: list[dict[str, Any]], indent: int | None, between: str
 ) -> None:
     """A line each, over many lines, or without anything between them: the same objects, as
@@ -111,8 +111,8 @@ def test_moved_events_end_now_and_keep_their_distances(seconds: list[int]) -> No
     assert after == [NOW_US - latest + (time or 0) for time in before]
 
 
-def test_every_invalid_event_is_named_with_its_line(tmp_path: Path) -> None:
-    """And nothing is sent, which would need a Kafka."""
+def test_every_invalid_event_is_listed_with_its_line(tmp_path: Path) -> None:
+    """Nothing is sent then."""
     events = [searched(1), {**searched(2), "turn": 0}, {"type": "serch"}, searched(3)]
     text = "\n".join(json.dumps(event, indent=1) for event in events) + "\n{"
 
@@ -127,8 +127,8 @@ def test_every_invalid_event_is_named_with_its_line(tmp_path: Path) -> None:
     ]
 
 
-def test_a_long_list_of_invalid_events_is_cut(tmp_path: Path) -> None:
-    """Twenty, and how many more there are."""
+def test_a_long_list_of_invalid_events_is_truncated(tmp_path: Path) -> None:
+    """It has twenty, and the number of others."""
     said = send(tmp_path, "{}\n" * 1_030)
 
     assert said.count("line ") == 20
@@ -141,8 +141,8 @@ def test_input_without_events_is_an_error(tmp_path: Path, text: str) -> None:
     assert "has no events" in send(tmp_path, text)
 
 
-def test_a_file_that_is_not_there_is_an_error() -> None:
-    """It is named."""
+def test_a_missing_file_is_an_error() -> None:
+    """The error names it."""
     done = CliRunner().invoke(app, ["send", "no/such/file"])
 
     assert "no/such/file: No such file" in str(done.exception)

@@ -1,4 +1,4 @@
-"""Which windows have which series."""
+"""The windows that have each group of series."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def families(*names: str, **series_windows: list[str]) -> dict[str, set[str]]:
     return found
 
 
-def test_a_window_of_ones_own_has_every_series() -> None:
+def test_a_custom_window_has_every_series() -> None:
     """Nothing is left out of a window because it is not one of the default windows."""
     found = families("10m", "2h", "5m", "1h", "24h")
 
@@ -61,8 +61,8 @@ def test_settings_give_a_group_its_windows() -> None:
     assert "iteration_gain" not in found["30m"]
 
 
-def test_settings_name_groups_and_windows_that_there_are() -> None:
-    """A group or a window that does not exist is refused by name."""
+def test_unknown_groups_and_windows_are_refused() -> None:
+    """The error names them."""
     assert set(GROUPS) == {series.group for series in CODES.values()} - {""}
     with pytest.raises(ValidationError, match="'turn' is no group of series"):
         metrics(series_windows={"turn": ["1h"]})
@@ -97,8 +97,8 @@ def test_more_series_than_a_worker_exports_are_refused() -> None:
     assert "streammetrics_window_series_cut 0" in lines
 
 
-def test_state_is_of_the_windows_that_its_series_have() -> None:
-    """The setting changes what buckets hold, so that it is part of the fingerprint."""
+def test_windows_of_series_are_part_of_the_fingerprint() -> None:
+    """The setting changes the content of buckets."""
     plain = Settings.model_validate({})
     changed = Settings.model_validate({"metrics": {"series_windows": {"turns": ["30m"]}}})
 
@@ -120,7 +120,7 @@ def test_a_known_agent_has_the_series_of_each_window_at_zero() -> None:
     assert 'window_duplicates{agent="a",window="2h",' in text
 
 
-def test_the_buckets_of_a_replay_tell_which_series_their_windows_have() -> None:
+def test_the_buckets_of_a_replay_name_the_series_of_their_windows() -> None:
     """Read again, they give the same series through time."""
     replay = Replay(windows=window_specs(["30m", "1h"], {"turns": ["30m"]}))
     for record in TRAFFIC:

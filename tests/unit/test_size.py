@@ -87,7 +87,7 @@ def test_a_language_that_nothing_counts_is_refused() -> None:
         logical_lines(Path("page.xyz"), "")
 
 
-def test_the_longest_name_decides_on_the_floor() -> None:
+def test_the_longest_prefix_decides_on_the_floor() -> None:
     """A file may stand on another floor than its folder; a folder is no beginning of a name."""
     floors = Floors({"a/": "core", "a/b/": "live", "a/b/c.py": "lab"}, [], [])
 
@@ -98,8 +98,8 @@ def test_the_longest_name_decides_on_the_floor() -> None:
         floors.floor_of("ab/x.py")
 
 
-def test_a_floor_that_there_is_not_is_refused(tmp_path: Path) -> None:
-    """A slip of the pen in the table is no fifth floor."""
+def test_an_unknown_floor_is_refused(tmp_path: Path) -> None:
+    """A misspelt floor in the table does not become another floor."""
     table = tmp_path / "floors.toml"
     table.write_text('[floors]\n"a/" = "cor"\n[traces]\nfiles = []\n[left_out]\nfiles = []\n')
     with pytest.raises(ValueError, match="no such floor: cor"):
@@ -182,7 +182,7 @@ def test_large_modules_are_named(here: list[File]) -> None:
     assert "stream_metrics/__init__.py" not in said
 
 
-def test_private_names_in_tests(tmp_path: Path) -> None:
+def test_private_names_in_tests_are_counted(tmp_path: Path) -> None:
     """Those of the package, imported or taken from an object; not a test's own."""
     package, test = tmp_path / "package.py", tmp_path / "test_package.py"
     package.write_text(
@@ -204,7 +204,7 @@ def test_private_names_in_tests(tmp_path: Path) -> None:
     ]
 
 
-def test_imports_against_the_floors(tmp_path: Path) -> None:
+def test_imports_against_the_floors_are_counted(tmp_path: Path) -> None:
     """Neither live nor lab imports the other, and clients and core import none of them."""
     sources = {
         "core/a.py": "",
@@ -256,7 +256,7 @@ def ask(path: Path, request: str) -> list[tuple[str, int]]:
         return [(file, line) for file, line in json.loads(stream.readline())]
 
 
-def test_the_recorder_notes_what_is_called_while_it_is_asked_to(tmp_path: Path) -> None:
+def test_the_recorder_records_calls_between_start_and_stop(tmp_path: Path) -> None:
     """Functions of the folder only: not those before and after, and not those of others."""
     (tmp_path / "served.py").write_text(SERVED)
     path = tmp_path / "recorder"
@@ -288,7 +288,7 @@ def test_the_recorder_notes_what_is_called_while_it_is_asked_to(tmp_path: Path) 
     assert found == [("served.py", 5), ("served.py", 6)]
 
 
-def test_lines_on_a_way_are_those_of_its_files_and_of_its_functions(tmp_path: Path) -> None:
+def test_lines_on_a_path_are_counted_by_file_and_function(tmp_path: Path) -> None:
     """A function that holds another one counts it once; a decorator begins a function."""
     (tmp_path / "a.py").write_text(
         "import functools\n\n@functools.cache\ndef outer():\n    def inner():\n        return 1\n"

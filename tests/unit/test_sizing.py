@@ -68,7 +68,7 @@ def test_the_fit_finds_the_constants_that_made_the_runs() -> None:
     assert found.keys() == model.WORKER.keys() | model.REDIS.keys()
 
 
-def test_what_a_run_has_found_is_what_the_next_start_reads(tmp_path: Path) -> None:
+def test_constants_are_read_as_they_were_written(tmp_path: Path) -> None:
     """In three digits, which the runs bear out at most."""
     model.keep(replace(KNOWN, search_us=31.04, batch_us=1_502.0), tmp_path / "constants.json")
     kept = json.loads((tmp_path / "constants.json").read_text("utf-8"))
@@ -89,7 +89,7 @@ def test_no_constant_of_a_fit_is_negative() -> None:
     assert found["result_us"] == pytest.approx(7.0, rel=0.2)
 
 
-def test_batches_that_keep_up_take_what_came_meanwhile() -> None:
+def test_batches_that_keep_up_have_the_events_of_their_duration() -> None:
     """A round of such batches lasts as long as its events take to come."""
     rate, partitions, each_us, batch_us = 6_000.0, 4, 80.0, 2_000.0
     events = model.batch_keeping_up(rate, partitions, each_us, batch_us)
@@ -99,13 +99,13 @@ def test_batches_that_keep_up_take_what_came_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("logs", [[], [[0, 0]]])
-def test_there_is_no_batch_without_records(logs: list[list[int]]) -> None:
+def test_an_empty_batch_is_refused(logs: list[list[int]]) -> None:
     """A sentence says so."""
     with pytest.raises(ValueError, match="with records on them"):
         model.batch_catching_up(logs)
 
 
-def test_batches_begin_small_and_grow_to_full_ones() -> None:
+def test_batches_grow_with_the_backlog() -> None:
     """The longer a partition's backlog, the nearer they come to those that settings cut."""
     short, longer, long = (model.batch_catching_up([[n, n]]) for n in (1_000, 4_000, 1_000_000))
 
@@ -140,7 +140,7 @@ def test_workers_that_keep_up_are_busier_than_at_full_batches(rate: float) -> No
     )
 
 
-def test_freshness_holds_the_model_to_what_it_measures() -> None:
+def test_freshness_runs_check_the_model() -> None:
     """Events a batch and cores of a worker that keeps up, at each share of its maximal rate."""
     levels = [Level(share, 1_000.0, [0.1], 0.5, 0.01, 2.0, 0.0) for share in (0.1, 0.5, 0.9)]
     said = predictions(traffic(1_000), levels).splitlines()
@@ -152,7 +152,7 @@ def test_freshness_holds_the_model_to_what_it_measures() -> None:
 
 @pytest.mark.parametrize("field", [field.name for field in fields(Load)])
 @pytest.mark.parametrize("value", ["-1", "0", "nan", "inf", "many"])
-def test_a_load_that_cannot_be_is_refused_with_a_sentence(
+def test_an_impossible_load_is_refused(
     field: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is divided by zero, and nothing is negative; a zero that makes sense gives a plan."""

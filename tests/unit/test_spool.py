@@ -1,4 +1,4 @@
-"""Rows that are brought into order by way of files."""
+"""Rows sorted by means of temporary files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def row(conversation: str, turn: int = 1, value: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("run_bytes", [1, 50 * ROW_BYTES, 1 << 20])
-def test_rows_come_out_in_their_order(run_bytes: int, tmp_path: Path) -> None:
+def test_rows_are_sorted(run_bytes: int, tmp_path: Path) -> None:
     """By conversation and turn, by code point, however they came, in any number of runs."""
     names = ["", "a", "A", "aa", "\u00e9", "\ue000", "\U00010000", *(f"c{n}" for n in range(150))]
     rows = [[row(name, turn) for turn in (1, 2, 10)] for name in names]
@@ -35,7 +35,7 @@ def test_rows_come_out_in_their_order(run_bytes: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("run_bytes", [1, 1 << 20])
-def test_what_was_read_later_stands(run_bytes: int, tmp_path: Path) -> None:
+def test_rows_of_a_later_reading_replace_earlier_ones(run_bytes: int, tmp_path: Path) -> None:
     """Rows of a conversation that was read twice are those of the second reading."""
     with SortedRows(tmp_path, run_bytes) as spool:
         spool.add(0, [row("c", 1)])

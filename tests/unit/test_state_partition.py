@@ -1,4 +1,4 @@
-"""Expiry, the cache, early exports and bugs: what a state partition does beside the main path."""
+"""Expiry, the cache, early exports and bugs: the secondary duties of a state partition."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_a_timestamp_of_the_far_future_keeps_no_conversation_for_ever() ->
     assert await fed.state.expire(goes_ms + 1, once) == 1
 
 
-async def test_a_clock_that_is_behind_lets_no_conversation_go_early() -> None:
+async def test_a_slow_clock_expires_no_conversation_early() -> None:
     """Of two clocks the later one says which timestamps are wild; the other may be years behind."""
     fed = await Fed.new(now_ms=lambda: 0, latest_ms=lambda: (NOON_S - 60) * 1000)
     await fed.take(search("c", 1, NOON_S, "a"))
@@ -137,7 +137,7 @@ async def test_a_record_without_a_timestamp_counts_as_now() -> None:
     assert await fed.state.expire(now_ms + DAY_MS + 1, once) == 1
 
 
-async def test_an_expired_conversation_starts_afresh() -> None:
+async def test_an_expired_conversation_starts_again_empty() -> None:
     """What comes for an expired conversation knows nothing of what it had."""
     fed = await Fed.new()
     await fed.take(search("c", 1, NOON_S, "a"))
@@ -179,7 +179,7 @@ async def test_events_of_an_expired_conversation_are_counted() -> None:
 
 
 @pytest.mark.slow
-async def test_expiry_keeps_up_with_what_begins() -> None:
+async def test_expiry_keeps_up_with_new_conversations() -> None:
     """A look is bounded, but deletes more than the last batch has begun: they never pile up."""
     fed = await Fed.new(cache_results=0, ttl_ms=60_000, batch_records=900)
     held = []
@@ -194,7 +194,7 @@ async def test_expiry_keeps_up_with_what_begins() -> None:
     assert held[4:] == [conversations + stubs] * 8
 
 
-async def test_what_is_worked_on_twice_has_begun_once() -> None:
+async def test_records_processed_twice_count_once_for_expiry() -> None:
     """Conversations of records that one call did not hold let no look at expiry take longer."""
     store, letters = Watching(), MemoryDeadLetters()
     fed = Fed(store, letters, await opened(store, letters, 0, ttl_ms=60_000))
@@ -207,7 +207,9 @@ async def test_what_is_worked_on_twice_has_begun_once() -> None:
     assert await fed.state.expire((NOON_S + 90) * 1000, once) == 2 * EXPIRY_PAGE_SIZE
 
 
-async def test_one_record_of_too_much_state_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_record_with_too_much_state_becomes_a_dead_letter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What no call takes at all becomes a dead letter; larger ones than calls are to be do not."""
     monkeypatch.setattr("stream_metrics.live.worker.partition.CALL_BYTES", 8_000)
     monkeypatch.setattr("stream_metrics.live.worker.partition.HARD_CAP_BYTES", 48_000)
@@ -223,7 +225,7 @@ async def test_one_record_of_too_much_state_is_set_aside(monkeypatch: pytest.Mon
     assert fed.state.positions[TOPIC].offset == 2
 
 
-async def test_expiry_of_many_takes_many_looks() -> None:
+async def test_expiry_of_many_conversations_takes_several_steps() -> None:
     """What has expired at one time is deleted in steps, each of which says that there is more."""
     fed = await Fed.new()
     await fed.take(*(search(f"c{n}", 1, NOON_S, "a") for n in range(2 * EXPIRY_PAGE_SIZE + 10)))
@@ -258,7 +260,7 @@ class Watching(MemoryStore):
         return await super().write(batch)
 
 
-async def test_records_whose_changes_do_not_fit_one_call_are_worked_on_once() -> None:
+async def test_records_beyond_one_call_are_processed_once() -> None:
     """What the first ones filled says how many of the next to take: none is begun in vain."""
     store, letters = Watching(), MemoryDeadLetters()
     fed = Fed(store, letters, await opened(store, letters, 1_000, batch_records=100))
@@ -276,7 +278,7 @@ async def test_records_whose_changes_do_not_fit_one_call_are_worked_on_once() ->
 
 
 @given(st.integers(2, 900), st.floats(1, 100, exclude_min=True))
-def test_what_no_call_holds_is_cut(records: int, filled: float) -> None:
+def test_a_batch_that_no_call_holds_is_split(records: int, filled: float) -> None:
     """Fewer records are taken next, so that a partition never stands before the same ones."""
     sizer = BatchSizer()
     sizer.note(records, filled)
@@ -284,7 +286,7 @@ def test_what_no_call_holds_is_cut(records: int, filled: float) -> None:
     assert 1 <= sizer.records < max(records, 2)
 
 
-def test_a_batch_begins_small_and_grows_no_further_than_a_call_has_arguments() -> None:
+def test_a_batch_grows_up_to_the_arguments_of_a_call() -> None:
     """However long batches leave calls half empty."""
     sizer = BatchSizer()
     taken = [sizer.records]
@@ -312,7 +314,7 @@ async def test_large_conversations_expire_in_smaller_steps() -> None:
     assert len(store.sizes) == 2
 
 
-async def test_what_expiry_notes_fits_into_one_call() -> None:
+async def test_writes_of_expiry_fit_into_one_call() -> None:
     """Conversations that leave sums in many buckets are deleted in several calls."""
     store, letters = Watching(), MemoryDeadLetters()
     fed = Fed(store, letters, await opened(store, letters, 0, ttl_ms=60_000))
@@ -329,7 +331,7 @@ async def test_what_expiry_notes_fits_into_one_call() -> None:
     assert max(arguments for _, arguments in store.sizes) <= CALL_ARGUMENTS
 
 
-async def test_what_leaves_the_cache_comes_back() -> None:
+async def test_an_evicted_conversation_is_loaded_again() -> None:
     """A conversation that the cache had no room for goes on from the store."""
     fed = await Fed.new(cache_results=0)
     await fed.take(search("c", 1, NOON_S, "a", "b"))
@@ -339,7 +341,7 @@ async def test_what_leaves_the_cache_comes_back() -> None:
     assert (row["results"], row["unique"], row["duplicates_of"]) == (4, 3, {"2-0": "1-1"})
 
 
-async def test_a_conversation_keeps_the_key_that_it_began_with() -> None:
+async def test_a_conversation_keeps_its_digest_key() -> None:
     """After the digest key was changed, results are still found in what was digested before."""
     fed = await Fed.new(cache_results=0)
     await fed.take(search("c", 1, NOON_S, "a", "b"))
@@ -353,7 +355,7 @@ async def test_a_conversation_keeps_the_key_that_it_began_with() -> None:
     assert rows["d"]["unique"] == 1
 
 
-def test_the_cache_drops_what_was_used_longest_ago() -> None:
+def test_the_cache_evicts_the_least_recently_used_conversation() -> None:
     """The cache keeps the conversations used last, by the results that they hold."""
     cache = ConversationCache(max_results=2 * CONVERSATION_WEIGHT)
     for name in ("a", "b"):
@@ -381,7 +383,7 @@ def instead(step: Step, apply: Callable[..., Any]) -> Any:
     return SimpleNamespace(apply=apply, restore=step.restore)
 
 
-async def test_a_bug_sets_one_event_aside() -> None:
+async def test_a_bug_rejects_one_event() -> None:
     """An event that the step fails on is a dead letter; its conversation stays as it was."""
     fed = await Fed.new()
     await fed.take(search("c", 1, NOON_S, "a"))
@@ -414,7 +416,7 @@ async def test_a_bug_sets_one_event_aside() -> None:
 
 
 @pytest.mark.parametrize("place", ["decode", "step"])
-async def test_a_lack_of_memory_sets_no_event_aside(
+async def test_a_lack_of_memory_rejects_no_event(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says nothing about the record: the worker ends, and the next one reads it again."""
@@ -434,7 +436,7 @@ async def test_a_lack_of_memory_sets_no_event_aside(
     assert (await fed.store.describe(0)).positions[TOPIC].offset == 0
 
 
-async def test_partitions_share_what_their_deduplicators_remember() -> None:
+async def test_partitions_share_the_memory_of_their_deduplicators() -> None:
     """The results that came last are remembered once a worker, not once a partition."""
     shared, store, letters = options(), MemoryStore(), MemoryDeadLetters()
     one = await opened(store, letters, 0, dedups=shared.dedups)
@@ -450,7 +452,7 @@ def test_conversation_keys_are_digests() -> None:
     assert b"secret" not in conversation_key("secret")
 
 
-def test_windows_by_release() -> None:
+def test_windows_can_be_kept_by_release() -> None:
     """With `dimension` release, sums are kept by release; what has none is `none`."""
     engine = Replay(EngineConfig(dimension="release"))
     for number, release in ((1, "2024-06"), (2, None)):
@@ -465,7 +467,7 @@ def test_windows_by_release() -> None:
     assert not any("agent" in entry for entry in sums)
 
 
-async def test_a_record_from_the_future_moves_no_window() -> None:
+async def test_a_record_from_the_future_drops_no_bucket() -> None:
     """A timestamp ahead of the wall clock counts as now: no bucket is dropped for it."""
     fed = await Fed.new(now_ms=lambda: NOON_S * 1000 + 1_000)
     await fed.take(search("c", 1, NOON_S, "a"))
@@ -475,7 +477,7 @@ async def test_a_record_from_the_future_moves_no_window() -> None:
     assert (await fed.export()).windows_document(NOON_S * 10**6)["sums"]
 
 
-async def test_markers_move_the_offset_alone() -> None:
+async def test_markers_change_only_the_offset() -> None:
     """Offsets passed without a record are noted, and nothing else changes."""
     fed = await Fed.new()
     await fed.take(search("c", 1, NOON_S, "a"))
@@ -508,7 +510,7 @@ async def test_an_idle_partition_sends_heartbeats() -> None:
 
 
 @pytest.mark.parametrize("why", ["fenced", "moved"])
-async def test_an_idle_partition_notices_what_happened_to_its_state(why: str) -> None:
+async def test_an_idle_partition_notices_changes_of_its_state(why: str) -> None:
     """Another owner, or a store that went back, is noticed without a write."""
     fed = await Fed.new()
     past = fed.store.snapshot()

@@ -19,7 +19,7 @@ async def fenced(*_: Any, **__: Any) -> NoReturn:
 
 
 @pytest.mark.parametrize("name", ["worker-1", "a.b_c-D9", "...", "x" * 249])
-def test_names_that_kafka_takes(name: str) -> None:
+def test_valid_instance_ids_are_accepted(name: str) -> None:
     """They are those that it takes for topics, too."""
     assert KafkaSettings(group_instance_id=name).group_instance_id == name
 
@@ -27,18 +27,18 @@ def test_names_that_kafka_takes(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "worker 1", "worker/1", "wörker", "a\n", "x" * 250]
 )
-def test_names_that_kafka_refuses(name: str) -> None:
+def test_invalid_instance_ids_are_refused(name: str) -> None:
     """A worker would not be let into the group; so it does not start."""
     with pytest.raises(ValidationError, match=r"group_instance_id\n.*up to 249 of the letters"):
         KafkaSettings(group_instance_id=name)
 
 
-def test_a_worker_is_a_member_of_no_name_unless_told() -> None:
+def test_a_worker_has_no_instance_id_by_default() -> None:
     """A name that is made up would be no name that comes back."""
     assert KafkaSettings().group_instance_id is None
 
 
-async def test_whoever_is_fenced_fetches_no_more() -> None:
+async def test_a_fenced_member_ends() -> None:
     """The worker ends, where other errors are waited out."""
     brokers = Brokers(["events"], 1)
     copying = Copying(brokers)

@@ -108,7 +108,7 @@ def test_sums_of_runs_are_rounded_once(runs: list[list[float]]) -> None:
     assert [one.hex() for one in found.tolist()] == [fsum(run).hex() for run in runs]
 
 
-def test_units_are_drawn_whole() -> None:
+def test_resampling_draws_whole_units() -> None:
     """The figure of each resample is Σ sums ÷ Σ counts of the drawn units."""
     rows = clustered(3, 12)
     units = Units.of_values(rows)
@@ -223,7 +223,7 @@ def test_blocks_do_not_change_the_stream(units: int, monkeypatch: pytest.MonkeyP
         assert np.array_equal(found, expected)
 
 
-def test_a_resample_count_is_the_beginning_of_a_longer_one() -> None:
+def test_more_resamples_extend_the_stream() -> None:
     """More resamples continue the stream, and another seed or stream is another one."""
     short, long = (np.concatenate(list(resamples(9, count))) for count in (10, 40))
 
@@ -233,7 +233,7 @@ def test_a_resample_count_is_the_beginning_of_a_longer_one() -> None:
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_tests_give_the_same_again(test: Test) -> None:
+def test_tests_are_reproducible(test: Test) -> None:
     """A test is a function of the values and the seed."""
     a, b = Units.of_values(clustered(1, 20)), Units.of_values(clustered(2, 20))
     backwards = Units.of_values(reversed(clustered(1, 20)))
@@ -443,7 +443,7 @@ def test_figures_that_are_equal_have_no_effect(values: list[float]) -> None:
         assert not found.effect
 
 
-def test_units_with_one_quotient_have_no_effect() -> None:
+def test_units_with_equal_ratios_have_no_effect() -> None:
     """The spread that rounding leaves is none."""
     sizes = (10, 30, 70, 110)
     a, b = (
@@ -506,8 +506,8 @@ def test_tests_that_were_not_made_count_in_the_family() -> None:
     assert holm([]) == []
 
 
-def test_strata_stand_side_by_side() -> None:
-    """Averages over strata weigh each the same; their variance has n below."""
+def test_averages_over_strata_weigh_each_the_same() -> None:
+    """Their variance divides by n."""
     found = stratify({
         "en": one_each([1.0, 0.0] * 100), "de": one_each([1.0] * 60), "fr": one_each([0.0] * 9),
         "it": Units.of_values([]),
@@ -544,7 +544,7 @@ def test_functions_of_lists_are_the_same_statistics() -> None:
     assert paired_bootstrap_test([1.0] * 9, [0.9, 0.8] * 4 + [0.7]) == (1 / 10_001, True)
 
 
-def test_functions_of_lists_refuse_what_they_cannot_do() -> None:
+def test_functions_of_lists_refuse_empty_and_unpaired_lists() -> None:
     """No scores, and lists that do not pair."""
     with pytest.raises(ValueError, match="there are no scores"):
         calculate_confidence_interval([])

@@ -275,7 +275,7 @@ def test_arrival_order_changes_nothing(data: st.DataObject) -> None:
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(streams(min_events=3, max_events=6, conversations=1))
-def test_bounds_are_kept(stream: list[KeyedRecord]) -> None:
+def test_streams_stay_within_their_bounds(stream: list[KeyedRecord]) -> None:
     """A stream is no longer than asked for, and of no more conversations."""
     assert len(stream) <= 6
     assert {key for key, _, _ in stream} <= {b"c1", b"stray"}

@@ -292,7 +292,7 @@ def test_damaged_state_is_replaced_too() -> None:
     ran(world.settle())
 
 
-def test_a_build_beside_damaged_state_can_be_given_up() -> None:
+def test_a_build_over_damaged_state_can_be_abandoned() -> None:
     """Nobody needs to read that state for it."""
     world = ran(World.made())
     damaged: Any = OldDamaged(world.store)
@@ -302,7 +302,7 @@ def test_a_build_beside_damaged_state_can_be_given_up() -> None:
     assert ran(world.store.layout()).of(2).state == "abandoned"
 
 
-def test_a_build_that_has_frozen_damaged_state_is_not_given_up() -> None:
+def test_a_build_that_has_frozen_damaged_state_cannot_be_abandoned() -> None:
     """One partition that is frozen tells of a switch, also where its offsets cannot be read."""
     world = ran(World.made())
     damaged: Any = OldDamaged(world.store)
@@ -313,7 +313,7 @@ def test_a_build_that_has_frozen_damaged_state_is_not_given_up() -> None:
 
 
 @pytest.mark.parametrize("dies", [*range(40), None])
-def test_whoever_decides_may_die_anywhere(dies: int | None) -> None:
+def test_the_command_may_be_killed_at_any_step(dies: int | None) -> None:
     """From the decision on the workers of the new generation do the rest."""
     world = ran(World.made())
     deciding = world.decide()
@@ -334,7 +334,9 @@ def test_whoever_decides_may_die_anywhere(dies: int | None) -> None:
 
 @pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize(("at", "long"), [*product((4, 9, 14, 19, 24, 29, 100), range(14))])
-def test_an_old_worker_that_sleeps_through_it_does_no_harm(at: int, long: int, lost: bool) -> None:
+def test_an_old_worker_paused_during_the_switch_does_no_harm(
+    at: int, long: int, lost: bool
+) -> None:
     """It is stopped after any of its calls, and wakes in the middle of the switch, or when rows of
     the new generation are sent; also where the store has lost that its partition is frozen."""
     world = ran(World.made())
@@ -362,7 +364,7 @@ def test_an_old_worker_that_sleeps_through_it_does_no_harm(at: int, long: int, l
 
 
 @pytest.mark.parametrize("turns", range(28))
-def test_whoever_comes_late_while_all_is_deleted_is_told_so(turns: int) -> None:
+def test_a_late_worker_is_refused_during_a_purge(turns: int) -> None:
     """At every step of a purge it is refused, or begins what is deleted after it; it never hears of
     another generation, and nothing of it is left."""
     world = ran(World.made())
@@ -434,7 +436,7 @@ def step_once(work: Work) -> bool:
     return work.cr_frame is not None and step(work)  # type: ignore[attr-defined]
 
 
-def test_any_two_that_finish_at_once_finish() -> None:
+def test_two_processes_can_finish_a_switch_concurrently() -> None:
     """In every order of the first turns of both."""
     turns = 10
     for mine in combinations(range(turns), turns // 2):
@@ -472,7 +474,7 @@ def went_back(world: World, past: Any, rng: Random) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS + examples(300)))
-def test_whatever_happens_the_topic_is_in_order_and_the_switch_ends(seed: int) -> None:
+def test_the_topic_is_in_order_and_the_switch_ends_despite_faults(seed: int) -> None:
     """Anybody dies, sleeps, or begins anew, and the store goes back now and then."""
     rng = Random(seed)
     world = ran(World.made())

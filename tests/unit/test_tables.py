@@ -117,7 +117,7 @@ def test_kernels_that_know_one_table_are_refused_for_more() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
-async def test_a_release_with_more_tables_goes_on_by_those_of_the_state(kernel: str) -> None:
+async def test_a_release_with_more_tables_uses_those_of_the_state(kernel: str) -> None:
     """By default it decides and stores as the release before, and that one goes on with it."""
     before = await ours()
 
@@ -209,7 +209,7 @@ FILE = newest().types[0]
         ),
     ],
 )
-def test_tables_that_the_state_could_not_tell_apart_are_not_published(
+def test_tables_with_clashing_stored_codes_are_refused(
     types: tuple[EntityType, ...], number: int, why: str
 ) -> None:
     """Stored codes are for ever, of one type each; nothing is published where they clash."""
@@ -231,7 +231,7 @@ def test_the_number_is_part_of_the_fingerprint() -> None:
         Settings.model_validate({"dedup": {"tables": NEXT}})
 
 
-async def test_state_that_names_no_tables_was_built_under_the_first() -> None:
+async def test_state_without_tables_was_built_under_the_first() -> None:
     """Releases before numbers came noted none, and the earliest noted no settings at all."""
     unnamed = Identity("g", 1, "fingerprint", {TOPIC: 1})
 

@@ -1,4 +1,4 @@
-"""Taking a partition over: gaps and what the policies make of them, with crashes anywhere."""
+"""Takeover of a partition: gaps and their policies, with crashes at any point."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ async def test_rebuild_ends_as_a_replay_of_the_log(kind: Any) -> None:
 
 @pytest.mark.slow
 @BY_KIND
-async def test_a_rebuild_may_be_cut_off_anywhere(kind: Any) -> None:
+async def test_a_rebuild_may_crash_anywhere(kind: Any) -> None:
     """Wherever it dies: what is shown is the old state, none, or one pass over what was read since;
     and the next worker ends as a replay."""
     places = []
@@ -378,7 +378,7 @@ async def test_a_rebuild_may_be_cut_off_anywhere(kind: Any) -> None:
 
 @pytest.mark.slow
 @BY_KIND
-async def test_a_rebuild_that_was_cut_off_is_not_undone_by_halt(kind: Any) -> None:
+async def test_an_interrupted_rebuild_is_not_undone_by_halt(kind: Any) -> None:
     """If the policy is `halt` meanwhile, the partition is held, or ends as a replay."""
     ends = set()
     for left in count():
@@ -407,7 +407,7 @@ async def test_a_rebuild_that_was_cut_off_is_not_undone_by_halt(kind: Any) -> No
         (lost, lambda world, before: before),
     ],
 )
-async def test_continue_goes_on_at_the_nearest_offset(kind: Any, nearest: Any) -> None:
+async def test_continue_reads_from_the_nearest_offset(kind: Any, nearest: Any) -> None:
     """Under `continue` reading goes on as near as can be; the other topic is not touched."""
     world = await World.that_has_read()
     before = {topic: world.log.end(topic) for topic in TOPICS}
@@ -450,7 +450,7 @@ async def test_after_continue_there_is_no_gap(kind: Any) -> None:
 
 @pytest.mark.slow
 @BY_KIND
-async def test_continue_may_be_cut_off_anywhere(kind: Any) -> None:
+async def test_continue_may_crash_anywhere(kind: Any) -> None:
     """Wherever it dies, the next worker goes on with what an undisturbed one has."""
     undisturbed = await World.that_has_read()
     await undisturbed.work("continue", kind(undisturbed))
@@ -501,7 +501,7 @@ async def test_a_wipe_gives_way_to_another_owner() -> None:
     assert await world.shown() == replayed(world.log.all)
 
 
-async def test_an_owner_that_comes_back_keeps_what_it_has() -> None:
+async def test_a_returning_owner_keeps_its_cache() -> None:
     """After a rebalance without a gap the same partition goes on, with its open conversations."""
     world = await World.that_has_read()
     ready = await world.take("rebuild")

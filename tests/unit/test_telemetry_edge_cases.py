@@ -69,7 +69,7 @@ def test_a_model_call_inside_a_search_separates_no_iterations() -> None:
     assert one.turns[0].iterations_inferred
 
 
-# Spans that were cut.
+# Truncated spans.
 
 
 @pytest.mark.parametrize("kind", ["LLM", "RETRIEVER", "AGENT", "RERANKER"])
@@ -190,7 +190,7 @@ def test_a_vector_database_query_outside_searches_is_refused(name: str) -> None:
     assert interpreted(agent(), model("m", "agent", 1), write).turns[0].skipped
 
 
-# Texts that say nothing.
+# Redacted texts.
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_haystacks_components_are_known_when_they_run_asynchronously() -> None:
     assert searched(one) == [(1, "b")]
 
 
-# What steps hand on.
+# Outputs of steps.
 
 
 def _step(id: str, start: float, output: str, given: str = "", name: str = "") -> Any:

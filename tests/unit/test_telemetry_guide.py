@@ -25,7 +25,7 @@ def blocks(language: str) -> list[list[str]]:
     return [[line for line in block.splitlines() if line] for block in found]
 
 
-def test_the_tables_of_reasons_have_each_of_them_once() -> None:
+def test_the_tables_of_reasons_have_each_reason_once() -> None:
     """The guides explain every reason that a replay and the bridge report."""
     cells = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\|$", GUIDE + LABELS, re.M)
     named = [name.strip("`") for cell in cells for name in cell.split(", ")]
@@ -50,14 +50,14 @@ def test_the_variables_of_an_agent_are_those_of_the_example() -> None:
     assert named == dict(agent_environment("http://localhost:4318"))
 
 
-def test_the_topic_of_traces_is_made_as_it_is_tested() -> None:
+def test_the_guide_creates_the_tested_topic() -> None:
     """It has the Collector's name and the configuration of the tests."""
     assert f"`{TRACES_TOPIC}`" in GUIDE
     assert f"TRACES_TOPIC:-{TRACES_TOPIC}}}" in COLLECTOR_CONFIG.read_text("utf-8")
     assert dict(re.findall(r"^\| `([\w.]+)=(\S+)` \|", GUIDE, re.M)) == TRACES_TOPIC_CONFIG
 
 
-def test_the_settings_of_the_exporter_that_it_explains_are_in_the_configuration() -> None:
+def test_the_explained_settings_of_the_exporter_are_in_the_configuration() -> None:
     """The configuration has each setting as the guide writes it."""
     text = COLLECTOR_CONFIG.read_text("utf-8")
     rows = re.findall(r"^\| `((?:\w+\.)*)(\w+)(: [^`]+)?` \|", GUIDE, re.M)

@@ -33,7 +33,9 @@ def written(naive: datetime, offset: int, digits: str, letters: str) -> str:
     st.text("0123456789", max_size=12),
     st.sampled_from(["TZ", "tz", "Tz", "tZ"]),
 )
-def test_random_instants(naive: datetime, offset: int, digits: str, letters: str) -> None:
+def test_any_instant_is_read_like_the_standard_library(
+    naive: datetime, offset: int, digits: str, letters: str
+) -> None:
     """Any instant of the years 1 to 9999 reads as the standard library computes it."""
     micros = int(digits[:6].ljust(6, "0"))
     zone = timezone(timedelta(minutes=offset))
@@ -73,7 +75,7 @@ SHAPE = re.compile(
 @example("2000-02-29T00:00:00Z")
 @example("2024-12-31T23:59:60Z")
 @example("2024-12-31T23:59:59-23:59")
-def test_right_shape_any_digits(text: str) -> None:
+def test_text_of_the_right_shape_is_an_instant_if_its_numbers_are_in_range(text: str) -> None:
     """Text of the right shape is an instant just if each number is in its range."""
     assert parse_rfc3339(text) == reference(text)
 
@@ -83,24 +85,24 @@ def test_right_shape_any_digits(text: str) -> None:
     st.integers(0, 30),
     st.sampled_from(["", " ", "0", "\n", "\u0660", "\uff11", "T", ":", "-", "\x00", "Z"]),
 )
-def test_one_wrong_character(text: str, place: int, wrong: str) -> None:
+def test_one_wrong_character_follows_the_grammar(text: str, place: int, wrong: str) -> None:
     """A character too many, too few or from another script leaves the grammar, or stays in it."""
     assume(place < len(text))
     for changed in (text[:place] + wrong + text[place:], text[:place] + wrong + text[place + 1 :]):
         if SHAPE.fullmatch(changed) is not None:
             assert parse_rfc3339(changed) == reference(changed)
-        elif not changed.startswith("0000"):  # see test_year_zero
+        elif not changed.startswith("0000"):  # see test_the_year_zero_exists
             assert parse_rfc3339(changed) is None
 
 
 @given(st.text())
-def test_arbitrary_text(text: str) -> None:
+def test_arbitrary_text_never_raises(text: str) -> None:
     """Text of any kind is answered with None or an integer."""
     assert parse_rfc3339(text) is None or re.match(r"[0-9]{4}-", text)
 
 
 @given(st.datetimes(datetime(400, 1, 1), datetime(400, 12, 31)), OFFSETS)
-def test_year_zero(naive: datetime, offset: int) -> None:
+def test_the_year_zero_exists(naive: datetime, offset: int) -> None:
     """The year 0000 exists, is a leap year, and lies four centuries before the year 400."""
     later = written(naive, offset, "", "TZ")
     instant = parse_rfc3339(later)
@@ -122,7 +124,7 @@ def test_year_zero(naive: datetime, offset: int) -> None:
         ("9999-12-31T23:59:59.999999-23:59", 253_402_387_139_999_999),
     ],
 )
-def test_known_instants(text: str, expected: int) -> None:
+def test_known_instants_are_exact(text: str, expected: int) -> None:
     """Hand-computed instants, among them decimals that are cut and not rounded."""
     assert parse_rfc3339(text) == expected
 
@@ -144,7 +146,7 @@ def test_known_instants(text: str, expected: int) -> None:
         "-001-06-10T09:15:25Z", "12024-06-10T09:15:25Z", "\u0662\u0660\u0662\u0664-06-10T09:15:25Z",
     ],
 )  # fmt: skip
-def test_not_rfc3339(text: str) -> None:
+def test_forms_outside_rfc_3339_are_refused(text: str) -> None:
     """Forms of ISO 8601 and of other habits that RFC 3339 does not have are refused."""
     assert parse_rfc3339(text) is None
 

@@ -1,4 +1,4 @@
-"""What `top` says and ends with, as whoever types it sees it."""
+"""The output and exit codes of `top`."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_window_ends_with_the_last_event(namespace: RedisOptions) -> None:
 
 
 @pytest.mark.parametrize("ahead_seconds", [3_600, 86_000])
-def test_one_clock_that_is_ahead_hides_nothing(namespace: RedisOptions, ahead_seconds: int) -> None:
+def test_a_clock_that_is_ahead_hides_nothing(namespace: RedisOptions, ahead_seconds: int) -> None:
     """Without --now the window does not end after the latest record."""
     ahead = searched("ahead", 1, ["a", "a"], NOON_S + ahead_seconds)
     fill(namespace, *EVENTS, ahead)
@@ -120,7 +120,7 @@ def test_one_clock_that_is_ahead_hides_nothing(namespace: RedisOptions, ahead_se
     assert "ahead" not in done.stdout
 
 
-def test_it_says_of_how_many_partitions_the_list_is(namespace: RedisOptions) -> None:
+def test_it_says_how_many_partitions_were_read(namespace: RedisOptions) -> None:
     """All that the namespace holds are read, whichever worker owns them."""
     fill(namespace, *EVENTS)
 
@@ -140,7 +140,7 @@ def test_json_has_the_ranking_asked_for(namespace: RedisOptions) -> None:
     assert "highest_srr" not in document
 
 
-def test_json_is_ascii_whatever_the_terminal_takes(namespace: RedisOptions) -> None:
+def test_json_is_always_ascii(namespace: RedisOptions) -> None:
     """Names in other alphabets, or of bytes that are no UTF-8, are escaped and come back."""
     fill(namespace, searched("größe", 1, ["a", "a"], agent="first"))
 
@@ -152,7 +152,7 @@ def test_json_is_ascii_whatever_the_terminal_takes(namespace: RedisOptions) -> N
     assert json.loads(of_bytes.stdout)["agent"] == "caf\udce9"
 
 
-def test_an_agent_that_is_not_there_is_named_with_those_that_are(namespace: RedisOptions) -> None:
+def test_an_unknown_agent_is_refused_with_the_known_ones(namespace: RedisOptions) -> None:
     """A misspelt name is not answered like an agent whose window is empty."""
     fill(namespace, *EVENTS)
 
@@ -166,7 +166,7 @@ def test_an_agent_that_is_not_there_is_named_with_those_that_are(namespace: Redi
     assert quiet.stderr == run("--agent", "other").stderr == ""
 
 
-def test_one_conversation_is_no_plural(namespace: RedisOptions) -> None:
+def test_the_heading_has_the_singular_for_one_conversation(namespace: RedisOptions) -> None:
     """The heading counts as people do."""
     fill(namespace, *EVENTS)
 
@@ -191,7 +191,7 @@ def test_an_empty_ranking_says_whether_there_was_enough_to_judge(namespace: Redi
     }
 
 
-def test_a_ranking_is_empty_for_good_where_conversations_were_judged(
+def test_an_empty_ranking_of_judged_conversations_says_so(
     namespace: RedisOptions,
 ) -> None:
     """It says of how many conversations none is bad."""
@@ -241,7 +241,7 @@ def test_hostile_names_are_shown_as_text(namespace: RedisOptions) -> None:
     assert r"\x1b[2J[red]x[/red]<img" in done.stdout
 
 
-def test_other_settings_than_the_workers_are_refused(
+def test_settings_that_differ_from_the_workers_are_refused(
     namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message names the setting, and no figures by other settings are shown."""

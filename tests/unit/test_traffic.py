@@ -156,7 +156,7 @@ def test_another_seed_gives_other_traffic() -> None:
 
 
 @pytest.mark.slow
-def test_arrival_order() -> None:
+def test_record_timestamps_never_decrease() -> None:
     """Record timestamps never fall, and conversations overlap."""
     records = made(PROFILE)[0]
     assert all(a.timestamp_ms <= b.timestamp_ms for a, b in pairwise(records))
@@ -166,7 +166,7 @@ def test_arrival_order() -> None:
 
 
 @pytest.mark.slow
-def test_valid_and_invalid_records_are_what_they_say() -> None:
+def test_records_are_valid_exactly_if_marked_so() -> None:
     """Decoding accepts exactly the records that are marked as valid."""
     wrong = [
         (record.valid, record.value[:80])
@@ -240,7 +240,7 @@ def test_faults_can_be_switched_off() -> None:
 
 
 @pytest.mark.slow
-def test_share_of_duplicates() -> None:
+def test_a_quarter_of_the_results_are_duplicates() -> None:
     """A quarter of the results repeat their turn, and a coarse independent look agrees."""
     _, ledger = made(PROFILE)
     assert ledger.duplicate_share() == pytest.approx(0.25, abs=0.015)
@@ -263,7 +263,7 @@ def test_duplicates_follow_the_profile(iterations: tuple[int, int], share: float
 
 
 @pytest.mark.slow
-def test_sizes() -> None:
+def test_an_event_has_the_stated_size() -> None:
     """An event with one search of ten results has about 4.6 KB, and the size is a parameter."""
 
     def mean(profile: TrafficProfile) -> float:

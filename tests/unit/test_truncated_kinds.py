@@ -172,7 +172,7 @@ def test_the_case_of_a_kind_does_not_matter(kind: str) -> None:
     assert searched(one) == [(1, "a")]
 
 
-def test_documents_of_a_span_whose_kind_has_no_search_in_it_are_refused() -> None:
+def test_documents_of_a_span_of_a_kind_without_searches_are_refused() -> None:
     """A span with documents of a search is one, whatever its kind."""
     found = {"openinference.span.kind": "CHAIN", "retrieval.documents.0.document.id": "a"}
 

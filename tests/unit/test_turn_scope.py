@@ -1,4 +1,4 @@
-"""Which turns a replay writes rows of, where nobody says."""
+"""The default turn scope of a replay."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_events_on_standard_input_have_a_row_for_each_conversation(tmp_path: Pat
     assert replayed(tmp_path, "-", given=b"").returncode == 2
 
 
-def test_traces_behind_another_source_have_a_row_for_each_turn(tmp_path: Path) -> None:
+def test_traces_after_another_source_have_a_row_for_each_turn(tmp_path: Path) -> None:
     """Such as labels for the results in them."""
     (tmp_path / "events.jsonl").write_bytes(LINES)
     (tmp_path / "traces").write_bytes(TRACES["a document"])

@@ -120,7 +120,7 @@ NAMES = st.one_of(
     st.lists(NAMES, unique=True, max_size=2 * MOST_NAMED),
     st.booleans(),
 )
-def test_names_are_bounded(kind: str, names: list[str], everywhere: bool) -> None:
+def test_names_of_unknown_fields_are_bounded(kind: str, names: list[str], everywhere: bool) -> None:
     """Kernel and Python count the same names: short, plain, and not too many of one event."""
     extra = {name: 1 for name in names if name not in FIELDS[kind].names}
     plain = FULL[kind]
@@ -206,9 +206,7 @@ EMPTY = [
 
 
 @pytest.mark.parametrize(("kind", "changes", "count"), EMPTY)
-def test_an_event_that_says_nothing_is_counted(
-    kind: str, changes: dict[str, Any], count: int
-) -> None:
+def test_an_empty_event_is_counted(kind: str, changes: dict[str, Any], count: int) -> None:
     """A search iteration without searches and gate, or labels without any label."""
     names = ("event_id", "occurred_at", "conversation_id", "turn", "iteration", "type")
     event = {name: value for name, value in FULL[kind].items() if name in names} | changes

@@ -1,4 +1,4 @@
-"""Where nobody labels: what was good is unknown, and no summary shows a 0 for it."""
+"""Without labels: relevance is unknown, and no summary shows a 0 for it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def page(folder: Path) -> tuple[str, str]:
     return found, Read(found).text
 
 
-def test_the_files_have_what_the_definitions_give(folder: Path) -> None:
+def test_the_files_follow_the_definitions(folder: Path) -> None:
     """In report.json and in rows SRE and gains are 0 without a label."""
     micro = json.loads((folder / "without" / "report.json").read_text())["aggregate"]["micro"]
     rows = (folder / "without" / "conversations.jsonl").read_text().splitlines()
@@ -93,7 +93,7 @@ def test_the_report_page_shows_no_efficiency(folder: Path) -> None:
     assert strata.count('<td class="number">-</td>') == 2
 
 
-def test_an_agent_without_labels_has_no_efficiency_beside_one_with_them(folder: Path) -> None:
+def test_an_agent_without_labels_has_no_efficiency(folder: Path) -> None:
     """Strata, worst conversations and the distribution leave out what nobody has judged."""
     found, said = page(folder / "partly")
 
@@ -128,7 +128,7 @@ def test_iterations_before_the_first_label_have_no_efficiency() -> None:
 
 
 @pytest.mark.parametrize("condition", ["sre<0.5", "sre>0.5", "rg.ci_low>0", "avg_gain>=0"])
-def test_a_condition_on_what_nobody_labels_fails_with_the_reason(
+def test_a_condition_on_an_unlabelled_metric_fails_with_the_reason(
     folder: Path, condition: str
 ) -> None:
     """Whichever way it compares, it neither passes nor blames the agent."""
@@ -139,7 +139,7 @@ def test_a_condition_on_what_nobody_labels_fails_with_the_reason(
     assert ran("report", "partly", "--fail-if", "sre>0.5").exit_code == 0
 
 
-def test_a_comparison_leaves_out_what_one_run_has_no_labels_for(folder: Path) -> None:
+def test_a_comparison_leaves_out_metrics_that_one_run_has_no_labels_for(folder: Path) -> None:
     """It compares SRR, says which run has no labels, and refuses to be asked for SRE."""
     found = ran("compare", "partly", "without", "--resamples", "100", "--stratify", "agent")
 

@@ -49,7 +49,7 @@ def fetched(*batches: bytes) -> fetcher.PartitionRecords:
 
 
 @EVERY_CODEC
-def test_what_fits_is_read(codec: int) -> None:
+def test_a_batch_within_the_limit_is_read(codec: int) -> None:
     """A batch within the limit gives its records, a little or hardly compressible."""
     values = [b"\0" * (LIMIT // 2), random.Random(1).randbytes(LIMIT // 3), b""]
 
@@ -57,7 +57,7 @@ def test_what_fits_is_read(codec: int) -> None:
 
 
 @EVERY_CODEC
-def test_a_bomb_is_refused(codec: int) -> None:
+def test_a_batch_beyond_the_limit_is_refused(codec: int) -> None:
     """A batch beyond the limit raises, with its place and the setting that bounds it."""
     records = fetched(batch(codec, [b"first"]), batch(codec, [b"\0" * 50 * LIMIT], offset=1))
 
@@ -67,7 +67,7 @@ def test_a_bomb_is_refused(codec: int) -> None:
 
 
 @EVERY_CODEC
-def test_what_is_not_compressed_so_is_refused(codec: int) -> None:
+def test_invalid_compressed_data_is_refused(codec: int) -> None:
     """Bytes that the codec cannot read raise the same error, and not one of the codec's."""
     made = bytearray(batch(codec, [b"value" * 99]))
     made[70:] = b"\xff" * len(made[70:])
@@ -79,7 +79,7 @@ def test_what_is_not_compressed_so_is_refused(codec: int) -> None:
         next(records)
 
 
-async def test_a_round_takes_so_much_and_no_more() -> None:
+async def test_a_fetch_is_bounded() -> None:
     """Many batches within the limit come in several rounds, none twice and none left out."""
     values = [bytes([n]) * (LIMIT - 100) for n in range(3 * ROUND_LIMIT_FACTOR)]
     batches = [batch(4, [value], offset=n) for n, value in enumerate(values)]

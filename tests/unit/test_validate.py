@@ -50,7 +50,7 @@ def told(found: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in found.stdout.splitlines()]
 
 
-def test_findings_for_programs(tmp_path: Path) -> None:
+def test_findings_as_json_have_counts(tmp_path: Path) -> None:
     """Misspelt fields are errors; unknown fields and empty events come with their counts."""
     (tmp_path / "events.jsonl").write_text(lines(GOOD, *EMPTY_EVENTS))
 
@@ -80,7 +80,7 @@ def test_a_file_name_that_is_no_utf_8_is_escaped(tmp_path: Path, form: str) -> N
     assert found.stderr.strip() == "1 record, 1 of them bad"
 
 
-def test_a_damaged_file_hides_nothing_that_was_found_before_it(tmp_path: Path) -> None:
+def test_findings_before_a_damaged_file_are_listed(tmp_path: Path) -> None:
     """The findings are listed, and then the error that ends it."""
     (tmp_path / "events.jsonl").write_text(lines(EMPTY_EVENTS[0]))
     (tmp_path / "damaged.jsonl.gz").write_bytes(gzip.compress(lines(GOOD).encode())[:-5])
@@ -102,7 +102,7 @@ def test_warnings_alone_end_with_0(tmp_path: Path) -> None:
     assert [line.split()[0] for line in found.stdout.splitlines()] == ["warning:", "warning:"]
 
 
-def test_what_is_listed_is_bounded(tmp_path: Path) -> None:
+def test_the_list_of_findings_is_bounded(tmp_path: Path) -> None:
     """Beyond --limit findings are counted."""
     extra = {f"x{n}": n for n in range(10)}
     (tmp_path / "events.jsonl").write_text("bad\n" * 7 + lines({**GOOD, **extra}))
@@ -118,7 +118,7 @@ def test_what_is_listed_is_bounded(tmp_path: Path) -> None:
     ]
 
 
-def test_standard_input_and_recorded_records(tmp_path: Path) -> None:
+def test_standard_input_and_recordings_are_validated(tmp_path: Path) -> None:
     """``-`` is standard input; of recorded records the key is checked."""
     record = {
         "topic": "t", "partition": 0, "offset": 5, "timestamp": None, "key": "another",

@@ -1,4 +1,4 @@
-"""What the demo shows in the terminal: faults, and of which agents it cannot tell."""
+"""The demo's panel in the terminal: faults, and agents without a verdict."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def shown(windows: Windows) -> tuple[str, str]:
     return panel.get(), view.line()
 
 
-def test_a_spike_is_told_with_what_is_usual() -> None:
+def test_a_spike_is_shown_with_its_baseline() -> None:
     """An agent that repeats itself more than in the day before is at fault."""
     panel, line = shown(held(support=(0.61, 0.2)))
 
@@ -60,7 +60,7 @@ def test_a_fresh_agent_above_a_threshold_is_not_judged() -> None:
     assert line.endswith("fresh 61%?")
 
 
-def test_no_agent_is_at_fault_only_where_all_are_judged() -> None:
+def test_no_agent_is_reported_fine_unless_all_are_judged() -> None:
     """Of a calm agent beside a fresh one it does not say that no agent repeats itself."""
     calm, _ = shown(held(calm=(0.1, 0.1)))
     mixed, _ = shown(held(calm=(0.1, 0.1), fresh=(0.61, None)))

@@ -1,4 +1,4 @@
-"""The watchdog fires when the worker is stuck, and only then; time is told, not waited for."""
+"""The watchdog fires exactly if the worker is stuck; time in these tests is scripted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECONDS = 60
 
 
 def first_alarm(story: Callable[[int], WorkerStatus], until: int = 600) -> int | None:
-    """The second at which the watchdog speaks, looking once a second."""
+    """The second at which the watchdog fires, checked once a second."""
     dog = Watchdog(SECONDS)
     for now in range(until):
         if dog.look(now, story(now)):
@@ -22,7 +22,7 @@ def first_alarm(story: Callable[[int], WorkerStatus], until: int = 600) -> int |
 
 
 def stuck(now: int) -> WorkerStatus:
-    """Records are left, the loop goes round, and nothing moves."""
+    """Unread records remain and the loop runs, but no offset advances."""
     return WorkerStatus({A: 7}, {A: 100}, rounds=10 * now)
 
 
@@ -37,8 +37,8 @@ STUCK: dict[str, Callable[[int], WorkerStatus]] = {
 
 
 @pytest.mark.parametrize("why", STUCK)
-def test_it_fires_within_a_minute(why: str) -> None:
-    """Whatever hangs, the alarm comes when the time is up."""
+def test_the_watchdog_fires_within_a_minute(why: str) -> None:
+    """This holds for every way of being stuck."""
     assert first_alarm(STUCK[why]) == SECONDS
 
 
@@ -69,13 +69,13 @@ FINE: dict[str, Callable[[int], WorkerStatus]] = {
 
 
 @pytest.mark.parametrize("why", FINE)
-def test_it_does_not_fire(why: str) -> None:
-    """Ten minutes of this are no reason to restart."""
+def test_the_watchdog_does_not_fire_in_normal_operation(why: str) -> None:
+    """Ten minutes of each story give no alarm."""
     assert first_alarm(FINE[why]) is None
 
 
-def test_time_runs_from_when_it_was_last_excused() -> None:
-    """After a wait there is a whole minute again."""
+def test_a_wait_resets_the_time_limit() -> None:
+    """After it there is a whole minute again."""
 
     def story(now: int) -> WorkerStatus:
         waiting = frozenset(["redis"]) if now < 100 else frozenset[str]()
@@ -84,8 +84,8 @@ def test_time_runs_from_when_it_was_last_excused() -> None:
     assert first_alarm(story) == 99 + SECONDS
 
 
-def test_time_runs_from_when_there_is_something_to_do() -> None:
-    """A topic that was idle for long gets its minute too."""
+def test_the_time_limit_starts_with_new_records() -> None:
+    """A topic that was idle for long gets its minute, too."""
 
     def story(now: int) -> WorkerStatus:
         return WorkerStatus({A: 7}, {A: int(now >= 300)}, rounds=now)
@@ -93,8 +93,8 @@ def test_time_runs_from_when_there_is_something_to_do() -> None:
     assert first_alarm(story) == 299 + SECONDS
 
 
-def test_one_place_may_be_stuck_alone() -> None:
-    """While others move, a place that gets nothing in many rounds of the loop is stuck."""
+def test_one_partition_may_be_stuck_alone() -> None:
+    """It gets no record in many rounds of the loop while others advance."""
 
     def story(now: int) -> WorkerStatus:
         return WorkerStatus({A: now, B: 7}, {A: 9, B: 9}, rounds=now)
@@ -113,8 +113,8 @@ def test_the_alarm_names_what_is_stuck() -> None:
     ]
 
 
-def test_it_is_silent_again_once_something_moves() -> None:
-    """Progress ends the alarm."""
+def test_progress_ends_the_alarm() -> None:
+    """The reason is cleared."""
     dog = Watchdog(SECONDS)
     said = [dog.look(now, stuck(now)) for now in (0, 60, 61)]
     said.append(dog.look(62, WorkerStatus({A: 8}, {A: 99}, rounds=620)))
@@ -122,8 +122,8 @@ def test_it_is_silent_again_once_something_moves() -> None:
     assert [bool(reason) for reason in said] == [False, True, True, False]
 
 
-def test_zero_seconds_turn_it_off() -> None:
-    """With 0 nothing is too long."""
+def test_zero_seconds_disable_the_watchdog() -> None:
+    """No duration is too long then."""
     dog = Watchdog(0)
 
     assert [dog.look(now, stuck(now)) for now in (0, 10_000)] == [None, None]

@@ -1,4 +1,4 @@
-"""The pages, asked through a real server."""
+"""The pages, tested on a real server."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_metrics_are_openmetrics_when_asked(accept: str) -> None:
     assert {"streammetrics_window_results", "streammetrics_events"} <= names
 
 
-def test_scrapes_at_once_all_get_the_whole_page() -> None:
+def test_concurrent_scrapes_get_the_whole_page() -> None:
     """Several scrapers at the same time do not disturb each other."""
 
     async def run() -> list[tuple[int, str, str]]:
@@ -128,7 +128,7 @@ def test_scrapes_at_once_all_get_the_whole_page() -> None:
     assert {status for status, _, _ in answers} == {200}
 
 
-def test_a_worker_is_not_ready_before_it_says_so() -> None:
+def test_a_worker_is_not_ready_at_the_start() -> None:
     """A new Health gives a reason against readiness, and none against being alive."""
     health = Health()
     status, content_type, body = ask("/readyz", pages(health))
@@ -139,7 +139,7 @@ def test_a_worker_is_not_ready_before_it_says_so() -> None:
 
 
 @pytest.mark.parametrize(("building", "state"), [(True, "building"), (False, "live")])
-def test_readiness_names_the_generation_of_state(building: bool, state: str) -> None:
+def test_readiness_names_the_generation(building: bool, state: str) -> None:
     """A worker that builds is ready, so that a roll-out can go on; its answer says what it is."""
     health = Health(reasons={})
     health.generation, health.building = 2, building
@@ -236,7 +236,9 @@ def basic(user: str, password: str) -> dict[str, str]:
         ("", "", 401),
     ],
 )
-def test_users_are_asked_for_their_password(user: str, password: str, status: int) -> None:
+def test_only_users_with_the_right_password_are_admitted(
+    user: str, password: str, status: int
+) -> None:
     """Only a user with the right password sees the metrics."""
     options = WebOptions(port=0, users=USERS)
     answer = ask("/metrics", pages(), options, headers=basic(user, password))
@@ -295,7 +297,7 @@ def test_probes_give_reasons_to_users_only(page: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_flood_of_passwords_is_turned_away() -> None:
+def test_too_many_password_checks_are_refused() -> None:
     """Only so many passwords wait to be looked at; who is known is served meanwhile."""
     slow = {"prometheus": hash_password("correct horse", 14)}
 
@@ -334,7 +336,7 @@ def test_users_come_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["no colon s3cret", ":s3cret", "a:x\na:s3cret"])
-def test_a_line_that_is_no_user_is_refused(tmp_path: Path, line: str) -> None:
+def test_an_invalid_line_in_the_file_of_users_is_refused(tmp_path: Path, line: str) -> None:
     """The error names file and line, and does not quote it."""
     file = tmp_path / "users"
     file.write_text(line)
@@ -359,7 +361,7 @@ def test_pages_are_served_over_tls(tmp_path: Path, password: str | None) -> None
         ask("/readyz", pages(), options)
 
 
-def test_unfit_options_are_refused_with_the_reason(tmp_path: Path) -> None:
+def test_invalid_options_are_refused_with_the_reason(tmp_path: Path) -> None:
     """A mistake in the options is told before anything listens, without the secret."""
     own = Authority(tmp_path).issue("pages", "pass phrase")
     for options, match in (
@@ -398,7 +400,7 @@ def test_a_taken_port_is_an_error_at_once() -> None:
         asyncio.run(run())
 
 
-def test_the_server_listens_on_localhost_unless_told() -> None:
+def test_the_server_listens_on_localhost_by_default() -> None:
     """The default is no listener that another machine can reach."""
     assert WebOptions().host == WebSettings().host == "127.0.0.1"
     assert WebOptions().loopback
@@ -416,6 +418,6 @@ def test_the_server_listens_on_localhost_unless_told() -> None:
         (WebOptions("0.0.0.0", tls_certificate=Path("crt"), users=USERS), ""),
     ],
 )
-def test_open_pages_are_warned_of(options: WebOptions, words: str) -> None:
+def test_pages_open_to_others_have_a_warning(options: WebOptions, words: str) -> None:
     """Who lets others reach the pages hears what they will see."""
     assert [words in said for said in options.warnings()] == [True] * bool(words)

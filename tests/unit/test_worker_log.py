@@ -15,7 +15,7 @@ from stream_metrics.live.web import WebOptions
 
 
 @pytest.mark.slow
-def test_the_first_line_says_where_everything_is() -> None:
+def test_the_first_line_names_topics_group_and_servers() -> None:
     """Version, page, topics, group, Kafka and Redis, without its password; and no line tells of
     Faust's own services."""
     port = free_port()
@@ -47,6 +47,6 @@ def test_the_first_line_says_where_everything_is() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_a_page_on_all_interfaces_has_an_address_to_open(host: str) -> None:
+def test_a_page_on_all_interfaces_is_logged_with_the_host_name(host: str) -> None:
     """The address has this machine's name, not that of no interface."""
     assert host not in WebOptions(host=host).url

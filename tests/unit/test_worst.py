@@ -126,7 +126,7 @@ async def test_a_conversation_without_a_label_has_no_sre() -> None:
     assert [row["sre"] for row in found["highest_srr"]] == [None]
 
 
-async def test_an_iteration_that_brought_nothing_good_is_wasted() -> None:
+async def test_an_iteration_without_good_results_is_wasted() -> None:
     """Only judged iterations can be wasted: those of duplicates alone, without results, or bad."""
     store = await store_with(
         searched("c", 1, ["a", "b"]),
@@ -220,7 +220,7 @@ async def test_an_agent_has_its_own_iterations_only() -> None:
     assert (await asked(store, agent="nobody"))["conversations"] == 0
 
 
-async def test_other_is_whoever_has_no_series() -> None:
+async def test_other_means_agents_without_series() -> None:
     """Agents beyond the cap are found under the name that their series have."""
     events = [searched(f"c-{n}", 1, ["a", "a"], agent=f"agent-{n:03}") for n in range(60)]
     store = await store_with(*events)
@@ -270,7 +270,7 @@ async def looked_at(store: MemoryStore, request: Request, at_most: int = 1_000) 
 
 
 @pytest.mark.parametrize("window", DEFAULT_WINDOWS, ids=lambda window: window.name)
-async def test_a_worker_answers_what_the_whole_store_does(window: Window) -> None:
+async def test_a_worker_gives_the_answer_of_the_whole_store(window: Window) -> None:
     """Reading only conversations with a record in the window leaves none out."""
     store = await traffic()
     now_us = (await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "last")).default_now_us()
@@ -282,7 +282,7 @@ async def test_a_worker_answers_what_the_whole_store_does(window: Window) -> Non
     assert found.document() == (await whole(store, EngineConfig(), (), request)).document()
 
 
-async def test_a_worker_looks_at_so_many_and_says_so() -> None:
+async def test_a_worker_reads_a_limited_number_of_conversations_and_says_so() -> None:
     """With more conversations than it may read it takes the latest, and is not complete."""
     events = [searched(f"c-{n}", 1, ["a", "a"], NOON_S - n) for n in range(10)]
     store = await store_with(*events)
