@@ -88,56 +88,21 @@ class MemorySnapshot:
         return deepcopy(self._content)
 
 
-@dataclass(slots=True)
-class _Shared:
-    """The data shared by all stores of one namespace."""
-
-    content: _Content = field(default_factory=_Content)
-    available: bool = True
-    clock: Callable[[], int] = wall_ms
-    wiped_at_once: int = 256  # conversations in one step of a wipe
-
-
 class MemoryStore:
     """A ``StateStore`` in dictionaries; arguments and results are copied.
 
-    Without ``generation``, it holds the partitions of a generation that is not in the layout.
+    Without ``generation``, it holds the partitions of a generation that is not in the layout. Calls
+    raise ``StoreUnavailable`` unless ``available``; ``clock`` returns milliseconds of Unix time.
+    The stores of its generations use these attributes too.
     """
 
     def __init__(self) -> None:
-        self._shared = _Shared()
+        self.available = True
+        self.clock: Callable[[], int] = wall_ms
+        self.wiped_at_once = 256  # conversations in one step of a wipe
+        self._content = _Content()
+        self._space = self  # the store whose attributes apply
         self._generation: Generation | None = None
-
-    @property
-    def available(self) -> bool:
-        """Whether calls are answered."""
-        return self._shared.available
-
-    @available.setter
-    def available(self, available: bool) -> None:
-        self._shared.available = available
-
-    @property
-    def clock(self) -> Callable[[], int]:
-        """The store's clock, in milliseconds of Unix time."""
-        return self._shared.clock
-
-    @clock.setter
-    def clock(self, clock: Callable[[], int]) -> None:
-        self._shared.clock = clock
-
-    @property
-    def wiped_at_once(self) -> int:
-        """The number of conversations that one step of a wipe deletes."""
-        return self._shared.wiped_at_once
-
-    @wiped_at_once.setter
-    def wiped_at_once(self, conversations: int) -> None:
-        self._shared.wiped_at_once = conversations
-
-    @property
-    def _content(self) -> _Content:
-        return self._shared.content
 
     def snapshot(self) -> MemorySnapshot:
         """A copy of the content."""
@@ -145,7 +110,9 @@ class MemoryStore:
 
     def restore(self, snapshot: MemorySnapshot) -> None:
         """Restore a snapshot, like a failover to a lagging replica."""
-        self._shared.content = snapshot.copy()
+        kept = snapshot.copy()
+        shared = self._content  # by the stores of all generations
+        shared.layout, shared.partitions, shared.frozen = kept.layout, kept.partitions, kept.frozen
 
     # -- the namespace
 
@@ -165,7 +132,7 @@ class MemoryStore:
     def generation(self, generation: Generation) -> MemoryStore:
         """See ``StateStore.generation``."""
         store = MemoryStore()
-        store._shared, store._generation = self._shared, generation
+        store._space, store._content, store._generation = self._space, self._content, generation
         return store
 
     async def close(self) -> None:
@@ -181,7 +148,7 @@ class MemoryStore:
 
     async def describe(self, partition: int) -> PartitionState:
         """See ``StateStore.describe``; by ``clock``."""
-        state = PartitionState(None, {}, store_ms=self.clock())
+        state = PartitionState(None, {}, store_ms=self._space.clock())
         state.frozen_by = await self.frozen_by(partition)
         held = self._content.partitions.get(self._place(partition))
         if held is None or held.wiping:
@@ -223,7 +190,7 @@ class MemoryStore:
         """See ``StateStore.heartbeat``; by ``clock``."""
         held = self._partition(partition)
         if held is not None and held.token == token:
-            held.worker, held.beat_ms, held.beat_token = worker, self.clock(), token
+            held.worker, held.beat_ms, held.beat_token = worker, self._space.clock(), token
             held.behind_ms = behind_ms
 
     async def load(
@@ -307,7 +274,7 @@ class MemoryStore:
                 return Fenced()
             held.wiping = True
             return Wiping()
-        page = list(held.conversations)[: self.wiped_at_once]
+        page = list(held.conversations)[: self._space.wiped_at_once]
         for key in page:
             del held.conversations[key]
         if held.conversations:
@@ -329,7 +296,7 @@ class MemoryStore:
             raise Superseded(0 if self._generation is None else self._generation.number, by)
 
     def _require(self) -> None:
-        if not self.available:
+        if not self._space.available:
             raise StoreUnavailable("the memory store was told to be unavailable")
 
     def _partition(self, partition: int) -> _Partition | None:
