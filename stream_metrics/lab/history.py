@@ -23,8 +23,8 @@ from stream_metrics.core.engine.windows import (
     Sums,
     Window,
     add,
-    first_names,
     in_window,
+    names_with_series,
     routes_in,
     window_specs,
     windows_by_group,
@@ -207,8 +207,8 @@ class History:
                 routes |= routes_in(decode_sums(sums))
         limit = EngineConfig(dimension=self.dimension).max_names
         return Names(
-            first_names({agent for _, agent in self._buckets}, self.agents, limit),
-            first_names(routes, self.routes, MAX_ROUTES),
+            names_with_series({agent for _, agent in self._buckets}, self.agents, limit),
+            names_with_series(routes, self.routes, MAX_ROUTES),
         )
 
     def _coarse(

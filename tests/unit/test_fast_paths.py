@@ -23,7 +23,7 @@ from stream_metrics.core.engine.state import Cell, Conversation
 from stream_metrics.core.engine.step import Step
 from stream_metrics.core.engine.windows import (
     DEFAULT_WINDOWS,
-    DROPPED_AT_ONCE,
+    MIN_DELETIONS,
     Names,
     Windows,
     oldest_bucket,
@@ -263,7 +263,7 @@ async def test_a_bug_in_digesting_rejects_one_event(
 
 def test_expired_buckets_are_dropped_in_small_numbers() -> None:
     """A batch stays small however many have expired; those that remain count nowhere."""
-    start, many = NOON_S * SECOND, 3 * DROPPED_AT_ONCE
+    start, many = NOON_S * SECOND, 3 * MIN_DELETIONS
     windows = Windows((parse_window("1m"),))
     known = Names(frozenset(f"a{n}" for n in range(many)), frozenset())
     cells = [(1, Cell(start, f"a{n}", {"r": 1})) for n in range(many)]
@@ -275,13 +275,13 @@ def test_expired_buckets_are_dropped_in_small_numbers() -> None:
         assert not list(windows.sums_at(later))
         windows.install(windows.changes([], known, later))
 
-    assert left == [many, many - DROPPED_AT_ONCE, many - 2 * DROPPED_AT_ONCE, 0]
+    assert left == [many, many - MIN_DELETIONS, many - 2 * MIN_DELETIONS, 0]
 
 
 def test_expired_buckets_are_dropped_as_fast_as_new_ones_come() -> None:
     """A batch that creates many buckets drops even more, so they do not accumulate."""
     windows = Windows((parse_window("1m"),))
-    agents = [f"a{n}" for n in range(2 * DROPPED_AT_ONCE)]
+    agents = [f"a{n}" for n in range(2 * MIN_DELETIONS)]
     known = Names(frozenset(agents), frozenset())
     for hour in range(20):
         at = (NOON_S + 3_600 * hour) * SECOND

@@ -145,9 +145,10 @@ def series_of_agent(windows: Iterable[Window], retrieval: int) -> int:
     return sum(sizes[head] for window in windows for head in window.heads)
 
 
-# A batch deletes this many buckets that have left their windows, or twice as many as it changes if
-# that is more: batches stay small, and such buckets do not accumulate. No figure counts them.
-DROPPED_AT_ONCE: Final = 500
+# A batch deletes up to this many buckets that have left their windows, or up to twice as many as it
+# changes if that is more: batches stay small, and such buckets do not accumulate. No figure counts
+# them.
+MIN_DELETIONS: Final = 500
 
 # The prefix of the names under which the sums of expired conversations are stored.
 EXPIRED: Final = "left:"
@@ -194,7 +195,9 @@ def routes_in(sums: Iterable[str]) -> frozenset[str]:
     return frozenset(split_code(code)[1][0] for code in sums if code.startswith("R|"))
 
 
-def first_names(found: Iterable[str], configured: Iterable[str], limit: int) -> frozenset[str]:
+def names_with_series(
+    found: Iterable[str], configured: Iterable[str], limit: int
+) -> frozenset[str]:
     """The names that get series of their own: ``configured``, then ``found`` by code point."""
     chosen = dict.fromkeys(configured)
     for name in sorted(found):
@@ -292,7 +295,7 @@ class Windows:
         touched = compiled.changed_buckets(named, self.base_us, plan)
         if touched is None:
             touched = self.plain_changes(named, record_time_us)
-        most = max(DROPPED_AT_ONCE, 2 * len(touched))
+        most = max(MIN_DELETIONS, 2 * len(touched))
         touched.update(islice(self._outdated(record_time_us), most))
         return touched
 

@@ -12,7 +12,7 @@ from heapq import nsmallest
 from typing import Any, Final
 
 from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
-from stream_metrics.core.engine.windows import Names, Window, first_names
+from stream_metrics.core.engine.windows import Names, Window, names_with_series
 from stream_metrics.core.metrics.decisions import RerankSums
 from stream_metrics.lab.evaluation.recorded_searches import Scoring
 from stream_metrics.lab.history import History, WindowSums
@@ -54,8 +54,8 @@ class ReplayOptions:
     def names(self, agents: Iterable[str], routes: Iterable[str]) -> Names:
         """The agents (or releases) and routes that have series of their own."""
         return Names(
-            first_names(agents, self.agents, self.config.max_names),
-            first_names(routes, self.routes, MAX_ROUTES),
+            names_with_series(agents, self.agents, self.config.max_names),
+            names_with_series(routes, self.routes, MAX_ROUTES),
         )
 
     def history(self, last_event_us: int) -> History:

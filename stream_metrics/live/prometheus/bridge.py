@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Info
 
 from stream_metrics import __version__
 from stream_metrics.core.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
-from stream_metrics.core.engine.windows import Names, first_names
+from stream_metrics.core.engine.windows import Names, names_with_series
 from stream_metrics.core.events.decode import REASONS
 from stream_metrics.core.telemetry.interpretation import Reason
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace
@@ -120,7 +120,7 @@ class BridgeMetrics(ServiceMetrics):
         """The label of the agent."""
         name = agent or DEFAULT_AGENT
         if name not in self._names.agents and name != OTHER:
-            agents = first_names((name,), self._names.agents, MAX_AGENTS)
+            agents = names_with_series((name,), self._names.agents, MAX_AGENTS)
             self._names = self._names._replace(agents=agents)
         return self._names.agent(name)
 
