@@ -1,23 +1,22 @@
 """Which tests run, how many examples properties try, and the real servers that some tests need.
 
-Where a new test goes: without a mark, if it needs no server and takes less than a second. The
-marks (``pyproject.toml`` defines them) say what else it needs:
+A test that needs no server and takes less than a second has no mark. The marks, which
+``pyproject.toml`` defines, say what else a test needs:
 
 - ``service`` starts a real server or a browser. All tests in ``tests/services`` have it, and every
   user of a fixture in ``SERVICE_FIXTURES``. A test that starts a server without it fails.
 - ``slow`` takes more than a second of processor time: ``make test-fast`` leaves it out.
-- ``long`` shows at greater length what a test without the mark shows already: further cases of a
-  claim, more seeds, each step where something may be killed (``tests.helpers.rest_long`` marks the
-  cases). Or it takes a minute by itself, as building the image does. ``make test`` leaves it out
-  and ``make test-all`` runs it.
+- ``long`` adds to a test without the mark: further cases of a claim, more seeds, each step at which
+  a process may be killed (``tests.helpers.rest_long`` marks the cases). Or it takes a minute by
+  itself, as building the image does. ``make test`` leaves it out; ``make test-all`` runs it.
 - ``kernel`` needs the compiled kernel, ``compiled`` the wheel with modules that mypyc compiles.
 
-A property takes the number of its examples from the hypothesis profile, or from
-``tests.helpers.examples`` where it needs more or fewer than others.
+The hypothesis profile gives the number of examples of a property, or ``tests.helpers.examples`` if
+it needs more or fewer than others.
 
-A server that is missing is an error that names the command to install it, never a skip. The
-session's ``kafka`` and ``redis_server`` are shared: use topics and namespaces of your own there,
-and a factory where a test kills, pauses or restarts.
+A missing server is an error that names the command to install it, never a skip. The session's
+``kafka`` and ``redis_server`` are shared: use your own topics and namespaces there, and a factory
+if the test kills, pauses or restarts a server.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from deploy.local.process import blocking
 from deploy.local.servers import Alertmanager, Collector, Prometheus, RedisServer, promtool
 from stream_metrics.core.compiled import ENGINE, KERNEL
 
-# They import frameworks, and run in environments that have them (``make conformance``).
+# They import frameworks and run only in environments that have them (``make conformance``).
 collect_ignore_glob = ["conformance/programs/*"]
 
 settings.register_profile("fast", max_examples=10, deadline=None, print_blob=True)
@@ -94,11 +93,11 @@ _running: pytest.Item | None = None
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Without a choice of tests, leave out what needs a server; and make signals work.
+    """Leave out tests that need servers if none are chosen, and restore signals.
 
-    A shell that starts a job in the background, and ``nohup``, leave it signals to ignore, which
-    child processes inherit. A handler that does nothing is not inherited: children begin with the
-    default action, and this process still ignores the signal.
+    A job started in the background or by ``nohup`` ignores some signals, and its child processes
+    inherit that. A handler that does nothing is not inherited: children start with the default
+    action, and this process still ignores the signal.
     """
     if config.args_source is not pytest.Config.ArgsSource.ARGS and not config.option.markexpr:
         config.option.markexpr = WITHOUT_SERVERS
@@ -109,7 +108,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """How to run the tests that this run leaves out."""
+    """Say how to run the tests that this run leaves out."""
     lines = []
     if config.option.markexpr == WITHOUT_SERVERS:
         lines.append("without servers: make test runs all, -m service those on real servers")
@@ -118,7 +117,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs a server; leave out what needs compiled code, if there is none."""
+    """Mark tests that need a server, and leave out tests that need missing compiled code."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if SERVICE_FOLDER in item.path.parents or fixtures & SERVICE_FIXTURES:
@@ -134,19 +133,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Take all that was imported and collected out of the garbage collector's sight.
+    """Exclude everything imported and collected from garbage collection.
 
-    Else each of its full runs looks through thousands of tests, for half a second.
+    Otherwise each full collection scans thousands of tests, which takes half a second.
     """
     gc.collect()
     gc.freeze()
 
 
 def _not_compiled() -> dict[str, str]:
-    """Marks of tests that cannot run here, each with why.
+    """Marks of tests that cannot run here, with the reasons.
 
-    CI, and ``make test``, which compiles first, set ``CI`` or ``NEED_COMPILED``: what is missing
-    fails there.
+    CI sets ``CI``, and ``make test``, which compiles first, sets ``NEED_COMPILED``: there, tests
+    fail if compiled code is missing.
     """
     if os.environ.get("STREAM_METRICS_KERNEL") == "python":
         return {mark: f"{mark}, since STREAM_METRICS_KERNEL is python" for mark in COMPILED}
@@ -162,7 +161,7 @@ def _not_compiled() -> dict[str, str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Know which test runs."""
+    """Remember which test runs."""
     global _running
     _running = item
     try:
@@ -172,7 +171,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def _only_service_tests_start_servers(event: str, arguments: tuple[Any, ...]) -> None:
-    """Fail a test that starts a server and has no mark that says so."""
+    """Fail a test that starts a server without the mark ``service``."""
     if event != "subprocess.Popen" or _running is None or _running.get_closest_marker("service"):
         return
     command = [os.fsdecode(part) for part in arguments[1]]

@@ -1,8 +1,8 @@
-"""How much work an event is, in counts that do not depend on the machine; times are not held.
+"""Function calls per event, which do not depend on the machine; times are not checked.
 
-A count is the same in every run and on every machine, so that little more than what was recorded is
-a change of the code. So is much less: there is less work, or some is not done, or is not counted.
-Where a change is meant, record what was found: the failure prints the lines for ``RECORDED``.
+A count is the same in every run and on every machine, so one slightly above the recorded count is a
+change of the code. So is a much lower one: there is less work, or some is not done, or not counted.
+If the change is intended, record the new counts: the failure prints the lines for ``RECORDED``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from stream_metrics.core.events.record import Record
 from stream_metrics.lab.traffic import TrafficProfile, generate
 
 MARGIN: Final = 0.03
-"""How far above the recorded count one may be."""
+"""The share by which a count may exceed the recorded one."""
 LESS: Final = 0.2
-"""How far below: further, since later versions of Python make fewer calls."""
+"""The share by which it may be lower: more, as later versions of Python make fewer calls."""
 SEED: Final = 8
 CONVERSATIONS: Final = 700
 HOUR_SECONDS: Final = 3_600
-LATEST_SECONDS: Final = 5_400  # the last labels come so long after the first event, or sooner
+LATEST_SECONDS: Final = 5_400  # the last labels come at most this long after the first event
 
 RECORDED: Final[Mapping[str, float]] = {
     "Python calls, with the kernel": 87.1205,
@@ -64,10 +64,9 @@ def records(count: int) -> list[Record]:
 
 
 def hold(found: Mapping[str, float], recorded: Mapping[str, float] = RECORDED) -> None:
-    """Fail if any count has grown, or is much less.
+    """Fail if any count has grown, or is much lower.
 
-    Raises:
-        AssertionError: It names what differs, by how much, and what to do.
+    Raises ``AssertionError`` that names the differences, their size and the remedy.
     """
     shares = {name: value / recorded[name] - 1 for name, value in found.items()}
     grown = [name for name, share in shares.items() if share > MARGIN]

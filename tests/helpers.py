@@ -1,4 +1,4 @@
-"""What tests of more than one folder use."""
+"""Helpers for tests of several folders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def examples(number: int) -> int:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line on standard error with which the command ends, exit code 2, and no output."""
+    """The only line on standard error of a command that ends with exit code 2 and no output."""
     before = sys.argv
     sys.argv = ["stream-metrics", *arguments]
     try:

@@ -1,4 +1,5 @@
-"""The notation of the cases: series in phases, joined into the input of ``promtool test rules``."""
+"""The notation of the cases: series in phases, converted to the input of ``promtool test
+rules``."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 GONE: Final = None  # a phase without samples: the target was not scraped
-Phase = tuple[int, "float | None"]  # so many minutes, this value (for counters: a minute's growth)
+Phase = tuple[int, "float | None"]  # minutes and value (for counters: growth per minute)
 Series = dict[str, str]  # series to values, as promtool reads them
 
 JOB: Final = {"job": "stream-metrics"}
@@ -36,12 +37,12 @@ def name(metric: str, **labels: str) -> str:
 
 
 def gauge(metric: str, *phases: Phase, **labels: str) -> Series:
-    """A gauge that holds each phase's value."""
+    """A gauge with the value of each phase."""
     return {name(metric, **{**WORKER, **labels}): " ".join(_held(phases))}
 
 
 def counter(metric: str, *phases: Phase, **labels: str) -> Series:
-    """A counter that grows by each phase's value a minute, and begins anew after it was GONE."""
+    """A counter that grows by each phase's value per minute, and restarts at 0 after ``GONE``."""
     parts: list[str] = []
     value = 0.0
     for minutes, growth in phases:
@@ -68,7 +69,7 @@ def _absent(minutes: int) -> list[str]:
 
 
 def wobbling(minutes: int, middle: float, by: float) -> list[Phase]:
-    """A value that goes up and down each minute."""
+    """A value that alternately rises and falls each minute."""
     return [(1, middle + by * (1, -1, 0.5, -0.5)[minute % 4]) for minute in range(minutes)]
 
 

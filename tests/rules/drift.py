@@ -14,7 +14,7 @@ WARNING: Final = {"agent": "a", "severity": "warning"}
 
 
 def agent(*srr: Phase, results: float = RESULTS, name: str = "a") -> Series:
-    """The sums of an agent's last day, with this SRR."""
+    """The sums of an agent's last day with this SRR."""
     of = {"agent": name, "window": "24h"}
     shares = [(n, None if share is None else share * results) for n, share in srr]
     return gauge("streammetrics_window_duplicate_results", *shares, **of) | gauge(
@@ -23,7 +23,7 @@ def agent(*srr: Phase, results: float = RESULTS, name: str = "a") -> Series:
 
 
 def slope(days: int, start: float, end: float) -> list[Phase]:
-    """SRR that goes from one value to another."""
+    """An SRR that changes linearly between two values."""
     steps = days * DAY
     return [(1, start + (end - start) * step / steps) for step in range(steps)]
 

@@ -1,6 +1,6 @@
-"""Of the rule files, the part that an alert rests on: a few of some hundred rules.
+"""The rules that an alert depends on: a few of some hundred in the rule files.
 
-Each minute of a case evaluates every rule that is given, which is what a run of the cases takes.
+Each minute of a case evaluates every given rule, which dominates the run time of the cases.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Figures for the page and for the alerts alike: an agent's sums, window by window."""
+"""Figures for both the page and the alerts: an agent's sums by window."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.rules.cases import QUIET_MINUTES, Series, gauge
 Sums = dict[str, int]
 Judged = frozenset[tuple[str, str]]  # alerts, each with a severity
 
-MANY: Final = 1_000_000  # so many that chance explains nothing
+MANY: Final = 1_000_000  # too many for chance to explain a difference
 BAD_MINUTES: Final = 3
 WINDOWS: Final = ("1m", "5m", "30m", "1h", "24h")
 ALERTS: Final = {rule.name: rule.alert for rule in RULES if rule.alert and rule.of_agent}
@@ -280,7 +280,7 @@ _NONE: Final[Judged] = frozenset()
 
 UNKNOWN_TO_PAGE: Final = (
     Unknown(
-        # Each five minutes for themselves are too few.
+        # Each five minutes alone have too few.
         Agent(
             "ten minutes",
             missed(20_000, MANY),

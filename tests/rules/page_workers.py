@@ -1,4 +1,4 @@
-"""A worker's operations minute by minute, for the page and for the alerts alike."""
+"""A worker's operational figures by minute, for both the page and the alerts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def after(minutes: int, value: float = 1.0) -> list[float]:
 
 
 def letters(dead: float, events: float) -> dict[str, list[float]]:
-    """So many records a minute."""
+    """The numbers of dead letters and events per minute."""
     return {"dead_letters": growing(dead), "events": growing(events)}
 
 

@@ -1,4 +1,4 @@
-"""Cases of the alerts about one agent's ratios: the same claims for each of them."""
+"""Cases of the alerts about one agent's ratios: the same claims for each alert."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.rules.cases import GONE, QUIET_MINUTES, Case, Phase, Series, gauge, w
 
 BAD_MINUTES: Final = 20
 AFTER_MINUTES: Final = 30
-Level = tuple[int, "float | None", float]  # so many minutes, this ratio, of so many
+Level = tuple[int, "float | None", float]  # minutes, ratio, denominator
 
 WINDOW: Final = "streammetrics_window_"
 
@@ -187,7 +187,7 @@ def cases(subject: Subject) -> list[Case]:
 
 
 def unjudged(subject: Subject) -> list[Case]:
-    """What labels that are missing must not do to a rule about settled iterations."""
+    """A rule about settled iterations does not fire because labels are missing."""
     end = QUIET_MINUTES + BAD_MINUTES
     made: Series = labelled("a", [(QUIET_MINUTES, 1.0), (BAD_MINUTES, 0.1)])
     for window, volume in subject.volumes.items():
@@ -202,7 +202,7 @@ def unjudged(subject: Subject) -> list[Case]:
 
 
 def without_zeros() -> list[Case]:
-    """A worker with very many series leaves out those that are 0."""
+    """A worker with very many series leaves out zeros."""
     series: Series = {}
     for window, volume in DECISIONS.items():
         of = {"agent": "a", "window": window, "route": "wiki"}
@@ -219,7 +219,7 @@ def without_zeros() -> list[Case]:
 
 
 def of_busy_and_quiet() -> list[Case]:
-    """What is usual is of documents, not of minutes."""
+    """The baseline weighs documents, not minutes."""
     few_labels, all_labels = (20, 0.4, 15_000.0), (20, 1.0, 300.0)
     levels: Sequence[Level] = [few_labels, all_labels, (QUIET_MINUTES - 20, 0.4, 1_500.0)]
     silent = dict.fromkeys(range(QUIET_MINUTES - 5, QUIET_MINUTES + 20, 5), ())
@@ -228,7 +228,7 @@ def of_busy_and_quiet() -> list[Case]:
 
 
 def of_new_rerankers() -> list[Case]:
-    """Agents without a day of their own: only the order before reranking tells."""
+    """Agents without a baseline: only the order before reranking counts."""
     minutes = 60
 
     def new(*ratios: tuple[int, float], searches: float = 700.0, name: str = "a") -> Series:
@@ -256,7 +256,8 @@ def of_new_rerankers() -> list[Case]:
 
 
 def searching(searches: Mapping[str, float], *short: Phase, long: Sequence[Phase] = ()) -> Series:
-    """An agent's searches, and results: of five minutes, of 30 (else the same), and of a day."""
+    """An agent's searches and results: of five minutes, of 30 (by default the same), and
+    of a day."""
     series: Series = {}
     of_window = {"5m": short, "30m": long or short, "24h": [(sum(n for n, _ in short), 10.0)]}
     for window, phases in of_window.items():
@@ -298,7 +299,7 @@ def spiking(**of: str) -> Series:
 
 
 def of_others() -> list[Case]:
-    """Nothing is usual for what is added up under ``other``."""
+    """There is no baseline for sums under ``other``."""
     silent = dict.fromkeys(range(QUIET_MINUTES, QUIET_MINUTES + BAD_MINUTES, 5), ())
     return [
         Case("is silent about agents that are added up under `other`", spiking(agent="other"),
@@ -309,7 +310,7 @@ def of_others() -> list[Case]:
 
 
 def of_releases() -> list[Case]:
-    """Where releases are the dimension."""
+    """Cases with releases as the dimension."""
     series = spiking(release="v2")
     for window, volume in RESULTS.items():
         series |= SUBJECTS[0].series([(QUIET_MINUTES + BAD_MINUTES, 0.22, volume)], release="v1",
@@ -320,7 +321,7 @@ def of_releases() -> list[Case]:
 
 
 def of_a_handful() -> list[Case]:
-    """Four decisions in five minutes, of an agent whose gate misses three of a hundred."""
+    """Four decisions in five minutes, of an agent whose gate wrongly skips three of a hundred."""
     gate = next(one for one in SUBJECTS if one.alert == "StreamMetricsRetrievalMissed")
 
     def missed(share: float) -> Series:

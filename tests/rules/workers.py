@@ -1,4 +1,4 @@
-"""Cases of the alerts about workers, their labels, and what they depend on."""
+"""Cases of the alerts about workers, labels and dependencies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from tests.rules.cases import GONE, Case, Phase, Series, counter, gauge
 
 QUIET: Final = 90
-LONG: Final = 180  # until all of it is over
+LONG: Final = 180  # until every case has ended
 OTHER: Final = {"instance": "worker-2:9464"}
 ALERT: Final = {"severity": "critical"}
 WARNING: Final = {"severity": "warning"}
@@ -18,12 +18,12 @@ Fires = Mapping[int, Sequence[Mapping[str, str]]]
 
 
 def rising(minutes: int, start: float, by: float) -> list[Phase]:
-    """A value that changes by so much each minute."""
+    """A value that changes by a constant each minute."""
     return [(1, start + by * minute) for minute in range(minutes)]
 
 
 def silent(end: int) -> Fires:
-    """Nothing fires, looked at every five minutes."""
+    """No alert fires, checked every five minutes."""
     return dict.fromkeys(range(0, end, 5), ())
 
 
