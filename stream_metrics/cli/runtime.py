@@ -62,7 +62,7 @@ from stream_metrics.live.worker.keying import KeyMonitor
 from stream_metrics.live.worker.loop import NOT_READING, OTHER_COUNTS, Loop, LoopOptions
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.publication import Publication, before, before_of
+from stream_metrics.live.worker.publication import Publication, before, before_of, belongs
 from stream_metrics.live.worker.repartition import route
 from stream_metrics.live.worker.retry import ComponentReasons, RetryPolicy, Stopped
 from stream_metrics.live.worker.switch import (
@@ -314,8 +314,10 @@ class Runtime:
         def scope_of(number: int) -> AnnouncementScope | None:
             """What there is to announce, once the generation has taken another's place."""
             found = watcher.newest.of(generation.number)
-            if published.muted or found is None or before(watcher.newest, generation) is None:
+            other = before(watcher.newest, generation)
+            if published.muted or found is None or other is None:
                 return None
+            internal = partitioner(ours) if kafka.repartition_topic is not None else None
             return AnnouncementScope(
                 store,
                 options.engine,
@@ -323,9 +325,7 @@ class Runtime:
                 options.ttl_ms,
                 announced(found),
                 before_of(space, watcher.newest, generation, number),
-                is_mine=lambda name: (
-                    kafka.repartition_topic is None or partitioner(ours)(name.encode()) == number
-                ),
+                is_mine=belongs(other.identity, ours, number, internal),
             )
 
         def muted(is_muted: bool) -> None:

@@ -14,6 +14,7 @@ from tests.helpers import examples, rest_long
 from tests.simulation.building import drawn, play
 
 SEEDS = 25
+FEW = 8
 MORE_SEEDS = examples(100)
 SEEN_WITHIN = 60  # seeds
 
@@ -24,6 +25,26 @@ def test_a_build_gives_one_pass_under_the_new_settings_despite_faults(seed: int)
     """The faults are crashes of workers of both generations and of the command, rebalances, lost
     answers and rollbacks at any step of the build and the switch, and a worker that sleeps."""
     builders, actions = drawn(seed)
+
+    asyncio.run(play(builders, actions))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", rest_long(range(FEW + MORE_SEEDS), FEW))
+def test_more_partitions_are_built_through_an_internal_topic(seed: int) -> None:
+    """Also back to the input topics, whatever happens; nothing is lost on the output topic."""
+    builders, actions = drawn(seed, internal=3)
+
+    asyncio.run(play(builders, actions))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("internal", [0, 3])
+@pytest.mark.parametrize("seed", rest_long(range(FEW + MORE_SEEDS), FEW))
+def test_what_was_forgotten_before_the_log_begins_stays_forgotten(seed: int, internal: int) -> None:
+    """A build from what is retained gives one pass over that, without conversations of which only
+    the first generation has read the forget; whatever happens, and with more partitions too."""
+    builders, actions = drawn(seed, internal=internal, retained=True)
 
     asyncio.run(play(builders, actions))
 

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from random import Random
 from typing import Any, Final
 
 from aiokafka import TopicPartition
+from msgspec import structs
 from prometheus_client import CollectorRegistry
 
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
-from stream_metrics.lab.traffic import partition_for
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.events.times import rfc3339
+from stream_metrics.lab.traffic import TrafficRecord, partition_for
 from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from stream_metrics.live.layout import Generation, Identity, InvalidTransition
@@ -47,7 +50,8 @@ from stream_metrics.live.worker.loop import Loop, LoopOptions
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import PartitionOptions
 from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.publication import Publication, before
+from stream_metrics.live.worker.publication import Publication, before, before_of, belongs
+from stream_metrics.live.worker.repartition import Repartitioner, route
 from stream_metrics.live.worker.switch import (
     LayoutWatcher,
     announced,
@@ -56,16 +60,18 @@ from stream_metrics.live.worker.switch import (
     give_up,
     roll_forward,
 )
+from stream_metrics.live.worker.tombstones import CARRIED, carry
 from tests import oracle
 from tests.simulation.brokers import Brokers
 from tests.simulation.sources import ScriptedSource
 from tests.simulation.system import COUNTS, MARKED, PARTITIONS, TOPICS, AtOnce, traffic
 from tests.simulation.troubled import KINDS, Died, Kind, Trouble, Troubled
 
+INTERNAL: Final = "internal"
 OLD: Final = Identity("group", 1, "old", COUNTS)
 NEW: Final = Identity("group", 1, "new", COUNTS)
 GOOD_GAIN: Final = {"old": 2, "new": 3}
-OTHER: Final = {"old": NEW, "new": OLD}  # what is built beside state of that fingerprint
+FORGOTTEN: Final = 4  # conversations, where some are
 DAY_MS: Final = 86_400_000
 
 # How often each is drawn. Numbers name processes; what is not there is another, or none.
@@ -157,23 +163,126 @@ class Process:
     trouble: Trouble
     publication: Publication
     watcher: LayoutWatcher
+    repartitioner: Repartitioner | None = None  # what fills the internal topic
 
 
 @lru_cache
-def expected(seed: int, good_gain: int) -> tuple[dict[str, str], str, int]:
-    """What one pass over all of the traffic gives: rows, windows, and when."""
-    records = [oracle.Record(r.value, r.key, r.timestamp_ms) for r in traffic(seed)]
-    outcome = oracle.evaluate(records, keyed=True, good_gain=good_gain)
+def forgets(seed: int) -> tuple[TrafficRecord, ...]:
+    """Conversations of which records come before and after half of the traffic, forgotten with all
+    of them, also those that come later."""
+    records, half = traffic(seed), len(traffic(seed)) // 2
+    before, after = (
+        {r.key or b"" for r in part if r.valid} for part in (records[:half], records[half:])
+    )
+    at_ms = records[half].timestamp_ms
+    found = []
+    for key in sorted(before & after)[:FORGOTTEN]:
+        event = {
+            "schema_version": "1",
+            "type": "forget",
+            "event_id": f"forget-{key.decode()}",
+            "occurred_at": rfc3339(1000 * records[-1].timestamp_ms),
+            "conversation_id": key.decode(),
+        }
+        found.append(TrafficRecord("events", key, json.dumps(event).encode(), at_ms, valid=True))
+    return tuple(found)
+
+
+@lru_cache
+def expected(
+    seed: int, good_gain: int, keyed: bool, retained: bool
+) -> tuple[dict[str, str], str, int]:
+    """What one pass over the traffic gives: rows, windows, and when. Of what is retained of it,
+    without what was forgotten."""
+    read = traffic(seed)
+    if retained:
+        read = (*forgets(seed), *read[len(read) // 2 :])
+    records = [oracle.Record(r.value, r.key, r.timestamp_ms) for r in read]
+    outcome = oracle.evaluate(records, keyed=keyed, good_gain=good_gain)
     now_us = 1000 * traffic(seed)[-1].timestamp_ms
     rows = {str(json.loads(row)["conversation_id"]): row for row in outcome.rows}
     return rows, outcome.windows(now_us), now_us
 
 
 @dataclass
+class Inputs:
+    """The input topics, as what fills the internal topic reads them."""
+
+    brokers: Brokers
+    client: ScriptedSource
+    copied: dict[TopicPartition, int]  # outlives processes
+    fetched: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def first(self, place: TopicPartition) -> int:
+        """Where it goes on."""
+        return self.copied.get(place, self.brokers.firsts.get(place, 0))
+
+    async def fetch(self) -> list[Record]:
+        """See ``worker.repartition.Inputs``."""
+        found: list[Record | None] = []
+        for place, log in self.brokers.logs.items():
+            first = self.first(place)
+            part = log[first : min(first + self.client.at_once, self.brokers.ends[place])]
+            self.fetched[place] = first + len(part)
+            found += part
+        return [record for record in found if record is not None]
+
+    async def commit(self) -> None:
+        """See ``worker.repartition.Inputs``."""
+        self.copied.update(self.fetched)
+
+
+@dataclass
+class Internal:
+    """The internal topic; whoever fills it may die after any record."""
+
+    brokers: Brokers
+    trouble: Trouble
+
+    async def send(self, records: Sequence[Record]) -> None:
+        """See ``worker.repartition.Internal``."""
+        for record in records:
+            place = TopicPartition(
+                INTERNAL, partition_for(record.key or b"", self.brokers.partitions)
+            )
+            log = self.brokers.logs[place]
+            at = {"topic": INTERNAL, "partition": place.partition, "offset": len(log)}
+            log.append(structs.replace(record, **at))
+            self.brokers.ends[place] += 1
+            if self.trouble.due() in ("dies before", "dies after"):
+                raise Died("copy")
+
+
+@dataclass
+class Upstream:
+    """Up to when the internal topic is filled."""
+
+    inputs: Inputs
+    now_ms: Callable[[], int]
+
+    async def read_up_to_ms(self) -> int:
+        """See ``Upstream``."""
+        brokers = self.inputs.brokers
+        coming = (
+            record.timestamp_ms or 0
+            for place, log in brokers.logs.items()
+            for record in log[self.inputs.first(place) : brokers.ends[place]]
+            if record is not None
+        )
+        return min(coming, default=self.now_ms())
+
+
+@dataclass
 class Builders:
-    """Two generations over the same brokers; ``seed`` says what lies in the topics."""
+    """Two generations over the same brokers; ``seed`` says what lies in the topics.
+
+    The second of two reads an internal topic of ``internal`` partitions, if there are any. With
+    ``retained`` the log begins behind what was forgotten once the first generation has read it.
+    """
 
     seed: int
+    internal: int = 0
+    retained: bool = False
     cache_results: int = 1_000
     batch_records: int = 8
     space: MemoryStore = field(default_factory=MemoryStore)
@@ -188,12 +297,44 @@ class Builders:
         self.now_ms = traffic(self.seed)[0].timestamp_ms
         self.space.clock = lambda: self.now_ms
         self._past: MemorySnapshot | None = None
+        self._marks: set[str] = set()  # of the generations that it has
+        self.inner = Brokers((INTERNAL,), self.internal)
+        self.copied: dict[TopicPartition, int] = {}
+        new = replace(NEW, partition_counts={INTERNAL: self.internal}) if self.internal else NEW
+        self.other = {"old": new, "new": OLD}  # what is built beside state of that fingerprint
+        self.half = 0  # entries before what is retained
         for number, record in enumerate(traffic(self.seed)):
+            if self.retained and number == len(traffic(self.seed)) // 2:
+                self._append_forgets()
             key = record.key or b""
             place = TopicPartition(record.stream, partition_for(key, PARTITIONS))
             self.brokers.append(place, key, record.value, record.timestamp_ms)
             if number % MARKED == 0:
                 self.brokers.mark(place, record.timestamp_ms)
+
+    def _append_forgets(self) -> None:
+        """On every partition of every topic, as the command sends them."""
+        for place in self.brokers.logs:
+            for record in forgets(self.seed):
+                self.brokers.append(place, record.key, record.value, record.timestamp_ms)
+        self.half = sum(map(len, self.brokers.logs.values()))
+
+    async def cut(self) -> None:
+        """The first generation reads the first half of the log, which is deleted then."""
+        self.produce(self.half)
+        for process in self.processes:
+            process.client.at_once = 1_000
+            for what in ("read", "read", "look after", "read", "look after"):
+                await self.act(process, what, None, 0)
+        store = self.space.generation(self.processes[0].generation)
+        states = [await store.describe(number) for number in range(PARTITIONS)]
+        read = {
+            TopicPartition(topic, number): position.offset
+            for number, state in enumerate(states)
+            for topic, position in state.positions.items()
+        }
+        assert read == self.brokers.ends
+        self.brokers.firsts.update(self.brokers.ends)
 
     # -- workers
 
@@ -203,7 +344,9 @@ class Builders:
 
     async def start(self, generation: Generation) -> Process:
         """A worker more, which is no member yet."""
-        group = self.groups.setdefault(generation.mark, self.brokers.another_group())
+        topics = tuple(generation.identity.partition_counts)
+        brokers = self.inner if INTERNAL in topics else self.brokers
+        group = self.groups.setdefault(generation.mark, brokers.another_group())
         client, trouble, health = ScriptedSource(group), Trouble(), Health(reasons={})
         clock = Clock(lambda: self.now_ms, lambda: self.now_ms / 1000)
         operations = Operations(CollectorRegistry(), TOPICS)
@@ -244,22 +387,39 @@ class Builders:
             found, other = newest.of(generation.number), before(newest, generation)
             if publication.muted or found is None or other is None:
                 return None
-            held = [(space.generation(other), number)]
+            ours = generation.identity
+            internal = partial(partition_for, partitions=ours.count) if repartitioner else None
             return AnnouncementScope(
-                store, engine, "last", DAY_MS, announced(found), held, page_size=3
-            )
+                store, engine, "last", DAY_MS, announced(found),
+                before_of(space, newest, generation, number), 3,
+                belongs(other.identity, ours, number, internal),
+            )  # fmt: skip
 
-        announcer = Announcer(scope_of, retry)
+        async def prepare(partition: StatePartition) -> None:
+            if generation.retained and CARRIED not in partition.marks:
+                held = before_of(space, layout, generation, partition.number)
+                await retry(lambda: carry(partition, held, 1, "k", 1, retry))
+
+        layout = await self.space.layout()
+        announcer, repartitioner, upstream = Announcer(scope_of, retry), None, None
+        if INTERNAL in topics:
+            inputs = Inputs(self.brokers, client, self.copied)
+            upstream = Upstream(inputs, lambda: self.now_ms)
+            repartitioner = Repartitioner(
+                inputs, Internal(self.inner, trouble), publication.letters,
+                partial(route, limits=engine.limits), retry, operations,
+            )  # fmt: skip
         loop = Loop(
-            client, store, LoopOptions(TOPICS), generation.identity, make_partition, retry,
-            health, operations, clock, KeyMonitor(operations.keyed_differently, PARTITIONERS),
-            outputs=shown, background=announcer.step, monotonic=lambda: 0.0,
+            client, store, LoopOptions(topics, in_order=upstream is None), generation.identity,
+            make_partition, retry, health, operations, clock,
+            KeyMonitor(operations.keyed_differently, PARTITIONERS),
+            outputs=shown, upstream=upstream, prepare=prepare, background=announcer.step,
+            monotonic=lambda: 0.0,
         )  # fmt: skip
         fence = Fence(self.topic, trouble)
-        layout = await self.space.layout()
         watcher = LayoutWatcher(space, layout, generation, fence, _at_once, muted)
         muted(publication.muted)
-        process = Process(generation, client, loop, trouble, publication, watcher)
+        process = Process(generation, client, loop, trouble, publication, watcher, repartitioner)
         self.processes.append(process)
         return process
 
@@ -279,6 +439,8 @@ class Builders:
         trouble.interrupt = lambda: self.rebalance(generation)
         try:
             if what == "read":
+                if process.repartitioner is not None:
+                    await process.repartitioner.turn()
                 await loop.turn()
             elif what == "commit":
                 await loop.commit()
@@ -314,13 +476,16 @@ class Builders:
         layout = await self.space.layout()
         if layout.in_force is None:
             return
-        wanted = OTHER[layout.in_force.identity.fingerprint]
+        wanted = self.other[layout.in_force.identity.fingerprint]
         for old in layout.generations:
             if old.purged:
                 await forget_purged(self.space, old)
         mark = f"m{layout.last}-{self.seen['registered']}"
         with suppress(InvalidTransition):
-            await change(self.space, lambda now: now.registered(wanted, mark, self.now_ms))
+            await change(
+                self.space,
+                lambda now: now.registered(wanted, mark, self.now_ms, retained=self.retained),
+            )
         building = (await self.space.layout()).building
         if building is not None and self.workers_of(building) < 2:
             self.seen["registered"] += 1
@@ -358,13 +523,17 @@ class Builders:
         """
         for generation in (await self.space.layout()).generations:
             begun = await self.space.generation(generation).partitions()
-            if not generation.ended and len(begun) < PARTITIONS:
+            if not generation.ended and len(begun) < generation.identity.count:
                 return
         self._past = self.space.snapshot()
+        self._marks = {g.mark for g in (await self.space.layout()).generations}
 
-    def go_back(self) -> None:
-        """The store fails over to what was remembered."""
-        if self._past is not None:
+    async def go_back(self) -> None:
+        """The store fails over to what was remembered, unless it has lost all of a live state then:
+        that is an offset gap, which halts its partitions."""
+        live = (await self.space.layout()).in_force
+        lost = live is not None and live.state == "live" and live.mark not in self._marks
+        if self._past is not None and not lost:
             self.space.restore(self._past)
             self.seen["store went back"] += 1
 
@@ -389,7 +558,7 @@ class Builders:
             worker.client.at_once = 1_000
             for what in ("look", "read", "look after"):
                 await self.act(worker, what, None, 0)
-            if new.state == "building" and len(worker.loop.partitions) == PARTITIONS:
+            if new.state == "building" and len(worker.loop.partitions) == new.identity.count:
                 await self.command("decide", None, 0)
             elif new.state == "live" and not layout.to_purge:
                 break
@@ -413,7 +582,8 @@ class Builders:
         assert live.number > 1
         assert (live.state, layout.building, layout.to_purge) == ("live", None, ())
         store, good_gain = self.space.generation(live), GOOD_GAIN[live.identity.fingerprint]
-        rows, windows, now_us = expected(self.seed, good_gain)
+        keyed = INTERNAL not in live.identity.partition_counts
+        rows, windows, now_us = expected(self.seed, good_gain, keyed, self.retained)
         engine = EngineConfig(good_gain=good_gain)
         export = await export_state(store, engine, DEFAULT_WINDOWS, "last")
         assert canonical(export.windows_document(now_us)) + "\n" == windows
@@ -424,7 +594,14 @@ class Builders:
         assert sent == rows, "other rows on the output topic"
         assert len(self.topic.messages) == self.sent, "a late worker has sent something"
         letters = {letter.record.value for letter in self.letters.letters}
-        assert letters == {record.value for record in traffic(self.seed) if not record.valid}
+        read = traffic(self.seed)
+        broken = {record.value for record in read if not record.valid}
+        if keyed:
+            assert letters == broken
+        else:  # its generation takes records under any key
+            records = [oracle.Record(r.value, r.key, r.timestamp_ms) for r in read]
+            unkeyed = oracle.evaluate(records, keyed=False).invalid
+            assert {read[number].value for number, _ in unkeyed} <= letters <= broken
         audited = await audit(store, AuditOptions(engine, DEFAULT_WINDOWS), _never)
         assert (audited.differences, audited.unreadable, audited.busy) == ([], [], [])
 
@@ -433,13 +610,17 @@ async def _never() -> bool:
     return False
 
 
-def drawn(seed: int) -> tuple[Builders, list[tuple[Any, ...]]]:
+def drawn(
+    seed: int, *, internal: int = 0, retained: bool = False
+) -> tuple[Builders, list[tuple[Any, ...]]]:
     """Two generations and what is to happen to them; the same for the same seed."""
     rng = Random(seed)
     builders = Builders(
         seed=rng.randint(1, 3),
         cache_results=rng.choice((0, 60, 1_000)),
         batch_records=rng.choice((1, 8, 100)),
+        internal=internal,
+        retained=retained,
     )
     whats = rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=rng.randint(60, 160))
     return builders, [
@@ -460,6 +641,8 @@ async def play(builders: Builders, actions: list[tuple[Any, ...]]) -> None:
     for _ in range(2):
         await builders.start(old)
     builders.rebalance(old)
+    if builders.retained:
+        await builders.cut()
     builders.produce(40)
     for action in actions:
         await _happen(builders, *action)
@@ -481,7 +664,7 @@ async def _happen(
     elif what == "remember":
         await builders.remember()
     elif what == "go back":
-        builders.go_back()
+        await builders.go_back()
     elif builders.processes:
         process = builders.processes[number % len(builders.processes)]
         if what == "kill":

@@ -14,7 +14,7 @@ from stream_metrics.core.engine.codec import stored_header
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.core.events.record import DeadLetter, Origin, Record
-from stream_metrics.live.layout import Generation
+from stream_metrics.live.layout import Generation, Identity
 from stream_metrics.live.memory import (
     MemoryDeadLetters,
     MemoryOutputs,
@@ -34,7 +34,7 @@ from stream_metrics.live.ports import (
 from stream_metrics.live.worker.announce import Announcement, AnnouncementScope, Announcer
 from stream_metrics.live.worker.generations import begin, change
 from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.publication import Publication
+from stream_metrics.live.worker.publication import Publication, belongs
 from stream_metrics.live.worker.takeover import NotPrepared
 from stream_metrics.live.worker.tombstones import CARRIED, carry
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened
@@ -348,3 +348,30 @@ async def test_a_build_halts_at_an_unreadable_conversation() -> None:
         await carry(partition, [(was, 0)], old.number, "k", 1, once)
 
     assert partition.marks == set()
+
+
+# -- whose conversations they were
+
+DIRECT = Identity("group", 1, "old", {"events": 2})
+INTERNAL = Identity("group", 1, "new", {"internal": 3})
+
+
+@pytest.mark.parametrize(
+    ("other", "ours", "internal", "mine"),
+    [
+        (DIRECT, replace(DIRECT, fingerprint="new"), False, [True, True]),
+        (DIRECT, replace(DIRECT, partition_counts={"events": 2, "labels": 2}), False, [True, True]),
+        (DIRECT, INTERNAL, True, [False, True]),
+        (INTERNAL, INTERNAL, True, [True, True]),
+        (INTERNAL, DIRECT, False, [False, False]),
+        (DIRECT, replace(DIRECT, partition_counts={"others": 2}), False, [False, False]),
+    ],
+)
+def test_a_partition_speaks_for_no_conversation_that_may_belong_to_another_one(
+    other: Identity, ours: Identity, internal: bool, mine: list[bool]
+) -> None:
+    """A null for a conversation that another partition has would take its row from the output
+    topic."""
+    found = belongs(other, ours, 1, (lambda name: int(name == b"b")) if internal else None)
+
+    assert [found(name) for name in "ab"] == mine

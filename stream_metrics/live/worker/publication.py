@@ -8,12 +8,12 @@ exporters do not ask.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.core.engine.windows import Windows
 from stream_metrics.core.events.record import DeadLetter
-from stream_metrics.live.layout import Generation, Layout
+from stream_metrics.live.layout import Generation, Identity, Layout
 from stream_metrics.live.ports import DeadLetters, Output, OutputMessage, Outputs, StateStore
 from stream_metrics.live.worker.generations import check_in_use
 
@@ -35,9 +35,28 @@ def before_of(
     other = before(layout, generation)
     if other is None:
         return []
-    same = other.identity.partition_counts == generation.identity.partition_counts
-    numbers: Iterable[int] = [number] if same else range(other.identity.count)
+    alike = numbered_alike(other.identity, generation.identity)
+    numbers: Iterable[int] = [number] if alike else range(other.identity.count)
     return [(space.generation(other), n) for n in numbers]
+
+
+def numbered_alike(other: Identity, ours: Identity) -> bool:
+    """Whether a conversation is in the partition of the same number in both: they read a topic in
+    common, with as many partitions."""
+    return bool(other.partition_counts.items() & ours.partition_counts.items())
+
+
+def belongs(
+    other: Identity, ours: Identity, number: int, partitioner: Callable[[bytes], int] | None
+) -> Callable[[str], bool]:
+    """Which conversations of another generation belong to this partition of ours.
+
+    ``partitioner`` is that of the internal topic. Without one producers choose, and where the other
+    generation read other topics, nobody can tell.
+    """
+    if numbered_alike(other, ours):
+        return lambda _: True
+    return lambda name: partitioner is not None and partitioner(name.encode()) == number
 
 
 class Publication:
