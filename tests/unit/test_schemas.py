@@ -34,7 +34,7 @@ async def shown(store: MemoryStore) -> tuple[list[str], str]:
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 async def test_a_schema_is_still_written_byte_for_byte(schema: int) -> None:
-    """The same input makes the bytes of the file; a difference is a new schema."""
+    """The same input gives the bytes of the file; a difference needs a new schema."""
     expected = json.loads(path(schema).read_text(encoding="utf-8"))
 
     assert json.loads(json.dumps(await dump(await written(schema)))) == expected
@@ -85,7 +85,7 @@ async def test_short_ids_make_the_state_smaller() -> None:
 
 
 def test_a_conversation_of_a_later_schema_is_refused() -> None:
-    """Before any of it is misread; the message says what can be read."""
+    """It is refused before any of it is misread, and the message says what can be read."""
     header = msgspec.msgpack.encode((3, "c", "k", None))
 
     with pytest.raises(UnknownSchema, match="schema 3; this release reads 1 and 2"):
@@ -93,7 +93,7 @@ def test_a_conversation_of_a_later_schema_is_refused() -> None:
 
 
 def test_state_of_a_later_schema_is_refused() -> None:
-    """With the way back: the later release can write what this one reads."""
+    """The error has the remedy: the later release can write what this one reads."""
     later = Identity("group", 3, "fingerprint", {TOPIC: 1})
 
     with pytest.raises(OtherIdentity, match=r"schema 3, .* 1 and 2.*state\.write_schema=2"):
@@ -101,12 +101,12 @@ def test_state_of_a_later_schema_is_refused() -> None:
 
 
 def test_the_older_schema_is_written_by_default() -> None:
-    """So that the release before this one can go on with what this one has written."""
+    """The previous release can then continue with the state of this one."""
     assert Settings.model_validate({}).state.write_schema == SCHEMAS[-2]
 
 
 def test_the_schema_is_set_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As text; one that this release cannot write is refused."""
+    """The value is text; one that this release cannot write is refused."""
     monkeypatch.setenv("STREAM_METRICS_STATE__WRITE_SCHEMA", "2")
     assert Settings().state.write_schema == 2
 

@@ -91,7 +91,7 @@ class Outputs(MemoryOutputs):
 
 
 class Fence:
-    """Shuts out whoever sent for a generation, one id after the other."""
+    """Fences the producers of a generation, one transactional id after the other."""
 
     def __init__(self, topic: MemoryTopic) -> None:
         self._topic = topic
@@ -104,7 +104,8 @@ class Fence:
 
 
 class World:
-    """Two generations of one namespace, the new one caught up; and what must hold."""
+    """Two generations of one namespace, of which the new one has caught up, and their
+    invariants."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -137,7 +138,7 @@ class World:
         await self.finish()
 
     async def finish(self) -> None:
-        """Whoever finds the switch unfinished."""
+        """A process that finds the switch unfinished."""
         store: Any = Stepped(self.store)
         try:
             await finish(store, Fence(self.topic), self.rest)
@@ -145,11 +146,11 @@ class World:
             return
 
     async def rest(self) -> None:
-        """A moment in which others may do anything."""
+        """A step in which others may do anything."""
         await Turn()
 
     async def old_worker(self, number: int) -> None:
-        """Writes and sends as if nothing had happened, and takes over anew if it is refused."""
+        """Write and send as if nothing had happened, and take over again if refused."""
         store: Any = Stepped(self.store)
         publication = Publication(
             store,
@@ -177,7 +178,7 @@ class World:
             assert write in (Written(), Fenced()) or type(write).__name__ == "Moved"
 
     async def new_owner(self, number: int) -> None:
-        """Looks at the layout until it may speak, then sends rows and says so."""
+        """Read the layout until it is unmuted, then send rows and record that."""
         store: Any = Stepped(self.store)
         publication = Publication(
             store,
@@ -208,7 +209,7 @@ class World:
     # -- what must hold
 
     def check_topic(self) -> None:
-        """Nothing of the old generation comes behind anything of the new one."""
+        """No message of the old generation follows one of the new generation."""
         values = [message.value for message in self.topic.messages]
         if b"new" in values:
             assert b"old" not in values[values.index(b"new") :], values
@@ -245,7 +246,7 @@ def batch(number: int, offset: int, token: bytes) -> BatchWrite:
 
 
 def ran(work: Awaitable[Any]) -> Any:
-    """The result of something that has no turn to wait for but its own."""
+    """The result of a coroutine that waits for nothing but its own turns."""
     running = work.__await__()
     try:
         while True:
@@ -255,7 +256,7 @@ def ran(work: Awaitable[Any]) -> Any:
 
 
 def step(work: Work) -> bool:
-    """One turn; whether there is another."""
+    """Run one turn; returns whether there is another."""
     try:
         work.send(None)
     except StopIteration:
@@ -264,7 +265,7 @@ def step(work: Work) -> bool:
 
 
 def actors(world: World) -> dict[str, Callable[[], Work]]:
-    """Everybody."""
+    """All actors."""
     return {
         "decide": world.decide,
         "finish": world.finish,
@@ -314,7 +315,7 @@ def test_a_build_that_has_frozen_damaged_state_cannot_be_abandoned() -> None:
 
 @pytest.mark.parametrize("dies", [*range(40), None])
 def test_the_command_may_be_killed_at_any_step(dies: int | None) -> None:
-    """From the decision on the workers of the new generation do the rest."""
+    """From the decision on, workers of the new generation do the rest."""
     world = ran(World.made())
     deciding = world.decide()
     for _ in range(10_000 if dies is None else dies):
@@ -437,7 +438,7 @@ def step_once(work: Work) -> bool:
 
 
 def test_two_processes_can_finish_a_switch_concurrently() -> None:
-    """In every order of the first turns of both."""
+    """This holds for every order of their first turns."""
     turns = 10
     for mine in combinations(range(turns), turns // 2):
         world = ran(World.made())
@@ -475,7 +476,7 @@ def went_back(world: World, past: Any, rng: Random) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS + examples(300)))
 def test_the_topic_is_in_order_and_the_switch_ends_despite_faults(seed: int) -> None:
-    """Anybody dies, sleeps, or begins anew, and the store goes back now and then."""
+    """Actors crash, sleep or restart, and the store goes back now and then."""
     rng = Random(seed)
     world = ran(World.made())
     made = actors(world)
