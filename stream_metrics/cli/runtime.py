@@ -1,4 +1,4 @@
-"""The live worker without a framework: every part made from the settings, started and stopped."""
+"""Wires a live worker from the settings, without a framework, and runs it."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ class UnsafeStore(Exception):
 
 
 class Runtime:
-    """One live worker; with ``build`` of the generation that is being built, if there is one.
+    """One live worker; with ``build``, it prefers the generation that is being built.
 
-    ``source``, ``loop`` and ``store``, that of its generation, are there while it works.
+    ``source``, ``loop`` and ``store`` (of its generation) are set once it works.
     """
 
     def __init__(
@@ -175,9 +175,9 @@ class Runtime:
         return OwnedPartitions(numbers, loop.partition_total)
 
     async def run(self) -> None:
-        """Work until ``stop``; raises where the worker must not start or go on."""
-        # Open conversations are many long-lived objects that each full collection would walk
-        # again. What is dropped from the cache is freed without it: nothing of ours is cyclic.
+        """Work until ``stop``; raises if the worker must not start or continue."""
+        # Cached conversations are many long-lived objects, which each full collection traverses.
+        # They have no reference cycles, so they are freed without it.
         collect_rarely()
         settings = self.settings
         log.info(
@@ -212,7 +212,7 @@ class Runtime:
             await store.close()
 
     async def _join(self, settings: Settings, store: RedisStore) -> Generation:
-        """The generation of state to work on; the first worker of all begins one."""
+        """The generation of state to work on; the first worker creates one."""
         topics = dict.fromkeys(settings.kafka.state_topics, 0)
 
         def ours(built: Identity) -> Identity:
@@ -230,7 +230,7 @@ class Runtime:
         return found
 
     async def _counts(self, cluster: Cluster, settings: Settings) -> dict[str, int]:
-        """Partition counts of the topics that are read, however long the brokers are away."""
+        """The partition counts of the topics; waits until the brokers are available."""
         while True:
             try:
                 await cluster.check_rights()
@@ -245,7 +245,7 @@ class Runtime:
             return counts
 
     async def _work(self, settings: Settings, generation: Generation, space: RedisStore) -> None:
-        """Read until ``stop``, by the settings for the generation."""
+        """Work on a generation until ``stop``."""
         store, base = space.generation(generation), settings.kafka
         kafka = kafka_for(settings.kafka, generation)
         settings = settings.model_copy(update={"kafka": kafka})
@@ -297,7 +297,7 @@ class Runtime:
         layout = await self.retry(space.layout)
 
         async def prepare(partition: StatePartition) -> None:
-            """Take over what is forgotten, where the log does not reach back to it."""
+            """Copy tombstones if the log does not reach back to the ``forget`` events."""
             if generation.retained and CARRIED not in partition.marks:
                 other = before(layout, generation)
                 held = before_of(space, layout, generation, partition.number)
@@ -399,7 +399,7 @@ class Runtime:
                 await upstream.stop()
 
     async def _follow(self, watcher: LayoutWatcher) -> None:
-        """Look at the layout now and then; raises ``Superseded`` where the worker is to end."""
+        """Check the layout at intervals; raises ``Superseded`` if the worker is to end."""
         try:
             while not self.retry.stopping:
                 await self.retry(watcher.look)
@@ -408,7 +408,7 @@ class Runtime:
             pass
 
     async def _watch(self, store: RedisStore) -> None:
-        """Notice a Redis that is away also while there is nothing to write."""
+        """Check Redis at intervals, even if there is nothing to write."""
         while not self.retry.stopping:
             try:
                 used, limit = await memory_bytes(store)
@@ -430,7 +430,7 @@ class Runtime:
 
     async def _check_store(self, store: RedisStore) -> None:
         async def reachable() -> None:
-            with suppress(StoreRefused):  # of which the check says more
+            with suppress(StoreRefused):  # the check below reports it in detail
                 await store.layout()
 
         await self.retry(reachable)

@@ -1,7 +1,7 @@
-"""Which conversations to look at first: what each adds to a window, ranked, and its duplicates.
+"""Ranks conversations by their contribution to a window, with their duplicate results.
 
-A conversation's part in a window is made of the iterations that lie in it, under the agent asked
-for, as in the window's sums: over all conversations, ``results`` adds up to the window's.
+A conversation contributes its iterations in the window, of the requested agent, as to the window's
+sums: over all conversations, ``results`` adds up to the window's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RANKINGS: Final = ("highest_srr", "lowest_sre", "most_wasted_iterations")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The part of the conversations that is looked at.
+    """The iterations to rank by.
 
     Iterations from ``from_us`` to before ``to_us`` whose agent (or release) ``admits``.
     """
@@ -34,7 +34,7 @@ class Scope:
     admits: Callable[[str], bool] = lambda _: True
 
 
-class Pair(NamedTuple):
+class DuplicatePair(NamedTuple):
     """A result and the one that it repeats: the first occurrence of its document in the turn.
 
     ``evidence`` is what proves them the same: ``id``, ``url``, ``text`` or ``fields``.
@@ -50,8 +50,8 @@ class Pair(NamedTuple):
 
 
 @dataclass(slots=True)
-class Part:
-    """What one conversation adds to a window.
+class Contribution:
+    """The contribution of one conversation to a window.
 
     ``wasted_iterations``: of ``settled_iterations`` those without gain; they searched, are judged,
     and brought nothing good that was new. ``settled_results``, ``settled_good`` and
@@ -73,7 +73,7 @@ class Part:
     settled_good: int = 0
     settled_gain: int = 0
     last_us: int = 0
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[DuplicatePair] = field(default_factory=list)
 
     @property
     def srr(self) -> float | None:
@@ -90,7 +90,7 @@ class Part:
         return None if unknown else ratio(self.settled_good, self.settled_results)
 
     def row(self) -> dict[str, Any]:
-        """The part as plain data."""
+        """The contribution as plain data."""
         return {
             "conversation_id": self.conversation_id,
             "agents": sorted(self.agents),
@@ -110,9 +110,11 @@ class Part:
         }
 
 
-def part_of(conversation: Conversation, scope: Scope, config: EngineConfig) -> Part | None:
-    """The conversation's part, without its pairs; None if no iteration of it is in scope."""
-    part = Part(conversation.conversation_id)
+def contribution_of(
+    conversation: Conversation, scope: Scope, config: EngineConfig
+) -> Contribution | None:
+    """A conversation's contribution, without its pairs; None if no iteration is in scope."""
+    part = Contribution(conversation.conversation_id)
     for turn, iteration, time_us, agent in _in_scope(conversation, scope, config):
         part.agents.add(agent)
         part.turns.add(turn.number)
@@ -131,7 +133,9 @@ def part_of(conversation: Conversation, scope: Scope, config: EngineConfig) -> P
     return part if part.iterations else None
 
 
-def pairs_of(conversation: Conversation, scope: Scope, config: EngineConfig) -> Iterator[Pair]:
+def pairs_of(
+    conversation: Conversation, scope: Scope, config: EngineConfig
+) -> Iterator[DuplicatePair]:
     """The duplicates in scope, in canonical order; a first occurrence may lie before the scope."""
     for turn, iteration, _, _ in _in_scope(conversation, scope, config):
         for search in iteration.searches:
@@ -139,7 +143,7 @@ def pairs_of(conversation: Conversation, scope: Scope, config: EngineConfig) -> 
                 if evidence:
                     first = turn.first_results[search.documents[at]]
                     holder = turn.result_searches[first]
-                    yield Pair(
+                    yield DuplicatePair(
                         turn.number,
                         iteration.number,
                         search.result_ids[at],
@@ -168,12 +172,12 @@ Order = tuple[float, int, str]
 class Worst:
     """The worst conversations of those offered, at most ``limit`` in each ranking.
 
-    ``judged`` says by ranking how many conversations had enough data to be in it: where it is 0, an
-    empty ranking says nothing.
+    ``judged`` is the number of conversations with enough data, by ranking: with 0, an empty ranking
+    means that nothing is known.
 
-    SRR and SRE are ranked from ``min_results`` results on, because a share of few says little.
-    Equal shares are ordered by how many results they are of, then by conversation id. Of each
-    conversation the first ``max_pairs`` duplicates are kept.
+    SRR and SRE are ranked from ``min_results`` results on, because a share of few is not
+    meaningful. Ties are ordered by the number of results, then by conversation id. The first
+    ``max_pairs`` duplicates of each conversation are kept.
     """
 
     def __init__(
@@ -193,11 +197,11 @@ class Worst:
         self._limit = limit
         self._min_results = min_results
         self._max_pairs = max_pairs
-        self._ranked: dict[str, list[tuple[Order, Part]]] = {name: [] for name in RANKINGS}
+        self._ranked: dict[str, list[tuple[Order, Contribution]]] = {name: [] for name in RANKINGS}
 
     def offer(self, conversation: Conversation) -> None:
-        """Take the conversation if it is worse than one that is kept."""
-        part = part_of(conversation, self._scope, self._config)
+        """Rank a conversation; keeps it if it is among the worst."""
+        part = contribution_of(conversation, self._scope, self._config)
         if part is None:
             return
         self.conversations += 1
@@ -217,8 +221,8 @@ class Worst:
                     break
                 part.pairs.append(pair)
 
-    def _judges(self, part: Part) -> Iterator[str]:
-        """The rankings that a part has enough data for."""
+    def _judges(self, part: Contribution) -> Iterator[str]:
+        """The rankings that a contribution has enough data for."""
         if part.results >= self._min_results:
             yield "highest_srr"
         if part.sre is not None and part.settled_results >= self._min_results:
@@ -226,8 +230,8 @@ class Worst:
         if part.settled_iterations:
             yield "most_wasted_iterations"
 
-    def _orders(self, part: Part) -> Iterator[tuple[str, Order]]:
-        """Where a part belongs, the worst first."""
+    def _orders(self, part: Contribution) -> Iterator[tuple[str, Order]]:
+        """The sort key of a contribution in each of its rankings, the worst first."""
         srr, sre, judges = part.srr, part.sre, set(self._judges(part))
         if srr and "highest_srr" in judges:
             yield "highest_srr", (-srr, -part.results, part.conversation_id)
@@ -237,6 +241,6 @@ class Worst:
             wasted = -part.wasted_iterations
             yield "most_wasted_iterations", (wasted, -part.results, part.conversation_id)
 
-    def rankings(self) -> dict[str, list[Part]]:
-        """The worst first, by the name of the ranking."""
+    def rankings(self) -> dict[str, list[Contribution]]:
+        """The contributions by ranking, the worst first."""
         return {name: [part for _, part in ranked] for name, ranked in self._ranked.items()}

@@ -1,4 +1,4 @@
-"""Which names have series of their own."""
+"""Admits the names that have their own series."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stream_metrics.live.worker.options import PartitionOptions
 
 
 class SharedNames:
-    """The registries of agents (or releases) and routes, as far as this worker has seen them."""
+    """This worker's copy of the registries of agents (or releases) and routes."""
 
     def __init__(self, store: StateStore, options: PartitionOptions) -> None:
         self._store = store
@@ -24,7 +24,7 @@ class SharedNames:
         self._known = {kind: frozenset(names) for kind, names in self._configured.items()}
 
     async def names(self, cells: Sequence[tuple[int, Cell]]) -> Names:
-        """The names in force once everyone in ``cells`` has asked for a place."""
+        """Admit the names in ``cells``; returns all names that have their own series."""
         agents = {cell.agent for _, cell in cells}
         routes = routes_of(cell for _, cell in cells)
         return Names(
@@ -41,12 +41,12 @@ class SharedNames:
         return known
 
     def forget(self) -> None:
-        """Ask again; the store may have gone back."""
+        """Drop the copy, because the store may have lost writes."""
         self._known = {kind: frozenset(names) for kind, names in self._configured.items()}
 
 
 def note_unnamed(cells: Iterable[tuple[int, Cell]], names: Names, seen: Observations) -> None:
-    """Count what becomes ``other`` because all places for names are taken."""
+    """Count cells that are summed as ``other`` because the limit of names is reached."""
     for sign, cell in cells:
         if sign > 0 and names.agent(cell.agent) != cell.agent:
             seen.counts["agents_beyond_limit"] += 1

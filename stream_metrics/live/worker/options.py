@@ -1,4 +1,4 @@
-"""What all state partitions of a worker are built and worked on with."""
+"""Options of a worker's state partitions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from stream_metrics.live.ports import ConversationKey
 
 @dataclass(frozen=True, slots=True)
 class PartitionOptions:
-    """What all partitions of a worker share.
+    """The options that all partitions of a worker share.
 
-    ``now_ms`` is the wall clock of a live worker: a record from the future moves record time no
-    further than that. ``latest_ms`` is the later of two clocks, where there are two: it bounds for
-    how long a record from the future keeps its conversation. ``partitioner`` says where Kafka's
-    default one puts a key. ``turn_scope`` is that of the rows on the output topic. ``worker`` is
-    the name under which heartbeats are sent; without one there are none.
+    ``now_ms`` is the wall clock of a live worker; record time is limited to it. ``latest_ms`` is
+    the later of two clocks, if there are two; it limits how long a record with a timestamp in the
+    future keeps its conversation. ``partitioner`` maps a key to a partition like Kafka's default
+    one. ``turn_scope`` applies to rows on the output topic. ``worker`` is the name in heartbeats;
+    none are sent without it.
     """
 
     identity: Identity
@@ -44,7 +44,7 @@ class PartitionOptions:
 
 
 def record_digest(record: Record, options: PartitionOptions) -> bytes:
-    """A record's digest by the key in force ."""
+    """A digest of a record, keyed with the current digest key."""
     state = hashlib.blake2b(digest_size=16, key=options.keys[options.key_id])
     for part in (record.key, record.value):
         state.update(b"-" if part is None else b"+%d:" % len(part) + part)
@@ -52,7 +52,7 @@ def record_digest(record: Record, options: PartitionOptions) -> bytes:
 
 
 def conversation_key(conversation_id: str) -> ConversationKey:
-    """The name of a conversation in the store: a digest, so that no key is built from input."""
+    """The store's key of a conversation: a digest, so that no key contains input."""
     return hashlib.blake2b(
         conversation_id.encode(), digest_size=16, person=b"conversation"
     ).digest()

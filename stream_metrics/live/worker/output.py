@@ -1,9 +1,8 @@
-"""What the output topic is told about a conversation after a batch.
+"""Makes the messages on the output topic: a conversation's rows after a batch.
 
-A message holds the rows that ``export`` writes of the conversation at that moment. It is due when
-the conversation's stored state has changed, not when its row has: after a rewind the same events
-come in other batches, and only then is the last message of each conversation the last row,
-whatever was sent before the rewind.
+A message has the rows that ``export`` would write at that moment. It is sent whenever the
+conversation's stored state has changed, even if its row has not: after a rewind the same events
+come in other batches, and the last message of each conversation must still be its last row.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from stream_metrics.live.ports import OutputMessage
 
 
 def message_of(rows: Sequence[Row], turn_scope: str) -> OutputMessage:
-    """The message that holds a conversation's rows, of which there is one at least."""
+    """The message with a conversation's rows, at least one."""
     value = canonical(rows if turn_scope == "all" else rows[0]).encode()
     return OutputMessage(rows[0]["conversation_id"], value)
 
@@ -27,7 +26,7 @@ def message_of(rows: Sequence[Row], turn_scope: str) -> OutputMessage:
 def message_after(
     conversation: Conversation, changes: Changes, events: Iterable[DigestedEvent], turn_scope: str
 ) -> OutputMessage | None:
-    """The message that ``events`` make due, or None.
+    """The message to send after ``events``, or None.
 
     With ``turn_scope`` ``last`` the value is a row, with ``all`` a list of rows, one a turn. It is
     None for a conversation that was forgotten. One that has never had a row is not spoken of.
@@ -45,10 +44,10 @@ def message_after(
 
 
 def _late_for_a_forgotten(conversation: Conversation, events: Iterable[DigestedEvent]) -> bool:
-    """Whether an event has come for a conversation of which nothing is left.
+    """Whether an event arrived for a forgotten conversation.
 
-    A ``forget`` comes on every partition, so that it does not tell where a conversation lives; any
-    other event does. Before a rewind the conversation may have been known here, and have had a row.
+    A ``forget`` is sent to every partition, so only other events show that the conversation belongs
+    to this one. Before a rewind it may have had a row.
     """
     return (
         conversation.forgotten is not None

@@ -1,9 +1,9 @@
-"""What a worker lets the outside see: windows, rows and dead letters; or next to nothing, muted.
+"""The outputs of a worker: windows, rows and dead letters, which are muted during a build.
 
-A generation that is being built shows no windows and sends no rows. Nor does it send a dead letter
-of a record that the generation in force has read, whose letter is there already: that one writes
-letters before it moves its offset. This is the one place that knows; a partition, its loop and the
-exporters do not ask.
+A generation that is being built exports no windows and sends no rows. Nor does it send dead letters
+for records that the generation in force has read, which are sent already: that one sends letters
+before it advances its offset. Only this module handles muting; partitions, loop and exporters do
+not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stream_metrics.live.worker.generations import check_in_use
 
 
 def before(layout: Layout, generation: Generation) -> Generation | None:
-    """The generation that is, or was, in force while this one was built; None for the first."""
+    """The generation that was in force while this one was built; None for the first."""
     found = [
         g
         for g in layout.generations
@@ -31,7 +31,7 @@ def before(layout: Layout, generation: Generation) -> Generation | None:
 def before_of(
     space: StateStore, layout: Layout, generation: Generation, number: int
 ) -> list[tuple[StateStore, int]]:
-    """The partitions of the generation before that may hold what a partition of this one has."""
+    """The partitions of the previous generation that may share conversations with a partition."""
     other = before(layout, generation)
     if other is None:
         return []
@@ -60,7 +60,7 @@ def belongs(
 
 
 class Publication:
-    """What leaves a worker of one generation, by way of ``letters`` and ``outputs``."""
+    """The outputs of a worker of one generation: windows, ``letters`` and ``outputs``."""
 
     def __init__(
         self,
@@ -76,12 +76,12 @@ class Publication:
             self.outputs = _Outputs(self, store, generation, outputs)
 
     def windows(self, found: Iterable[Windows]) -> list[Windows]:
-        """Those that may be shown."""
+        """The windows to export; none while muted."""
         return [] if self.muted else list(found)
 
 
 class _Letters:
-    """The dead letters of a publication."""
+    """``DeadLetters`` that drops letters that were sent by the generation in force."""
 
     def __init__(
         self, publication: Publication, store: StateStore, generation: Generation, to: DeadLetters
@@ -102,7 +102,7 @@ class _Letters:
             await self._to.send(letters)
 
     async def _is_written(self, letter: DeadLetter) -> bool:
-        """Whether the generation in force has read the record, so that its letter is there."""
+        """Whether the generation in force has read the record, and so has sent its letter."""
         record = letter.record.produced
         place = (record.topic, record.partition)
         if record.offset >= self._read.get(place, 0):
@@ -125,7 +125,7 @@ class _Letters:
 
 
 class _Outputs:
-    """The ways to the output topic of a publication."""
+    """``Outputs`` that sends nothing while muted."""
 
     def __init__(
         self, publication: Publication, store: StateStore, generation: Generation, to: Outputs
@@ -146,7 +146,7 @@ class _Outputs:
 
 
 class _Output:
-    """One of them."""
+    """``Output`` that sends nothing while muted."""
 
     def __init__(
         self, publication: Publication, store: StateStore, generation: Generation, to: Output

@@ -1,8 +1,8 @@
-"""Repartitioning: every record of the input topics once more, where its conversation belongs.
+"""Repartitioning: copies every input record to the partition of its conversation.
 
-Producers may choose keys and partitions as they like. Each record is copied to one internal topic,
-keyed by its ``conversation_id``, and state is built from that topic. The order of effects, for each
-round (``docs/concepts/delivery.md`` says what happens if one of them fails):
+Producers may use any keys and partitions. Each record is copied to one internal topic, keyed by its
+``conversation_id``, and state is built from that topic. The order of effects in
+each round (``docs/concepts/delivery.md`` says what happens if one of them fails):
 
 1. fetch   the next records of the input partitions that the group gave this worker
 2. key     find each record's conversation
@@ -10,8 +10,8 @@ round (``docs/concepts/delivery.md`` says what happens if one of them fails):
 4. copy    produce the others to the internal topic, and wait likewise
 5. commit  the positions in the input topics, and up to when they have been read
 
-A round that is cut off is done again, so that a record may be copied twice. State knows the event
-by its version, and takes it once. ``docs/adr/0003-repartition-at-least-once.md`` says why that is
+An interrupted round is repeated, so a record may be copied twice. State recognises the event by its
+version and applies it once. ``docs/adr/0003-repartition-at-least-once.md`` says why that is
 enough.
 """
 
@@ -31,18 +31,18 @@ from stream_metrics.live.ports import DeadLetters
 from stream_metrics.live.worker.retry import Retry
 
 Route = Callable[[Sequence[Record]], tuple[list[Record], list[DeadLetter]]]
-"""Copies of the records, each under the key that it is to have, and the records without one."""
+"""Returns copies of the records with their new keys, and dead letters for the others."""
 
 
 class Inputs(Protocol):
-    """The input topics, as one member of a consumer group reads them."""
+    """The input topics, read as a member of a consumer group."""
 
     async def fetch(self) -> Sequence[Record]:
-        """The next records, those of each partition in its order; none after a short while."""
+        """The next records, in order within each partition; none after a short wait."""
         ...
 
     async def commit(self) -> None:
-        """Whoever reads next begins behind all that was fetched, as far as it is still ours."""
+        """Commit the fetched offsets of the partitions that are still assigned."""
         ...
 
 
@@ -50,9 +50,9 @@ class Internal(Protocol):
     """The internal topic."""
 
     async def send(self, records: Sequence[Record]) -> None:
-        """Returns when all are stored for good; raises ``RepartitionUnavailable`` otherwise.
+        """Send records and wait for acknowledgement; raises ``RepartitionUnavailable``.
 
-        Records of one key come to lie in the order given. After an error some may be stored.
+        Records of one key are stored in the order given. After an error, some may be stored.
         """
         ...
 
@@ -84,7 +84,7 @@ class Repartitioner:
         self._counts = counts
 
     async def turn(self) -> int:
-        """One round; how many records were fetched."""
+        """Run one round; returns the number of records fetched."""
         records = await self._inputs.fetch()
         copies, letters = self._route(records)
         if letters:
@@ -105,7 +105,7 @@ def route(records: Sequence[Record], limits: Limits) -> tuple[list[Record], list
         try:
             key = key_of(record.value, record.timestamp_ms, limits)
         except MemoryError:
-            raise  # it says nothing about the record
+            raise  # not the record's fault
         except Exception as error:
             key = BadRecord("internal_error", f"a bug: {type(error).__name__}")
         if isinstance(key, BadRecord):

@@ -1,4 +1,4 @@
-"""What a worker would say of the state that a store holds, without changing any of it."""
+"""Read-only checks of stored state, for `stream-metrics check` and messages about damage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stream_metrics.live.worker.build import differences, progress
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """Which state partitions there are, which are being wiped, and which cannot be read."""
+    """The existing state partitions, those being wiped, and messages about damaged ones."""
 
     partitions: tuple[int, ...]
     wiping: tuple[int, ...]
@@ -21,7 +21,7 @@ class StoredState:
 
 
 def damage_message(damage: DamagedState) -> str:
-    """Why a partition is halted whose state cannot be read."""
+    """Why a partition with damaged state is halted, and what to do."""
     return (
         f"its state in Redis is damaged: {damage}; restore a backup, or run "
         "`stream-metrics build --again`"
@@ -29,7 +29,7 @@ def damage_message(damage: DamagedState) -> str:
 
 
 async def inspect_state(store: StateStore, generation: Generation) -> StoredState:
-    """What there is of a generation, in ``store``, which holds it; raises ``StoreUnavailable``."""
+    """Inspect the partitions of a generation in its ``store``; raises ``StoreUnavailable``."""
     begun, wiping, broken = [], [], []
     for number in range(generation.identity.count):
         try:
@@ -64,7 +64,7 @@ async def build_message(store: StateStore, layout: Layout, fit: Sequence[Generat
 
 
 def unfinished_message(layout: Layout) -> str:
-    """What is left to do of a switch, or of a build that was given up; empty if nothing is."""
+    """What remains to do of a switch or an abandoned build; empty if nothing does."""
     live = layout.in_force
     ended = ", ".join(str(generation.number) for generation in layout.to_purge)
     if live is None or not ended:

@@ -1,4 +1,4 @@
-"""The worst conversations out of a store: all that it holds, or the latest that a worker owns."""
+"""Ranks the worst conversations in a store: all of them, or a worker's latest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EARLY_MS: Final = 60_000  # how far a record's timestamp may lie before what it 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for: a window up to ``now_us``, and an agent (or release), None for all.
+    """A request: a window that ends at ``now_us``, and an agent (or release), None for all.
 
     ``limit`` entries a ranking, ``max_pairs`` duplicates an entry; shares from ``min_results`` on.
     """
@@ -41,7 +41,7 @@ class Request:
 
 @dataclass(slots=True)
 class WorstReport:
-    """What was found, and how much was looked at; ``complete`` is False where that was not all.
+    """The rankings, and how many conversations were read; ``complete`` is False if not all were.
 
     ``partitions`` are those whose conversations were read.
     """
@@ -59,10 +59,10 @@ class WorstReport:
         rankings: Sequence[str] = RANKINGS,
         link: Callable[[str], str | None] = lambda _: None,
     ) -> dict[str, Any]:
-        """The answer as plain data, the worst first in each ranking.
+        """The report as plain data, the worst first in each ranking.
 
-        ``link`` makes of a conversation id a link to its trace, or None. ``judged`` says of how
-        many conversations each ranking is: those that have enough data for it.
+        ``link`` returns a link to the trace of a conversation id, or None. ``judged`` is the number
+        of conversations with enough data for each ranking.
         """
         request, ranked = self.request, self.worst.rankings()
         return {
@@ -86,14 +86,14 @@ class WorstReport:
 
 
 class ConversationReader:
-    """Makes conversations of stored bytes, without their fingerprints."""
+    """Decodes stored conversations, without their fingerprints."""
 
     def __init__(self, config: EngineConfig) -> None:
         dedup = deduplicator(config.rules, b"")
         self._step = Step(config, lambda _: dedup)
 
     def conversation(self, hot: Mapping[bytes, bytes]) -> Conversation:
-        """A conversation with everything that follows from its items."""
+        """A conversation with all derived values."""
         conversation = decode_conversation("", hot, "")
         self._step.restore(conversation)
         return conversation
@@ -102,7 +102,7 @@ class ConversationReader:
 async def whole(
     store: StateStore, config: EngineConfig, agents: Sequence[str], request: Request
 ) -> WorstReport:
-    """Over every conversation of the namespace, each as of one moment, a page at a time."""
+    """Rank every conversation of the namespace; memory holds a page at a time."""
     found = await _nothing_yet(store, config, agents, request)
     reader = ConversationReader(config)
     found.partitions = await store.partitions()
@@ -123,10 +123,10 @@ async def latest(
     max_conversations: int,
     executor: Executor,
 ) -> WorstReport:
-    """Over the conversations of some partitions whose latest record lies in the window.
+    """Rank the conversations of some partitions whose latest record is in the window.
 
-    At most ``max_conversations``, of each partition the latest. They are read a page at a time and
-    worked through in ``executor``, with pauses, so that whoever shares the event loop goes on.
+    At most ``max_conversations`` are read, the latest of each partition. They are read a page at a
+    time and decoded in ``executor``, with pauses for other tasks on the event loop.
     """
     found = await _nothing_yet(store, config, agents, request)
     reader = ConversationReader(config)
@@ -172,7 +172,7 @@ async def _nothing_yet(
 
 
 def _admits(agent: str | None, known: frozenset[str]) -> Callable[[str], bool]:
-    """Whether an iteration's agent is the one asked for; ``other`` is all without own series."""
+    """A filter of agents for a request; ``other`` means all without their own series."""
     if agent is None:
         return lambda _: True
     if agent == OTHER:
