@@ -1,4 +1,4 @@
-"""``python -m tests.calls``: how many functions are called an event, Python's and C's, as JSON.
+"""``python -m tests.calls``: the number of Python and C function calls per event, as JSON.
 
 In this process over the memory store: decode, step, encode, write. Calls are counted, not allocated
 blocks: what is freed at once leaves no block behind, and calls are the same in every run as long as
@@ -26,7 +26,7 @@ BATCH: Final = 500
 
 
 async def calls() -> dict[str, float]:
-    """Calls an event, by kind."""
+    """Calls per event, by kind."""
     assert ENGINE == "python", "compiled modules are on the path"
     sent = records(FIRST + COUNTED)
     path = await InProcess().open()

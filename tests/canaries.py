@@ -1,4 +1,4 @@
-"""Texts that nothing else contains, in every place of an event, and where they come out again.
+"""Unique texts in every field of an event, to find where they appear again.
 
 A *canary* is a word that stands for one place. ``Canaries.planted`` puts one into every text of an
 event, known and unknown, and into every name that a producer may choose; ``Canaries.found`` says
@@ -18,7 +18,7 @@ HANDLES = frozenset(
     {"conversation_id", "event_id", "search_id", "result_id", "agent", "release", "selected",
      "optimal", "entity_type"}
 )  # fmt: skip
-"""What Redis may hold as it was sent."""
+"""Fields that Redis may store unchanged."""
 
 _GIVEN = frozenset({"type", "occurred_at", "decision"})  # words and times of the contract
 _CHOSEN = frozenset({"ids", "fields", "scores", "dimensions", "relevant"})  # names by the producer

@@ -1,6 +1,6 @@
-"""What a state partition makes of recorded records, as one digest: ``python -m tests.compiled F``.
+"""``python -m tests.compiled F``: the digest of a state partition after recorded records.
 
-F has pickled records. Says as JSON which form of the engine ran, and the digest of all state.
+F has pickled records. The output is JSON with the form of the engine and the digest of all state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stream_metrics.live.worker.options import conversation_key
 
 
 async def digest(records: list[Record]) -> str:
-    """Of the windows and of every conversation as they are stored."""
+    """The digest of the stored windows and conversations."""
     path = await InProcess().open()
     await path.process(records)
     ids = {name for name in map(_conversation, records) if name is not None}

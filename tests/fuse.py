@@ -1,4 +1,4 @@
-"""Processes that die: a store whose calls count down to a crash, before or after they are done."""
+"""A store whose calls count down to a crash of the process, before or after a call."""
 
 from __future__ import annotations
 

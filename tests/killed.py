@@ -1,9 +1,8 @@
-"""Work on files that is killed at a chosen moment, as the machine would kill it.
+"""Kills work on files at a chosen moment.
 
-The work runs in a process that is forked from the test. A *moment* is a change of a folder's
-content (a file is opened, moved or deleted, a folder made or deleted), or what the work itself
-calls one. A process that is killed at a moment has done none of what comes after it, and what its
-files had in buffers is lost.
+The work runs in a process that is forked from the test. A *moment* is a change in a folder (a file
+is opened, moved or deleted, a folder is created or deleted), or a call by the work itself. A
+process that is killed at a moment does nothing after it, and loses the buffers of its files.
 """
 
 from __future__ import annotations

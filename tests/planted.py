@@ -1,4 +1,4 @@
-"""Secrets to plant in every setting that holds one, and where they may come out again."""
+"""Secrets for every setting that has one, and a search for them in outputs."""
 
 from __future__ import annotations
 

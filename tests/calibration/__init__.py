@@ -1,5 +1,5 @@
-"""How often intervals hold the true value, and how often tests find what is not there.
+"""How often intervals contain the true value, and how often tests find false differences.
 
 ``make calibration`` draws data of known means thousands of times, writes
-``docs/evidence/calibration.md``, and fails if an interval or a test misses what is promised there.
+``docs/evidence/calibration.md``, and fails if an interval or a test misses the promise there.
 """

@@ -1,4 +1,4 @@
-"""``docs/evidence/calibration.md``: what the simulations found, and how."""
+"""Generates ``docs/evidence/calibration.md``: the method and results of the simulations."""
 
 from __future__ import annotations
 

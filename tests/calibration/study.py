@@ -1,8 +1,7 @@
-"""The simulations: many data sets at a time, on the draws that the statistics make.
+"""The simulations, which resample many data sets at a time with the draws of the statistics.
 
-Figures of all resamples come from one matrix product of how often each unit was drawn. That is the
-same as ``estimate`` and ``significance`` do one data set at a time, which a test compares; only the
-simulations can be done in minutes.
+All resamples are one matrix product with the counts of drawn units. The result equals ``estimate``
+and ``significance`` for one data set at a time, as a test checks, and takes minutes.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ NAIVE: Final = "each search by itself"
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How often something happened in so many simulations."""
+    """How often something happened in a number of simulations."""
 
     kind: Literal["coverage", "false positives"]
     shape: Shape
@@ -57,7 +56,7 @@ class Rate:
 
 
 def missed(rate: Rate, errors: float = 0.0) -> bool:
-    """Whether a rate is not what is promised, by more than so many standard errors.
+    """Whether a rate misses its promise by more than ``errors`` standard errors.
 
     Nothing is promised of searches taken by themselves, of intervals of few units, of Student's
     interval for 0/1 values (Wilson's is for those), and of the plain bootstrap test of few units.
@@ -182,7 +181,7 @@ def _naive(data: Data) -> tuple[Floats, Floats]:
 
 
 def coverage(shape: Shape, n: int, simulations: int) -> list[Rate]:
-    """How often each interval holds the true figure."""
+    """How often each interval contains the true figure."""
     generator = generator_of(shape, n, "coverage")
     held: dict[str, int] = {}
     for sets in _blocks(simulations, RESAMPLES):
@@ -293,7 +292,7 @@ def unpaired_p(one: Data, other: Data, count: int = TEST_RESAMPLES) -> dict[Unpa
 def false_positives(
     shape: Shape, n: int, simulations: int, resample_count: int = TEST_RESAMPLES
 ) -> list[Rate]:
-    """How often each test finds two systems different that are not."""
+    """How often each test finds a difference between two equal systems."""
     generator = generator_of(shape, n, "false positives")
     found: dict[str, int] = {}
     for sets in _blocks(simulations, resample_count):

@@ -1,9 +1,8 @@
-"""Do the alerts wake the right people? Weeks of simulated traffic against the real rule files.
+"""The alert drill: weeks of simulated traffic, judged by the real rule files.
 
-``make drill`` writes ``docs/evidence/alerts-run.md``; ``alert-drill.md`` beside it says what it is.
-Turns come from the traffic generator through the real engine (``library``), are placed in time with
-incidents between them (``world``, ``plan``), summed into windows as a worker would
-export them (``sums``), back-filled into a real Prometheus, and judged by its own evaluation of
-``deploy/prometheus`` (``evaluation``); ``score`` compares that with what went wrong, and ``report``
-writes the page.
+``make drill`` writes ``docs/evidence/alerts-run.md``, which ``alert-drill.md`` explains. Turns come
+from the traffic generator through the real engine (``library``), are placed in time with incidents
+(``world``, ``plan``), are summed into windows as a worker exports them (``sums``), and are
+backfilled into a real Prometheus, which evaluates ``deploy/prometheus`` (``evaluation``).
+``score`` compares the alerts with the incidents, and ``report`` writes the page.
 """

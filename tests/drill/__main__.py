@@ -1,4 +1,4 @@
-"""Hold the drill: ``python -m tests.drill --tuning 1 11 --held-out 31 32 --out page.md``."""
+"""Run the drill: ``python -m tests.drill --tuning 1 11 --held-out 31 32 --out page.md``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STANDARD: Final = Size()
 
 
 def main() -> int:
-    """Simulate, write the page, and say whether what is promised was kept (exit code 1: not)."""
+    """Simulate and write the page; returns 1 if a promise was not kept."""
     parser = argparse.ArgumentParser(prog="python -m tests.drill", description=__doc__)
     parser.add_argument("--tuning", type=int, nargs="*", default=[1, 11], metavar="SEED")
     parser.add_argument("--held-out", type=int, nargs="*", default=[31, 32], metavar="SEED")

@@ -1,4 +1,4 @@
-"""Turns as the real engine counts them: what each record changes in the windows, and when.
+"""Turns as the real engine counts them: the changes of each record in the windows, with times.
 
 One agent's traffic under one condition (healthy, or an incident of some strength) is generated and
 taken record by record, in order of arrival. Each change of a window sum is kept with its turn, so

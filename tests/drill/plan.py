@@ -1,4 +1,4 @@
-"""What goes wrong when: incidents of many kinds and sizes, spread over agents, hours and days."""
+"""The incidents: many kinds and sizes, spread over agents, hours and days."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What traffic can show at all: from how many turns an incident can be told from chance."""
+"""Statistical power: the number of turns that distinguish an incident from chance."""
 
 from __future__ import annotations
 

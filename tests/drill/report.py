@@ -1,4 +1,4 @@
-"""The drill's outcome as a page: what was caught, and what woke people for nothing."""
+"""The report of the drill: detected incidents and false alarms."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Group:
 
     @property
     def paging(self) -> set[str]:
-        """The alerts that wake somebody, of one of their severities at least."""
+        """The alerts that page with at least one of their severities."""
         return {rule.name for d in self.troubled for rule in d.rules if rule.severity == PAGE}
 
     @property

@@ -1,4 +1,4 @@
-"""How well the alerts did: what they caught and how soon, and whom they woke for nothing."""
+"""The score of the alerts: detected incidents, delays and false alarms."""
 
 from __future__ import annotations
 

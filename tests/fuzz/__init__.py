@@ -1,6 +1,6 @@
-"""Fuzzing: bytes of any kind against what decodes them.
+"""Fuzzing of decoders with arbitrary bytes.
 
-``targets.py`` says what must hold for any bytes. ``python -m tests.fuzz`` (``make fuzz``) lets a
-coverage-guided fuzzer look for bytes for which it does not; ``tests/unit/test_fuzz.py`` tries the
-corpus and seeded mutations of it. What was found stays in ``corpus``.
+``targets.py`` has the properties for any bytes. ``python -m tests.fuzz`` (``make fuzz``) runs a
+coverage-guided fuzzer against them; ``tests/unit/test_fuzz.py`` tries the corpus and seeded
+mutations of it. Inputs that broke a target are kept in ``corpus``.
 """

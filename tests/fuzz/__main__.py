@@ -1,8 +1,8 @@
 """``python -m tests.fuzz [TARGET …] --seconds N``: fuzz each target for some time.
 
-Each target runs in a process of its own, under a limit of memory and of time for one input. An
-input that breaks a target is written to ``out/fuzz`` and printed; put it into ``corpus/TARGET``
-once it is mended. Exit code 1 if there was one.
+Each target runs in its own process, with limits of memory and of time per input. An input that
+breaks a target is written to ``out/fuzz`` and printed, and the exit code is 1; add it to
+``corpus/TARGET`` when the target is fixed.
 """
 
 from __future__ import annotations
