@@ -41,8 +41,8 @@ SPOOLED = Execution(small_records=0)
 IN_PARTS = Execution(small_records=0, piece_bytes=1_000, note_bytes=1)
 
 
-class Told:
-    """Keeps what it is told of a replay's progress."""
+class RecordedProgress:
+    """Records the progress of a replay."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -53,7 +53,7 @@ class Told:
         self.notes.append(text)
 
     def read(self, records: int) -> None:
-        """Nothing is kept of reading."""
+        """Ignore."""
 
     def computed(self, pieces: int, of: int) -> None:
         """Keep a step."""
@@ -110,7 +110,7 @@ def replayed(
     records: Iterable[Record], out: Path, scale: Execution, **others: Any
 ) -> dict[str, bytes]:
     """Replay, and the files that it has written."""
-    run(task(records, out, scale, **others), Told())
+    run(task(records, out, scale, **others), RecordedProgress())
     return files_of(out)
 
 

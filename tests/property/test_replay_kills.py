@@ -16,7 +16,16 @@ from stream_metrics.lab.replay.run import Execution, run
 from tests.helpers import examples
 from tests.killed import Work, killed_at, moments_of
 from tests.property.test_replay import inputs
-from tests.replays import AT_ONCE, FILES, IN_PARTS, SPOOLED, Told, published, replayed, task
+from tests.replays import (
+    AT_ONCE,
+    FILES,
+    IN_PARTS,
+    SPOOLED,
+    RecordedProgress,
+    published,
+    replayed,
+    task,
+)
 from tests.strategies import KeyedRecord
 
 STRATIFY = ("agent", "release", "route")
@@ -32,7 +41,7 @@ def replaying(records: Sequence[Record], out: Path, scale: Execution, turn_scope
                 moment()
                 yield record
 
-        run(task(read(), out, scale, turn_scope=turn_scope, stratify=STRATIFY), Told())
+        run(task(read(), out, scale, turn_scope=turn_scope, stratify=STRATIFY), RecordedProgress())
         published(out)
 
     return work
@@ -58,7 +67,7 @@ def test_kills_have_no_effect_on_the_files(
             total = moments_of(replaying(records, measured, killed, scope), measured)
             killed_at(at % total, replaying(records, out, killed, scope), out)
 
-        run(task(records, out, scale, turn_scope=scope, stratify=STRATIFY), Told())
+        run(task(records, out, scale, turn_scope=scope, stratify=STRATIFY), RecordedProgress())
         found = published(out)
 
         replayed(records, alone, AT_ONCE, turn_scope=scope, stratify=STRATIFY)

@@ -118,7 +118,7 @@ class BridgedSystem(LiveSystem):
 
         await wait_until(there, 90, victim.log_tail)
 
-    async def told(self, number: int, within_seconds: float = 60) -> None:
+    async def interpreted(self, number: int, within_seconds: float = 60) -> None:
         """Wait until the bridge has produced the events of this many records."""
 
         async def done() -> bool:
@@ -209,7 +209,7 @@ async def campaign(
         else:
             done.kills.append("worker")
             await system.start_workers(1)
-    await system.told(len(sent), 300)
+    await system.interpreted(len(sent), 300)
     await system.counted()
     for bridge in system.bridges:
         if bridge.exit_code is None:

@@ -72,7 +72,7 @@ async def test_events_of_the_bridge_equal_a_replay_of_its_topic(system: BridgedS
     assert await bridge.stop() == 0
     number += await system.send(sent[len(sent) // 2 :])
     bridge = await system.bridge()
-    await system.told(number)
+    await system.interpreted(number)
 
     exported = await live(system)
 
@@ -103,7 +103,7 @@ async def test_every_compression_of_the_exporter_is_read(system: BridgedSystem) 
         one, other = made[2 * at : 2 * at + 2]
         json = Sent(other[0].trace_id.hex().encode(), as_json(other))
         number += await system.send([whole(one), json], codec)
-    await system.told(number)
+    await system.interpreted(number)
 
     exported = await live(system)
 
@@ -118,14 +118,14 @@ async def test_late_spans_are_counted_and_not_used(system: BridgedSystem) -> Non
     key = spans[0].trace_id.hex().encode()
     bridge = await system.bridge()
     await system.start_workers(1)
-    await system.told(await system.send([Sent(key, as_protobuf(last))]))
+    await system.interpreted(await system.send([Sent(key, as_protobuf(last))]))
     late = await system.send([Sent(key, as_protobuf(first))])
 
     async def counted() -> bool:
         return await bridge.figure("streammetrics_bridge_late_spans_total") == len(first)
 
     await wait_until(counted, 30, lambda: bridge.log_tail())
-    await system.told(1 + late)
+    await system.interpreted(1 + late)
 
     exported, (rows, text) = await live(system), await replayed(system)
 
@@ -154,7 +154,7 @@ async def test_spans_in_an_open_transaction_are_waited_for(system: BridgedSystem
 
         await wait_until(settled, 60, lambda: bridge.log_tail())
         await producer.commit_transaction()
-    await system.told(3)  # one of them ends the transaction
+    await system.interpreted(3)  # one of them ends the transaction
 
     assert await live(system) == (await replayed(system))[0]
     assert await bridge.figure("streammetrics_bridge_late_spans_total") == 0
@@ -200,7 +200,7 @@ async def test_a_trace_without_its_parents_is_refused_after_its_time(
     key = spans[0].trace_id.hex().encode()
     bridge = await system.bridge()
 
-    await system.told(await system.send([Sent(key, as_protobuf(spans[:-1]))]))
+    await system.interpreted(await system.send([Sent(key, as_protobuf(spans[:-1]))]))
     await system.send([Sent(key, as_protobuf(spans[-1:]))])
 
     async def late() -> bool:
@@ -221,7 +221,7 @@ async def test_records_without_a_key_are_refused_with_the_remedy(
     bridge = await system.bridge()
     await system.start_workers(1)
     number = await system.send(sent)
-    await system.told(number)
+    await system.interpreted(number)
 
     async def refused() -> bool:
         return await bridge.figure("streammetrics_bridge_dead_letters_total") == number
@@ -264,7 +264,7 @@ async def test_a_trace_of_five_thousand_spans_is_complete(system: BridgedSystem)
     bridge = await system.bridge()
     await system.start_workers(1)
     number = await system.send([*parts, whole(wide), *(whole(one) for one in traces(6, 5))])
-    await system.told(number)
+    await system.interpreted(number)
 
     exported = await live(system)
 
@@ -286,7 +286,7 @@ async def test_ten_thousand_traces_may_be_open_at_once(system: BridgedSystem) ->
     await wait_until(open_, 120, lambda: bridge.log_tail())
     assert "no_room" in bridge.log_tail()
     number += await system.send(Sent(whole(one).key, as_protobuf(one[-1:])) for one in made)
-    await system.told(number, 120)
+    await system.interpreted(number, 120)
 
     assert await bridge.figure("streammetrics_bridge_late_spans_total") == 1_000
     produced = await system.in_input_topics()
@@ -301,7 +301,7 @@ async def test_two_instrumentations_stop_the_bridge(system: BridgedSystem) -> No
     [one], [other] = traces(8, 1), traces(9, 1)
     other = [replace(span, scope="openinference.instrumentation.another") for span in other]
     await system.bridge()
-    await system.told(await system.send([whole(one)]))
+    await system.interpreted(await system.send([whole(one)]))
     await system.send([whole(other)])
 
     async def ended() -> bool:
@@ -320,7 +320,7 @@ async def test_two_instrumentations_stop_the_bridge(system: BridgedSystem) -> No
     system.settings["STREAM_METRICS_OTLP__SCOPES"] = f'["{SCOPE}"]'
     system.bridges.clear()
     await system.bridge()
-    await system.told(2)
+    await system.interpreted(2)
 
 
 async def test_check_reports_problems_of_the_topic_of_traces(system: BridgedSystem) -> None:

@@ -57,7 +57,7 @@ async def test_rows_of_all_programs_equal_their_recorded_figures(
         assert set(answers) == {200}, collector.log_tail()
     await system.bridge()
     await system.start_workers(1)
-    await system.told(len(await recorded(kafka, [system.traces])))
+    await system.interpreted(len(await recorded(kafka, [system.traces])))
     await system.counted()
 
     out = tmp_path / "live"

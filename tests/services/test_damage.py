@@ -17,12 +17,12 @@ from stream_metrics.live.redis.keys import OFFSET, Keys, PartitionKeys
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, Worker
 from tests.services.test_build import BUILT_SECONDS, begun
-from tests.services.test_gaps import SOON, Scene, reasons, scene, traffic, until_held
+from tests.services.test_gaps import SOON, LiveGroup, live_group, reasons, traffic, until_held
 
 pytestmark = pytest.mark.service
 
 WHOLE = PARTITIONS - 1  # the partition that nobody touches
-Damage = Callable[[Any, PartitionKeys, Scene], Awaitable[None]]
+Damage = Callable[[Any, PartitionKeys, LiveGroup], Awaitable[None]]
 
 
 @pytest.fixture
@@ -32,46 +32,46 @@ async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
         yield server
 
 
-async def windows(raw: Any, keys: PartitionKeys, group: Scene) -> None:
+async def windows(raw: Any, keys: PartitionKeys, group: LiveGroup) -> None:
     """Replace a bucket's sums by invalid data."""
     [first, *_] = await raw.hkeys(keys.window("24h"))
     await raw.hset(keys.window("24h"), first, b"\xc1")
 
 
-async def positions(raw: Any, keys: PartitionKeys, group: Scene) -> None:
+async def positions(raw: Any, keys: PartitionKeys, group: LiveGroup) -> None:
     """Replace an offset by text."""
     await raw.hset(keys.meta, OFFSET + group.events.encode(), b"many")
 
 
-async def conversations(raw: Any, keys: PartitionKeys, group: Scene) -> None:
+async def conversations(raw: Any, keys: PartitionKeys, group: LiveGroup) -> None:
     """Delete the header of every conversation."""
     for key in await raw.zrange(keys.idle, 0, -1):
         await raw.hdel(keys.hot(key), b"c")
 
 
-async def fingerprints(raw: Any, keys: PartitionKeys, group: Scene) -> None:
+async def fingerprints(raw: Any, keys: PartitionKeys, group: LiveGroup) -> None:
     """Delete the fingerprints of every conversation."""
     for key in await raw.zrange(keys.idle, 0, -1):
         await raw.delete(keys.fingerprints(key))
 
 
-async def of_another_type(raw: Any, keys: PartitionKeys, group: Scene) -> None:
+async def of_another_type(raw: Any, keys: PartitionKeys, group: LiveGroup) -> None:
     """Replace a conversation by a string."""
     for key in await raw.zrange(keys.idle, 0, -1):
         await raw.set(keys.hot(key), b"1")
 
 
-async def lists_of_another_type(raw: Any, keys: PartitionKeys, group: Scene) -> None:
+async def lists_of_another_type(raw: Any, keys: PartitionKeys, group: LiveGroup) -> None:
     """Replace the list of conversations by a string."""
     await raw.set(keys.idle, b"1")
 
 
-async def windows_of_another_type(raw: Any, keys: PartitionKeys, group: Scene) -> None:
+async def windows_of_another_type(raw: Any, keys: PartitionKeys, group: LiveGroup) -> None:
     """Replace a window by a string."""
     await raw.set(keys.window("24h"), b"1")
 
 
-async def partitions(raw: Any, group: Scene) -> dict[int, PartitionKeys]:
+async def partitions(raw: Any, group: LiveGroup) -> dict[int, PartitionKeys]:
     """The keys of each state partition, by number."""
     names = Keys(group.system.group)
     document = await raw.hget(names.layout, "document")
@@ -81,7 +81,7 @@ async def partitions(raw: Any, group: Scene) -> dict[int, PartitionKeys]:
     return dict(enumerate(map(names.partition, found.places)))
 
 
-async def offsets(raw: Any, group: Scene) -> dict[int, dict[bytes, bytes]]:
+async def offsets(raw: Any, group: LiveGroup) -> dict[int, dict[bytes, bytes]]:
     """The stored offsets of each state partition, by number."""
     found = {}
     for number, keys in (await partitions(raw, group)).items():
@@ -109,7 +109,7 @@ async def test_damaged_partitions_are_halted(
 ) -> None:
     """Workers and commands report the reason and the remedy for each damaged partition; the intact
     one continues, and the remedy restores all."""
-    group = await scene(kafka, redis, tmp_path, f"damage-{damages[0].__name__}", traffic(1))
+    group = await live_group(kafka, redis, tmp_path, f"damage-{damages[0].__name__}", traffic(1))
     await group.start("halt")
     await group.at_ends()
     await group.stop()

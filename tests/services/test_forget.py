@@ -19,7 +19,7 @@ from deploy.local.servers import RedisServer
 from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, LiveSystem, produce, recorded
-from tests.services.test_gaps import scene
+from tests.services.test_gaps import live_group
 from tests.services.test_live import new_topics
 
 pytestmark = pytest.mark.service
@@ -163,7 +163,7 @@ async def test_conversations_stay_forgotten_when_topics_are_reread(
     """After all state is rebuilt from the topics, and a producer sends everything again, forgotten
     conversations are still absent."""
     sent = [record for record in traffic() if record.valid]
-    group = await scene(kafka, await redis_factory(), tmp_path, "forget-rebuild", sent)
+    group = await live_group(kafka, await redis_factory(), tmp_path, "forget-rebuild", sent)
     system = group.system
     worker = await group.start("rebuild")
     await group.at_ends()

@@ -49,7 +49,7 @@ def outside(partition: int, records: Iterable[TrafficRecord]) -> list[TrafficRec
     return [r for r in records if (murmur2(r.key) & 0x7FFFFFFF) % PARTITIONS != partition]
 
 
-class Scene:
+class LiveGroup:
     """A group that has read all of its traffic."""
 
     def __init__(self, system: LiveSystem) -> None:
@@ -144,16 +144,16 @@ async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
         yield server
 
 
-async def scene(
+async def live_group(
     kafka: Kafka, redis: RedisServer, folder: Path, name: str, records: Iterable[TrafficRecord]
-) -> Scene:
+) -> LiveGroup:
     """A group with these records in its topics and no worker."""
     group = f"{name}-{os.getpid()}"
     topics = (f"{group}-events", f"{group}-labels")
     for topic in topics:
         await kafka.create_topic(topic, PARTITIONS)
         await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
-    made = Scene(
+    made = LiveGroup(
         LiveSystem(kafka, redis, folder / group, group, topics, Produced((), frozenset(), 0))
     )
     await made.produce(records)
@@ -181,7 +181,7 @@ async def test_a_recreated_topic_halts_partitions_that_were_read(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
     """Under `halt` partitions that had records stop and report why; the other one continues."""
-    group = await scene(kafka, redis, tmp_path, "anew-halt", outside(3, traffic(1)))
+    group = await live_group(kafka, redis, tmp_path, "anew-halt", outside(3, traffic(1)))
     worker = await group.start("halt")
     await group.at_ends()
     before = await group.positions()
@@ -205,7 +205,7 @@ async def test_a_recreated_topic_is_rebuilt(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
     """Under `rebuild` the figures become those of the new topic and of the other topic."""
-    group = await scene(kafka, redis, tmp_path, "anew-rebuild", traffic(1))
+    group = await live_group(kafka, redis, tmp_path, "anew-rebuild", traffic(1))
     worker = await group.start("rebuild")
     await group.at_ends()
 
@@ -224,7 +224,7 @@ async def test_a_longer_recreated_topic_is_recognized(
     kafka: Kafka, redis: RedisServer, tmp_path: Path, policy: str
 ) -> None:
     """If the new topic has more records than were read, the digest of the last one differs."""
-    group = await scene(kafka, redis, tmp_path, f"longer-{policy}", traffic(1))
+    group = await live_group(kafka, redis, tmp_path, f"longer-{policy}", traffic(1))
     await group.start("halt")
     await group.at_ends()
     await group.stop()
@@ -248,12 +248,12 @@ async def test_a_longer_recreated_topic_is_recognized(
 
 async def behind_the_start(
     kafka: Kafka, redis: RedisServer, folder: Path, policy: str
-) -> tuple[Scene, Worker, int, int]:
+) -> tuple[LiveGroup, Worker, int, int]:
     """A worker whose stored offset of partition 1 is before the start of the log.
 
     Returns that offset and the new start of the log.
     """
-    group = await scene(kafka, redis, folder, f"deleted-{policy}", traffic(1))
+    group = await live_group(kafka, redis, folder, f"deleted-{policy}", traffic(1))
     await group.start("halt")
     await group.at_ends()
     await group.stop()
@@ -327,7 +327,7 @@ async def test_an_emptied_redis_halts(
     kafka: Kafka, redis: RedisServer, tmp_path: Path, live: bool
 ) -> None:
     """Under `halt` every partition stops and reports that the state is lost."""
-    group = await scene(kafka, redis, tmp_path, f"flush-halt-{live}", traffic(1))
+    group = await live_group(kafka, redis, tmp_path, f"flush-halt-{live}", traffic(1))
     worker = await group.start("halt")
     await group.at_ends()
     if live:
@@ -350,7 +350,7 @@ async def test_an_emptied_redis_is_rebuilt(
     kafka: Kafka, redis: RedisServer, tmp_path: Path, live: bool
 ) -> None:
     """Under `rebuild` the state equals one pass over the topics."""
-    group = await scene(kafka, redis, tmp_path, f"flush-rebuild-{live}", traffic(1))
+    group = await live_group(kafka, redis, tmp_path, f"flush-rebuild-{live}", traffic(1))
     worker = await group.start("rebuild")
     await group.at_ends()
     if live:
@@ -370,7 +370,7 @@ async def test_an_emptied_redis_is_rebuilt(
     await group.stop()
 
 
-async def until_committed(group: Scene) -> None:
+async def until_committed(group: LiveGroup) -> None:
     """Wait until the stored offsets are committed to Kafka."""
     ends = group.system.produced.ends
 

@@ -96,7 +96,7 @@ def login(secured: Secured, user: str) -> dict[str, str]:
     }
 
 
-async def scene(
+async def live_group(
     secured: Secured,
     redis: RedisServer,
     folder: Path,
@@ -175,7 +175,7 @@ async def test_the_listed_rights_suffice(
     secured: Secured, redis: RedisServer, tmp_path: Path, case: str
 ) -> None:
     """With only the listed rights `check` passes, and the worker's state equals a replay's."""
-    system, names = await scene(secured, redis, tmp_path, case=case, conversations=200)
+    system, names = await live_group(secured, redis, tmp_path, case=case, conversations=200)
     assert system.produced.broken, "dead letters must be written too"
     await allow(secured, system, rights_in(case, names))
 
@@ -200,7 +200,7 @@ async def test_a_missing_right_is_named(
 
     DESCRIBE in its place is not enough.
     """
-    system, names = await scene(secured, redis, tmp_path, case=case)
+    system, names = await live_group(secured, redis, tmp_path, case=case)
     [wanted] = renamed([lacking], names)
     others = [right for right in rights_in(case, names) if right != wanted]
     sentence = f"{wanted.operation.upper()} {wanted.kind} {wanted.name}. Grant it"
@@ -224,7 +224,7 @@ async def test_a_user_without_rights_gets_the_whole_list(
     secured: Secured, redis: RedisServer, tmp_path: Path, case: str
 ) -> None:
     """A user without any right gets the whole list from `check`."""
-    system, names = await scene(secured, redis, tmp_path, case=case)
+    system, names = await live_group(secured, redis, tmp_path, case=case)
 
     code, text = await said(system, "check")
 
@@ -248,7 +248,7 @@ async def test_a_worker_waits_for_a_revoked_right(
     secured: Secured, redis: RedisServer, tmp_path: Path, case: str, lacking: Grant
 ) -> None:
     """When a right is revoked, `/readyz` reports it; when it is granted again, reading resumes."""
-    system, names = await scene(secured, redis, tmp_path, case=case)
+    system, names = await live_group(secured, redis, tmp_path, case=case)
     await allow(secured, system, rights_in(case, names))
     user = system.settings["STREAM_METRICS_KAFKA__SASL_USERNAME"]
     [wanted] = renamed([lacking], names)
@@ -302,7 +302,7 @@ async def test_a_failed_login_is_explained(
     sentence: str,
 ) -> None:
     """`check` explains a failed login in its own words, without the password."""
-    system, _ = await scene(secured, redis, tmp_path, conversations=1)
+    system, _ = await live_group(secured, redis, tmp_path, conversations=1)
     for name, value in settings.items():
         system.settings[f"STREAM_METRICS_KAFKA__{name}"] = value
     if not settings.get("SSL_CA_FILE", "-"):
@@ -322,7 +322,7 @@ async def test_each_mechanism_logs_in(
     secured: Secured, redis: RedisServer, tmp_path: Path, mechanism: str
 ) -> None:
     """With each SASL mechanism, and secrets in files, a worker reads everything."""
-    system, names = await scene(secured, redis, tmp_path, conversations=2)
+    system, names = await live_group(secured, redis, tmp_path, conversations=2)
     await allow(secured, system, rights_in("plain", names))
     user = system.settings["STREAM_METRICS_KAFKA__SASL_USERNAME"]
     del system.settings["STREAM_METRICS_KAFKA__SASL_PASSWORD"]
@@ -353,7 +353,7 @@ async def test_a_certificate_logs_in(redis: RedisServer, tmp_path: Path) -> None
     own = authority.issue("user-0", password=PASSWORD)
     async with Kafka(tmp_path / "kafka", security=Security(authority, mutual=True)) as kafka:
         secured = Secured(kafka, authority, iter(["user-0"]))
-        system, names = await scene(secured, redis, tmp_path, conversations=2)
+        system, names = await live_group(secured, redis, tmp_path, conversations=2)
         await allow(secured, system, rights_in("plain", names))
         for name in ("SASL_USERNAME", "SASL_PASSWORD"):
             del system.settings[f"STREAM_METRICS_KAFKA__{name}"]
@@ -381,7 +381,9 @@ async def test_commands_need_exactly_the_listed_rights(
     """A command works with the listed rights; with one less it fails and names the resource."""
     command, _, output = command.partition(" and ")
     case = "output" if output else "plain"
-    system, names = await scene(secured, redis, tmp_path, case=case, conversations=60, invalid=0.2)
+    system, names = await live_group(
+        secured, redis, tmp_path, case=case, conversations=60, invalid=0.2
+    )
     assert {topic for topic, _, _ in system.produced.broken} == set(system.topics)
     await read_by_others(system)
     system.settings["STREAM_METRICS_KAFKA__REQUEST_TIMEOUT_MS"] = "5000"
@@ -407,7 +409,7 @@ async def test_a_build_needs_exactly_the_listed_rights(
 ) -> None:
     """With prefixed groups and transactional ids workers of both generations work; the command has
     its own rights, and names an input topic that it may not read."""
-    system, names = await scene(secured, redis, tmp_path, case="output", conversations=60)
+    system, names = await live_group(secured, redis, tmp_path, case="output", conversations=60)
     any_of_ours = f"{system.group}*"
     topics = [right for right in rights_in("output", names) if right.kind == "topic"]
     by_prefix = [
@@ -448,7 +450,7 @@ async def test_check_warns_if_it_may_not_read_topic_settings(
     secured: Secured, redis: RedisServer, tmp_path: Path
 ) -> None:
     """With an internal topic `check` warns unless it may read the configuration of topics."""
-    system, names = await scene(secured, redis, tmp_path, case="repartition", conversations=1)
+    system, names = await live_group(secured, redis, tmp_path, case="repartition", conversations=1)
     await allow(secured, system, rights_in("repartition", names))
     topics = [*system.topics, names[INTERNAL]]
     code, text = await said(system, "check")
@@ -463,7 +465,7 @@ async def test_generate_reports_what_kafka_refused(
     secured: Secured, redis: RedisServer, tmp_path: Path
 ) -> None:
     """A user that may describe the input topics, but not write to them, gets an error."""
-    system, _ = await scene(secured, redis, tmp_path, conversations=1)
+    system, _ = await live_group(secured, redis, tmp_path, conversations=1)
     seen = [Grant("Describe", "topic", topic) for topic in system.topics]
     await allow(secured, system, seen)
 

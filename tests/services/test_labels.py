@@ -129,7 +129,7 @@ async def test_scores_in_traces_reach_workers_through_the_bridge(
     number = await system.send(sent)
     bridge = await system.bridge()
     await system.start_workers(1)
-    await system.told(number)
+    await system.interpreted(number)
     await system.counted()
 
     given = [one for one in system.produced.records if one.topic == system.topics[-1]]

@@ -26,7 +26,7 @@ SOON = 60
 Rows = dict[str, bytes]
 
 
-class Scene:
+class LiveGroup:
     """A system with an output topic."""
 
     def __init__(self, system: LiveSystem, topic: str) -> None:
@@ -86,9 +86,9 @@ def by_last_record(records: list[Any]) -> Rows:
     return {key: value for key, value in kept.items() if value is not None}
 
 
-async def scene(
+async def live_group(
     kafka: Kafka, redis: RedisServer, folder: Path, name: str, conversations: int
-) -> Scene:
+) -> LiveGroup:
     """A group with traffic of the last half hour in its topics, without workers."""
     group = f"{name}-{os.getpid()}"
     topics = await new_topics(kafka, group)
@@ -107,7 +107,7 @@ async def scene(
     output = f"{group}-rows"
     system = LiveSystem(kafka, redis, folder / group, group, topics, produced)
     system.settings["STREAM_METRICS_KAFKA__OUTPUT_TOPIC"] = output
-    return Scene(system, output)
+    return LiveGroup(system, output)
 
 
 async def test_a_killed_worker_leaves_the_rows_of_export(
@@ -115,7 +115,7 @@ async def test_a_killed_worker_leaves_the_rows_of_export(
 ) -> None:
     """With one of two workers killed midway, both kinds of readers have the rows of export; a
     forget leaves null, also for an unknown conversation."""
-    made = await scene(kafka, redis_server, tmp_path, "rows-kill", conversations=800)
+    made = await live_group(kafka, redis_server, tmp_path, "rows-kill", conversations=800)
     system = made.system
     await kafka.create_topic(made.topic, OUTPUTS, {"cleanup.policy": "compact"})
     await system.start_workers(2)
@@ -152,7 +152,7 @@ async def test_a_worker_that_wakes_late_writes_no_old_row_last(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """A worker is paused midway until another one has read everything, and then resumes."""
-    made = await scene(kafka, redis_server, tmp_path, "rows-zombie", conversations=300)
+    made = await live_group(kafka, redis_server, tmp_path, "rows-zombie", conversations=300)
     system = made.system
     await kafka.create_topic(made.topic, OUTPUTS, {"cleanup.policy": "compact"})
     await system.start_workers(1)
@@ -174,7 +174,7 @@ async def test_a_worker_waits_for_a_missing_output_topic(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """Without the topic reading stops and `/readyz` reports why; then reading resumes by itself."""
-    made = await scene(kafka, redis_server, tmp_path, "rows-none", conversations=30)
+    made = await live_group(kafka, redis_server, tmp_path, "rows-none", conversations=30)
     system = made.system
     await system.start_workers(1)
     worker = system.workers[0]
@@ -193,7 +193,7 @@ async def test_a_worker_waits_if_a_row_is_too_large(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """If a row is too large for the topic, `/readyz` says what to raise; then reading resumes."""
-    made = await scene(kafka, redis_server, tmp_path, "rows-large", conversations=30)
+    made = await live_group(kafka, redis_server, tmp_path, "rows-large", conversations=30)
     system = made.system
     await kafka.create_topic(made.topic, OUTPUTS, {"max.message.bytes": "300"})
     await system.start_workers(1)

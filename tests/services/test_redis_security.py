@@ -68,7 +68,9 @@ async def secured(tmp_path: Path) -> AsyncIterator[Secured]:
         yield Secured(server, authority, raw)
 
 
-async def scene(kafka: Kafka, secured: Secured, folder: Path, conversations: int) -> LiveSystem:
+async def live_group(
+    kafka: Kafka, secured: Secured, folder: Path, conversations: int
+) -> LiveSystem:
     """Topics with traffic, for workers that come to Redis by TLS as ``worker``."""
     group = f"acl-{os.getpid()}-{next(_numbers)}"
     topics = (f"{group}-events", f"{group}-labels")
@@ -104,7 +106,7 @@ async def test_the_listed_rights_are_enough_and_are_all_used(
 ) -> None:
     """With the page's rights, state is a replay's, and a build takes its place; and of the rights
     there is none without use."""
-    system = await scene(kafka, secured, tmp_path, conversations=300)
+    system = await live_group(kafka, secured, tmp_path, conversations=300)
     await secured.user(system.group, RIGHTS)
     code, text = await said(system, "check")
     assert (code, "error" in text) == (0, False), text
@@ -134,7 +136,7 @@ async def test_a_missing_right_is_named(
     kafka: Kafka, secured: Secured, tmp_path: Path, lacking: str
 ) -> None:
     """Without one of the rights `check` and the worker fail, and name the right and the keys."""
-    system = await scene(kafka, secured, tmp_path, conversations=1)
+    system = await live_group(kafka, secured, tmp_path, conversations=1)
     commands = [right for right in RIGHTS if right != lacking]
     await secured.user(system.group, commands, keys="other:*" if lacking == "~" else None)
     wanted = f"~sm:{system.group}:*" if lacking == "~" else lacking
@@ -154,7 +156,7 @@ async def test_another_database_needs_select(
     kafka: Kafka, secured: Secured, tmp_path: Path
 ) -> None:
     """In a database other than 0 `check` asks for +select, and is content with it."""
-    system = await scene(kafka, secured, tmp_path, conversations=1)
+    system = await live_group(kafka, secured, tmp_path, conversations=1)
     system.settings["STREAM_METRICS_REDIS__URL"] = secured.server.tls_url[:-1] + "3"
     await secured.user(system.group, RIGHTS)
 
@@ -188,7 +190,7 @@ async def test_a_failed_login_is_explained(
     sentence: str,
 ) -> None:
     """`check` says what is wrong with a login or an address, and the password nowhere."""
-    system = await scene(kafka, secured, tmp_path, conversations=1)
+    system = await live_group(kafka, secured, tmp_path, conversations=1)
     await secured.user(system.group, RIGHTS)
     for name, value in settings.items():
         if value is None:
@@ -211,7 +213,7 @@ async def test_a_certificate_of_its_own(
 ) -> None:
     """Where Redis asks for a certificate, the worker shows one, whose key may be encrypted."""
     await secured.raw.config_set("tls-auth-clients", "yes")
-    system = await scene(kafka, secured, tmp_path, conversations=2)
+    system = await live_group(kafka, secured, tmp_path, conversations=2)
     await secured.user(system.group, RIGHTS)
     assert (await said(system, "check"))[0] == 2
     own = secured.authority.issue("worker", password)
@@ -238,7 +240,7 @@ async def test_commands_need_exactly_the_listed_rights(
     kafka: Kafka, secured: Secured, tmp_path: Path, command: str
 ) -> None:
     """A command works with the page's rights; with one less it fails and names the command."""
-    system = await scene(kafka, secured, tmp_path, conversations=20)
+    system = await live_group(kafka, secured, tmp_path, conversations=20)
     await secured.user(system.group, RIGHTS)
     await system.start_workers(1)
     await system.reach(1.0)

@@ -29,8 +29,8 @@ HOUR: Final = 3600
 WITHIN_SECONDS: Final = 120
 
 
-class Told(NamedTuple):
-    """What a receiver was told of an alert."""
+class ReceivedAlert(NamedTuple):
+    """An alert as a receiver got it."""
 
     receiver: str
     alert: str
@@ -48,7 +48,7 @@ def traffic(conversations: int, *, strength: float) -> TrafficProfile:
     )  # fmt: skip
 
 
-def hurried_rules(folder: Path) -> list[Path]:
+def fast_rules(folder: Path) -> list[Path]:
     """The rule files, with seconds where an alert waits for minutes."""
     made = []
     for name in RULES:
@@ -61,7 +61,7 @@ def hurried_rules(folder: Path) -> list[Path]:
     return made
 
 
-def hurried_routes(url: str) -> str:
+def fast_routes(url: str) -> str:
     """Alertmanager's file, at once, and with a webhook for both receivers."""
     text = (DEPLOY / "alertmanager" / "alertmanager.yml").read_text(encoding="utf-8")
     text = text.replace("group_wait: 30s", "group_wait: 100ms")
@@ -94,14 +94,14 @@ def yesterday(promtool_path: str, folder: Path) -> None:
 
 
 @pytest.fixture
-async def told() -> AsyncIterator[tuple[str, list[Told]]]:
-    """A webhook, and what it has been told."""
-    heard: list[Told] = []
+async def webhook_alerts() -> AsyncIterator[tuple[str, list[ReceivedAlert]]]:
+    """A webhook and the alerts it received."""
+    heard: list[ReceivedAlert] = []
 
     async def receive(request: web.Request) -> web.Response:
         message = await request.json()
         heard.extend(
-            Told(
+            ReceivedAlert(
                 message["receiver"],
                 one["labels"]["alertname"],
                 one["labels"].get("agent", ""),
@@ -120,11 +120,11 @@ async def test_a_spike_pages_for_its_agent_and_resolves(
     redis_server: RedisServer,
     alertmanager_factory: Callable[..., Awaitable[Alertmanager]],
     promtool_path: str,
-    told: tuple[str, list[Told]],
+    webhook_alerts: tuple[str, list[ReceivedAlert]],
     tmp_path: Path,
 ) -> None:
     """SRRSpike reaches the pager for the agent that repeats itself, for no other, and ends."""
-    url, heard = told
+    url, heard = webhook_alerts
     group = f"spike-{uuid.uuid4().hex[:8]}"
     topics = (f"{group}-searches", f"{group}-labels")
     for topic in topics:
@@ -137,17 +137,17 @@ async def test_a_spike_pages_for_its_agent_and_resolves(
     (worker,) = system.workers
     await wait_until(worker.ready, 120, "the worker is not ready")
     yesterday(promtool_path, tmp_path)
-    alertmanager = await alertmanager_factory(config=hurried_routes(url))
+    alertmanager = await alertmanager_factory(config=fast_routes(url))
     prometheus = Prometheus(
         tmp_path / "prometheus",
         {"stream-metrics": [worker.address]},
-        rule_files=hurried_rules(tmp_path),
+        rule_files=fast_rules(tmp_path),
         alertmanagers=[alertmanager.address],
         interval="1s",
     )
     async with prometheus:
         await produce(kafka, streams, generate(traffic(60, strength=0.9)))
-        page = Told("page", "SRRSpike", "spiking", "firing")
+        page = ReceivedAlert("page", "SRRSpike", "spiking", "firing")
         await wait_until(
             lambda: page in heard, WITHIN_SECONDS, lambda: f"nobody was paged; heard: {heard}"
         )

@@ -56,7 +56,7 @@ async def shown(kafka: Kafka, folder: Path) -> AsyncIterator[Shown]:
             await wait_until(bridge.ready, WITHIN_SECONDS, bridge.log_tail)
             jobs = {JOB: [worker.address], BRIDGE_JOB: [bridge.address]}
             async with Prometheus(folder / "prometheus", jobs, interval="1s") as prometheus:
-                await system.told(await system.send(told_and_refused(1)))
+                await system.interpreted(await system.send(told_and_refused(1)))
                 await wait_until(
                     partial(prometheus.query, f"{REFUSED} > 0 and on () streammetrics_ready == 1"),
                     WITHIN_SECONDS,

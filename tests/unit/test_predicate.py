@@ -33,7 +33,7 @@ from tests.replays import (
     CONFIG,
     IN_PARTS,
     SPOOLED,
-    Told,
+    RecordedProgress,
     files_of,
     replayed,
     task,
@@ -279,10 +279,10 @@ def test_an_unfinished_replay_of_another_rule_is_not_continued(folder: Path) -> 
     records = judged()
     failing = task(records, folder / "out", SPOOLED, evaluation=ruled("rules:failing"))
     with pytest.raises(PredicateError):
-        run(failing, Told())
+        run(failing, RecordedProgress())
     load_predicate.cache_clear()
 
-    told = Told()
+    told = RecordedProgress()
     run(task(records, folder / "out", SPOOLED, evaluation=ruled()), told)
 
     assert [note for note in told.notes if "other settings" in note] != []
@@ -430,7 +430,10 @@ def test_a_rule_that_fails_in_another_process_is_named(folder: Path) -> None:
     """The error is the same in every process."""
     scale = Execution(small_records=0, piece_bytes=1_000, processes=2)
     with pytest.raises(PredicateError, match=r"predicate 'rules:failing': .* raised KeyError"):
-        run(task(judged(), folder / "out", scale, evaluation=ruled("rules:failing")), Told())
+        run(
+            task(judged(), folder / "out", scale, evaluation=ruled("rules:failing")),
+            RecordedProgress(),
+        )
 
 
 def test_neither_qrels_nor_a_rule_is_an_error(

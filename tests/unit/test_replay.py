@@ -37,7 +37,16 @@ from stream_metrics.lab.replay.reread import (
 from stream_metrics.lab.replay.run import FOLDER, Execution, OutputInUse, StrictError, run
 from stream_metrics.lab.replay.spool import SpoolDamaged, SpoolWriter, spool_key, spool_path
 from tests.helpers import wait_until
-from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, Told, files_of, replayed, task, traffic
+from tests.replays import (
+    AT_ONCE,
+    IN_PARTS,
+    SPOOLED,
+    RecordedProgress,
+    files_of,
+    replayed,
+    task,
+    traffic,
+)
 
 BROKEN = Record(b"{")
 SECONDS = 60.0
@@ -48,7 +57,7 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 from stream_metrics.lab.replay.run import Execution, run
-from tests.replays import Told, task, traffic
+from tests.replays import RecordedProgress, task, traffic
 
 where, out, processes = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 
@@ -63,7 +72,7 @@ def records():
             stop()
         yield record
 
-class Stopping(Told):
+class Stopping(RecordedProgress):
     def computed(self, pieces, of):
         if where == "computing" and pieces == 3:
             stop()
@@ -113,7 +122,7 @@ def test_a_killed_replay_continues(where: str, processes: int, said: str, tmp_pa
     """The same command does the rest and gives the bytes of an undisturbed replay."""
     out = tmp_path / "out"
     killed(where, out, processes)
-    told = Told()
+    told = RecordedProgress()
 
     run(task(traffic(), out, Execution(processes, small_records=0, note_bytes=100_000)), told)
 
@@ -129,7 +138,7 @@ def test_a_replay_of_other_input_or_settings_starts_again(
     """It reports that it does not use what a killed replay left."""
     out = tmp_path / "out"
     killed("computing", out, 1)
-    told = Told()
+    told = RecordedProgress()
 
     run(task(traffic(), out, SPOOLED, **others), told)
 
@@ -144,7 +153,7 @@ def test_restart_uses_nothing_of_a_killed_replay(tmp_path: Path) -> None:
     """The replay reads its input from the start."""
     out = tmp_path / "out"
     killed("computing", out, 1)
-    told = Told()
+    told = RecordedProgress()
 
     run(task(traffic(), out, Execution(small_records=0, restart=True)), told)
 
@@ -156,7 +165,7 @@ def test_standard_input_is_read_again(tmp_path: Path) -> None:
     """It has no identity, so a second replay of it starts at its first record."""
     out = tmp_path / "out"
     killed("computing", out, 1)
-    told = Told()
+    told = RecordedProgress()
 
     run(task(traffic(), out, SPOOLED, identity=None), told)
 
@@ -175,7 +184,7 @@ def test_a_strict_replay_ends_at_the_first_bad_record(scale: Execution, tmp_path
             yield record
 
     with pytest.raises(StrictError, match="record 21: not_json"):
-        run(task(records(), tmp_path, scale, strict=True), Told())
+        run(task(records(), tmp_path, scale, strict=True), RecordedProgress())
     assert read[-1] == 20
     assert list(tmp_path.iterdir()) == []
 
@@ -185,10 +194,10 @@ def test_a_second_replay_into_a_directory_is_refused(tmp_path: Path) -> None:
 
     def records() -> Iterator[Record]:
         with pytest.raises(OutputInUse, match="another replay is writing to this directory"):
-            run(task([], tmp_path, AT_ONCE), Told())
+            run(task([], tmp_path, AT_ONCE), RecordedProgress())
         yield from traffic(5)
 
-    run(task(records(), tmp_path, AT_ONCE), Told())
+    run(task(records(), tmp_path, AT_ONCE), RecordedProgress())
 
 
 @pytest.mark.slow
@@ -201,13 +210,13 @@ def test_a_truncated_spool_is_an_error(tmp_path: Path) -> None:
         os.truncate(spool_path(out / FOLDER, shard), size // 2)
 
     with pytest.raises(SpoolDamaged, match="--restart"):
-        run(task(traffic(), out, SPOOLED), Told())
+        run(task(traffic(), out, SPOOLED), RecordedProgress())
 
 
 @pytest.mark.slow
 def test_more_shards_than_open_files_are_merged(tmp_path: Path) -> None:
     """Hundreds are merged in steps to the same bytes."""
-    told = Told()
+    told = RecordedProgress()
     run(task(traffic(), tmp_path / "parts", IN_PARTS), told)
 
     assert told.steps[0][1] > 256
@@ -248,7 +257,7 @@ def test_a_conversation_in_two_inputs_is_refused(tmp_path: Path) -> None:
         directory = tmp_path / name
         replay = task(traffic(count), directory, AT_ONCE)
         source = type(replay.source)([name], None, replay.source.open)
-        run(type(replay)(source, replay.options, directory, replay.config), Told())
+        run(type(replay)(source, replay.options, directory, replay.config), RecordedProgress())
 
     with pytest.raises(BadRows, match="have no conversation in common"):
         merge([tmp_path / "a", tmp_path / "b"], tmp_path)

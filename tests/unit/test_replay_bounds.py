@@ -33,7 +33,7 @@ from stream_metrics.lab.replay.report import (
 from stream_metrics.lab.replay.run import Execution, run
 from stream_metrics.lab.replay.spool import SHARDS, spool_key
 from stream_metrics.lab.statistics import resampling
-from tests.replays import METRICS, Told, task
+from tests.replays import METRICS, RecordedProgress, task
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "guides" / "replay.md"
 SAID = (
@@ -186,7 +186,7 @@ class Peaks(NamedTuple):
     merging: int
 
 
-class Measuring(Told):
+class Measuring(RecordedProgress):
     """Takes down how much memory a stage took when the next one begins."""
 
     def __init__(self) -> None:

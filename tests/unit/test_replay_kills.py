@@ -22,7 +22,7 @@ from tests.replays import (
     AT_ONCE,
     FILES,
     SPOOLED,
-    Told,
+    RecordedProgress,
     files_of,
     published,
     replayed,
@@ -43,7 +43,7 @@ def replaying(records: Sequence[Record], out: Path, scale: Execution, **others: 
                 moment()
                 yield record
 
-        run(task(read(), out, scale, evaluation=FEW_DRAWS, **others), Told())
+        run(task(read(), out, scale, evaluation=FEW_DRAWS, **others), RecordedProgress())
 
     return work
 
@@ -74,7 +74,7 @@ def test_a_strict_replay_does_not_continue_a_lenient_one(tmp_path: Path) -> None
     assert killed_at(moments_of(lenient, tmp_path) // 2, lenient, tmp_path)
 
     with pytest.raises(StrictError):
-        run(task(records, tmp_path, scale, evaluation=FEW_DRAWS, strict=True), Told())
+        run(task(records, tmp_path, scale, evaluation=FEW_DRAWS, strict=True), RecordedProgress())
 
 
 @pytest.mark.slow
@@ -88,7 +88,7 @@ def test_a_merge_in_steps_may_be_killed(tmp_path: Path) -> None:
     replay = task(records, out, scale, evaluation=FEW_DRAWS)
 
     for moment in (3, 20, 25):
-        assert killed_at(moment, lambda _: run(replay, Told()), merging)
+        assert killed_at(moment, lambda _: run(replay, RecordedProgress()), merging)
         assert merging.exists()
 
     assert replayed(records, out, scale, evaluation=FEW_DRAWS) == whole

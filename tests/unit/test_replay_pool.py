@@ -17,7 +17,7 @@ import pytest
 
 from stream_metrics.lab.replay.pool import WorkerDied, process_pool
 from stream_metrics.lab.replay.run import Execution, run
-from tests.replays import AT_ONCE, Told, files_of, replayed, task, traffic
+from tests.replays import AT_ONCE, RecordedProgress, files_of, replayed, task, traffic
 
 WAITING = 100
 SECONDS = 30.0
@@ -63,14 +63,14 @@ def test_the_death_of_a_process_is_reported_at_any_time() -> None:
             pool.submit(len, "ab")
 
 
-def told_after(killing: Told, folder: Path) -> Told:
+def told_after(killing: RecordedProgress, folder: Path) -> RecordedProgress:
     """What the same command says once a replay has ended by ``killing``; it makes all files."""
     out = folder / "out"
     replay = task(traffic(), out, Execution(2, small_records=0))
     with pytest.raises(WorkerDied, match="run the same command again"):
         run(replay, killing)
 
-    told = Told()
+    told = RecordedProgress()
     run(replay, told)
     assert files_of(out) == replayed(traffic(), folder / "whole", AT_ONCE)
     return told
@@ -80,7 +80,7 @@ def told_after(killing: Told, folder: Path) -> Told:
 def test_a_replay_continues_after_a_process_was_killed(tmp_path: Path) -> None:
     """The first replay ends with a clear error; the same command does the rest."""
 
-    class Killing(Told):
+    class Killing(RecordedProgress):
         def computed(self, pieces: int, of: int) -> None:
             if pieces == 1:
                 kill_all()
@@ -94,7 +94,7 @@ def test_a_replay_continues_after_a_process_was_killed(tmp_path: Path) -> None:
 def test_a_merge_continues_after_a_process_was_killed(tmp_path: Path) -> None:
     """The shards are kept, and the same command creates the report."""
 
-    class Killing(Told):
+    class Killing(RecordedProgress):
         def merging(self) -> None:
             kill_all()
 

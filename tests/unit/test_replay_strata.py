@@ -15,7 +15,7 @@ from stream_metrics.lab.replay.report import MACRO
 from stream_metrics.lab.replay.run import run
 from stream_metrics.lab.reports.html.report import write_report_page
 from stream_metrics.lab.reports.run_directory import read_observations
-from tests.replays import AT_ONCE, IN_PARTS, Told, replayed, task
+from tests.replays import AT_ONCE, IN_PARTS, RecordedProgress, replayed, task
 from tests.unit.test_replay_answers import record
 from tests.unit.test_replay_searches import search
 from tests.unit.test_report import figures
@@ -49,7 +49,7 @@ def rows_in(directory: Path) -> list[dict[str, Any]]:
 
 def report_of(directory: Path, *stratify: str) -> dict[str, Any]:
     """The report of these records, split like this."""
-    return run(task(recorded(), directory, AT_ONCE, stratify=stratify), Told()).content
+    return run(task(recorded(), directory, AT_ONCE, stratify=stratify), RecordedProgress()).content
 
 
 def test_rows_are_split_by_recorded_dimensions(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_by_default_rows_are_split_by_a_few_languages(
         told = {"language": f"l{number:02}"}
         records.append(record("turn_completed", f"c{number:02}", 9, dimensions=told))
 
-    report = run(task(records, tmp_path, AT_ONCE), Told()).content
+    report = run(task(records, tmp_path, AT_ONCE), RecordedProgress()).content
 
     assert list(report["strata"]) == (["language"] if split else [])
 
@@ -158,7 +158,9 @@ def test_rows_without_a_release_are_a_stratum_everywhere(tmp_path: Path) -> None
     """This holds for rows, searches and answers, in the report and in a comparison."""
     records = [search("c0", 1, "a", release="r1"), search("c1", 1, "a"), search("c2", 1, "b")]
     records += [record("turn_completed", f"c{at}", 9, answer="about a") for at in range(3)]
-    report = run(task(records, tmp_path, AT_ONCE, stratify=("release",)), Told()).content
+    report = run(
+        task(records, tmp_path, AT_ONCE, stratify=("release",)), RecordedProgress()
+    ).content
 
     rows = read_observations(tmp_path)
 

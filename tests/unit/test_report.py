@@ -21,7 +21,7 @@ from stream_metrics.lab.reports.run_directory import read_observations
 from stream_metrics.lab.statistics.intervals import estimate
 from stream_metrics.lab.statistics.units import Units
 from tests.oracle.strata import quotients
-from tests.replays import AT_ONCE, IN_PARTS, Told, task, traffic
+from tests.replays import AT_ONCE, IN_PARTS, RecordedProgress, task, traffic
 
 FINITE = st.floats(
     allow_nan=False, allow_infinity=False, width=64, min_value=-1e300, max_value=1e300
@@ -64,7 +64,8 @@ def test_a_ratio_from_columns_is_that_from_rows(rows: list[tuple[int, int, int]]
 def test_the_figures_of_a_report_are_those_of_its_rows(turn_scope: str, tmp_path: Path) -> None:
     """Macro and micro figures, whole and by agent, are estimates of the rows by conversation."""
     report = run(
-        task(traffic(), tmp_path, AT_ONCE, turn_scope=turn_scope, stratify=("agent",)), Told()
+        task(traffic(), tmp_path, AT_ONCE, turn_scope=turn_scope, stratify=("agent",)),
+        RecordedProgress(),
     ).content
     lines = (tmp_path / "conversations.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
@@ -88,7 +89,7 @@ DECISIONS = (
 
 def test_ratios_of_gate_and_routing_have_their_intervals(tmp_path: Path) -> None:
     """Their values are those of the blocks; by name they come with both."""
-    report = run(task(traffic(), tmp_path, AT_ONCE), Told()).content
+    report = run(task(traffic(), tmp_path, AT_ONCE), RecordedProgress()).content
 
     found = report["aggregate"]["micro_intervals"]
     named = figures_of_report(report)
@@ -103,7 +104,7 @@ def test_ratios_of_gate_and_routing_have_their_intervals(tmp_path: Path) -> None
 
 def test_comparisons_make_the_same_intervals(tmp_path: Path) -> None:
     """What ``compare`` makes of the rows' decisions is what the report says of them."""
-    report = run(task(traffic(), tmp_path, AT_ONCE), Told()).content
+    report = run(task(traffic(), tmp_path, AT_ONCE), RecordedProgress()).content
 
     rows = read_observations(tmp_path)["conversations"]
     for name in DECISIONS:
@@ -115,7 +116,9 @@ def test_iterations_for_all_good_results_have_their_intervals(
     turn_scope: str, tmp_path: Path
 ) -> None:
     """Mean, spread and bounds of each basis are those that ``compare`` makes of the rows."""
-    report = run(task(traffic(), tmp_path, AT_ONCE, turn_scope=turn_scope), Told()).content
+    report = run(
+        task(traffic(), tmp_path, AT_ONCE, turn_scope=turn_scope), RecordedProgress()
+    ).content
 
     rows = read_observations(tmp_path)["conversations"]
     for basis, found in report["aggregate"]["iterations_for_all_good_results"].items():
@@ -135,7 +138,7 @@ def test_the_intervals_of_a_report_follow_its_settings(scale: Execution, tmp_pat
     """Kind, confidence, resamples and seed hold for macro and micro figures, strata and answers."""
     report = run(
         task(traffic(), tmp_path, scale, stratify=("agent",), evaluation=CHOSEN),
-        Told(),
+        RecordedProgress(),
     ).content
     rows = [json.loads(one) for one in (tmp_path / "conversations.jsonl").read_text().splitlines()]
     options = {"method": "bca", "confidence": 0.8, "resample_count": 300, "seed": 5}
@@ -158,11 +161,13 @@ def test_the_intervals_of_a_report_follow_its_settings(scale: Execution, tmp_pat
 def test_a_report_may_have_no_intervals(tmp_path: Path) -> None:
     """Means and spreads are the same, and every bound is null."""
     off = {**CHOSEN, "confidence_intervals": False}
-    with_them = run(task(traffic(), tmp_path / "one", AT_ONCE), Told()).content["aggregate"]
-
-    found = run(task(traffic(), tmp_path / "two", AT_ONCE, evaluation=off), Told()).content[
+    with_them = run(task(traffic(), tmp_path / "one", AT_ONCE), RecordedProgress()).content[
         "aggregate"
     ]
+
+    found = run(
+        task(traffic(), tmp_path / "two", AT_ONCE, evaluation=off), RecordedProgress()
+    ).content["aggregate"]
 
     for block in ("macro", "micro_intervals"):
         for name, one in found[block].items():
@@ -173,7 +178,7 @@ def test_a_report_may_have_no_intervals(tmp_path: Path) -> None:
 
 def test_a_regenerated_report_keeps_its_intervals(tmp_path: Path) -> None:
     """The settings are read from the directory."""
-    run(task(traffic(), tmp_path, AT_ONCE, evaluation=CHOSEN), Told())
+    run(task(traffic(), tmp_path, AT_ONCE, evaluation=CHOSEN), RecordedProgress())
     before = (tmp_path / "report.json").read_bytes()
 
     merge([tmp_path], tmp_path)

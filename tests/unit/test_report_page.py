@@ -18,7 +18,7 @@ from stream_metrics.lab.reports.html.figures import stratified
 from stream_metrics.lab.reports.html.markup import ENVIRONMENT, table
 from stream_metrics.lab.reports.html.report import write_report_page
 from stream_metrics.lab.sources.files import InputError
-from tests.replays import SPOOLED, Told, task, traffic
+from tests.replays import SPOOLED, RecordedProgress, task, traffic
 from tests.unit.test_compare import folder, invoke
 
 __all__ = ["folder"]
@@ -476,7 +476,7 @@ def test_a_metric_has_its_name_after_its_title(replayed: Path) -> None:
 @pytest.mark.slow
 def test_a_page_from_memory_equals_that_from_files(tmp_path: Path) -> None:
     """Searches collected during a replay give the page of its files."""
-    _, searches = run(task(traffic(), tmp_path, SPOOLED), Told())
+    _, searches = run(task(traffic(), tmp_path, SPOOLED), RecordedProgress())
 
     passed = write_report_page(tmp_path, searches).read_bytes()
 
