@@ -69,7 +69,7 @@ bridge and a worker when those with servers do.
 - **inferred**: searches, documents and SRR are right. Only times tell the iterations apart, and the
   turns are counted as `iterations_inferred`.
 - **refused**: turns are set aside with a reason, because spans do not say enough; "(some)" where
-  other turns of the program were told, and right.
+  other turns of the program were interpreted correctly.
 - **not in the spans**: the program changed what was found, and no span shows it. The figures are
   those of the retriever.
 """

@@ -222,7 +222,7 @@ class FaustWorker(Worker):
 async def test_the_faust_command_starts_the_worker(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """`faust -A stream_metrics.app worker` becomes ready, and ends with 0 when told to."""
+    """`faust -A stream_metrics.app worker` becomes ready, and exits with 0 on SIGTERM."""
     group = f"faust-{os.getpid()}"
     topics = await new_topics(kafka, group, dead_letters=False)
     system = await empty_system(kafka, redis, tmp_path, group, topics)
