@@ -1,4 +1,4 @@
-"""What `check` says of the state: that which a worker would say, and nothing is changed."""
+"""What `check` reports about the state: the same as a worker, without changing anything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OURS = identity(Settings(), COUNTS)
 
 
 async def stored() -> tuple[MemoryStore, Generation]:
-    """A generation of which both partitions have begun."""
+    """A generation in which both partitions have started."""
     space = MemoryStore()
     generation = await begin(space, OURS, 0)
     store = space.generation(generation)
@@ -35,15 +35,15 @@ async def stored() -> tuple[MemoryStore, Generation]:
     return store, generation
 
 
-async def test_partitions_that_have_begun_are_told() -> None:
-    """Also that there are none yet."""
+async def test_started_partitions_are_reported() -> None:
+    """The report says so if there are none yet."""
     assert await inspect_state(*await stored()) == StoredState((0, 1), (), ())
     generation = await begin(empty := MemoryStore(), OURS, 0)
     assert await inspect_state(empty.generation(generation), generation) == StoredState((), (), ())
 
 
-async def test_a_wipe_that_was_cut_off_is_told() -> None:
-    """Workers end it."""
+async def test_an_interrupted_wipe_is_reported() -> None:
+    """Workers finish it."""
     store, generation = await stored()
     await store.wipe(1)
 
@@ -62,7 +62,7 @@ def namespace(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Red
 
 
 def fill(options: RedisOptions, **damage: bytes) -> None:
-    """Claim a partition as a worker does, and overwrite fields of what Redis holds of it."""
+    """Claim a partition as a worker does, and overwrite fields of its value in Redis."""
 
     async def work() -> None:
         space = connect(options)
@@ -78,13 +78,13 @@ def fill(options: RedisOptions, **damage: bytes) -> None:
 
 
 def lines(about: str) -> list[str]:
-    """What `check` says of it."""
+    """The lines of `check` about a subject."""
     said = CliRunner().invoke(app, ["check"])
     return [line for line in said.stdout.splitlines() if line.startswith(about)]
 
 
-def test_check_tells_of_state_also_without_kafka(namespace: RedisOptions) -> None:
-    """How many partitions there are, by which schema they are stored, and under which tables."""
+def test_check_reports_state_even_without_kafka(namespace: RedisOptions) -> None:
+    """It has the number of partitions, their schema and their tables."""
     fill(namespace)
 
     [line] = lines("state")
@@ -94,15 +94,15 @@ def test_check_tells_of_state_also_without_kafka(namespace: RedisOptions) -> Non
     )
 
 
-def test_check_tells_of_a_new_group(namespace: RedisOptions) -> None:
+def test_check_reports_a_new_group(namespace: RedisOptions) -> None:
     """There is no state yet."""
     [line] = lines("state")
 
     assert line.split()[1:] == ["ok", "none", "yet"]
 
 
-def test_check_says_that_state_is_damaged(namespace: RedisOptions) -> None:
-    """A worker would halt the partition, and name the way out."""
+def test_check_reports_damaged_state(namespace: RedisOptions) -> None:
+    """A worker would halt the partition; the report has the remedy."""
     fill(namespace, o_events=b"damaged")
 
     [line, *_] = lines("state")
@@ -111,7 +111,7 @@ def test_check_says_that_state_is_damaged(namespace: RedisOptions) -> None:
 
 
 def test_check_changes_nothing(namespace: RedisOptions) -> None:
-    """What Redis holds is the same afterwards."""
+    """The content of Redis is the same afterwards."""
     fill(namespace)
 
     async def content() -> dict[bytes, object]:
@@ -127,7 +127,8 @@ def test_check_changes_nothing(namespace: RedisOptions) -> None:
 
 
 def built(options: RedisOptions, *, good_gain: int = 3, switched: bool = False) -> None:
-    """Begin to build another generation, as `stream-metrics build` does; and switch to it."""
+    """Start to build another generation as `stream-metrics build` does, and switch to it
+    if asked."""
 
     async def work() -> None:
         space = connect(options)
@@ -149,7 +150,7 @@ def built(options: RedisOptions, *, good_gain: int = 3, switched: bool = False) 
         ("2", 2, "ok generation 1, in force, 1 partitions", "generation 1; if they are started by"),
     ],
 )
-def test_check_tells_of_a_build_and_who_joins_it(
+def test_check_reports_a_build_and_who_joins_it(
     namespace: RedisOptions,
     monkeypatch: pytest.MonkeyPatch,
     ours: str,
@@ -157,7 +158,7 @@ def test_check_tells_of_a_build_and_who_joins_it(
     state: str,
     joins: str,
 ) -> None:
-    """What differs, how far it is, and which of the two generations these settings are for."""
+    """It has the differences, the progress, and the generation of these settings."""
     fill(namespace)
     assert lines("build") == []
     built(namespace, good_gain=good_gain)
@@ -171,10 +172,10 @@ def test_check_tells_of_a_build_and_who_joins_it(
     assert joins in build
 
 
-def test_check_tells_of_a_switch_that_is_not_finished(
+def test_check_reports_an_unfinished_switch(
     namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With whose settings to finish it."""
+    """It says with whose settings to finish it."""
     fill(namespace)
     built(namespace, switched=True)
     monkeypatch.setenv("STREAM_METRICS_METRICS__GOOD_GAIN", "3")
