@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import defaultdict
 from typing import Final
 
 from stream_metrics.live.kafka.output import VERSION
@@ -99,14 +100,17 @@ async def output(world: World) -> list[str]:
     exported = {json.loads(line)["conversation_id"]: line for line in lines}
     last: dict[str, bytes | None] = {}
     newest: dict[str, tuple[int, bytes | None]] = {}
+    written: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
     for record in await stored(world.kafka, [OUTPUT]):
         name, version = record.key.decode(), int(dict(record.headers)[VERSION])
         last[name] = record.value
+        written[name].append((record.partition, record.offset, record.timestamp, version))
         if name not in newest or version > newest[name][0]:
             newest[name] = (version, record.value)
     by_version = {name: value for name, (_, value) in newest.items()}
     return [
-        f"{len(places)} rows differ on the output topic, read {how}: {places[:SHOWN]}"
+        f"{len(places)} rows differ on the output topic, read {how}: {places[:SHOWN]}; partition, "
+        f"offset, time and version of the records of the first: {written[places[0]]}"
         for how, rows in (("to its end", last), ("by version", by_version))
         if (places := sorted(n for n in exported | rows if exported.get(n) != rows.get(n)))
     ]
