@@ -276,10 +276,16 @@ async def test_clients_with_the_same_view_share_a_document(showcase: Showcase) -
 async def test_the_number_of_cached_documents_is_bounded(showcase: Showcase) -> None:
     """Requests for ever new agents do not increase it."""
     board = Board(showcase.board.inputs, interval_seconds=3_600)
-    for number in range(MAX_DOCUMENTS + 20):
-        await board.document(board.view("1h", f"agent-{number}"))
+    first = await board.document(board.view("1h", None))
+    for number in range(MAX_DOCUMENTS):
+        last = await board.document(board.view("1h", f"agent-{number}"))
+    assert await board.document(board.view("1h", None)) is first
 
-    assert len(board._documents) <= MAX_DOCUMENTS + 1
+    for number in range(MAX_DOCUMENTS, MAX_DOCUMENTS + 20):
+        last = await board.document(board.view("1h", f"agent-{number}"))
+
+    assert await board.document(board.view("1h", f"agent-{number}")) is last
+    assert await board.document(board.view("1h", None)) is not first
     board.close()
 
 

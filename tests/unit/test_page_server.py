@@ -323,10 +323,17 @@ async def test_an_unknown_agent_has_no_conversations() -> None:
 async def test_the_number_of_cached_answers_is_bounded() -> None:
     """Requests for ever new agents do not increase it."""
     showcase = await Showcase.new(*EVENTS, kept_seconds=3_600.0)
-    for number in range(worst.MAX_ANSWERS + 5):
-        await showcase.worst.document(showcase.board.view("1h", f"agent-{number}"))
+    view = showcase.board.view
+    first = await showcase.worst.document(view("1h", None))
+    for number in range(worst.MAX_ANSWERS - 1):
+        await showcase.worst.document(view("1h", f"agent-{number}"))
+    assert await showcase.worst.document(view("1h", None)) is first
 
-    assert len(showcase.worst._answers) == worst.MAX_ANSWERS
+    await showcase.worst.document(view("1h", "one more"))
+    last = await showcase.worst.document(view("1h", "another"))
+
+    assert await showcase.worst.document(view("1h", "another")) is last
+    assert await showcase.worst.document(view("1h", None)) is not first
 
 
 async def test_the_worst_conversations_without_a_store_are_a_503() -> None:

@@ -16,7 +16,13 @@ from typing import Any, Final
 import pytest
 
 from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
-from stream_metrics.live.memory import MemoryOutput, MemoryOutputs, MemoryStore, MemoryTopic
+from stream_metrics.live.memory import (
+    MemoryOutput,
+    MemoryOutputs,
+    MemorySnapshot,
+    MemoryStore,
+    MemoryTopic,
+)
 from stream_metrics.live.ports import (
     BatchWrite,
     ConversationWrite,
@@ -353,8 +359,10 @@ def test_an_old_worker_paused_during_the_switch_does_no_harm(
         assert world.topic.messages[-1].value == b"new"
     if lost:
         place = (world.old.mark, 0)
-        world.store._content.frozen.pop(place, None)
-        world.store._content.partitions[place] = past.partitions[place]
+        content = world.store.snapshot().copy()
+        content.frozen.pop(place, None)
+        content.partitions[place] = past.partitions[place]
+        world.store.restore(MemorySnapshot(content))
     with suppress(Superseded):
         while step_once(late):
             pass
@@ -454,13 +462,14 @@ def test_two_processes_can_finish_a_switch_concurrently() -> None:
 
 def went_back(world: World, past: Any, rng: Random) -> None:
     """The store goes back: all of it, the layout alone, or single partitions."""
-    content, before = world.store._content, past.copy()
+    content, before = world.store.snapshot().copy(), past.copy()
     what = rng.choice(("all", "layout", "partitions"))
     if what == "all":
         world.store.restore(past)
         return
     if what == "layout":
         content.layout = before.layout
+        world.store.restore(MemorySnapshot(content))
         return
     for place in set(content.partitions) | set(before.partitions):
         if rng.random() < 0.5:
@@ -471,6 +480,7 @@ def went_back(world: World, past: Any, rng: Random) -> None:
                 now.pop(place, None)
                 if place in then:
                     now[place] = then[place]
+    world.store.restore(MemorySnapshot(content))
 
 
 @pytest.mark.slow
