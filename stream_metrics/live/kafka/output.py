@@ -7,13 +7,14 @@ worker that was suspended tries to write after its successor.
 
 The version of a message is the sum of the end offsets of the topic's partitions before it was
 written. It grows with every record, does not depend on a clock, and survives the loss of workers
-and of Redis.
+and of Redis. A broker that was suspended takes itself for the leader for a moment, and names an end
+that has been passed; a worker therefore remembers the ends that it knows of (``EndOffsets``).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -42,6 +43,22 @@ from stream_metrics.live.ports import OutputFenced, OutputMessage, OutputUnavail
 VERSION: Final = HEADER_PREFIX + "version"
 
 
+class EndOffsets:
+    """The largest end offset known of each partition; brokers may name a smaller one later."""
+
+    def __init__(self) -> None:
+        self._ends: dict[int, int] = {}
+
+    def update(self, ends: Mapping[int, int]) -> None:
+        """Learn end offsets by partition."""
+        for partition, end in ends.items():
+            self._ends[partition] = max(end, self._ends.get(partition, 0))
+
+    def total(self, partitions: Iterable[int]) -> int:
+        """The sum over the partitions."""
+        return sum(self._ends[partition] for partition in partitions)
+
+
 class KafkaOutputs:
     """A worker's producers for ``kafka.output_topic``, one per state partition."""
 
@@ -49,6 +66,7 @@ class KafkaOutputs:
         assert settings.output_topic is not None
         self.settings = settings
         self.topic = settings.output_topic
+        self.ends = EndOffsets()
         self._outputs: dict[int, KafkaOutput] = {}
         self._consumer: AIOKafkaConsumer | None = None
 
@@ -75,10 +93,11 @@ class KafkaOutputs:
             if self._consumer is None:
                 self._consumer = AIOKafkaConsumer(**prompt_options(self.settings))
                 await self._consumer.start()
-            return await records_taken(self._consumer, self.topic, partitions)
+            self.ends.update(await end_offsets(self._consumer, self.topic, partitions))
         except BaseException:
             await self._close_consumer()
             raise
+        return self.ends.total(partitions)
 
     async def _close_consumer(self) -> None:
         log, self._consumer = self._consumer, None
@@ -195,6 +214,7 @@ class KafkaOutput:
         for answer in await asyncio.gather(*sent, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
+            self._outputs.ends.update({answer.partition: answer.offset + 1})
         await producer.commit_transaction()
 
     async def close(self) -> None:
@@ -209,10 +229,12 @@ class KafkaOutput:
         await asyncio.gather(*(abandon(producer, STOP_WITHIN_SECONDS) for producer in broken))
 
 
-async def records_taken(log: AIOKafkaConsumer, topic: str, partitions: Iterable[int]) -> int:
-    """The sum of a topic's end offsets; the consumer must read uncommitted records."""
+async def end_offsets(
+    log: AIOKafkaConsumer, topic: str, partitions: Iterable[int]
+) -> dict[int, int]:
+    """A topic's end offsets by partition; the consumer must read uncommitted records."""
     ends = await log.end_offsets([TopicPartition(topic, number) for number in partitions])
-    return sum(ends.values())
+    return {place.partition: end for place, end in ends.items()}
 
 
 def outgoing(topic: str, partitions: int, message: OutputMessage, version: int) -> OutgoingRecord:
@@ -237,7 +259,7 @@ async def erasures(
     log = AIOKafkaConsumer(**client_options(settings))
     try:
         await log.start()
-        version = await records_taken(log, topic, range(partitions))
+        version = sum((await end_offsets(log, topic, range(partitions))).values())
     finally:
         await log.stop()
     gone = (OutputMessage(conversation, None) for conversation in conversations)
