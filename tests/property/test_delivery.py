@@ -61,7 +61,7 @@ async def test_only_a_partition_assigned_for_some_topics_is_halted() -> None:
     await system.act(worker, "read")
 
     assert [partition.number for partition in worker.loop.partitions] == [1]
-    assert worker.health.reasons["partition-0"] == "held for some of the input topics only"
+    assert worker.health.reasons["partition-0"] == "assigned for some of the input topics only"
 
 
 async def test_reading_stops_when_partitions_are_added() -> None:

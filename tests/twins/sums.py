@@ -69,12 +69,12 @@ REFUSALS = [
         "resampled_sums",
         lambda: kernel.resampled_sums([np.zeros(3), np.zeros(2)], 1, 1, 1),
         ValueError,
-        "as many values",
+        "one length",
     ),
     Refusal(
         "resampled_sums",
         lambda: kernel.resampled_sums([np.zeros(0)], 1, 1, 1),
         ValueError,
-        "as many values",
+        "one length",
     ),
 ]
