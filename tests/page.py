@@ -11,7 +11,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Windows
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.core.engine.windows import Windows
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.health import Health
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.choices import RESAMPLES, SEED
 from stream_metrics.lab.evaluation.recorded_searches import Scoring

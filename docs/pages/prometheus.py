@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from docs.pages import page
 from stream_metrics.core.engine.cells import CODES, Series
 from stream_metrics.core.engine.series import PREFIX
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.metrics.registry import LABELLED_SHARE, METRICS
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
 from stream_metrics.live.prometheus.catalogue import MAX_UNKNOWN_FIELDS

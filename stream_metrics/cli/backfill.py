@@ -11,7 +11,7 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from stream_metrics.cli.common import UsageError, parse_time, stderr_console
-from stream_metrics.core.engine.windows import parse_duration
+from stream_metrics.core.engine.window import parse_duration
 from stream_metrics.lab.atomic_files import replacing
 from stream_metrics.lab.history import Course, History, UnfitHistory
 from stream_metrics.lab.reports.backfill import valid_label, write_openmetrics

@@ -23,7 +23,8 @@ from rich.live import Live
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.demo_view import LEGEND, DayView
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Windows
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.core.engine.windows import Windows
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.files import read_records
 from stream_metrics.live.health import Health

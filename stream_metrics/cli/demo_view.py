@@ -12,7 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Sums, Windows, add
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.core.engine.windows import Sums, Windows, add
 from stream_metrics.live.page import figures
 from stream_metrics.live.page.conditions import OK, UNKNOWN, Finding, srr_spike
 from stream_metrics.live.page.rules import FAULTS

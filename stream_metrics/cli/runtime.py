@@ -59,8 +59,9 @@ from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.generations import begin, change, joined
 from stream_metrics.live.worker.identity import check_identity
 from stream_metrics.live.worker.keying import KeyMonitor
-from stream_metrics.live.worker.loop import NOT_READING, OTHER_COUNTS, Loop, LoopOptions
+from stream_metrics.live.worker.loop import NOT_READING, OTHER_COUNTS, Loop
 from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.options import LoopOptions
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.publication import Publication, before, before_of, belongs
 from stream_metrics.live.worker.repartition import route

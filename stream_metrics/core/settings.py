@@ -20,7 +20,7 @@ from stream_metrics.core.dedup.tables import (
 from stream_metrics.core.engine.cells import GROUPS
 from stream_metrics.core.engine.config import MAX_AGENTS, MAX_RELEASES, MAX_RETRIEVAL, MAX_ROUTES
 from stream_metrics.core.engine.series import MAX_SERIES, META_SERIES
-from stream_metrics.core.engine.windows import (
+from stream_metrics.core.engine.window import (
     DEFAULT_WINDOWS,
     Window,
     parse_window,

@@ -18,16 +18,14 @@ from stream_metrics.core.engine.cells import CODES
 from stream_metrics.core.engine.codec import decode_sums, encode_sums
 from stream_metrics.core.engine.config import MAX_ROUTES, WINDOW_BUCKETS, EngineConfig
 from stream_metrics.core.engine.state import Cell, DamagedState
+from stream_metrics.core.engine.window import Window, window_specs, windows_by_group
 from stream_metrics.core.engine.windows import (
     Names,
     Sums,
-    Window,
     add,
     in_window,
     names_with_series,
     routes_in,
-    window_specs,
-    windows_by_group,
     windows_document,
 )
 

@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from stream_metrics.clients.secrets import read_secret
 from stream_metrics.core.engine.codec import SCHEMAS
-from stream_metrics.core.engine.windows import parse_duration
+from stream_metrics.core.engine.window import parse_duration
 from stream_metrics.core.settings import OtlpSettings, Part
 from stream_metrics.core.telemetry.assembly import Bounds
 from stream_metrics.live.links import ALERT, CONVERSATION, check_template

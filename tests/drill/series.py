@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TextIO
 
 from stream_metrics.core.engine.cells import CODES, split_code
 from stream_metrics.core.engine.series import PREFIX
-from stream_metrics.core.engine.windows import parse_window
+from stream_metrics.core.engine.window import parse_window
 from tests.drill.library import LEFT_OUT, Numbers
 from tests.drill.sums import window_sums
 from tests.drill.world import MINUTE, SECOND, START_US, Placed

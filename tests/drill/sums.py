@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from stream_metrics.core.engine.config import WINDOW_BUCKETS
-from stream_metrics.core.engine.windows import Window
+from stream_metrics.core.engine.window import Window
 from tests.drill.library import Numbers
 from tests.drill.world import MINUTE, START_US, Placed
 

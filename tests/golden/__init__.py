@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.layout import Identity
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore

@@ -25,7 +25,7 @@ from stream_metrics.core.engine.plan import waiting_labels
 from stream_metrics.core.engine.registers import BY_CODE
 from stream_metrics.core.engine.state import SEARCH, Conversation
 from stream_metrics.core.engine.step import Step
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.live.layout import Identity

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events import BadRecord, Limits, decode
 from stream_metrics.core.events.record import DeadLetter, Record
 from stream_metrics.lab.replay.offline import Replay

@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from stream_metrics.core.engine.cells import CODES
 from stream_metrics.core.engine.codec import encode_sums
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Windows
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.core.engine.windows import Windows
 from stream_metrics.live.health import Health
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.prometheus.windows import WindowCollector

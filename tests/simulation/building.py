@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry
 
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.events.times import rfc3339
 from stream_metrics.lab.traffic import TrafficRecord, partition_for
@@ -46,9 +46,9 @@ from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.export import export_state
 from stream_metrics.live.worker.generations import begin, change
 from stream_metrics.live.worker.keying import KeyMonitor
-from stream_metrics.live.worker.loop import Loop, LoopOptions
+from stream_metrics.live.worker.loop import Loop
 from stream_metrics.live.worker.names import SharedNames
-from stream_metrics.live.worker.options import PartitionOptions
+from stream_metrics.live.worker.options import LoopOptions, PartitionOptions
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.publication import Publication, before, before_of, belongs
 from stream_metrics.live.worker.repartition import Repartitioner, route

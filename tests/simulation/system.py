@@ -18,7 +18,7 @@ from stream_metrics.clients.kafka.records import record_of
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate, partition_for
 from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.cluster import Group
@@ -33,9 +33,9 @@ from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.export import export_state
 from stream_metrics.live.worker.keying import KeyMonitor
-from stream_metrics.live.worker.loop import Loop, LoopOptions
+from stream_metrics.live.worker.loop import Loop
 from stream_metrics.live.worker.names import SharedNames
-from stream_metrics.live.worker.options import PartitionOptions
+from stream_metrics.live.worker.options import LoopOptions, PartitionOptions
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.retry import RetryPolicy
 from stream_metrics.live.worker.source import Source

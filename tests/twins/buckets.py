@@ -7,14 +7,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from hypothesis import strategies as st
 
-from stream_metrics.core.engine.windows import (
-    DEFAULT_WINDOWS,
-    EXPIRED,
-    BucketChanges,
-    NamedCell,
-    Window,
-    Windows,
-)
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window
+from stream_metrics.core.engine.windows import EXPIRED, BucketChanges, NamedCell, Windows
 from tests.helpers import examples
 from tests.twins import Claim, Pair, Twin, kernel
 

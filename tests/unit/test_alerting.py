@@ -14,7 +14,7 @@ from deploy.dashboards.boards import BOARDS
 from deploy.local.stack import TARGETS, prometheus_config, write_rules, write_targets
 from stream_metrics.core.engine.cells import CODES
 from stream_metrics.core.engine.series import PREFIX
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.prometheus.windows import WindowCollector

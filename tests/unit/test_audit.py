@@ -11,7 +11,7 @@ import pytest
 from deploy.local.servers import RedisServer
 from stream_metrics.core.engine.codec import decode_sums, encode_sums
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.windows import Names, parse_window, window_rows
+from stream_metrics.core.engine.window import parse_window
+from stream_metrics.core.engine.windows import Names, window_rows
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.history import MOST_CODES, History, UnfitHistory, WindowSums
 from stream_metrics.lab.replay.offline import Replay

@@ -10,7 +10,7 @@ import pytest
 
 from stream_metrics.cli.options import kafka_for
 from stream_metrics.clients.kafka.settings import KafkaSettings
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Extent
 from stream_metrics.live.layout import NOTHING, Generation, Identity, Layout
 from stream_metrics.live.memory import MemoryStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore

@@ -12,7 +12,7 @@ from stream_metrics.cli.dlq import LetterIndex, LetterSummary, choose, parse_pla
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.replay.offline import Replay

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from stream_metrics.core.engine.config import WINDOW_BUCKETS
-from stream_metrics.core.engine.windows import parse_window
+from stream_metrics.core.engine.window import parse_window
 from tests.drill.evaluation import Firing, Rule, firings
 from tests.drill.library import Condition
 from tests.drill.plan import KINDS, incidents

@@ -8,7 +8,7 @@ import pytest
 
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import DeadLetter, Record
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.traffic import TrafficProfile, generate

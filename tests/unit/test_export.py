@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import Wiped

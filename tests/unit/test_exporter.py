@@ -25,14 +25,8 @@ from stream_metrics.core.engine.codec import encode_sums
 from stream_metrics.core.engine.config import MAX_RETRIEVAL, OTHER
 from stream_metrics.core.engine.series import PREFIX
 from stream_metrics.core.engine.state import Cell
-from stream_metrics.core.engine.windows import (
-    DEFAULT_WINDOWS,
-    Names,
-    Window,
-    Windows,
-    window_rows,
-    window_specs,
-)
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window, window_specs
+from stream_metrics.core.engine.windows import Names, Windows, window_rows
 from stream_metrics.core.events.decode import REASONS
 from stream_metrics.core.metrics.ranking.live import live_metrics
 from stream_metrics.live.prometheus.catalogue import (

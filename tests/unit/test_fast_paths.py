@@ -21,13 +21,12 @@ from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder, digest_event
 from stream_metrics.core.engine.state import Cell, Conversation
 from stream_metrics.core.engine.step import Step
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window
 from stream_metrics.core.engine.windows import (
-    DEFAULT_WINDOWS,
     MIN_DELETIONS,
     Names,
     Windows,
     oldest_bucket,
-    parse_window,
     windows_at,
 )
 from stream_metrics.core.events.decode import BadRecord, Event, decode

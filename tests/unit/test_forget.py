@@ -11,7 +11,7 @@ import pytest
 from stream_metrics.core.engine.codec import decode_conversation
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.state import RESULT_LABEL
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events import Limits
 from stream_metrics.live.worker.audit import AuditOptions, audit
 from stream_metrics.live.worker.options import conversation_key

@@ -13,7 +13,7 @@ from stream_metrics.core.dedup.deduplicator import deduplicator
 from stream_metrics.core.dedup.tables import DedupRules
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events import BadRecord, Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.events.turns import turn_text

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stream_metrics.core.engine.config import MAX_AGENTS, MAX_ROUTES, EngineConfig
 from stream_metrics.core.engine.series import MAX_SERIES, PREFIX
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.layout import Identity
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore

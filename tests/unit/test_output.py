@@ -10,7 +10,7 @@ import pytest
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import Row, canonical, conversation_rows
 from stream_metrics.core.engine.state import Conversation
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.health import Health
 from stream_metrics.live.memory import (

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Windows, parse_window, window_specs
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window, window_specs
+from stream_metrics.core.engine.windows import Windows
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.page import figures
 from stream_metrics.live.page.board import MAX_DOCUMENTS, Board

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.live.page.conditions import (
     CRITICAL,
     NONE,

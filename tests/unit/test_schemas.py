@@ -13,7 +13,7 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.codec import SCHEMAS, UnknownSchema, stored_header
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.live.layout import Identity
 from stream_metrics.live.memory import MemoryStore
 from stream_metrics.live.worker.audit import AuditOptions, audit

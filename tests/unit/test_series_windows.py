@@ -11,7 +11,8 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.cells import CODES, GROUPS
 from stream_metrics.core.engine.codec import encode_sums
 from stream_metrics.core.engine.series import MAX_SERIES, META_SERIES
-from stream_metrics.core.engine.windows import Windows, parse_window, series_of_agent, window_specs
+from stream_metrics.core.engine.window import parse_window, series_of_agent, window_specs
+from stream_metrics.core.engine.windows import Windows
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.history import History
 from stream_metrics.lab.replay.offline import Replay

@@ -18,7 +18,7 @@ from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder
 from stream_metrics.core.engine.state import Conversation
 from stream_metrics.core.engine.step import Step
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import MAX_TIMESTAMP_MS, Record
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Extent, Record
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
@@ -31,13 +31,13 @@ from stream_metrics.live.ports import (
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.export import export_state
 from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.options import Policy
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.retry import Retry
 from stream_metrics.live.worker.source import Commit, PartitionId
 from stream_metrics.live.worker.takeover import (
     Blocked,
     OffsetGap,
-    Policy,
     TakenOver,
     TakeOver,
     offsets,

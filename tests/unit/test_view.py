@@ -7,7 +7,8 @@ from rich.console import Console
 from stream_metrics.cli.demo_view import DayView
 from stream_metrics.core.engine.codec import encode_sums
 from stream_metrics.core.engine.config import WINDOW_BUCKETS
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Windows
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.core.engine.windows import Windows
 
 DAY_US = 86_400_000_000
 HOUR_US = DAY_US // 24

@@ -19,7 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from deploy.local.certificates import Authority
 from stream_metrics.core.engine.codec import encode_sums
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Windows
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.core.engine.windows import Windows
 from stream_metrics.live.auth import MAX_PENDING, hash_password, read_users
 from stream_metrics.live.health import Health
 from stream_metrics.live.prometheus.operations import Operations

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Window, parse_window
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window, parse_window
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore

@@ -16,13 +16,8 @@ from stream_metrics.core.engine.registers import FORGET, SEARCH_ITERATION, TURN_
 from stream_metrics.core.engine.row import Row, reranks, shown_turns, turn_row
 from stream_metrics.core.engine.state import RESULT_LABEL, Conversation
 from stream_metrics.core.engine.step import Step
-from stream_metrics.core.engine.windows import (
-    DEFAULT_WINDOWS,
-    Window,
-    routes_of,
-    windows_at,
-    windows_document,
-)
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window
+from stream_metrics.core.engine.windows import routes_of, windows_at, windows_document
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.events.wire import TurnCompleted

@@ -12,7 +12,8 @@ from heapq import nsmallest
 from typing import Any, Final
 
 from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
-from stream_metrics.core.engine.windows import Names, Window, names_with_series
+from stream_metrics.core.engine.window import Window
+from stream_metrics.core.engine.windows import Names, names_with_series
 from stream_metrics.core.metrics.decisions import RerankSums
 from stream_metrics.lab.evaluation.recorded_searches import Scoring
 from stream_metrics.lab.history import History, WindowSums

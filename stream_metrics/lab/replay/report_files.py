@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.windows import window_specs
+from stream_metrics.core.engine.window import window_specs
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
 from stream_metrics.lab.evaluation.generation import Generation
 from stream_metrics.lab.evaluation.recorded_searches import Scoring

@@ -18,7 +18,8 @@ from prometheus_client import CollectorRegistry
 
 from stream_metrics import __version__
 from stream_metrics.core.engine.config import OTHER
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS, Sums, Window, Windows, add
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window
+from stream_metrics.core.engine.windows import Sums, Windows, add
 from stream_metrics.live.health import Health
 from stream_metrics.live.page import conditions, figures, rules
 from stream_metrics.live.page.group import Coverage, Group, OwnedPartitions, own_coverage

@@ -12,7 +12,8 @@ from typing import Any, Final
 from stream_metrics.core.engine.cells import BY_SERIES, CODES, split_code
 from stream_metrics.core.engine.codec import decode_sums
 from stream_metrics.core.engine.config import WINDOW_BUCKETS
-from stream_metrics.core.engine.windows import Sums, Window, Windows, add
+from stream_metrics.core.engine.window import Window
+from stream_metrics.core.engine.windows import Sums, Windows, add
 from stream_metrics.core.metrics.decisions import ratio
 from stream_metrics.core.metrics.labels import nothing_labelled
 from stream_metrics.core.metrics.registry import BY_NAME, LABELLED_SHARE, Metric

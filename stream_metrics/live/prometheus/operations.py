@@ -22,7 +22,7 @@ from stream_metrics.core.compiled import ENGINE, KERNEL
 from stream_metrics.core.dedup.verify import VERDICTS
 from stream_metrics.core.engine.changes import OUTCOMES, Observations
 from stream_metrics.core.engine.config import OTHER
-from stream_metrics.core.engine.windows import DEFAULT_WINDOWS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.decode import REASONS
 from stream_metrics.core.events.wire import PAYLOADS
 from stream_metrics.live.ports import OutputMessage

@@ -22,7 +22,8 @@ from stream_metrics.core.engine.cells import CODES, Series, escape, retrieval_co
 from stream_metrics.core.engine.codec import decode_sums
 from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
 from stream_metrics.core.engine.series import HELP, MAX_SERIES, META_SERIES, PREFIX, series_line
-from stream_metrics.core.engine.windows import Sums, Window, Windows, add
+from stream_metrics.core.engine.window import Window
+from stream_metrics.core.engine.windows import Sums, Windows, add
 from stream_metrics.core.metrics.ranking.names import RankedMetric
 
 Key = tuple[str, str]  # window, series code

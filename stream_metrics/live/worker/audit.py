@@ -19,11 +19,11 @@ from stream_metrics.core.engine.cells import conversation_cells
 from stream_metrics.core.engine.codec import decode_conversation, decode_sums
 from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.core.engine.step import Step
+from stream_metrics.core.engine.window import Window
 from stream_metrics.core.engine.windows import (
     EXPIRED,
     Names,
     Sums,
-    Window,
     add,
     add_to_buckets,
     oldest_bucket,

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from stream_metrics.core.engine.state import DamagedState
-from stream_metrics.core.engine.windows import Window
+from stream_metrics.core.engine.window import Window
 from stream_metrics.core.events.record import Extent
 from stream_metrics.live.layout import Generation, Identity, Layout
 from stream_metrics.live.ports import StateStore

@@ -11,12 +11,8 @@ from stream_metrics.core.engine.codec import decode_conversation, stored_header
 from stream_metrics.core.engine.config import WINDOW_BUCKETS, EngineConfig
 from stream_metrics.core.engine.row import Row, conversation_rows
 from stream_metrics.core.engine.step import Step
-from stream_metrics.core.engine.windows import (
-    Window,
-    Windows,
-    oldest_bucket,
-    windows_document,
-)
+from stream_metrics.core.engine.window import Window
+from stream_metrics.core.engine.windows import Windows, oldest_bucket, windows_document
 from stream_metrics.live.ports import PartitionState, StateStore
 
 

@@ -18,6 +18,7 @@ from stream_metrics.core.events.record import Extent, Record
 from stream_metrics.live.ports import Position
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.lag import Gauges, LogLag
+from stream_metrics.live.worker.options import Policy, Start
 from stream_metrics.live.worker.retry import Reasons, RetryPolicy
 from stream_metrics.live.worker.source import (
     Assignment,
@@ -27,7 +28,6 @@ from stream_metrics.live.worker.source import (
     Source,
     SourceUnavailable,
 )
-from stream_metrics.live.worker.takeover import Policy, Start
 from stream_metrics.live.worker.watchdog import WorkerStatus
 
 log = structlog.get_logger(__name__)

@@ -24,7 +24,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -37,6 +36,7 @@ from stream_metrics.live.worker.assigned import AssignedPartition, Event, State
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.identity import other_counts
 from stream_metrics.live.worker.keying import KeyMonitor
+from stream_metrics.live.worker.options import LoopOptions, Policy
 from stream_metrics.live.worker.partition import PartitionLost, StatePartition
 from stream_metrics.live.worker.probe import Probe
 from stream_metrics.live.worker.retry import Reasons, RetryPolicy, Stopped
@@ -46,8 +46,6 @@ from stream_metrics.live.worker.takeover import (
     Blocked,
     NotPrepared,
     OffsetGap,
-    Policy,
-    Start,
     TakeOver,
 )
 from stream_metrics.live.worker.telemetry import LoopMetrics
@@ -58,20 +56,6 @@ log = structlog.get_logger(__name__)
 CHECK_SECONDS: Final = 5.0
 NOT_READING: Final = "reading"  # the reason on ``/readyz`` while ``pause_reading`` gives one
 OTHER_COUNTS: Final = "partitions"  # and while partition counts differ from the state's
-
-
-@dataclass(frozen=True, slots=True)
-class LoopOptions:
-    """``topics`` are those that state is built from; each partition number is one state partition.
-
-    ``in_order`` tells whether the records of a log are in the order of their timestamps.
-    """
-
-    topics: tuple[str, ...]
-    on_offset_gap: Policy = "halt"
-    start: Start = "earliest"
-    commit_interval_seconds: float = 1.0
-    in_order: bool = True
 
 
 class Loop:

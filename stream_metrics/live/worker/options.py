@@ -1,17 +1,21 @@
-"""Options of a worker's state partitions."""
+"""Options of a worker's loop and of its state partitions."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from stream_metrics.core.dedup.deduplicator import Deduplicators
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.windows import Window
+from stream_metrics.core.engine.window import Window
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.layout import Identity
 from stream_metrics.live.ports import ConversationKey
+
+Policy = Literal["halt", "rebuild", "continue"]
+Start = Literal["earliest", "latest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +60,17 @@ def conversation_key(conversation_id: str) -> ConversationKey:
     return hashlib.blake2b(
         conversation_id.encode(), digest_size=16, person=b"conversation"
     ).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class LoopOptions:
+    """``topics`` are those that state is built from; each partition number is one state partition.
+
+    ``in_order`` tells whether the records of a log are in the order of their timestamps.
+    """
+
+    topics: tuple[str, ...]
+    on_offset_gap: Policy = "halt"
+    start: Start = "earliest"
+    commit_interval_seconds: float = 1.0
+    in_order: bool = True

@@ -27,11 +27,7 @@ from stream_metrics.core.engine.codec import (
 )
 from stream_metrics.core.engine.plan import waiting_labels
 from stream_metrics.core.engine.state import Cell, Conversation
-from stream_metrics.core.engine.windows import (
-    BucketChanges,
-    Windows,
-    expired_windows,
-)
+from stream_metrics.core.engine.windows import BucketChanges, Windows, expired_windows
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.record import DeadLetter, Record
 from stream_metrics.live.ports import (

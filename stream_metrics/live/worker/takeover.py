@@ -19,16 +19,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 from stream_metrics.core.events.record import Extent
 from stream_metrics.live.ports import Fenced, PartitionState, Position, StateStore, Wiped
+from stream_metrics.live.worker.options import Policy, Start
 from stream_metrics.live.worker.partition import PartitionLost, StatePartition
 from stream_metrics.live.worker.retry import Retry
 from stream_metrics.live.worker.source import Commit, PartitionId, Source
 
-Policy = Literal["halt", "rebuild", "continue"]
-Start = Literal["earliest", "latest"]
 Positions = Mapping[str, Position]
 
 

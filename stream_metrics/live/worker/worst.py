@@ -14,7 +14,7 @@ from stream_metrics.core.engine.codec import decode_conversation
 from stream_metrics.core.engine.config import OTHER, EngineConfig
 from stream_metrics.core.engine.state import Conversation
 from stream_metrics.core.engine.step import Step
-from stream_metrics.core.engine.windows import Window
+from stream_metrics.core.engine.window import Window
 from stream_metrics.live.ports import StateStore
 from stream_metrics.live.worst import RANKINGS, Scope, Worst
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from stream_metrics.clients.kafka.partition_reader import PartitionId, extents
-from stream_metrics.core.engine.windows import parse_duration
+from stream_metrics.core.engine.window import parse_duration
 from stream_metrics.core.events.times import parse_rfc3339
 
 HOW: Final = (
