@@ -1,0 +1,1 @@
+"""Real agent frameworks under real instrumentations: events compared with what the agents did."""
