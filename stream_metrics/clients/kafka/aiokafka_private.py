@@ -8,6 +8,9 @@
   themselves.
 - **Stopping a producer without brokers** (``abandon``). The library's ``stop`` waits forever for
   brokers that do not answer: aiokafka #1101.
+- **Connections that uvloop has closed** (``send_or_close``). When the library writes to one, it
+  expects ``OSError``, but uvloop raises ``RuntimeError``, which ends the library's own tasks, and a
+  worker then waits forever: aiokafka #1038.
 - **Commits for other members' partitions** (``commit_for_all``). The public method accepts only the
   member's own partitions. There is no issue for it.
 
@@ -18,15 +21,16 @@ Other modules use what the library does not document but does not mark as privat
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.protocol import ConsumerProtocol
-from aiokafka.errors import KafkaError, ProducerClosed
+from aiokafka.errors import KafkaConnectionError, KafkaError, ProducerClosed
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetCommitRequest_v3
 from aiokafka.protocol.group import HeartbeatRequest, HeartbeatRequest_v1
 from aiokafka.record import default_records, legacy_records
@@ -277,6 +281,28 @@ def _retrieve_errors(producer: AIOKafkaProducer) -> None:
     for waiter in waiters:
         if waiter is not None and waiter.done() and not waiter.cancelled():
             waiter.exception()
+
+
+# -- connections that uvloop has closed
+
+_send: Final = AIOKafkaConnection.send
+
+
+def send_or_close(
+    connection: AIOKafkaConnection, request: object, expect_response: bool = True
+) -> Awaitable[Any]:
+    """``AIOKafkaConnection.send``, which it replaces; raises ``KafkaConnectionError``."""
+    try:
+        answer: Awaitable[Any] = _send(connection, request, expect_response)
+    except RuntimeError as error:
+        connection.close(reason=CloseReason.CONNECTION_BROKEN)
+        raise KafkaConnectionError(
+            f"Connection at {connection.host}:{connection.port} broken: {error}"
+        ) from error
+    return answer
+
+
+AIOKafkaConnection.send = send_or_close
 
 
 # -- commits for other members' partitions

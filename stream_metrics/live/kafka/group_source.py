@@ -55,6 +55,7 @@ T = TypeVar("T")
 RETRY_SECONDS: Final = 0.05  # after an error that has passed by the time it is raised
 LEAVE_WITHIN_SECONDS: Final = 8.0
 COMMIT_WITHIN_SECONDS: Final = 5.0
+END_COMMIT_WITHIN_SECONDS: Final = 1.0  # once the connections are closed
 TOO_LARGE: Final = "a record of {} is larger than `kafka.max_partition_fetch_bytes`"
 
 
@@ -145,9 +146,11 @@ class KafkaSource:
                 await asyncio.wait_for(consumer.stop(), LEAVE_WITHIN_SECONDS)
         if admin is not None:
             await admin.close()
-        if self._commit_task is not None:
-            self._commit_task.cancel()
-            await asyncio.wait({self._commit_task})
+        if (commit := self._commit_task) is not None:
+            # The client does not retrieve the error of a request whose caller was cancelled.
+            await asyncio.wait({commit}, timeout=END_COMMIT_WITHIN_SECONDS)
+            commit.cancel()
+            await asyncio.wait({commit})
 
     def _clear_assignment(self) -> None:
         """Drop the assignment until the listener reports the next one."""
