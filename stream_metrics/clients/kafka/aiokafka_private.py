@@ -294,6 +294,8 @@ def send_or_close(
     """``AIOKafkaConnection.send``, which it replaces; raises ``KafkaConnectionError``."""
     try:
         answer: Awaitable[Any] = _send(connection, request, expect_response)
+    except NotImplementedError:
+        raise  # the broker does not support the request
     except RuntimeError as error:
         connection.close(reason=CloseReason.CONNECTION_BROKEN)
         raise KafkaConnectionError(
