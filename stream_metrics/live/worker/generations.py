@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from stream_metrics.live.layout import Generation, Identity, Layout
-from stream_metrics.live.ports import StateStore, Superseded
+from stream_metrics.live.ports import StateStore, StoreUnavailable, Superseded
 from stream_metrics.live.worker.identity import OtherIdentity, check_identity
 
 Step = Callable[[Layout], Layout]
@@ -93,8 +93,15 @@ async def admit(
 
 
 async def check_in_use(store: StateStore, generation: Generation) -> None:
-    """Raise ``Superseded`` if a generation has ended or is no longer in the layout."""
-    find_in_use(await store.layout(), generation)
+    """Raise ``Superseded`` if a generation has ended or is no longer in the layout.
+
+    Raises ``StoreUnavailable`` while the store has lost the layout, until a worker restores it
+    (``LayoutWatcher``).
+    """
+    layout = await store.layout()
+    if not layout.version:
+        raise StoreUnavailable("the layout of the namespace is lost; a worker will restore it")
+    find_in_use(layout, generation)
 
 
 def find_in_use(layout: Layout, generation: Generation) -> Generation:
