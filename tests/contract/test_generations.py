@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from stream_metrics.live.layout import NOTHING, Generation, Layout
 from stream_metrics.live.ports import (
@@ -14,6 +15,7 @@ from stream_metrics.live.ports import (
     Fenced,
     Position,
     StateStore,
+    StoreUnavailable,
     Superseded,
     Wiped,
     Wiping,
@@ -94,6 +96,18 @@ async def test_concurrent_changes_of_the_layout_are_all_stored(pair: Pair) -> No
 
     assert len(final) == 10
     assert all(answer <= final for answer in answers)
+
+
+async def test_no_partition_is_claimed_of_a_generation_that_the_layout_does_not_know(
+    pair: Pair,
+) -> None:
+    """The store has lost its entry; nothing is left of the attempt."""
+    unknown = pair.spaces[0].generation(structs.replace(pair.generation, number=9, mark="lost"))
+
+    with pytest.raises(StoreUnavailable, match="has lost the entry of generation 9"):
+        await unknown.claim(0, b"owner", START)
+
+    assert await unknown.partitions() == []
 
 
 async def test_the_first_worker_registers_the_first_generation(pair: Pair) -> None:

@@ -30,6 +30,7 @@ from stream_metrics.live.ports import (
     OutputFenced,
     OutputMessage,
     Position,
+    StoreUnavailable,
     Superseded,
     Written,
 )
@@ -418,26 +419,38 @@ def test_a_worker_that_slept_through_a_purge_ends_and_brings_nothing_back(
     if not anew:
         ran(admit(world.store, "agents", ["late"], [], 9))
         ran(change(world.store, lambda now: now.has_grown(["events"], 9)))
-    with pytest.raises(Superseded, match="is deleted, or is being deleted"):
+    with pytest.raises((Superseded, StoreUnavailable)):
         ran(world.store.generation(generation).claim(0, b"late", {"events": Position(0)}))
-    with pytest.raises(Superseded):
+    with pytest.raises(Superseded, match="is deleted, or is being deleted"):
         ran(watcher.look())
 
     assert ran(world.store.layout()) == purged
     assert ran(world.store.generation(generation).partitions()) == []
 
 
-def test_a_worker_puts_back_a_layout_that_the_store_has_lost() -> None:
-    """Nobody has purged it: the document is not there at all."""
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_worker_puts_back_a_layout_that_the_store_has_lost(number: int, named: bool) -> None:
+    """Until then its partitions cannot be claimed, not even once a name was admitted again."""
     world = ran(World.made())
+    generation = world.layout.of(number)
+    assert generation is not None
+    state, start = world.store.generation(generation), {"events": Position(0)}
     watcher = LayoutWatcher(
-        world.store, world.layout, world.old, Fence(world.topic), world.rest, lambda _: None
+        world.store, world.layout, generation, Fence(world.topic), world.rest, lambda _: None
     )
     world.store.restore(MemoryStore().snapshot())
+    if named:
+        ran(admit(world.store, "agents", ["early"], [], 9))
 
+    with pytest.raises(StoreUnavailable, match=f"has lost the entry of generation {number}"):
+        ran(state.claim(0, b"mine", start))
+    assert ran(state.partitions()) == []
     ran(watcher.look())
+    ran(state.claim(0, b"mine", start))
 
     assert ran(world.store.layout()).generations == world.layout.generations
+    assert ran(world.store.layout()).names == ({"agents": ("early",)} if named else {})
 
 
 def step_once(work: Work) -> bool:

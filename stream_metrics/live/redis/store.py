@@ -24,6 +24,7 @@ from stream_metrics.live.ports import (
     PartitionState,
     Position,
     StoredConversation,
+    StoreUnavailable,
     Superseded,
     Wiped,
     WipeResult,
@@ -207,11 +208,11 @@ class RedisStore:
                 return state
 
     async def _check_begun(self, keys: PartitionKeys, token: bytes) -> None:
-        """If the generation has ended, delete the new partition and raise ``Superseded``."""
+        """See ``check_in_use``; deletes the new partition if that raises."""
         assert self._generation is not None
         try:
             await check_in_use(self, self._generation)
-        except Superseded:
+        except (StoreUnavailable, Superseded):
             async with self._translating(keys.all):
                 while await self._wipe_step(keys, token) == Wiping():
                     pass

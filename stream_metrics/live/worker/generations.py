@@ -93,14 +93,17 @@ async def admit(
 
 
 async def check_in_use(store: StateStore, generation: Generation) -> None:
-    """Raise ``Superseded`` if a generation has ended or is no longer in the layout.
+    """Raise ``Superseded`` if a generation has ended or was deleted.
 
-    Raises ``StoreUnavailable`` while the store has lost the layout, until a worker restores it
-    (``LayoutWatcher``).
+    Raises ``StoreUnavailable`` if the store has lost the layout, or went back to one from before
+    the generation. A ``LayoutWatcher`` then restores it, or ends the worker.
     """
     layout = await store.layout()
-    if not layout.version:
-        raise StoreUnavailable("the layout of the namespace is lost; a worker will restore it")
+    if layout.last < generation.number and not layout.is_emptied:
+        raise StoreUnavailable(
+            f"the store has lost the entry of generation {generation.number} of the state, "
+            "which a worker will restore"
+        )
     find_in_use(layout, generation)
 
 
