@@ -56,8 +56,7 @@ from stream_metrics.live.worker.announce import AnnouncementScope, Announcer
 from stream_metrics.live.worker.build import pause_reason
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
-from stream_metrics.live.worker.generations import begin, change, joined
-from stream_metrics.live.worker.identity import check_identity
+from stream_metrics.live.worker.generations import change, join
 from stream_metrics.live.worker.keying import KeyMonitor
 from stream_metrics.live.worker.loop import NOT_READING, OTHER_COUNTS, Loop
 from stream_metrics.live.worker.names import SharedNames
@@ -219,16 +218,11 @@ class Runtime:
         def ours(built: Identity) -> Identity:
             return identity(for_state(settings, built), topics)
 
-        found = joined(await self.retry(store.layout), ours, build=self._build)
-        if found is None:
-            counts = await self._counts(Cluster(settings.kafka), settings)
-            new = identity(settings, counts)
-            begun = await self.retry(lambda: begin(store, new, self._clock.now_ms()))
-            check_identity(begun.identity, ours(begun.identity))  # another worker was quicker
-            found = begun
-        number, schema = found.number, settings.state.write_schema
-        await self.retry(lambda: change(store, lambda now: now.with_schema(number, schema)))
-        return found
+        async def first() -> Identity:
+            return identity(settings, await self._counts(Cluster(settings.kafka), settings))
+
+        schema, now_ms = settings.state.write_schema, self._clock.now_ms
+        return await join(store, ours, first, schema, now_ms, self.retry, build=self._build)
 
     async def _counts(self, cluster: Cluster, settings: Settings) -> dict[str, int]:
         """The partition counts of the topics; waits until the brokers are available."""

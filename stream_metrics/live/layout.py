@@ -154,7 +154,9 @@ class Layout(Struct, frozen=True):
         if self.building is not None:
             raise InvalidTransition(f"generation {self.building.number} is being built")
         current = self.in_force
-        if current is None or current.state != "live" or self.to_purge:
+        if current is None:
+            raise InvalidTransition("there is no state (any more): start the workers")
+        if current.state != "live" or self.to_purge:
             raise InvalidTransition(
                 "no generation is live yet, or one that has ended is not purged yet"
             )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import TypeVar, cast
 
 import pytest
 
@@ -30,7 +30,7 @@ from stream_metrics.live.worker.build import (
     progress,
     short_logs,
 )
-from stream_metrics.live.worker.generations import begin, joined
+from stream_metrics.live.worker.generations import Step, begin, change, join, joined
 from stream_metrics.live.worker.identity import OtherIdentity
 from tests.unit.test_publication import OldDamaged
 
@@ -106,6 +106,62 @@ def test_a_worker_that_fits_no_generation_is_refused() -> None:
     with pytest.raises(OtherIdentity, match=r"good_gain was 2, is 3.*stream-metrics build"):
         joined(LIVE, lambda _: NEW)
     assert joined(NOTHING, lambda _: NEW) is None
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class Joining:
+    """Calls of a worker that joins; somebody else takes a step of the layout before one of them."""
+
+    store: MemoryStore
+    step: Step
+    before: int
+    calls: int = 0
+
+    async def __call__(self, call: Callable[[], Awaitable[T]]) -> T:
+        """See ``Retry``."""
+        if self.calls == self.before:
+            await change(self.store, self.step)
+        self.calls += 1
+        return await call()
+
+    async def join(self, ours: Identity) -> Generation:
+        """The generation that a worker with these settings joins, which writes schema 2."""
+
+        async def first() -> Identity:
+            return ours
+
+        return await join(self.store, lambda _: ours, first, 2, lambda: NOW_MS, self)
+
+
+@pytest.mark.parametrize(
+    ("state", "before"), [(True, 0), (True, 1), (False, 1), (False, 2), (False, 3)]
+)
+async def test_a_worker_begins_anew_if_the_namespace_is_purged_while_it_joins(
+    state: bool, before: int
+) -> None:
+    """Whatever it had chosen or created before, it works on a generation that exists."""
+    store = MemoryStore()
+    if state:
+        await begin(store, OLD, 0)
+
+    found = await Joining(store, Layout.emptied, before).join(OLD)
+
+    layout = await store.layout()
+    assert [g.mark for g in layout.generations] == [found.mark]
+    assert layout.generations[0].identity.schema_version == 2
+
+
+async def test_a_worker_is_refused_if_its_build_is_given_up_while_it_joins() -> None:
+    """The error lists what differs from the state in force."""
+    store = MemoryStore()
+    await begin(store, OLD, 0)
+    await change(store, lambda now: now.registered(NEW, "b", 1))
+
+    with pytest.raises(OtherIdentity, match="good_gain was 2, is 3"):
+        await Joining(store, lambda now: now.abandoned(2), before=1).join(NEW)
 
 
 @pytest.mark.parametrize(

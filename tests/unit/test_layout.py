@@ -117,7 +117,8 @@ def test_a_switched_generation_is_fencing_until_it_is_unmuted() -> None:
 @pytest.mark.parametrize(
     ("step", "why"),
     [
-        (lambda: NOTHING.registered(NEW, "b", 1), "no generation is live"),
+        (lambda: LIVE.emptied().registered(NEW, "b", 1), "no state .*: start the workers"),
+        (lambda: FENCING.registered(OLD, "c", 1), "no generation is live"),
         (lambda: BUILDING.registered(NEW, "c", 1), "generation 2 is being built"),
         (lambda: SWITCHED.registered(OLD, "c", 1), "not purged"),
         (lambda: LIVE.begun(OLD, "b", 1), "has state"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from stream_metrics.live.layout import Generation, Identity, Layout
 from stream_metrics.live.ports import StateStore, StoreUnavailable, Superseded
 from stream_metrics.live.worker.identity import OtherIdentity, check_identity
+from stream_metrics.live.worker.retry import Retry
 
 Step = Callable[[Layout], Layout]
 
@@ -82,6 +84,45 @@ async def begin(store: StateStore, identity: Identity, now_ms: int) -> Generatio
     found = (await change(store, step)).in_force
     assert found is not None
     return found
+
+
+async def join(
+    store: StateStore,
+    ours: Callable[[Identity], Identity],
+    first: Callable[[], Awaitable[Identity]],
+    schema: int,
+    now_ms: Callable[[], int],
+    retry: Retry,
+    *,
+    build: bool = False,
+) -> Generation:
+    """The generation that a worker joins, which it may then write in ``schema``.
+
+    See ``joined`` for the choice, ``ours`` and ``build``. If there is no state yet, creates the
+    first generation, with the identity that ``first`` returns. Chooses again if the generation ends
+    or is purged meanwhile.
+    """
+    while True:
+        found = joined(await retry(store.layout), ours, build=build)
+        if found is None:
+            identity = await first()
+            await retry(partial(begin, store, identity, now_ms()))
+            continue  # another worker may have been quicker, with other settings
+        try:
+            await retry(partial(allow_schema, store, found, schema))
+        except Superseded:
+            continue
+        return found
+
+
+async def allow_schema(store: StateStore, generation: Generation, schema: int) -> None:
+    """Allow a generation to be written in a later schema; raises as ``find_in_use`` does."""
+
+    def step(layout: Layout) -> Layout:
+        find_in_use(layout, generation)
+        return layout.with_schema(generation.number, schema)
+
+    await change(store, step)
 
 
 async def admit(
