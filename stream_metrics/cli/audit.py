@@ -21,7 +21,7 @@ from stream_metrics.cli.common import (
     printable,
     text_table,
 )
-from stream_metrics.cli.options import state_in
+from stream_metrics.cli.options import find_state
 from stream_metrics.cli.redis import open_store, redis_errors
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.cells import CODES, split_code
@@ -76,7 +76,7 @@ async def _audit(settings: Settings, wait: float, *, build: bool) -> Audit:
         return time.monotonic() < until
 
     async with open_store(settings) as store:
-        settings, state, _ = await state_in(store, settings, build=build)
+        settings, state, _ = await find_state(store, settings, build=build)
         options = AuditOptions(
             settings.engine_config(),
             settings.metrics.window_specs(),

@@ -86,7 +86,7 @@ class BridgeRuntime:
         self.settings = settings
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        traces = settings.of_traces
+        traces = settings.bridge_kafka
         topics = dict.fromkeys(traces.topics + traces.state_topics)
         by_agent = settings.metrics.dimension == "agent"
         agents = settings.metrics.agents if by_agent else ()
@@ -98,7 +98,7 @@ class BridgeRuntime:
 
     async def run(self) -> None:
         """Run until ``stop``; raises if the bridge must not start or continue."""
-        settings, traces, clock = self.settings, self.settings.of_traces, Clock()
+        settings, traces, clock = self.settings, self.settings.bridge_kafka, Clock()
         options = settings.otlp.options(settings.labels.grading)
         interpreter = TraceInterpreter(
             settings.otlp.mapping(), options, settings.engine_config().limits
@@ -158,7 +158,7 @@ class BridgeRuntime:
             self.health,
             settings.web.watchdog_seconds,
             parts,
-            lambda _: self._metrics.obstructed(self.health.obstacles()),
+            lambda _: self._metrics.obstructed(self.health.unready_reasons()),
         )
         watcher = asyncio.create_task(guard.run())
         try:

@@ -15,7 +15,7 @@ from stream_metrics.cli.common import (
     stderr_console,
 )
 from stream_metrics.cli.kafka import run_kafka
-from stream_metrics.cli.options import for_state, identity
+from stream_metrics.cli.options import identity, settings_for_state
 from stream_metrics.cli.redis import open_store, redis_errors
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.partition_reader import KafkaLogs, open_consumer
@@ -124,7 +124,9 @@ async def _build(
                 return 0
             await _finish(store, settings)
             layout = await store.layout()
-        target = identity(for_state(settings, live.identity), await equal_counts(settings.kafka))
+        target = identity(
+            settings_for_state(settings, live.identity), await equal_counts(settings.kafka)
+        )
         building = layout.building
         if building is None:
             if not (again or differences(live.identity, target)):

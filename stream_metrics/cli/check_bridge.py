@@ -29,7 +29,7 @@ RETAINED: Final = 4  # times ``bridge.trace_max``, at least
 
 async def check_bridge(settings: Settings) -> list[Finding]:
     """The findings; none if there is neither a topic of traces nor a bridge setting."""
-    traces, is_set = settings.of_traces, "bridge" in settings.model_fields_set
+    traces, is_set = settings.bridge_kafka, "bridge" in settings.model_fields_set
     try:
         async with asyncio.timeout(WITHIN_SECONDS):
             if not is_set and not await _exists(traces, settings.bridge.topic):
@@ -77,7 +77,7 @@ async def _topics(settings: Settings, traces: KafkaSettings) -> list[Finding]:
 
 
 def _absent(settings: Settings, topic: str) -> str:
-    if topic in settings.of_traces.state_topics:
+    if topic in settings.bridge_kafka.state_topics:
         return "does not exist; create it with message.timestamp.type=LogAppendTime"
     if topic.endswith(settings.kafka.dead_letter_suffix):
         return "does not exist; the bridge stops at the first bad record. Create it"

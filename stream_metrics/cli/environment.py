@@ -1,4 +1,4 @@
-"""Settings in environment variables: each names a setting, and lists and tables are JSON."""
+"""Checks settings in environment variables; lists and tables are written as JSON."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def example(field: FieldInfo) -> str:
 
 
 def check_environment(settings: type[BaseModel]) -> None:
-    """Check the variables whose names begin like those of settings.
+    """Check the environment variables that begin with ``PREFIX``.
 
     Raises:
-        ValueError: One names no setting, so that a slip would be a silent default, or holds a list
-            or table that is not JSON. The message has an example for that setting.
+        ValueError: A variable names no setting, so that a misspelled name would be ignored, or its
+            list or table is not JSON. The message has an example for that setting.
     """
     for name, text in os.environ.items():
         if not name.upper().startswith(PREFIX):
@@ -56,7 +56,7 @@ def check_environment(settings: type[BaseModel]) -> None:
 
 
 def _check_json(name: str, setting: str, field: FieldInfo, text: str) -> None:
-    """Refuse a list or table in another form than JSON, without telling what may be a secret."""
+    """Raise ``ValueError`` for a list or table that is not JSON, without quoting the value."""
     origin = get_origin(field.annotation)
     if origin not in (tuple, dict):
         return

@@ -26,7 +26,7 @@ from stream_metrics.cli.common import (
 from stream_metrics.cli.figures import print_retrieval
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.cli.predicates import PredicateOption, load_named_predicate, predicate_settings
-from stream_metrics.cli.settings import masked
+from stream_metrics.cli.settings import masked_settings
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.metrics.ranking.names import MetricNameError, RankedMetric
 from stream_metrics.lab.evaluation.collection import (
@@ -216,7 +216,7 @@ def evaluate(
         "limit": limit,
         "stratify": stratify or None,
     }
-    shown = {**masked(settings)["evaluation"], "metrics": list(chosen.metrics)}
+    shown = {**masked_settings(settings)["evaluation"], "metrics": list(chosen.metrics)}
     for name in HIDDEN_SETTINGS:
         del shown[name]
     shown |= predicate_settings(rule)

@@ -34,7 +34,7 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.cli.kafka import cause
 from stream_metrics.cli.keys import check_keys
-from stream_metrics.cli.options import for_state, identity, state_in, web_options
+from stream_metrics.cli.options import find_state, identity, settings_for_state, web_options
 from stream_metrics.cli.redis import open_store, redis_errors
 from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.clients.kafka.errors import KafkaRefused
@@ -206,7 +206,7 @@ async def _check_state(
     known = len(topics) == len(set(settings.kafka.state_topics)) and len({*topics.values()}) == 1
 
     def ours(built: Identity) -> Identity:
-        return identity(for_state(settings, built), topics if known else {})
+        return identity(settings_for_state(settings, built), topics if known else {})
 
     try:
         layout = await store.layout()
@@ -226,7 +226,7 @@ async def _check_state(
             Finding("state", "ok", "none yet"),
             Finding("fingerprint", "ok", settings.fingerprint()),
         ]
-    settings = for_state(settings, generation.identity)
+    settings = settings_for_state(settings, generation.identity)
     found = await inspect_state(store.generation(generation), generation)
     findings = [Finding("state", "error", why) for why in found.damaged]
     if known and (why := other_counts(generation.identity, topics)):
@@ -327,7 +327,7 @@ async def _export(
 ) -> int:
     """Write the files in bounded memory; returns the number of rows."""
     async with open_store(settings) as store:
-        settings, state, _ = await state_in(store, settings, build=build)
+        settings, state, _ = await find_state(store, settings, build=build)
         engine = settings.engine_config()
         found = await export_windows(state, settings.metrics.window_specs(), engine.dimension)
         windows = found.windows_document(now_us)

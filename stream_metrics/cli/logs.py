@@ -1,4 +1,4 @@
-"""Configures logs on standard error: one JSON object per line, or lines for reading."""
+"""Configures logs on standard error: one JSON object per line, or readable text."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from stream_metrics.cli.common import ConfigOption, load_settings
-from stream_metrics.cli.settings import masked
+from stream_metrics.cli.settings import masked_settings
 from stream_metrics.core.contract import rendered
 
 
@@ -18,7 +18,7 @@ def config(config: ConfigOption = None) -> None:
     Settings with which a worker would not start are reported on standard error.
     """
     settings = load_settings(config)
-    typer.echo(json.dumps(masked(settings), indent=2))
+    typer.echo(json.dumps(masked_settings(settings), indent=2))
     if missing := settings.state.missing_key():
         typer.echo(f"warning: a worker does not start with these settings: {missing}", err=True)
 

@@ -1,4 +1,4 @@
-"""What the settings make of a worker: options of its clients, of its pages and of its state."""
+"""Derives the options of the clients, of the web pages and of the state from the settings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def redis_options(settings: Settings) -> RedisOptions:
 
 
 def web_options(settings: Settings, port: int | None = None) -> WebOptions:
-    """The pages' options; ``port`` instead of ``web.port``."""
+    """The options of the web pages; ``port``, if given, overrides ``web.port``."""
     web = settings.web
     users = {user: stored.get_secret_value() for user, stored in web.users.items()}
     if web.users_file is not None:
@@ -63,7 +63,7 @@ def web_options(settings: Settings, port: int | None = None) -> WebOptions:
 
 
 def check_settings(settings: Settings) -> None:
-    """Raise ``ValueError`` or ``OSError`` for settings that only the clients can judge."""
+    """Raise ``ValueError`` or ``OSError`` for settings that only the clients can check."""
     settings.state.key()
     ssl_context(web_options(settings))
     make_client(redis_options(settings))
@@ -71,51 +71,55 @@ def check_settings(settings: Settings) -> None:
 
 
 def check_worker_settings(settings: Settings) -> None:
-    """``check_settings``, and ``ValueError`` for settings that no worker starts with."""
+    """Call ``check_settings``; also raise ``ValueError`` where a worker would refuse to start."""
     check_settings(settings)
     if missing := settings.state.missing_key():
         raise ValueError(missing)
 
 
-def for_state(settings: Settings, built: Identity) -> Settings:
-    """The settings for state that was built so: what nobody has set is as it was then."""
-    return settings.for_built(kept_settings(built))
+def settings_for_state(settings: Settings, built: Identity) -> Settings:
+    """The settings, with values that are not set taken from those that the state was built with."""
+    return settings.with_kept_values(kept_settings(built))
 
 
-async def state_in(
+async def find_state(
     store: StateStore, settings: Settings, *, build: bool = False
 ) -> tuple[Settings, StateStore, int]:
-    """The settings for the state that a command reads, its store, and how many partitions it has.
+    """Find the state that a command reads: its settings, its store and its number of partitions.
 
-    That is the generation that workers with these settings join; ``build`` asks for the one that is
-    being built. Commands that only read need not know the topics: these decide only between
-    generations that fit otherwise. During a build, standard error names the generation. Where there
-    is no state, the store has no partitions. Raises ``OtherIdentity``.
+    It is the generation that workers with these settings join, or with ``build`` the one that is
+    being built. Commands that only read state do not need to know the topics, which only decide
+    between generations that match otherwise. During a build, a note on standard error names the
+    generation. Without state, the number of partitions is 0. Raises ``OtherIdentity``.
     """
 
-    def over(topics: dict[str, int]) -> Callable[[Identity], Identity]:
-        return lambda built: identity(for_state(settings, built), topics)
+    def identities(topics: dict[str, int]) -> Callable[[Identity], Identity]:
+        return lambda built: identity(settings_for_state(settings, built), topics)
 
     layout = await store.layout()
     building = layout.building
     if build:
         if building is None:
             raise OtherIdentity("no generation is being built. Leave out --build")
-        check_identity(building.identity, over({})(building.identity))
+        check_identity(building.identity, identities({})(building.identity))
         found: Generation | None = building
-    elif fit := fitting(layout, over(dict.fromkeys(settings.kafka.state_topics, 0))):
+    elif fit := fitting(layout, identities(dict.fromkeys(settings.kafka.state_topics, 0))):
         found = fit[0]
     else:
-        found = joined(layout, over({}))
+        found = joined(layout, identities({}))
     if found is None:
         return settings, store, 0
     if building is not None:
-        typer.echo(f"note: {_reading(found, building)}", err=True)
-    return for_state(settings, found.identity), store.generation(found), found.identity.count
+        typer.echo(f"note: {_generation_note(found, building)}", err=True)
+    return (
+        settings_for_state(settings, found.identity),
+        store.generation(found),
+        found.identity.count,
+    )
 
 
-def _reading(found: Generation, building: Generation) -> str:
-    """Which generation is read while one is being built."""
+def _generation_note(found: Generation, building: Generation) -> str:
+    """A note that says which generation is read while one is being built."""
     if found is building:
         return (
             f"this is generation {found.number}, which is being built: its figures are incomplete "
@@ -129,18 +133,18 @@ def _reading(found: Generation, building: Generation) -> str:
 
 
 def identity(settings: Settings, counts: dict[str, int]) -> Identity:
-    """What state built by these settings over these topics is."""
+    """The identity of state built with these settings; ``counts`` are partitions by topic."""
     return Identity(
         settings.kafka.group_id,
         settings.state.write_schema,
         settings.fingerprint(),
         counts,
-        json.dumps(settings.of_state(), sort_keys=True),
+        json.dumps(settings.state_settings(), sort_keys=True),
     )
 
 
 def partition_options(settings: Settings) -> PartitionOptions:
-    """What state partitions are built and worked on with; the identity is yet to get its counts."""
+    """The options of state partitions; their identity has no partition counts yet."""
     key_id = settings.key_id()
     return PartitionOptions(
         identity=identity(settings, {}),
@@ -158,14 +162,14 @@ def partition_options(settings: Settings) -> PartitionOptions:
 
 
 def partitioner(ours: Identity) -> Callable[[bytes], int]:
-    """Where Kafka's default partitioner puts a key."""
+    """A function that returns the partition to which Kafka's default partitioner assigns a key."""
     count = max(ours.partition_counts.values())
     return lambda key: PARTITIONERS["murmur2"](key, count)
 
 
-def kafka_for(kafka: KafkaSettings, generation: Generation) -> KafkaSettings:
-    """How a generation reads: in a group of its own, and from the start of the log if it was built
-    beside another one."""
+def kafka_settings_for(kafka: KafkaSettings, generation: Generation) -> KafkaSettings:
+    """The Kafka settings of a generation: its own group, and for every generation but the first one
+    the start of the topics as the initial position."""
     update: dict[str, str] = {"group_id": generation.group}
     if generation.number > 1:
         update["start"] = "earliest"

@@ -43,7 +43,7 @@ from stream_metrics.cli.replay_into_kafka import (
     SpeedOption,
     send_recording,
 )
-from stream_metrics.cli.settings import Settings, masked
+from stream_metrics.cli.settings import Settings, masked_settings
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
 from stream_metrics.core.garbage_collection import collect_rarely
 from stream_metrics.core.metrics.ranking.names import MetricNameError
@@ -403,7 +403,7 @@ def _shown(
     rule: LoadedPredicate | None,
 ) -> dict[str, Any]:
     """The settings that the figures depend on, and the names of the models' folders."""
-    shown = masked(settings)
+    shown = masked_settings(settings)
     parts = ("dedup", "metrics", "evaluation", "otlp", "labels")
     found = {part: shown[part] for part in parts}
     found["limits"] = asdict(settings.limits.in_force())

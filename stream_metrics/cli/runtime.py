@@ -17,12 +17,12 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stream_metrics import __version__
 from stream_metrics.cli.options import (
-    for_state,
     identity,
-    kafka_for,
+    kafka_settings_for,
     partition_options,
     partitioner,
     redis_options,
+    settings_for_state,
     web_options,
 )
 from stream_metrics.cli.settings import Settings, mask_url
@@ -200,7 +200,7 @@ class Runtime:
         try:
             await self._check_store(store)
             generation = await self._join(settings, store)
-            settings = for_state(settings, generation.identity)
+            settings = settings_for_state(settings, generation.identity)
             await self._work(settings, generation, store)
         except Stopped:
             pass
@@ -216,7 +216,7 @@ class Runtime:
         topics = dict.fromkeys(settings.kafka.state_topics, 0)
 
         def ours(built: Identity) -> Identity:
-            return identity(for_state(settings, built), topics)
+            return identity(settings_for_state(settings, built), topics)
 
         async def first() -> Identity:
             return identity(settings, await self._counts(Cluster(settings.kafka), settings))
@@ -242,7 +242,7 @@ class Runtime:
     async def _work(self, settings: Settings, generation: Generation, space: RedisStore) -> None:
         """Work on a generation until ``stop``."""
         store, base = space.generation(generation), settings.kafka
-        kafka = kafka_for(settings.kafka, generation)
+        kafka = kafka_settings_for(settings.kafka, generation)
         settings = settings.model_copy(update={"kafka": kafka})
         log.info("deduplication tables", number=settings.dedup.in_force().number)
         letters = KafkaDeadLetters(settings.kafka, self._clock.now_ms)
@@ -417,7 +417,7 @@ class Runtime:
                     self.health.clear("redis")
                 self.operations.memory(used, limit)
             self.operations.cache(len(self.cache), self.cache.results)
-            self.operations.obstructed(self.health.obstacles())
+            self.operations.obstructed(self.health.unready_reasons())
             try:
                 await self.retry.pause(WATCH_SECONDS)
             except Stopped:

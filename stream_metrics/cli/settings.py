@@ -1,8 +1,8 @@
-"""Settings: environment, a TOML file and flags, in that order of weight from the last to the first.
+"""Settings. Flags override environment variables, which override a TOML file.
 
 ``STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS`` sets ``kafka.bootstrap_servers``; the file is named by
-``--config`` or ``STREAM_METRICS_CONFIG``. A secret comes from the environment, or from a file that
-the setting with ``_file`` behind its name points to; never from a flag.
+``--config`` or ``STREAM_METRICS_CONFIG``. A secret comes from the environment, or from a file
+that the setting of the same name with the suffix ``_file`` names; never from a flag.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from stream_metrics.core.settings import (
     LimitSettings,
     MetricSettings,
     OtlpSettings,
-    Part,
+    SettingsTable,
 )
 from stream_metrics.lab.settings import ComparisonSettings, EvaluationSettings
 from stream_metrics.live.settings import BridgeSettings, RedisSettings, StateSettings, WebSettings
 
 
-class LogSettings(Part):
+class LogSettings(SettingsTable):
     """Logs, on standard error."""
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
@@ -77,13 +77,13 @@ class Settings(BaseSettings):
     force: bool = Field(False, description="start even if Redis may evict state")
 
     @model_validator(mode="after")
-    def _batches_hold_records(self) -> Settings:
+    def _check_batch_bytes(self) -> Settings:
         if self.kafka.max_batch_bytes < self.limits.record_bytes:
             raise ValueError("`kafka.max_batch_bytes` must be at least `limits.record_bytes`")
         return self
 
     @model_validator(mode="after")
-    def _ttl_covers_windows(self) -> Settings:
+    def _check_ttl(self) -> Settings:
         longest = max(w.length_us for w in self.metrics.window_specs()) // 1000
         if self.state.ttl_ms < longest:
             raise ValueError("`state.ttl` must be at least as long as the longest window")
@@ -98,7 +98,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags before environment before file."""
+        """The sources in order of precedence: flags, environment, file."""
         sources = [init_settings, env_settings, file_secret_settings]
         check_environment(settings_cls)
         path = os.environ.get("STREAM_METRICS_CONFIG")
@@ -112,7 +112,7 @@ class Settings(BaseSettings):
         return tuple(sources)
 
     @model_validator(mode="after")
-    def _traces_are_no_events(self) -> Settings:
+    def _check_bridge(self) -> Settings:
         kafka, bridge = self.kafka, self.bridge
         events = {*kafka.topics, kafka.output_topic, kafka.repartition_topic}
         if events & {bridge.topic, bridge.internal_topic}:
@@ -122,8 +122,8 @@ class Settings(BaseSettings):
         return self
 
     @property
-    def of_traces(self) -> KafkaSettings:
-        """How the bridge reads traces: ``kafka`` with its topics and groups."""
+    def bridge_kafka(self) -> KafkaSettings:
+        """The bridge's Kafka settings: ``kafka`` with the topics and the group of ``bridge``."""
         bridge = self.bridge
         return self.kafka.model_copy(
             update={
@@ -137,11 +137,11 @@ class Settings(BaseSettings):
 
     @property
     def namespace(self) -> str:
-        """The prefix of everything in Redis."""
+        """The prefix of all keys in Redis."""
         return self.redis.namespace or self.kafka.group_id
 
     def engine_config(self) -> EngineConfig:
-        """What of the settings the engine works by."""
+        """The configuration of the engine."""
         return EngineConfig(
             dimension=self.metrics.dimension,
             good_gain=self.metrics.good_gain,
@@ -152,50 +152,50 @@ class Settings(BaseSettings):
         )
 
     def key_id(self) -> str:
-        """A name for the digest key that does not tell it; empty without a key."""
+        """An identifier of the digest key that does not reveal it; empty without a key."""
         key = self.state.key()
         return hashlib.blake2b(b"key id", key=key, digest_size=4).hexdigest() if key else ""
 
-    def of_state(self) -> dict[str, Any]:
-        """The settings that change what the state holds, by name; the digest key by its id."""
+    def state_settings(self) -> dict[str, Any]:
+        """The settings that affect the content of the state, by name; the digest key as its id."""
         parts = {
-            "dedup": self.dedup.of_state(),
+            "dedup": self.dedup.state_settings(),
             "limits": asdict(self.limits.in_force()),
-            "metrics": self._metrics_of_state(),
+            "metrics": self._metrics_settings(),
             "state": {"ttl": self.state.ttl, "digest_key": self.key_id()},
         }
-        return {f"{part}.{name}": v for part, held in parts.items() for name, v in held.items()}
+        return {f"{part}.{name}": v for part, values in parts.items() for name, v in values.items()}
 
-    def _metrics_of_state(self) -> dict[str, Any]:
-        """Those settings; what a later release has added only if it changes anything."""
-        held = self.metrics.model_dump(mode="json", exclude={"turn_scope"})
+    def _metrics_settings(self) -> dict[str, Any]:
+        """Those of ``metrics``, without settings of later releases that are empty."""
+        values = self.metrics.model_dump(mode="json", exclude={"turn_scope"})
         added = ("retrieval", "series_windows")
-        return {name: value for name, value in held.items() if name not in added or value}
+        return {name: value for name, value in values.items() if name not in added or value}
 
-    def for_built(self, built: Mapping[str, int]) -> Settings:
-        """These settings for state that was built with the values in ``built``, by name.
+    def with_kept_values(self, built: Mapping[str, int]) -> Settings:
+        """These settings, with the values of ``built`` (by name) for settings that are None.
 
-        What is set stays. So do the deduplication tables if this release does not have those of the
-        state, which is then refused for being built with other settings.
+        If this release does not have the deduplication tables of the state, ``dedup.tables`` stays
+        None, and the state is then refused because it was built with other settings.
         """
         found = self
         for name, value in built.items():
             part, _, key = name.partition(".")
-            held = getattr(found, part)
-            if getattr(held, key) is None and (name != "dedup.tables" or value in published()):
-                found = found.model_copy(update={part: held.model_copy(update={key: value})})
+            table = getattr(found, part)
+            if getattr(table, key) is None and (name != "dedup.tables" or value in published()):
+                found = found.model_copy(update={part: table.model_copy(update={key: value})})
         return found
 
     def fingerprint(self) -> str:
-        """A digest of every setting that changes what the state holds.
+        """A digest of the settings that affect the content of the state.
 
-        A setting that a later release adds is left out while it has the value that means "as
-        before": workers of both releases share the state during a rolling upgrade.
+        A setting that a later release adds is left out while its value keeps the earlier
+        behaviour, because workers of both releases share the state during a rolling upgrade.
         """
         parts: dict[str, Any] = {
-            "dedup": self.dedup.of_state(),
+            "dedup": self.dedup.state_settings(),
             "limits": asdict(self.limits.in_force()),
-            "metrics": self._metrics_of_state(),
+            "metrics": self._metrics_settings(),
             "ttl": self.state.ttl,
             "key": self.key_id(),
         }
@@ -203,7 +203,7 @@ class Settings(BaseSettings):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def masked(settings: Settings) -> dict[str, Any]:
+def masked_settings(settings: Settings) -> dict[str, Any]:
     """The settings as plain data, secrets and passwords in URLs masked."""
     data: dict[str, Any] = json.loads(settings.model_dump_json())
     data["redis"]["url"] = mask_url(settings.redis.url)
@@ -212,14 +212,14 @@ def masked(settings: Settings) -> dict[str, Any]:
 
 _MASK = "**********"
 _URL = re.compile(
-    r"(?P<scheme>rediss?://|unix://)(?:(?P<user>[^:@]*):.*@|(?P<lone>.*@))?"
-    r"(?P<place>(?:[\w.-]+|\[[\w:.]+\])?(?::\d+)?(?:/\d*)?|/[^?#]*)(?:\?(?P<query>[^#]*))?"
+    r"(?P<scheme>rediss?://|unix://)(?:(?P<user>[^:@]*):.*@|(?P<userinfo>.*@))?"
+    r"(?P<address>(?:[\w.-]+|\[[\w:.]+\])?(?::\d+)?(?:/\d*)?|/[^?#]*)(?:\?(?P<query>[^#]*))?"
 )
 _SHOWN_PARAMETERS = frozenset({"db", "protocol", "ssl_check_hostname", "ssl_cert_reqs"})
 
 
 def mask_url(url: str) -> str:
-    """A URL without its password, and without all else that is not surely harmless.
+    """A URL with its password masked, and everything else that may be secret.
 
     >>> mask_url("redis://user:secret@host:6379/0")
     'redis://user:**********@host:6379/0'
@@ -232,10 +232,10 @@ def mask_url(url: str) -> str:
     if found is None:
         scheme, separator, _ = url.partition("://")
         return f"{scheme}://{_MASK}" if separator and scheme.isalpha() else _MASK
-    who = f"{found['user']}:{_MASK}@" if found["user"] is not None else ""
-    who = f"{_MASK}@" if found["lone"] is not None else who
+    login = f"{found['user']}:{_MASK}@" if found["user"] is not None else ""
+    login = f"{_MASK}@" if found["userinfo"] is not None else login
     query = "" if found["query"] is None else "?" + _masked_query(found["query"])
-    return f"{found['scheme']}{who}{found['place']}{query}"
+    return f"{found['scheme']}{login}{found['address']}{query}"
 
 
 def _masked_query(query: str) -> str:

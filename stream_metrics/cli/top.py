@@ -25,7 +25,7 @@ from stream_metrics.cli.common import (
     parse_time,
     printable,
 )
-from stream_metrics.cli.options import state_in
+from stream_metrics.cli.options import find_state
 from stream_metrics.cli.redis import open_store, redis_errors
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.config import OTHER
@@ -129,7 +129,7 @@ async def _top(
     settings: Settings, request_at: Any, rankings: tuple[str, ...], *, build: bool
 ) -> dict[str, Any]:
     async with open_store(settings) as store:
-        settings, state, total = await state_in(store, settings, build=build)
+        settings, state, total = await find_state(store, settings, build=build)
         states = [await state.describe(number) for number in await state.partitions()]
         last_us = _end_us(states)
         if last_us is None:

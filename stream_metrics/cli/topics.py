@@ -82,7 +82,7 @@ def create(
     if traces:
         of_traces = {**TRACE_TOPIC_CONFIG, "retention.ms": str(keep_traces_ms)}
         rekeyed = (bridge.internal_topic,) if bridge.rekey else ()
-        specs.append((settings.of_traces, TopicSpec(partitions, copies, of_traces, rekeyed)))
+        specs.append((settings.bridge_kafka, TopicSpec(partitions, copies, of_traces, rekeyed)))
     lines = run_kafka(settings, _create(specs))
     console = Console(highlight=False, soft_wrap=True)
     for line in lines:

@@ -34,20 +34,20 @@ from stream_metrics.core.telemetry.evaluations import NO_GRADES, Grading
 from stream_metrics.core.telemetry.mapping import Role
 
 
-class Part(BaseModel):
+class SettingsTable(BaseModel):
     """A table of settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-class NeedSettings(Part):
+class NeedSettings(SettingsTable):
     """Requires that at least ``count`` of ``names`` match."""
 
     count: int = Field(1, ge=1)
     names: tuple[str, ...]
 
 
-class EntityTypeSettings(Part):
+class EntityTypeSettings(SettingsTable):
     """A row of the deduplication tables; replaces a named type of the same name."""
 
     name: str
@@ -77,7 +77,7 @@ class EntityTypeSettings(Part):
         )
 
 
-class DedupSettings(Part):
+class DedupSettings(SettingsTable):
     """How duplicate documents are recognised."""
 
     tables: int | None = Field(None, ge=1)
@@ -109,7 +109,7 @@ class DedupSettings(Part):
         """The built-in tables: those configured, else the newest."""
         return newest() if self.tables is None else published()[self.tables]
 
-    def of_state(self) -> dict[str, Any]:
+    def state_settings(self) -> dict[str, Any]:
         """The settings that change what the state holds, by name.
 
         State whose settings name no tables was built under number 1, also by releases that had no
@@ -134,7 +134,7 @@ class DedupSettings(Part):
         )
 
 
-class OtlpRow(Part):
+class OtlpRow(SettingsTable):
     """A row that assigns a role to matching spans."""
 
     role: Role
@@ -168,7 +168,7 @@ class OtlpRow(Part):
         )
 
 
-class OtlpSettings(Part):
+class OtlpSettings(SettingsTable):
     """How OTLP traces are interpreted, in addition to the built-in conventions."""
 
     rows: tuple[OtlpRow, ...] = Field(
@@ -221,7 +221,7 @@ class OtlpSettings(Part):
         )
 
 
-class LabelSettings(Part):
+class LabelSettings(SettingsTable):
     """How scores of evaluators become relevance labels."""
 
     cutoffs: dict[int, float] = Field({}, examples=[{2: 0.5, 4: 0.9}])
@@ -263,7 +263,7 @@ class LabelSettings(Part):
         )
 
 
-class LimitSettings(Part):
+class LimitSettings(SettingsTable):
     """Limits on input, and on the size of turns and conversations."""
 
     record_bytes: int = Field(Limits().record_bytes, ge=1)
@@ -305,7 +305,7 @@ class LimitSettings(Part):
         return Limits(**self.model_dump(exclude_none=True))
 
 
-class MetricSettings(Part):
+class MetricSettings(SettingsTable):
     """What is computed and under which names it is exported."""
 
     good_gain: int = Field(2, ge=1, le=4)

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from stream_metrics.core.metrics.ranking.batch import CELLS
 from stream_metrics.core.metrics.ranking.registry import parse_all
-from stream_metrics.core.settings import Part
+from stream_metrics.core.settings import SettingsTable
 from stream_metrics.lab.choices import (
     ALPHA,
     CONFIDENCE,
@@ -22,7 +22,7 @@ from stream_metrics.lab.choices import (
 )
 
 
-class EvaluationSettings(Part):
+class EvaluationSettings(SettingsTable):
     """How rankings are scored, and how confidence intervals are computed."""
 
     metrics: tuple[str, ...] = Field(("default",), min_length=1)
@@ -67,7 +67,7 @@ class EvaluationSettings(Part):
 UnpairedChoice = Literal["auto", "bootstrap", "welch", "pooled_t"]
 
 
-class ComparisonSettings(Part):
+class ComparisonSettings(SettingsTable):
     """How `stream-metrics compare` tests differences. The command's options override these."""
 
     metrics: tuple[str, ...] = Field((), examples=[["srr", "ndcg@10"]])

@@ -18,9 +18,8 @@ from typing import Final
 from aiohttp import hdrs, web
 
 PROBE_PATHS: Final = frozenset(("/healthz", "/readyz"))
-AUTHENTICATED: Final = ContextVar(
-    "known", default=True
-)  # whether the request has valid credentials
+AUTHENTICATED: Final = ContextVar("authenticated", default=True)
+"""Whether the request has valid credentials."""
 COST: Final = 15  # scrypt's n as a power of 2: 32 MiB and some tenths of a second per password
 MAX_PENDING: Final = 16
 _BLOCK_SIZE: Final = 8
@@ -34,7 +33,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def hash_password(password: str, cost: int = COST) -> str:
-    """A salted scrypt hash of a password; raises ``ValueError`` for an empty one."""
+    """A salted scrypt hash of a password; raises ``ValueError`` if the password is empty."""
     if not password:
         raise ValueError("the password is empty")
     salt = os.urandom(16)
@@ -84,7 +83,7 @@ def _decode_base64(text: str) -> bytes:
 
 
 def check_users(users: Mapping[str, str]) -> None:
-    """Raise ``ValueError`` unless every user has a name and a hash; the message quotes no hash."""
+    """Raise ``ValueError`` unless every user has a valid name and hash; it quotes no hash."""
     for user, stored in users.items():
         if not user or ":" in user:
             raise ValueError("web.users: a name must not be empty or contain a colon")
@@ -96,7 +95,7 @@ def check_users(users: Mapping[str, str]) -> None:
 
 
 def read_users(path: Path) -> dict[str, str]:
-    """Users from a file with lines ``name:hash``; raises ``ValueError``, which quotes no line."""
+    """Users from a file of lines ``name:hash``; raises ``ValueError``, which quotes no line."""
     users: dict[str, str] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -118,9 +117,10 @@ def read_users(path: Path) -> dict[str, str]:
 class BasicAuth:
     """An aiohttp middleware that requires credentials for every path except the probes.
 
-    Probes are answered without credentials, but without their reasons then (``AUTHENTICATED``). A
-    verified password is cached as a keyed digest, so that only the first scrape is slow. Unknown
-    users take as long as known ones, and at most ``MAX_PENDING`` passwords are verified or waiting.
+    Without credentials, probes are answered but omit their reasons (``AUTHENTICATED``). A verified
+    password is cached as a keyed digest, so that only the first scrape is slow. Requests of unknown
+    users take as long as those of known ones. At most ``MAX_PENDING`` passwords are verified or
+    wait for it.
     """
 
     __middleware_version__ = 1  # marks a new-style middleware for aiohttp
@@ -134,7 +134,7 @@ class BasicAuth:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="passwords")
 
     async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Serve the page, or answer 401, or 503 while too many passwords wait."""
+        """Serve the page; answer 401 without valid credentials, 503 if too many passwords wait."""
         given = _credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
         cached = given is not None and self._is_verified(*given)
         if given is not None and not cached and self._pending >= MAX_PENDING:
@@ -160,12 +160,12 @@ class BasicAuth:
         loop = asyncio.get_running_loop()
         self._pending += 1
         try:
-            right = await loop.run_in_executor(
+            matches = await loop.run_in_executor(
                 self._thread, password_matches, password, stored or self._dummy_hash
             )
         finally:
             self._pending -= 1
-        if stored is None or not right:
+        if stored is None or not matches:
             return False
         self._verified[user] = self._digest(password)
         return True

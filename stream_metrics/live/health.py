@@ -1,6 +1,6 @@
 """The worker's health, for an orchestrator's liveness and readiness probes.
 
-Not alive means that a restart may help; ready means that events are being read and written.
+A restart may help a worker that is not alive. A worker that is ready reads and writes events.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Health:
     ``generation`` is the number of the worker's generation of state, 0 before it is known or
     without one; ``building`` says that it is being built, so that its figures are not shown.
     ``bound_seconds`` is the longest time that one round of the loop may take. ``reasons`` are the
-    initial ones, which the worker clears. Anyone may read reasons, so they must not contain secrets
-    or anything from an event.
+    initial ones, which the worker clears. Reasons are public: they must not contain secrets or
+    content of events.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Health:
         self.reasons.pop(reason, None)
 
     def beat(self) -> None:
-        """Record a round of the worker's loop, also one that had nothing to do or had to wait."""
+        """Record a round of the worker's loop, even if it had nothing to do or had to wait."""
         self._last_beat = self._clock()
 
     def failures(self) -> dict[str, str]:
@@ -69,7 +69,7 @@ class Health:
                 )
         return failures
 
-    def obstacles(self) -> dict[str, str]:
+    def unready_reasons(self) -> dict[str, str]:
         """All reasons why the worker is not ready; empty while it is."""
         return self.reasons | self.failures()
 
@@ -83,11 +83,11 @@ class MonitoredPart(Protocol):
 
 
 class ProgressMonitor:
-    """Reports on ``/healthz`` a part that makes no progress, until it does.
+    """Makes ``/healthz`` fail while a part of the process makes no progress.
 
     Each of ``parts`` comes with the reasons for which it may have to wait. Progress of the first
     one is a heartbeat. ``seconds`` is the longest time without progress; 0 disables the check.
-    ``on_check`` is called at every check with whether a part is stuck.
+    ``on_check`` is called after every check; its argument is whether a part is stuck.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class ProgressMonitor:
         self._on_check = on_check
         self._clock = clock
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check every part once."""
         health, stuck = self._health, None
         for number, (watchdog, part, reasons) in enumerate(self._parts):
             waiting = reasons & health.reasons.keys()
-            why = watchdog.look(self._clock(), part.status(waiting))
+            why = watchdog.check(self._clock(), part.status(waiting))
             stuck = stuck or why
             if number == 0 and (watchdog.moved or waiting):
                 health.beat()  # a long batch or a long wait is not a dead loop
@@ -125,14 +125,14 @@ class ProgressMonitor:
     async def run(self) -> None:
         """Check every second, until cancelled."""
         while True:
-            self.look()
+            self.check()
             await asyncio.sleep(CHECK_SECONDS)
 
 
 async def run_together(
     parts: Sequence[Coroutine[None, None, None]], stop: Callable[[], None]
 ) -> None:
-    """Run coroutines until one ends, then stop the others; raises the error of the first."""
+    """Run coroutines until one ends, then stop the others; raise the first one's error."""
     running = [asyncio.create_task(part) for part in parts]
     try:
         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)

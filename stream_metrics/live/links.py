@@ -9,7 +9,7 @@ import re
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-_HOST: Final = re.compile(r"[\w.-]*|[0-9a-f:.]+")  # a name, or an address of IPv6
+_HOST: Final = re.compile(r"[\w.-]*|[0-9a-f:.]+")  # a name or an IPv6 address
 
 CONVERSATION: Final = "conversation_id"
 ALERT: Final = "alert"
@@ -23,26 +23,27 @@ def check_template(template: str, name: str) -> str:
     >>> check_template("https://traces.example.org/find?id={conversation_id}", "conversation_id")
     'https://traces.example.org/find?id={conversation_id}'
     """
-    place = f"{{{name}}}"
-    example = f"write a link such as https://example.org/{place}"
+    placeholder = f"{{{name}}}"
+    example = f"write a link such as https://example.org/{placeholder}"
     if any(character.isspace() or not character.isprintable() for character in template):
         raise ValueError(f"the link contains a space or a control character; {example}")
     parts = urlsplit(template)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{template!r} is not an http or https link; {example}")
-    if not _HOST.fullmatch(parts.hostname.replace(place, "")) or parts.port == 0:
+    if not _HOST.fullmatch(parts.hostname.replace(placeholder, "")) or parts.port == 0:
         raise ValueError(f"{template!r} does not name a host; {example}")
     if parts.username is not None:
         raise ValueError(
             "the link contains a user name, which everyone who sees the page would see"
         )
-    behind = f"{parts.path}?{parts.query}#{parts.fragment}"
-    if place not in behind or place in parts.netloc:
-        raise ValueError(f"{template!r} must contain {place} after the host only; {example}")
-    others = template.replace(place, "")
+    rest = f"{parts.path}?{parts.query}#{parts.fragment}"
+    if placeholder not in rest or placeholder in parts.netloc:
+        raise ValueError(f"{template!r} must contain {placeholder} after the host only; {example}")
+    others = template.replace(placeholder, "")
     if "{" in others or "}" in others:
         raise ValueError(
-            f"{template!r} contains a brace outside {place}; {place} is the only placeholder"
+            f"{template!r} contains a brace outside {placeholder}; "
+            f"{placeholder} is the only placeholder"
         )
     return template
 

@@ -1,4 +1,4 @@
-"""Settings of services: state in Redis, the bridge, and the pages that they serve."""
+"""Settings of the worker and the bridge: Redis, state, the bridge, and web pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from stream_metrics.clients.secrets import read_secret
 from stream_metrics.core.engine.codec import SCHEMAS
 from stream_metrics.core.engine.window import parse_duration
-from stream_metrics.core.settings import OtlpSettings, Part
+from stream_metrics.core.settings import OtlpSettings, SettingsTable
 from stream_metrics.core.telemetry.assembly import Bounds
 from stream_metrics.live.links import ALERT, CONVERSATION, check_template
 
@@ -25,7 +25,7 @@ NO_DIGEST_KEY: Final = (
 KNOWN_MS: Final = 15 * 60_000
 
 
-class RedisSettings(Part):
+class RedisSettings(SettingsTable):
     """Where state is kept."""
 
     url: str = Field(
@@ -72,7 +72,7 @@ class RedisSettings(Part):
     """A file that contains the key's password."""
 
 
-class StateSettings(Part):
+class StateSettings(SettingsTable):
     """How long conversations are kept, and under which key."""
 
     ttl: str = Field("24h", description="how long a conversation is kept after its last event")
@@ -100,7 +100,7 @@ class StateSettings(Part):
 
     @field_validator("ttl")
     @classmethod
-    def _ttl(cls, ttl: str) -> str:
+    def _check_ttl(cls, ttl: str) -> str:
         parse_duration(ttl)
         return ttl
 
@@ -115,21 +115,21 @@ class StateSettings(Part):
         Raises ``OSError`` for a missing file, and ``ValueError`` for one that is not text.
         """
         secret = read_secret(self.digest_key, self.digest_key_file)
-        return _keyed(secret.encode()) if secret else b""
+        return _blake2b_key(secret.encode()) if secret else b""
 
     def missing_key(self) -> str | None:
-        """Why a worker does not start without a digest key; None where it may start.
+        """The error if the digest key is required and missing; None otherwise.
 
         Raises ``OSError`` for a missing file.
         """
         return None if self.allow_empty_key or self.key().strip() else NO_DIGEST_KEY
 
 
-def _keyed(secret: bytes) -> bytes:
+def _blake2b_key(secret: bytes) -> bytes:
     return secret if len(secret) <= 64 else hashlib.blake2b(secret).digest()
 
 
-class BridgeSettings(Part):
+class BridgeSettings(SettingsTable):
     """How `stream-metrics bridge` turns the traces on a topic into events."""
 
     topic: str = "otlp_spans"
@@ -137,30 +137,31 @@ class BridgeSettings(Part):
     group_id: str = "stream-metrics-bridge"
     """The bridge's consumer group."""
     settle: str = "10s"
-    """How long nothing of a trace must have arrived before it is told, once its root has ended and
-    the parents of all its spans have arrived."""
+    """A trace becomes events when none of its spans has arrived for this long, its root has ended
+    and the parents of all its spans have arrived."""
     trace_max: str = "15m"
-    """How long after its first record a trace is told or refused in any case."""
+    """The longest time after its first record until a trace becomes events or is refused."""
     open_traces: int = Field(10_000, ge=1)
-    """How many traces of a partition may be open; if there are more, the oldest is refused."""
+    """The largest number of open traces of a partition; above it, the oldest is refused."""
     open_bytes: int = Field(256 << 20, ge=1)
-    """Bytes of spans of open traces of a partition; if there are more, the oldest is refused."""
+    """The most bytes of spans of a partition's open traces; above it, the oldest is refused."""
     rekey: bool = False
     """Whether records are first copied to `bridge.rekey_topic`, keyed by trace, as `--rekey` does:
     for exporters that cannot key them."""
     rekey_topic: str | None = None
-    """The internal topic for that. By default, the name of `bridge.topic` and `-by-trace`."""
+    """The internal topic for those copies; by default, the name of `bridge.topic` followed by
+    `-by-trace`."""
     port: int = Field(9474, ge=0, le=65_535)
     """Port of the bridge's `/metrics`, `/healthz` and `/readyz`; `web` has their other settings."""
 
     @field_validator("settle", "trace_max")
     @classmethod
-    def _durations(cls, text: str) -> str:
+    def _check_durations(cls, text: str) -> str:
         parse_duration(text)
         return text
 
     @model_validator(mode="after")
-    def _settle_is_shorter(self) -> BridgeSettings:
+    def _check_bridge(self) -> BridgeSettings:
         if self.settle_ms >= self.trace_max_ms:
             raise ValueError("`settle` must be shorter than `trace_max`")
         if self.topic == self.internal_topic:
@@ -179,16 +180,16 @@ class BridgeSettings(Part):
 
     @property
     def known_ms(self) -> int:
-        """How long after its last record a trace is remembered: so that what comes late is late."""
+        """How long after its last record a trace is remembered, to recognize late spans."""
         return self.trace_max_ms + max(self.trace_max_ms, KNOWN_MS)
 
     @property
     def internal_topic(self) -> str:
-        """The topic that holds records by trace, if they are copied."""
+        """The topic to which records are copied by trace."""
         return self.rekey_topic or f"{self.topic}-by-trace"
 
     def bounds(self, otlp: OtlpSettings) -> Bounds:
-        """How long traces are waited for, and how much is held meanwhile."""
+        """The limits of open traces: times, numbers and bytes."""
         return Bounds(
             self.settle_ms,
             self.trace_max_ms,
@@ -200,8 +201,8 @@ class BridgeSettings(Part):
         )
 
 
-class WebSettings(Part):
-    """The worker's own pages."""
+class WebSettings(SettingsTable):
+    """The web pages of the worker."""
 
     host: str = "127.0.0.1"
     """Address to listen on."""
@@ -216,8 +217,8 @@ class WebSettings(Part):
     tls_key_password_file: Path | None = None
     """A file that contains the key's password."""
     watchdog_seconds: float = Field(60.0, ge=0)
-    """How long a worker may make no progress, although there is lag and nothing to wait for, before
-    `/healthz` fails: at least 10 seconds, or 0 to never fail."""
+    """Seconds without progress, despite lag and with nothing to wait for, after which `/healthz`
+    fails: at least 10, or 0 to disable the check."""
     users: dict[str, SecretStr] = Field(
         default_factory=dict,
         description="users for basic authentication, with the password hashes that `stream-metrics "
@@ -244,17 +245,17 @@ class WebSettings(Part):
 
     @field_validator("conversation_url")
     @classmethod
-    def _to_a_conversation(cls, template: str | None) -> str | None:
+    def _check_conversation_url(cls, template: str | None) -> str | None:
         return None if template is None else check_template(template, CONVERSATION)
 
     @field_validator("runbook_url")
     @classmethod
-    def _to_a_runbook(cls, template: str | None) -> str | None:
+    def _check_runbook_url(cls, template: str | None) -> str | None:
         return None if template is None else check_template(template, ALERT)
 
     @field_validator("allowed_hosts")
     @classmethod
-    def _names_only(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_allowed_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
         for host in hosts:
             if not re.fullmatch(r"\.?[\w-]+(\.[\w-]+)*", host):
                 raise ValueError(f"{host!r}: write only the host name, without scheme and port")
@@ -262,9 +263,10 @@ class WebSettings(Part):
 
     @field_validator("watchdog_seconds")
     @classmethod
-    def _not_too_soon(cls, seconds: float) -> float:
+    def _check_watchdog_seconds(cls, seconds: float) -> float:
         if 0 < seconds < 10:
             raise ValueError(
-                "must be at least 10 seconds, because offsets without a record are noted every 5"
+                "must be 0 or at least 10 seconds, because offsets without a record are noted "
+                "every 5"
             )
         return seconds

@@ -1,7 +1,7 @@
 """The worker's pages: ``/metrics``, ``/healthz``, ``/readyz``.
 
 ``Pages`` knows no web framework: each page is a status, a content type and a body, so that Faust's
-web server and the demo's serve the same. ``make_app`` and ``serve`` put them on plain aiohttp.
+web server and the demo's serve the same ones. ``make_app`` and ``serve`` put them on plain aiohttp.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Page = tuple[int, str, bytes]
 
 
 class Pages:
-    """What the pages show.
+    """The content of the pages.
 
     ``windows`` is rendered in addition to ``registry`` and must not be registered there. Rendering
     runs in a thread, so that scrapes do not block the event loop; ``close`` stops the thread.
@@ -75,7 +75,7 @@ class Pages:
         if number:
             state = "building" if self.health.building else "live"
             about["generation"] = {"number": number, "state": state}
-        return _health_response("ready", self.health.obstacles(), reasons, about)
+        return _health_response("ready", self.health.unready_reasons(), reasons, about)
 
     def close(self) -> None:
         """Stop the rendering thread."""
@@ -85,22 +85,21 @@ class Pages:
 def _health_response(
     name: str, reasons: Mapping[str, str], shown: bool, about: Mapping[str, object]
 ) -> Page:
-    """Yes or no; and ``reasons`` and ``about``, if they may be shown."""
-    said = dict(about) if shown else {}
+    """Status 200 without ``reasons``, 503 otherwise; ``shown`` adds ``reasons`` and ``about``."""
+    details = dict(about) if shown else {}
     if not reasons:
-        return 200, _JSON, json.dumps({name: True, **said}).encode()
+        return 200, _JSON, json.dumps({name: True, **details}).encode()
     if shown:
-        said["reasons"] = dict(reasons)
-    return 503, _JSON, json.dumps({name: False, **said}).encode()
+        details["reasons"] = dict(reasons)
+    return 503, _JSON, json.dumps({name: False, **details}).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class WebOptions:
-    """Where the pages are served and who may see them; ``ValueError`` for users without a hash.
+    """Where the pages are served and who may see them; raises ``ValueError`` for invalid users.
 
     ``users``: names and the hashes of their passwords, each from ``auth.hash_password``. Without
-    users the pages are open, but the page is served under ``allowed_hosts`` and names that are ours
-    anyway only (``hosts.HostNames``).
+    users everyone may see them, but only under the host names that ``hosts.HostNames`` allows.
     """
 
     host: str = "127.0.0.1"
@@ -124,7 +123,7 @@ class WebOptions:
 
     @property
     def url(self) -> str:
-        """The address of the page; by this machine's name where it is served on all interfaces.
+        """The URL of the page, with this machine's name if it listens on all interfaces.
 
         >>> WebOptions(host="::1", port=9465).url
         'http://[::1]:9465/'
@@ -158,14 +157,14 @@ def _response(page: Page) -> web.Response:
 
 
 def make_app(pages: Pages) -> web.Application:
-    """An aiohttp application with the three pages; it closes them when it ends."""
+    """An aiohttp application with the three pages, which it closes on cleanup."""
     app = web.Application()
     add_pages(app, pages)
     return app
 
 
 def add_pages(app: web.Application, pages: Pages) -> None:
-    """Put the three pages on an application, which closes them when it ends."""
+    """Add the three pages to an application, which closes them on cleanup."""
 
     async def metrics(request: web.Request) -> web.Response:
         accept = ",".join(request.headers.getall(hdrs.ACCEPT, ()))
@@ -187,7 +186,7 @@ def add_pages(app: web.Application, pages: Pages) -> None:
 
 
 def ssl_context(options: WebOptions) -> ssl.SSLContext | None:
-    """The TLS context of the options, None without TLS; ``ValueError`` for unusable files."""
+    """The TLS context, None without TLS; raises ``ValueError`` for unusable files."""
     own = CertificateFiles(
         ("web.tls_certificate", "web.tls_key", "web.tls_key_password"),
         options.tls_certificate,
@@ -200,7 +199,7 @@ def ssl_context(options: WebOptions) -> ssl.SSLContext | None:
 
 
 def access_control(options: WebOptions) -> BasicAuth | HostNames:
-    """The middleware that authorizes requests: by user, or without users by host name."""
+    """The middleware that restricts access: by user, or without users by host name."""
     if options.users:
         return BasicAuth(options.users)
     return HostNames([options.host, *options.allowed_hosts])

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_metrics.cli.options import for_state, identity, partition_options
+from stream_metrics.cli.options import identity, partition_options, settings_for_state
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.layout import Identity
@@ -63,11 +63,11 @@ def records(first: int) -> list[Record]:
 async def worked(settings: Settings, store: MemoryStore, first: int) -> None:
     """Let a worker with these settings read the conversation at the offset ``first``."""
     layout = await store.layout()
-    if joined(layout, lambda built: identity(for_state(settings, built), COUNTS)) is None:
+    if joined(layout, lambda built: identity(settings_for_state(settings, built), COUNTS)) is None:
         await begin(store, identity(settings, COUNTS), 0)
     built = (await store.layout()).in_force
     assert built is not None
-    settings = for_state(settings, built.identity)
+    settings = settings_for_state(settings, built.identity)
     options = replace(partition_options(settings), identity=identity(settings, COUNTS))
     partition = StatePartition(
         0, options, store, MemoryDeadLetters(), ConversationCache(1_000),
@@ -83,7 +83,7 @@ async def told(settings: Settings, store: MemoryStore) -> State:
     generation = (await store.layout()).in_force
     assert generation is not None
     built = generation.identity
-    found = for_state(settings, built)
+    found = settings_for_state(settings, built)
     config, specs = found.engine_config(), found.metrics.window_specs()
     export = await export_state(store, config, specs, "all")
     return {

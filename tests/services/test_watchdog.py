@@ -52,7 +52,9 @@ async def working(
     )
     work = asyncio.create_task(runtime.run())
     try:
-        await wait_until(lambda: not runtime.health.obstacles(), SOON, "the worker is not ready")
+        await wait_until(
+            lambda: not runtime.health.unready_reasons(), SOON, "the worker is not ready"
+        )
         yield runtime, group
     finally:
         runtime.stop()
@@ -151,7 +153,9 @@ async def test_records_that_cannot_be_fetched_are_noticed(
             await alarm(runtime)
             assert "CorruptRecordException" in runtime.health.reasons["fetch"]
 
-        await wait_until(lambda: not runtime.health.obstacles(), SOON, "the alarm does not end")
+        await wait_until(
+            lambda: not runtime.health.unready_reasons(), SOON, "the alarm does not end"
+        )
         assert offset(runtime) == 1
 
 
@@ -195,7 +199,9 @@ async def test_a_take_over_that_never_ends_is_noticed(
         await alarm(runtime)
 
         release.set()
-        await wait_until(lambda: not runtime.health.obstacles(), SOON, "it is not ready again")
+        await wait_until(
+            lambda: not runtime.health.unready_reasons(), SOON, "it is not ready again"
+        )
 
 
 async def test_markers_alone_are_no_lag(kafka: Kafka, redis_server: RedisServer) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 import pytest
 
-from stream_metrics.cli.options import kafka_for
+from stream_metrics.cli.options import kafka_settings_for
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Extent
@@ -172,7 +172,7 @@ def test_a_build_reads_from_the_start_of_the_log(layout: Layout, group: str, sta
     """It ignores ``kafka.start`` and has its own group; the first generation follows it."""
     kafka = KafkaSettings(group_id="group", start="latest")
 
-    found = kafka_for(kafka, layout.generations[-1])
+    found = kafka_settings_for(kafka, layout.generations[-1])
 
     assert (found.group_id, found.start) == (group, start)
 

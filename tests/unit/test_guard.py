@@ -35,12 +35,12 @@ def test_a_stuck_part_is_reported_while_another_makes_progress(stuck: int) -> No
         health, SECONDS, [(p, waiting) for p in parts], told.append, lambda: now[0]
     )
 
-    guard.look()
+    guard.check()
     now[0] = SECONDS + 1
-    guard.look()
+    guard.check()
     assert "no progress" in health.failures()[WATCHDOG]
     parts[stuck].moves = True
-    guard.look()
+    guard.check()
 
     assert told == [False, True, False]
     assert health.failures() == {}
@@ -53,16 +53,16 @@ def test_a_part_that_waits_for_its_own_reason_is_not_stuck() -> None:
     guard = ProgressMonitor(
         health, SECONDS, [(part, frozenset({"kafka"}))], told.append, lambda: now[0]
     )
-    guard.look()
+    guard.check()
     now[0] = SECONDS + 1
-    guard.look()
+    guard.check()
     assert told[-1] is False
 
     health.clear("kafka")
     health.set("copying_kafka", "away")
-    guard.look()
+    guard.check()
     now[0] += SECONDS + 1
-    guard.look()
+    guard.check()
     assert told[-1] is True
 
 

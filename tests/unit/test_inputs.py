@@ -163,7 +163,7 @@ async def test_records_that_cannot_be_fetched_trigger_the_watchdog() -> None:
 
     def look(now: float) -> str | None:
         waiting = REPARTITION_WAITING & worker.health.reasons.keys()
-        return watchdog.look(now, worker.inputs.status(waiting))
+        return watchdog.check(now, worker.inputs.status(waiting))
 
     await worker.turn()
     assert look(0.0) is None

@@ -104,8 +104,8 @@ def test_windows_of_series_are_part_of_the_fingerprint() -> None:
     changed = Settings.model_validate({"metrics": {"series_windows": {"turns": ["30m"]}}})
 
     assert plain.fingerprint() != changed.fingerprint()
-    assert "metrics.series_windows" not in plain.of_state()
-    assert changed.of_state()["metrics.series_windows"] == {"turns": ["30m"]}
+    assert "metrics.series_windows" not in plain.state_settings()
+    assert changed.state_settings()["metrics.series_windows"] == {"turns": ["30m"]}
 
 
 def test_a_known_agent_has_the_series_of_each_window_at_zero() -> None:

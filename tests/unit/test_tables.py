@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from stream_metrics.cli.options import for_state, identity
+from stream_metrics.cli.options import identity, settings_for_state
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.compiled import INTERFACE
 from stream_metrics.core.dedup import tables
@@ -158,7 +158,7 @@ async def test_state_under_later_tables_is_refused_with_the_release_that_is_need
 
     generation = (await store.layout()).in_force
     assert generation is not None
-    settings = for_state(Settings(), generation.identity)
+    settings = settings_for_state(Settings(), generation.identity)
 
     with pytest.raises(OtherIdentity) as refused:
         check_identity(generation.identity, identity(settings, {TOPIC: 1}))
@@ -235,5 +235,5 @@ async def test_state_without_tables_was_built_under_the_first() -> None:
     """Releases before numbers came noted none, and the earliest noted no settings at all."""
     unnamed = Identity("g", 1, "fingerprint", {TOPIC: 1})
 
-    assert for_state(Settings(), unnamed).dedup.tables == 1
+    assert settings_for_state(Settings(), unnamed).dedup.tables == 1
     assert Settings().dedup.tables is None

@@ -16,7 +16,7 @@ def first_alarm(story: Callable[[int], WorkerStatus], until: int = 600) -> int |
     """The second at which the watchdog fires, checked once a second."""
     dog = Watchdog(SECONDS)
     for now in range(until):
-        if dog.look(now, story(now)):
+        if dog.check(now, story(now)):
             return now
     return None
 
@@ -105,7 +105,7 @@ def test_one_partition_may_be_stuck_alone() -> None:
 def test_the_alarm_names_what_is_stuck() -> None:
     """The reason tells place and time, for whoever reads the probe."""
     dog = Watchdog(SECONDS)
-    said = [dog.look(now, WorkerStatus({A: now, B: 7}, {B: 9}, rounds=now)) for now in (0, 60)]
+    said = [dog.check(now, WorkerStatus({A: now, B: 7}, {B: 9}, rounds=now)) for now in (0, 60)]
 
     assert said == [
         None,
@@ -116,8 +116,8 @@ def test_the_alarm_names_what_is_stuck() -> None:
 def test_progress_ends_the_alarm() -> None:
     """The reason is cleared."""
     dog = Watchdog(SECONDS)
-    said = [dog.look(now, stuck(now)) for now in (0, 60, 61)]
-    said.append(dog.look(62, WorkerStatus({A: 8}, {A: 99}, rounds=620)))
+    said = [dog.check(now, stuck(now)) for now in (0, 60, 61)]
+    said.append(dog.check(62, WorkerStatus({A: 8}, {A: 99}, rounds=620)))
 
     assert [bool(reason) for reason in said] == [False, True, True, False]
 
@@ -126,4 +126,4 @@ def test_zero_seconds_disable_the_watchdog() -> None:
     """No duration is too long then."""
     dog = Watchdog(0)
 
-    assert [dog.look(now, stuck(now)) for now in (0, 10_000)] == [None, None]
+    assert [dog.check(now, stuck(now)) for now in (0, 10_000)] == [None, None]

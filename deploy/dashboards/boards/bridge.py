@@ -41,12 +41,12 @@ BRIDGE = Board(
             ],
         ),
         Row(
-            "Told and refused",
+            "Converted and refused",
             [
                 Panel(
                     "Refused, by agent",
-                    "Share of each agent's traces of which something was refused and nothing told. "
-                    "An agent at 100% is missing in all other figures.",
+                    "Share of each agent's traces of which something was refused and that gave no "
+                    "events. An agent at 100% is missing in all other figures.",
                     [Query(
                         ratio(
                             rate(_TRACES, "agent", agent=_OF, outcome="refused"),
@@ -66,7 +66,8 @@ BRIDGE = Board(
                     "ops", width=12,
                 ),
                 Panel(
-                    "Told, by agent", "Traces told per second.",
+                    "Told, by agent",
+                    "Traces converted to events per second: those with the outcome told.",
                     [Query(rate(_TRACES, "agent", agent=_OF, outcome="told"), "{{agent}}")],
                     "ops", width=12,
                 ),

@@ -8,12 +8,12 @@ from typing import Final, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from stream_metrics.core.settings import Part
+from stream_metrics.core.settings import SettingsTable
 
 INSTANCE_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
-class KafkaSettings(Part):
+class KafkaSettings(SettingsTable):
     """Where events come from."""
 
     bootstrap_servers: str = Field(

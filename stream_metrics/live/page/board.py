@@ -149,7 +149,7 @@ class Board:
             copies,
             owned,
             own_coverage(owned) if group is None else group.coverage(),
-            inputs.health.obstacles(),
+            inputs.health.unready_reasons(),
             building,
             inputs.now_us(),
             self._clock(),

@@ -63,12 +63,12 @@ class Watchdog:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.moved = False  # whether the last look saw progress
+        self.moved = False  # whether the last check saw progress
         self._before = WorkerStatus()
         self._since: float | None = None
         self._still: dict[PartitionKey, _Still] = {}
 
-    def look(self, now: float, status: WorkerStatus) -> str | None:
+    def check(self, now: float, status: WorkerStatus) -> str | None:
         """Why the worker is stuck, or None."""
         before, self._before = self._before, status
         self.moved = status.offsets != before.offsets or status.steps != before.steps
