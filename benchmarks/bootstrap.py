@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from benchmarks.agreement import differs
 from benchmarks.figures import Figure, figures_table, section
-from benchmarks.rivals import MIB, PEERS, Rival, Took, peer_versions
+from benchmarks.rivals import MIB, PEERS, Measurement, Rival, peer_versions
 
 ROUNDS: Final = 5
 BATCHES: Final = (1, 10, 100)
@@ -58,7 +58,7 @@ def _fastest_batch(work: Work) -> int:
 def _compared(work: Work, rounds: int, batch: int, goal: str = "") -> str:
     ours, theirs = [], []
     for _ in range(rounds):
-        ours.append(_took("ours", work, python=sys.executable))
+        ours.append(_measure("ours", work, python=sys.executable))
         theirs.append(_scipy(work, batch))
         if differs(theirs[-1].found, ours[-1].found, TOLERANCE).any():
             raise RuntimeError(f"{work}: {ours[-1].found} here, {theirs[-1].found} by scipy")
@@ -79,11 +79,11 @@ def _compared(work: Work, rounds: int, batch: int, goal: str = "") -> str:
     )
 
 
-def _scipy(work: Work, batch: int) -> Took:
-    return _took("scipy", work, python=str(PEERS), batch=batch)
+def _scipy(work: Work, batch: int) -> Measurement:
+    return _measure("scipy", work, python=str(PEERS), batch=batch)
 
 
-def _took(tool: str, work: Work, *, python: str, **options: Any) -> Took:
+def _measure(tool: str, work: Work, *, python: str, **options: Any) -> Measurement:
     """One measurement, after a small one has loaded what the tool needs."""
     with Rival(MODULE, python=python) as rival:
         rival.ask(tool, **work._replace(values=100, resamples=100)._asdict(), **options)

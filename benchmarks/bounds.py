@@ -31,9 +31,9 @@ from deploy.local.servers import RedisServer
 
 RESULTS = 3
 LABEL_EVERY = 10
-PARTS = 10  # of the run, each with figures of its own
+PARTS = 10  # into which the report divides the run
 SAMPLE_SECONDS = 1.0
-SETTLE_SECONDS = 3.0  # the worker says every two seconds what is in its cache
+SETTLE_SECONDS = 3.0  # the worker reports the size of its cache every two seconds
 NOTHING_NEW_SECONDS = 120
 MB = 1_000_000
 
@@ -47,7 +47,7 @@ class Plan:
 
     @property
     def records(self) -> int:
-        """The number of all records: a search for each conversation, and the labels."""
+        """The number of records: a search for each conversation, and the labels."""
         return self.conversations + (self.conversations - 1) // (LABEL_EVERY - 1)
 
 
@@ -110,7 +110,7 @@ async def samples_of(
 def _worker(
     plan: Plan, kafka: Kafka, redis: RedisServer, folder: Path, topics: tuple[str, ...]
 ) -> ShippedWorker:
-    """The worker of the command line."""
+    """A worker process."""
     settings = {
         "KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "KAFKA__TOPICS": json.dumps(topics),
@@ -163,17 +163,17 @@ async def _sample(
 
 def records(plan: Plan, start_s: float) -> Iterator[tuple[str, bytes, bytes, int]]:
     """(topic, key, value, timestamp in ms) of an hour from ``start_s``, in order."""
-    chance = Random("bounds")
+    random = Random("bounds")
     begun = 0
     for at in range(plan.records):
         now = start_s + 3600 * at / plan.records
         if at % LABEL_EVERY == LABEL_EVERY - 1:
-            key = _name(chance.randrange(begun))
+            key = _name(random.randrange(begun))
             body = f'"type":"relevance_labels","labels":[{{"result_id":"r1","gain":{at % 5}}}]'
             topic = LABELS
         else:
             key, begun = _name(begun), begun + 1
-            results = ",".join(_result(n + 1, chance) for n in range(RESULTS))
+            results = ",".join(_result(n + 1, random) for n in range(RESULTS))
             search = f'{{"search_id":"s1","results":[{results}]}}'
             agent = f"agent-{at % 8}"
             body = (
@@ -188,8 +188,8 @@ def _name(number: int) -> str:
     return f"conversation-{number:08x}"
 
 
-def _result(number: int, chance: Random) -> str:
-    doc = f"{chance.getrandbits(48):012x}"
+def _result(number: int, random: Random) -> str:
+    doc = f"{random.getrandbits(48):012x}"
     return (
         f'{{"result_id":"r{number}","doc_id":"doc-{doc}","url":"https://files.example/{doc}",'
         f'"title":"Travel form {doc[:6]} for the year {doc[6:]}",'
@@ -198,7 +198,7 @@ def _result(number: int, chance: Random) -> str:
 
 
 async def _produce(plan: Plan, bootstrap: str, topics: dict[str, str]) -> None:
-    """Send all records, no faster than Kafka takes them."""
+    """Send all records, at most as fast as Kafka accepts them."""
     start = time.time() - 4_000
     await send(
         bootstrap,
@@ -213,8 +213,8 @@ async def _produce(plan: Plan, bootstrap: str, topics: dict[str, str]) -> None:
 
 
 def report(plan: Plan, samples: list[Sample]) -> str:
-    """The figures of a run, and how it went tenth by tenth."""
-    ends = [_at(samples, plan.records * part // PARTS) for part in range(PARTS + 1)]
+    """The figures of a run, and those of each tenth of it."""
+    ends = [_first_sample(samples, plan.records * part // PARTS) for part in range(PARTS + 1)]
     parts = [(a, b) for a, b in pairwise(ends) if b.records > a.records]
     half = [sample for sample in samples if sample.records >= plan.records // 2]
     share = plan.conversations / plan.records
@@ -267,9 +267,9 @@ def report(plan: Plan, samples: list[Sample]) -> str:
 
 def growth_bytes(plan: Plan, samples: list[Sample]) -> int:
     """The worker's RSS at the end, less what it was when half of the records were read."""
-    return samples[-1].rss_bytes - _at(samples, plan.records // 2).rss_bytes
+    return samples[-1].rss_bytes - _first_sample(samples, plan.records // 2).rss_bytes
 
 
-def _at(samples: list[Sample], records: int) -> Sample:
-    """The first sample with this number of records."""
+def _first_sample(samples: list[Sample], records: int) -> Sample:
+    """The first sample with at least this number of records."""
     return next(sample for sample in samples if sample.records >= records)

@@ -27,33 +27,33 @@ from tests.otlp import as_protobuf
 from tests.sessions import records, traces
 
 TRACES = 2_000
-OPEN = 10_000
-AT_ONCE = 500
+OPEN_TRACES = 10_000
+FETCH_RECORDS = 500
 START_MS = 1_718_020_800_000
 
 
 def run(*, quick: bool, records: int | None, rounds: int | None) -> str:
-    """The report: spans a second and a core, and memory with many open traces."""
+    """The report: spans per second and core, and memory with many open traces."""
     number = 200 if quick else records or TRACES
     log = _log(number)
     spans = sum(len(spans_of(record.value or b"")) for record in log)
-    decoding, together, bridging = [], [], []
+    decoding, assembling, bridge = [], [], []
     for _ in range(rounds or (2 if quick else 7)):
         gc.collect()
         decoding.append(spans / _seconds(lambda: [spans_of(one.value or b"") for one in log]))
         gc.collect()
-        together.append(spans / _seconds(lambda: _put_together(log)))
+        assembling.append(spans / _seconds(lambda: _assemble(log)))
         gc.collect()
-        bridging.append(spans / _seconds(lambda: asyncio.run(_bridged(log))))
-    held, peak = _memory(1_000 if quick else OPEN)
+        bridge.append(spans / _seconds(lambda: asyncio.run(_run_bridge(log))))
+    span_mb, peak = _open_traces_mb(1_000 if quick else OPEN_TRACES)
     figures = [
         Figure("decoding alone", decoding, "spans/s of a core"),
-        Figure("and putting traces together", together, "spans/s of a core"),
-        Figure("  of decoding alone", _ratios(together, decoding), ""),
-        Figure("the bridge", bridging, "spans/s of a core"),
-        Figure("the bridge, of decoding alone", _ratios(bridging, decoding), ""),
-        Figure(f"memory of {1_000 if quick else OPEN:,} open traces", [peak], "MB"),
-        Figure("  of it spans", [held], "MB"),
+        Figure("and putting traces together", assembling, "spans/s of a core"),
+        Figure("  of decoding alone", _ratios(assembling, decoding), ""),
+        Figure("the bridge", bridge, "spans/s of a core"),
+        Figure("the bridge, of decoding alone", _ratios(bridge, decoding), ""),
+        Figure(f"memory of {1_000 if quick else OPEN_TRACES:,} open traces", [peak], "MB"),
+        Figure("  of it spans", [span_mb], "MB"),
     ]
     head = f"The bridge: {number:,} traces, {spans:,} spans in {len(log):,} records\n\n"
     return head + figures_table(figures)
@@ -77,15 +77,15 @@ def _ratios(values: Sequence[float], others: Sequence[float]) -> list[float]:
     return [value / other for value, other in zip(values, others, strict=True)]
 
 
-def _put_together(log: Sequence[Record]) -> None:
+def _assemble(log: Sequence[Record]) -> None:
     assembly = Assembly(Bounds())
     for record in log:
         assembly.read(record.offset, record.timestamp_ms or 0, spans_of(record.value or b""))
     assembly.finish()
 
 
-class _Memory:
-    """A topic of traces, input topics and counts that cost nothing."""
+class _InMemoryTopics:
+    """The bridge's source, output and metrics, at no cost: in memory, and counts are dropped."""
 
     def __init__(self, log: Sequence[Record]) -> None:
         self._log, self._at = log, 0
@@ -93,43 +93,43 @@ class _Memory:
 
     async def fetch(self) -> Sequence[Record]:
         """The next records."""
-        part = self._log[self._at : self._at + AT_ONCE]
+        part = self._log[self._at : self._at + FETCH_RECORDS]
         self._at += len(part)
         return part
 
     def ended(self) -> Mapping[int, int]:
-        """The end counts once all was read."""
+        """The end time of the partition once all records were read."""
         return {0: 2 * START_MS} if self._at == len(self._log) else {}
 
     async def commit(self) -> None:
-        """Nothing is committed."""
+        """Do nothing."""
 
     async def send(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Taken."""
+        """Count the events."""
         self.events += len(events)
         return ()
 
     def bad_records(self, counts: Counter[str]) -> None:
-        """Not counted."""
+        """Do nothing."""
 
     def produced(self, events: int) -> None:
-        """Not counted."""
+        """Do nothing."""
 
     def trace_closed(self, interpreted: InterpretedTrace) -> None:
-        """Not counted."""
+        """Do nothing."""
 
     def read(self, spans: int, late: int) -> None:
-        """Not counted."""
+        """Do nothing."""
 
     def open_traces(self, traces: int, open_bytes: int) -> None:
-        """Not counted."""
+        """Do nothing."""
 
 
-async def _bridged(log: Sequence[Record]) -> None:
+async def _run_bridge(log: Sequence[Record]) -> None:
     assemblies = Assemblies(Bounds())
     assemblies.begin({0: ReadPosition(0, 0)})
     interpreter = TraceInterpreter(mapping(), Options(), Limits())
-    memory = _Memory(log)
+    memory = _InMemoryTopics(log)
     bridge = Bridge(
         memory,
         assemblies,
@@ -147,8 +147,8 @@ async def _bridged(log: Sequence[Record]) -> None:
         raise RuntimeError("no trace was interpreted")
 
 
-def _memory(number: int) -> tuple[float, float]:
-    """MB of spans in memory, and the growth of the process."""
+def _open_traces_mb(number: int) -> tuple[float, float]:
+    """MB of spans in this number of open traces, and MB by which the process grew."""
     made = [(one[0].trace_id.hex().encode(), as_protobuf(one[:-1])) for one in traces(2, number)]
     gc.collect()
     before = _resident()

@@ -1,9 +1,9 @@
-"""What `stream-metrics-client` costs the agent that calls it, and what a broker that is away costs.
+"""What `stream-metrics-client` costs the agent that calls it, with and without a broker.
 
 `python -m benchmarks client`. A search is recorded with documents as LangChain's are, to a file.
-The times are those of the calls in the agent's thread, and how long the processor worked for them.
-Beside it the sending thread runs, as it does in an agent: the pauses that it makes by holding
-Python's lock are part of the times, as is other work of the machine.
+The times are wall and CPU times of calls in the agent's thread. The sending thread runs meanwhile,
+as it does in an agent: wall times include the time in which it holds the GIL, and other work of the
+machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVENTS = 100_000
 
 @dataclass
 class Document:
-    """What LangChain's documents look like."""
+    """A document with the attributes of LangChain's documents."""
 
     page_content: str
     id: str
@@ -32,7 +32,7 @@ class Document:
 
 
 def run(*, quick: bool, records: int | None, rounds: int | None) -> str:
-    """The report: the cost of a search by the size of its results, and a broker that is away."""
+    """The report: the cost of a search by the size of its results, and without a broker."""
     if str(SOURCE) not in sys.path:
         sys.path.append(str(SOURCE))
     calls = 500 if quick else 5_000
@@ -46,11 +46,11 @@ def run(*, quick: bool, records: int | None, rounds: int | None) -> str:
                 f"  {results:>7} × {characters:<12,} {'strict' if strict else 'no':>8} "
                 f"{p50:>8.1f} {p99:>8.1f} {cpu_p50:>9.1f} {cpu_p99:>8.1f}"
             )
-    return "\n".join([*lines, "", _away(EVENTS // 10 if quick else records or EVENTS)])
+    return "\n".join([*lines, "", _without_broker(EVENTS // 10 if quick else records or EVENTS)])
 
 
 def _searches(results: int, characters: int, calls: int, strict: bool) -> tuple[float, ...]:
-    """Median and 99th percentile of the time of a call, and of its processor time."""
+    """Median and 99th percentile of a call's wall time, and of its CPU time."""
     from stream_metrics_client import Recorder
 
     documents = [Document("x" * characters, f"doc-{n}") for n in range(results)]
@@ -69,11 +69,11 @@ def _searches(results: int, characters: int, calls: int, strict: bool) -> tuple[
         closed = recorder.close(120)
         if not closed or recorder.sent != calls + 1:
             raise RuntimeError(f"only {recorder.sent} of {calls + 1} events were written")
-    return tuple(_at(each, share) for each in (times, processor) for share in (0.5, 0.99))
+    return tuple(_quantile_us(each, share) for each in (times, processor) for share in (0.5, 0.99))
 
 
-def _away(events: int) -> str:
-    """10⁵ searches while no broker answers: how long the calls take, and what is dropped."""
+def _without_broker(events: int) -> str:
+    """Searches while no broker answers: how long the calls take, and what is dropped."""
     from stream_metrics_client import Recorder
 
     recorder = Recorder("kafka://127.0.0.1:1?client=aiokafka", turn_numbers=lambda _: 1)
@@ -93,7 +93,7 @@ def _away(events: int) -> str:
     return (
         f"{events:,} searches of 10 results × 200 characters while no broker answers: "
         f"{seconds:.2f} s\n"
-        f"  a call: p50 {_at(times, 0.5):.1f} µs, p99 {_at(times, 0.99):.1f} µs, "
+        f"  a call: p50 {_quantile_us(times, 0.5):.1f} µs, p99 {_quantile_us(times, 0.99):.1f} µs, "
         f"longest {times[-1] / 1_000_000:.2f} ms\n"
         f"  waiting {waiting:,}, dropped {dropped:,}; close(1.0) took {closing:.2f} s, "
         f"then dropped {recorder.dropped:,}"
@@ -101,7 +101,7 @@ def _away(events: int) -> str:
 
 
 def _timed(call: Callable[[], object], calls: int) -> tuple[list[int], list[int]]:
-    """The times of calls and their processor times, in nanoseconds, in order of size."""
+    """Wall and CPU times of calls in nanoseconds, each in ascending order."""
     times, processor = [], []
     for _ in range(calls):
         begun, worked = time.perf_counter_ns(), time.thread_time_ns()
@@ -111,6 +111,6 @@ def _timed(call: Callable[[], object], calls: int) -> tuple[list[int], list[int]
     return sorted(times), sorted(processor)
 
 
-def _at(times: Sequence[int], share: float) -> float:
-    """The time in µs that this share of the calls does not exceed."""
+def _quantile_us(times: Sequence[int], share: float) -> float:
+    """The quantile ``share`` of ascending times, in µs."""
     return times[min(len(times) - 1, int(len(times) * share))] / 1_000

@@ -55,7 +55,7 @@ class Case:
 
 
 @dataclass(slots=True)
-class Seen:
+class CaseRuns:
     """The measurements of a case: runs by the worker's cache, and bytes of Redis."""
 
     runs: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list))
@@ -83,7 +83,7 @@ def cases(largest: int) -> list[Case]:
 
 
 async def _run(todo: Sequence[Case], events: int, rounds: int) -> str:
-    found = {case: Seen() for case in todo}
+    found = {case: CaseRuns() for case in todo}
     with tempfile.TemporaryDirectory(prefix="conversations-") as name:
         folder = Path(name)
         async with (
@@ -99,7 +99,7 @@ async def _run(todo: Sequence[Case], events: int, rounds: int) -> str:
 
 
 async def _measure(
-    kafka: Kafka, redis: RedisServer, case: Case, events: int, at: int, seen: Seen
+    kafka: Kafka, redis: RedisServer, case: Case, events: int, at: int, seen: CaseRuns
 ) -> None:
     """Fill an empty Redis, then run once with each cache; the topic is deleted afterwards."""
     topic = f"{case.conversations}-{case.waiting}-{case.agents}-{at}"
@@ -110,14 +110,14 @@ async def _measure(
         "KAFKA__GROUP_ID": topic,
         "REDIS__URL": redis.url,
     }
-    made = Made(case, at)
+    records = CaseRecords(case, at)
     async with Redis.from_url(redis.url) as client:
         await client.flushall()
         before = await settled_redis_bytes(client)
-        await _read(kafka, redis, topic, settings, DEFAULT_CACHE, made.filling())
+        await _read(kafka, redis, topic, settings, DEFAULT_CACHE, records.filling())
         seen.redis_bytes.append((await settled_redis_bytes(client) - before) / case.conversations)
     for cache in (SMALL_CACHE, DEFAULT_CACHE):
-        done = await _read(kafka, redis, topic, settings, cache, made.drawn(events))
+        done = await _read(kafka, redis, topic, settings, cache, records.drawn(events))
         seen.runs[cache].append(done)
     for name in (topic, f"{topic}.dlq"):
         await kafka.delete_topic(name)
@@ -131,7 +131,7 @@ async def _read(
     cache: int,
     records: Iterator[Record],
 ) -> Run:
-    """Send records, and let a worker read them that begins with nothing in its cache."""
+    """Send records, and let a worker with an empty cache read them."""
     read = await sizes(kafka.bootstrap_servers, [topic])
     await send(
         kafka.bootstrap_servers,
@@ -142,7 +142,7 @@ async def _read(
     return await run_group(kafka, [redis], {**settings, "STATE__CACHE_RESULTS": str(cache)}, left)
 
 
-class Made:
+class CaseRecords:
     """The records of a case: each conversation's searches are iterations of one turn."""
 
     def __init__(self, case: Case, seed: int) -> None:
@@ -152,7 +152,7 @@ class Made:
         self._iterations: Counter[int] = Counter()
 
     def filling(self) -> Iterator[Record]:
-        """A search for each conversation, and the labels that wait, spread evenly."""
+        """A search for each conversation, and waiting labels spread evenly among them."""
         case = self._case
         each = max(1, case.waiting // case.conversations)
         for serial in range(case.conversations):
@@ -181,7 +181,7 @@ def _name(serial: int) -> str:
 # -- the report ---------------------------------------------------------------------------------
 
 
-def _report(found: dict[Case, Seen], events: int, rounds: int) -> str:
+def _report(found: dict[Case, CaseRuns], events: int, rounds: int) -> str:
     head = (
         f"{events:,} searches of {RESULTS} results each, for conversations drawn at random from "
         f"those open, one worker, {PARTITIONS} partitions; a cache of {SMALL_CACHE:,} results, "
@@ -191,12 +191,12 @@ def _report(found: dict[Case, Seen], events: int, rounds: int) -> str:
         "conversations: cost by how much is open",
         head,
         figures_table(_figures(found)),
-        _beside(found),
+        _explanations(found),
         _predictions(found),
     )
 
 
-def _figures(found: dict[Case, Seen]) -> list[Figure]:
+def _figures(found: dict[Case, CaseRuns]) -> list[Figure]:
     """Ratios to the case with the fewest conversations, or to the same case without variation."""
     figures = []
     smallest = next(iter(found))
@@ -214,7 +214,7 @@ def _figures(found: dict[Case, Seen]) -> list[Figure]:
     return figures
 
 
-def _beside(found: dict[Case, Seen]) -> str:
+def _explanations(found: dict[Case, CaseRuns]) -> str:
     """Medians of the quantities that explain the cost."""
     heads = ("events a batch", "conversations by event", "loaded by event", "Redis µs an event")
     rows: list[tuple[str, ...]] = [("medians", *heads)]
@@ -226,7 +226,7 @@ def _beside(found: dict[Case, Seen]) -> str:
     return table(rows, right=range(1, 5))
 
 
-def _predictions(found: dict[Case, Seen]) -> str:
+def _predictions(found: dict[Case, CaseRuns]) -> str:
     """Predictions with the constants of ``scaling``, which are not fitted to these runs."""
     rows = [("by the model's constants", "predicted", "measured", "error")]
     for case, seen in found.items():

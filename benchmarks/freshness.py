@@ -1,11 +1,11 @@
-"""How soon an event that was produced is in what ``/metrics`` shows, by how busy the worker is.
+"""The time until ``/metrics`` includes an event that was produced, by the load of the worker.
 
 The worker is ``stream-metrics worker``. Its maximal rate is found first, under the same conditions:
-a producer at work, pages scraped, and always more to read. Then records come at an even rate, a
-share of that. A scrape that counts n records shows the n-th produced: its latency begins when that
-record was due (``pacing``) and ends when the scrape's answer is there. Partitions are read side by
-side, so that the n-th produced need not be the n-th read: it is the counter's age, not a record's,
-whose quantiles these are.
+with a producer, scrapes, and a backlog. Then records are produced at an even rate, a share of the
+maximal one. A scrape that counts n records is taken to show the n-th produced record: its latency
+begins when that record was due (``pacing``) and ends when the answer to the scrape has arrived.
+Partitions are read concurrently, so that the n-th record produced need not be the n-th read: the
+quantiles are those of the counter's age, not of single records.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ GOAL_MS = {50: "≤ 250", 99: "≤ 1,000"}  # at half of the maximal rate
 class Scraper:
     """Scrapes ``/metrics`` continuously: the time and the number of records of each answer."""
 
-    seen: list[tuple[float, int]] = field(default_factory=list)
-    took: list[float] = field(default_factory=list)
+    answers: list[tuple[float, int]] = field(default_factory=list)
+    durations: list[float] = field(default_factory=list)
     batches: int = 0
 
     @property
     def records(self) -> int:
         """The number of records in the last scrape."""
-        return self.seen[-1][1] if self.seen else 0
+        return self.answers[-1][1] if self.answers else 0
 
-    async def look(self, worker: ShippedWorker, session: aiohttp.ClientSession) -> None:
+    async def scrape(self, worker: ShippedWorker, session: aiohttp.ClientSession) -> None:
         """Scrape once."""
         began = time.perf_counter()
         text = await worker.scrape(session)
         now = time.perf_counter()
-        self.took.append(now - began)
-        self.seen.append((now, records_done(text)))
+        self.durations.append(now - began)
+        self.answers.append((now, records_done(text)))
         self.batches = int(total(text, "batch_records_count"))
 
     async def run(self, worker: ShippedWorker, session: aiohttp.ClientSession) -> None:
@@ -74,7 +74,7 @@ class Scraper:
         while True:
             began = time.perf_counter()
             with suppress(TimeoutError):
-                await self.look(worker, session)
+                await self.scrape(worker, session)
             rest = INTERVAL_SECONDS - (time.perf_counter() - began)
             await asyncio.sleep(max(0.0, rest))
 
@@ -107,7 +107,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class System:
     """The running system and the records to produce; ``records`` is endless and never repeats."""
 
     kafka: Kafka
@@ -124,7 +124,7 @@ class Site:
         return sent
 
     async def _send(self, record: TrafficRecord) -> None:
-        # without a timestamp of the past: what is measured is produced now
+        # without its timestamp, which lies in the past
         await self.producer.send(TOPICS[record.stream], record.value, key=record.key)
 
 
@@ -136,17 +136,17 @@ def run(*, quick: bool = False, records: int | None = None, rounds: int | None =
 
 
 async def _run(sent: Traffic, seconds: float, rounds: int) -> str:
-    async with _site(sent) as site:
-        idle = await _idle_cores(site)
-        alone, maximal = await _maximal(site)
+    async with _system(sent) as system:
+        idle = await _idle_cores(system)
+        alone, maximal = await _maximal(system)
         levels = [
-            await _level(site, share, maximal, seconds) for _ in range(rounds) for share in SHARES
+            await _level(system, share, maximal, seconds) for _ in range(rounds) for share in SHARES
         ]
     return _report(sent, alone, maximal, levels, idle, seconds)
 
 
 @asynccontextmanager
-async def _site(sent: Traffic) -> AsyncIterator[Site]:
+async def _system(sent: Traffic) -> AsyncIterator[System]:
     """Servers, topics, the worker, and a scraper at work."""
     with tempfile.TemporaryDirectory(prefix="freshness-") as name:
         folder = Path(name)
@@ -160,81 +160,81 @@ async def _site(sent: Traffic) -> AsyncIterator[Site]:
                 "KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
                 "KAFKA__TOPICS": json.dumps(topics),
                 "REDIS__URL": redis.url,
-                "KAFKA__SESSION_TIMEOUT_MS": str(PAUSE_MS),  # it is paused for a backlog
+                "KAFKA__SESSION_TIMEOUT_MS": str(PAUSE_MS),  # paused workers stay in the group
             }
             producer = AIOKafkaProducer(
                 bootstrap_servers=kafka.bootstrap_servers, linger_ms=5, max_batch_size=512 * 1024
             )
             async with ShippedWorker(folder / "worker", settings) as worker, producer:
                 scraper = Scraper()
-                await scraper.look(worker, session)
+                await scraper.scrape(worker, session)
                 scraping = asyncio.create_task(scraper.run(worker, session))
                 try:
-                    yield Site(kafka, worker, scraper, producer, sent, unending(sent))
+                    yield System(kafka, worker, scraper, producer, sent, unending(sent))
                 finally:
                     scraping.cancel()
                     await asyncio.gather(scraping, return_exceptions=True)
 
 
-async def _idle_cores(site: Site) -> float:
+async def _idle_cores(system: System) -> float:
     """The cost of scrapes alone: CPU seconds of an idle worker per second."""
-    before, began = usage(site.worker.pid).cpu_seconds, time.perf_counter()
+    before, began = usage(system.worker.pid).cpu_seconds, time.perf_counter()
     await asyncio.sleep(IDLE_SECONDS)
-    spent = usage(site.worker.pid).cpu_seconds - before
+    spent = usage(system.worker.pid).cpu_seconds - before
     return spent / (time.perf_counter() - began)
 
 
-async def _maximal(site: Site) -> tuple[float, float]:
-    """Records per second of an undisturbed worker, and while records are produced as fast."""
-    alone = await _rate_of_backlog(site, 0.0)
-    return alone, await _rate_of_backlog(site, alone)
+async def _maximal(system: System) -> tuple[float, float]:
+    """Records per second without a producer, and with one that produces at that rate."""
+    alone = await _rate_of_backlog(system, 0.0)
+    return alone, await _rate_of_backlog(system, alone)
 
 
-async def _rate_of_backlog(site: Site, producing: float) -> float:
-    """Records per second while a backlog is read and ``producing`` runs."""
-    first = site.scraper.records
-    size = len(site.sent.records)
-    backlog = Traffic(list(islice(site.records, size)))
-    site.worker.pause()
-    await produce(site.kafka.bootstrap_servers, backlog)
-    site.worker.resume()
+async def _rate_of_backlog(system: System, producing: float) -> float:
+    """Records per second of a backlog while ``producing`` records per second are produced."""
+    first = system.scraper.records
+    size = len(system.sent.records)
+    backlog = Traffic(list(islice(system.records, size)))
+    system.worker.pause()
+    await produce(system.kafka.bootstrap_servers, backlog)
+    system.worker.resume()
     began, goal = time.perf_counter(), first + size
 
     def enough(_: int) -> bool:
-        return site.scraper.records >= goal
+        return system.scraper.records >= goal
 
     if producing:
-        more = len(await site.produce_evenly(producing, enough))
+        more = len(await system.produce_evenly(producing, enough))
     else:
         more = 0
-        await site.scraper.until(goal)
-    reached = next(at for at in site.scraper.seen if at[1] >= goal)
-    await site.scraper.until(goal + more)
+        await system.scraper.until(goal)
+    reached = next(at for at in system.scraper.answers if at[1] >= goal)
+    await system.scraper.until(goal + more)
     return (reached[1] - first) / (reached[0] - began)
 
 
-async def _level(site: Site, share: float, maximal: float, seconds: float) -> Level:
+async def _level(system: System, share: float, maximal: float, seconds: float) -> Level:
     """Measure at a share of the maximal rate, for a number of seconds."""
-    scraper, rate = site.scraper, share * maximal
-    first, scrapes, batches = scraper.records, len(scraper.seen), scraper.batches
-    before, began = usage(site.worker.pid).cpu_seconds, time.perf_counter()
+    scraper, rate = system.scraper, share * maximal
+    first, scrapes, batches = scraper.records, len(scraper.answers), scraper.batches
+    before, began = usage(system.worker.pid).cpu_seconds, time.perf_counter()
     count = int(rate * seconds)
-    sent = await site.produce_evenly(rate, lambda so_far: so_far >= count)
+    sent = await system.produce_evenly(rate, lambda so_far: so_far >= count)
     await scraper.until(first + len(sent))
-    spent = usage(site.worker.pid).cpu_seconds - before
+    spent = usage(system.worker.pid).cpu_seconds - before
     return Level(
         share,
         sent.rate,
-        latencies(sent.due, first, scraper.seen[scrapes:]),
+        latencies(sent.due, first, scraper.answers[scrapes:]),
         spent / (time.perf_counter() - began),
-        float(np.median(scraper.took[scrapes:])),
+        float(np.median(scraper.durations[scrapes:])),
         len(sent) / (scraper.batches - batches),
         sent.behind_seconds,
     )
 
 
 def latencies(times: Sequence[float], first: int, seen: Sequence[tuple[float, int]]) -> list[float]:
-    """For each record, by when it was due, how long until a scrape counted as many.
+    """For each record, the time from when it was due until a scrape counted as many records.
 
     ``first`` were counted before.
 

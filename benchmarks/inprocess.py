@@ -62,7 +62,7 @@ class InProcess:
         self.partition: StatePartition
 
     async def open(self) -> InProcess:
-        """Own the partition in the generation that is in force, from offset 0."""
+        """Claim the partition in the live generation, from offset 0."""
         collect_rarely()  # as the worker does
         generation = await begin(self.store, self._options.identity, 0)
         self.store = self.store.generation(generation)
@@ -81,7 +81,7 @@ class InProcess:
         return self
 
     async def process(self, records: Sequence[Record]) -> float:
-        """Take the records; the CPU seconds that took."""
+        """Process the records; returns the CPU seconds."""
         started = time.process_time()
         await self.partition.process(records, once)
         return time.process_time() - started

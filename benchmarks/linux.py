@@ -1,4 +1,4 @@
-"""What Linux says of a process.
+"""Reads the memory and CPU time of a process from ``/proc``.
 
 Rivals have this file, too, so that it needs nothing but Python's library.
 """
@@ -26,7 +26,7 @@ def usage(pid: int) -> Usage:
 
 
 def peak_bytes() -> int:
-    """The largest that this process has been; what ``getrusage`` says begins with its parent's."""
+    """The peak memory of this process; that of ``getrusage`` includes its parent's at the fork."""
     return _status_bytes("self", "VmHWM")
 
 

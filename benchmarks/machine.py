@@ -1,4 +1,4 @@
-"""What a figure was measured on: processor, versions, commit; nothing that names the machine."""
+"""Describes the environment of a measurement: processor, versions, commit; no machine names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def describe() -> str:
 
 
 def commit(root: Path = ROOT) -> str:
-    """The commit, and the folders in which files differ from it; reports may."""
+    """The commit, and the folders whose files differ from it, apart from reports."""
     name = _run("git", "rev-parse", "--short", "HEAD", root=root).strip()
     if not name:
         return "unknown"
@@ -58,9 +58,9 @@ def _processor() -> str:
 
 
 def _word(path: str | None, flag: str, place: int) -> str:
-    """A word of the output with which a program tells its version."""
-    said = _run(path, flag).split() if path else []
-    return said[place].strip('"') if len(said) > place else "unknown"
+    """A word of the output of a program that prints its version."""
+    words = _run(path, flag).split() if path else []
+    return words[place].strip('"') if len(words) > place else "unknown"
 
 
 def _run(*command: str, root: Path = ROOT) -> str:

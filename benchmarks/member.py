@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.member SIZES WARM`` takes its settings from the environment. SIZES is a JSON
 object: how many records each partition number has, of all topics. The measurement begins when WARM
-records are written, so that what every start costs is told apart (``start_cpu``), and ends with the
+records are written, so that the cost of the start is separate (``start_cpu``), and ends with the
 write of the last record on the partitions that the group has given the worker. Then it prints one
 JSON object, and stays in the group until its standard input ends: a worker that left would have the
 others take over its partitions in the midst of their measurement.

@@ -103,11 +103,11 @@ OTHERS = {
 }
 NAMES = {**WORKER, **REDIS, **OTHERS}
 
-KEPT = Path(__file__).with_name("results") / "constants.json"
-MEASURED = Constants(**json.loads(KEPT.read_text(encoding="utf-8")))
+CONSTANTS_FILE = Path(__file__).with_name("results") / "constants.json"
+MEASURED = Constants(**json.loads(CONSTANTS_FILE.read_text(encoding="utf-8")))
 
 
-def keep(found: Constants, place: Path = KEPT) -> None:
+def store_constants(found: Constants, place: Path = CONSTANTS_FILE) -> None:
     """Store constants with three digits; they are ``MEASURED`` from the next start on."""
     kept = {
         name: float(f"{value:.3g}") if isinstance(value, float) else value

@@ -1,8 +1,7 @@
 """Sends records at an even rate, and notes the time at which each was due.
 
-A producer that is held up sends late what became due meanwhile. Timed from when they were handed
-over, those records would show nothing of the stall (coordinated omission): what a latency begins
-with is when its record was due.
+A stalled producer sends records later than they were due. Latencies from the time of sending would
+hide the stall (coordinated omission), so that each latency begins when its record was due.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ TICK_SECONDS = 0.005  # between two checks for due records
 
 @dataclass(slots=True)
 class Sent:
-    """When each record was due, and when it was handed over."""
+    """When each record was due, and when it was sent."""
 
     due: list[float] = field(default_factory=list)
     handed: list[float] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Events/s a core of the live worker, against the same figures as users of other tools write them.
+"""Events/s per core of the live worker, and of programs that compute its figures with other tools.
 
 The programs are in ``benchmarks/peers`` and run with the interpreter of ``.venv/peers``.
 """
@@ -46,7 +46,7 @@ class Round:
 
 
 class OtherFigures(Exception):
-    """A run has other figures than the rest, so that it cannot be compared."""
+    """A run has figures that differ from the others, so that it cannot be compared."""
 
 
 def run(*, quick: bool = False, records: int | None = None, rounds: int | None = None) -> str:
@@ -82,7 +82,7 @@ async def _expected(running: Servers, total: int) -> dict[str, Figures]:
 
 
 async def _left(running: Servers, group: str) -> dict[str, Figures]:
-    """The figures that a run of the live worker has left in Redis."""
+    """The figures of a run of the live worker, from Redis."""
     store = connect(RedisOptions(url=running.redis.url, namespace=group))
     try:
         return await totals_of(store, Settings.model_validate({}).engine_config())

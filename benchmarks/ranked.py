@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.agreement import differs
 from benchmarks.collection import DEPTH, TIED
 from benchmarks.figures import Figure, figures_table, section
-from benchmarks.rivals import PEERS, Rival, Took, peer_versions
+from benchmarks.rivals import PEERS, Measurement, Rival, peer_versions
 from benchmarks.rivals.rankings import METRICS
 
 QUERIES: Final = 100_000
@@ -47,20 +47,20 @@ def run(*, quick: bool = False, queries: int | None = None, rounds: int | None =
         compiling = _compile(peers)
         for rival in (ours, plain, peers):
             rival.ask("make", queries=count)
-        told = _same_scores(where, Path(folder))  # and each tool has run once
-        took: dict[str, list[dict[str, Took]]] = {tool: [] for tool in TOOLS}
+        agreement = _same_scores(where, Path(folder))  # and each tool has run once
+        measured: dict[str, list[dict[str, Measurement]]] = {tool: [] for tool in TOOLS}
         for _ in range(rounds or (3 if quick else ROUNDS)):
             for tool in TOOLS:
-                took[tool].append(_round(where[tool], tool))
+                measured[tool].append(_round(where[tool], tool))
     return section(
         f"ranked metrics: {count:,} queries × {DEPTH} results",
         f"{', '.join(METRICS)}, by query; tools in turn. Before, ranx compiled for "
-        f"{compiling:.0f} s.\npeers with {versions}\n" + told,
-        "from dictionaries of dictionaries\n" + _figures(took, "from_dicts"),
+        f"{compiling:.0f} s.\npeers with {versions}\n" + agreement,
+        "from dictionaries of dictionaries\n" + _figures(measured, "from_dicts"),
         "from each tool's own form to scores by query; ranx's stay in arrays\n"
-        + _figures(took, "from_parsed"),
-        "the same, ours in arrays too\n" + _arrays(took),
-        "making that form of the dictionaries\n" + _figures(took, "parse"),
+        + _figures(measured, "from_parsed"),
+        "the same, ours in arrays too\n" + _arrays(measured),
+        "making that form of the dictionaries\n" + _figures(measured, "parse"),
     )
 
 
@@ -74,32 +74,32 @@ def _steps(tool: str) -> tuple[str, ...]:
     return (*STEPS, ARRAYS) if tool in OURS else STEPS
 
 
-def _round(rival: Rival, tool: str) -> dict[str, Took]:
-    took = {step: rival.ask(step, tool=tool) for step in _steps(tool)}
+def _round(rival: Rival, tool: str) -> dict[str, Measurement]:
+    measured = {step: rival.ask(step, tool=tool) for step in _steps(tool)}
     rival.ask("forget", tool=tool)
-    return took
+    return measured
 
 
-def _figures(took: Mapping[str, list[dict[str, Took]]], step: str) -> str:
+def _figures(measured: Mapping[str, list[dict[str, Measurement]]], step: str) -> str:
     figures = []
-    for tool, rounds in took.items():
+    for tool, rounds in measured.items():
         figures.append(Figure(tool, [one[step].cpu_seconds for one in rounds], "CPU s"))
-    for tool, rounds in took.items():
+    for tool, rounds in measured.items():
         figures.append(Figure(f"{tool}, wall", [one[step].seconds for one in rounds], "s"))
     for tool in PEER_TOOLS:
-        pairs = zip(took[tool], took["ours"], strict=True)
+        pairs = zip(measured[tool], measured["ours"], strict=True)
         ratios = [one[step].seconds / mine[step].seconds for one, mine in pairs]
         goal = "> 1" if step != "parse" else ""
         figures.append(Figure(f"{tool} ÷ ours, wall", ratios, "", goal))
     return figures_table(figures)
 
 
-def _arrays(took: Mapping[str, list[dict[str, Took]]]) -> str:
+def _arrays(measured: Mapping[str, list[dict[str, Measurement]]]) -> str:
     """Ours against ranx, without what it does not do."""
     figures = [
-        Figure(tool, [one[ARRAYS].cpu_seconds for one in took[tool]], "CPU s") for tool in OURS
+        Figure(tool, [one[ARRAYS].cpu_seconds for one in measured[tool]], "CPU s") for tool in OURS
     ]
-    pairs = zip(took["ranx"], took["ours"], strict=True)
+    pairs = zip(measured["ranx"], measured["ours"], strict=True)
     ratios = [one["from_parsed"].seconds / mine[ARRAYS].seconds for one, mine in pairs]
     return figures_table([*figures, Figure("ranx ÷ ours, wall", ratios, "", "> 1")])
 

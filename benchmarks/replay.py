@@ -40,7 +40,7 @@ MIB: Final = 1 << 20
 
 
 class Ran(NamedTuple):
-    """What a command took; ``rss_bytes`` is that of its largest process."""
+    """The cost of a command; ``rss_bytes`` is that of its largest process."""
 
     seconds: float
     cpu_seconds: float
@@ -79,13 +79,13 @@ def run(*, quick: bool = False, records: int | None = None) -> str:
                 number(ran.rss_bytes / MIB),
             )
         )
-    told = (
+    summary = (
         f"{count:,} records, {size / MIB:,.0f} MiB; two processes are "
         f"{number(one.seconds / two.seconds)} times as fast as one.\n"
         f"Killed with {done} pieces done, resumed with the rest. "
         f"All files are {'the same bytes' if same else 'NOT THE SAME'}.\n"
     )
-    return section("Replay", told, table(rows, right=(1, 2, 3, 4, 5)))
+    return section("Replay", summary, table(rows, right=(1, 2, 3, 4, 5)))
 
 
 def _write(path: Path, count: int) -> None:
@@ -116,7 +116,7 @@ def _command(source: Path, out: Path, processes: int) -> Popen[bytes]:
 
 
 def _replay(source: Path, out: Path, processes: int) -> Ran:
-    """Replay from a process that is small: Linux has the peak of who starts one in the child's."""
+    """Replay, started by a small process: Linux counts the parent's peak in its child's."""
     arguments = ["benchmarks.replay", str(source), str(out), str(processes)]
     return Ran(**asyncio.run(child(arguments)))
 

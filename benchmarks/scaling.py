@@ -1,7 +1,7 @@
-"""CPU an event of 1, 2 and 4 workers, over 4 to 64 partitions, with Redis alone and in a Cluster.
+"""CPU per event of 1, 2 and 4 workers, over 4 to 64 partitions, with Redis alone and in a Cluster.
 
-Runs of other shapes of traffic give the constants of the capacity model (``model.py``). What
-the model says of the cases proper is then held against what they took: they are not fitted to.
+Runs of other traffic (``SHAPES``) give the constants of the capacity model (``model.py``). Its
+predictions are then compared with the measurements of ``CASES``, to which it was not fitted.
 """
 
 from __future__ import annotations
@@ -134,12 +134,12 @@ class Bench:
 
 
 def run(*, quick: bool = False, records: int | None = None, rounds: int | None = None) -> str:
-    """Measure, and return the report; what a whole run has found of the model is kept."""
+    """Measure, and return the report; a whole run also stores the model's constants."""
     report, fitted = asyncio.run(
         _run(records or (6_000 if quick else 30_000), rounds or (1 if quick else 3))
     )
     if not (quick or records or rounds):
-        model.keep(fitted)
+        model.store_constants(fitted)
     return report
 
 
@@ -214,11 +214,11 @@ def batches_of(sent: Traffic, partitions: int) -> model.Batches:
     return model.Batches(events, touched / len(sent.records), known / len(sent.records))
 
 
-def held_of(sent: Traffic, shape: Shape) -> float:
-    """How many results the conversations that are loaded hold, on average.
+def mean_loaded_results(sent: Traffic, shape: Shape) -> float:
+    """The average number of results of a loaded conversation.
 
-    Without a cache that is all that a batch touches, else those that are new. Labels are not
-    counted: to read ten of them takes less than to read one result.
+    Without a cache a batch loads all conversations that it touches, otherwise only new ones, which
+    have no results. Labels are not counted: reading ten of them costs less than reading a result.
     """
     if shape.cache_results:
         return 0.0
@@ -255,7 +255,7 @@ def _fitted(
                 _median(runs, "batch"),
                 _median(runs, "touched"),
                 _median(runs, "loaded"),
-                held_of(sent[shape.traffic], shape),
+                mean_loaded_results(sent[shape.traffic], shape),
             ),
             _median(runs, "us"),
             _median(runs, "redis_us"),
@@ -299,7 +299,7 @@ def _report(
         "scaling: a group of workers over full topics, to lag 0",
         head,
         figures_table(_figures(cases)),
-        _beside(cases),
+        _explanations(cases),
         figures_table(fits),
         _constants(fitted),
         _predictions(default, cases, fitted),
@@ -319,7 +319,7 @@ def _figures(cases: Mapping[Case, Sequence[Run]]) -> list[Figure]:
     return figures
 
 
-def _beside(cases: Mapping[Case, Sequence[Run]]) -> str:
+def _explanations(cases: Mapping[Case, Sequence[Run]]) -> str:
     """Medians of further measurements."""
     rows: list[tuple[str, ...]] = [
         (

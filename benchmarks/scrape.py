@@ -40,7 +40,7 @@ from stream_metrics.live.web import Pages, WebOptions, make_app, serve
 PARTITIONS = 4
 CUTS = (1, 2, 3, 5, 10, 20, 50, 100)
 METRICS = {"retrieval": [f"{name}@{k}" for name in ("ndcg", "recall", "p") for k in CUTS]}
-FEED = 400  # records between two scrapes
+SCRAPE_RECORDS = 400  # records between two scrapes
 TICK_SECONDS = 0.001
 IDLE_SECONDS = 0.1
 
@@ -69,14 +69,14 @@ def run(*, quick: bool = False, rounds: int | None = None) -> str:
 
 
 async def _run(scrapes: int, filling: int) -> list[Scrape]:
-    sent = traffic(filling + scrapes * FEED)
+    sent = traffic(filling + scrapes * SCRAPE_RECORDS)
     records = map(spread, as_records(sent.records, PARTITIONS))
     paths = [await InProcess(metrics=METRICS).open() for _ in range(PARTITIONS)]
     await _feed(paths, list(islice(records, filling)))
     async with _served(paths) as address, _scraper(address) as child:
         found = [await _scrape(child)]  # the first scrape reads all buckets
         for _ in range(scrapes):
-            await _feed(paths, list(islice(records, FEED)))
+            await _feed(paths, list(islice(records, SCRAPE_RECORDS)))
             found.append(await _scrape(child))
     return found
 
@@ -122,7 +122,7 @@ async def _scraper(address: str) -> AsyncIterator[asyncio.subprocess.Process]:
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        await _line(child)  # it is there
+        await _line(child)  # it has started
         yield child
     finally:
         child.kill()
@@ -174,8 +174,8 @@ def _report(scrapes: Sequence[Scrape]) -> str:
         ),
     ]
     head = (
-        f"{MAX_AGENTS} agents, {MAX_ROUTES} routes, {PARTITIONS} state partitions; {FEED} records "
-        "between two scrapes; the loop has nothing else to do meanwhile\n"
+        f"{MAX_AGENTS} agents, {MAX_ROUTES} routes, {PARTITIONS} state partitions; "
+        f"{SCRAPE_RECORDS} records between two scrapes; the loop has nothing else to do meanwhile\n"
     )
     return section("scrape: /metrics at the limit of series", head, figures_table(figures))
 

@@ -22,16 +22,16 @@ GIB = 2**30
 WORKER_BYTES = 140e6  # of a working process with an empty cache
 CACHED_RESULT_BYTES = 1_000  # of state.cache_results
 PER_WORKER, PER_MASTER = 2, 4  # partitions at least
-COLD = 2  # how much more CPU Redis takes where conversations are too many for a processor's caches
+REDIS_COLD_FACTOR = 2  # CPU of Redis if state exceeds the processor's caches
 FETCHED = 4 * 4_194_304  # kafka.max_partition_fetch_bytes, of the partitions that are fetched first
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is to be carried; an event is a record, of searches or of labels.
+    """The load to size for; an event is a record of searches or of labels.
 
     ``touched``, ``loaded`` and ``held`` are as in ``Batches``. ``utilisation`` is the share
-    of its capacity that a process is given work for: at 0.5 a backlog is gone as fast as it came.
+    of its capacity that a process uses: at 0.5 a backlog is read as fast as it built up.
     """
 
     events_per_second: float = 10_000
@@ -69,7 +69,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a load needs.
+    """The resources that a load needs.
 
     ``worker_us`` and ``worker_cores`` are at full batches, when a worker can do most. One that
     keeps up takes ``batch`` events at a time, and is busy with that: ``worker_cores_keeping_up``.
@@ -96,21 +96,21 @@ class Plan:
 
     @property
     def masters(self) -> int:
-        """Of Redis."""
+        """The number of Redis masters."""
         return max(self.masters_by_cpu, self.masters_by_memory)
 
     @property
     def cores(self) -> float:
-        """Of all, with what is kept free."""
+        """All cores, including those that are kept free."""
         return self.workers + self.masters + 2 * self.broker_cores
 
     @property
     def memory_gib(self) -> float:
-        """Of workers and Redis; a machine of Redis needs three times its maxmemory."""
+        """GiB of workers and Redis; a machine of Redis needs three times its maxmemory."""
         return self.workers * self.worker_gib + 3 * self.redis_gib
 
     def cost(self, prices: Prices) -> float:
-        """A month."""
+        """The cost per month."""
         memory, disk = self.memory_gib * prices.memory_gib, self.disk_gib * prices.disk_gib
         return self.cores * prices.core + memory + disk
 
@@ -127,7 +127,7 @@ def plan(load: Load, measured: Constants = model.MEASURED) -> Plan:
     each_us = model.worker_us(mix, full, measured)
     workers = max(1, math.ceil(rate * each_us / 1e6 / load.utilisation))
     batch, busy = model.keeping_up(rate / workers, PER_WORKER, mix, full, measured)
-    redis_us = COLD * model.redis_us(mix, replace(full, events=batch), measured)
+    redis_us = REDIS_COLD_FACTOR * model.redis_us(mix, replace(full, events=batch), measured)
     conversations = rate / load.events_per_conversation * 3600 * load.ttl_hours
     held = conversations * model.conversation_bytes(
         load.events_per_conversation * mix.searches,
@@ -221,12 +221,12 @@ def _cell(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else number(value)
 
 
-MADE = {"constants": constants_page, "examples": examples_page}
+GENERATED = {"constants": constants_page, "examples": examples_page}
 
 
 def made(page: str) -> str:
-    """The page with its made parts as they are now."""
-    for name, make in MADE.items():
+    """The page with its generated parts up to date."""
+    for name, make in GENERATED.items():
         part = re.compile(rf"(<!-- made: {name} -->\n).*?(<!-- end -->)", re.S)
         text = make()
         page, found = part.subn(lambda m, text=text: m[1] + text + m[2], page)  # type: ignore[misc]

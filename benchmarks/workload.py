@@ -1,4 +1,4 @@
-"""What is measured on: the seeded traffic of part 8, and plain events of a chosen size."""
+"""The workload: seeded traffic, and plain events of a chosen size."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ def peer_versions(libraries: Iterable[str]) -> str:
     return ", ".join(f"{name} {found}" for name, found in json.loads(said).items())
 
 
-class Took(NamedTuple):
-    """What one call took, and what came out of it; ``rss_bytes``: the process's peak until then."""
+class Measurement(NamedTuple):
+    """The cost of a call and its result; ``rss_bytes`` is the process's peak so far."""
 
     seconds: float
     cpu_seconds: float
@@ -75,7 +75,7 @@ class Rival:
             self._process.kill()
         self._process.communicate()
 
-    def ask(self, what: str, **options: Any) -> Took:
+    def ask(self, what: str, **options: Any) -> Measurement:
         """Call one of the functions that the module serves.
 
         Raises:
@@ -89,7 +89,7 @@ class Rival:
         line = answers.readline()
         if not line:
             raise RuntimeError(f"{self._process.args!r} ended with {self._process.wait()}")
-        return Took(**json.loads(line))
+        return Measurement(**json.loads(line))
 
 
 def serve(functions: Mapping[str, Callable[..., Any]]) -> None:
@@ -99,5 +99,7 @@ def serve(functions: Mapping[str, Callable[..., Any]]) -> None:
         gc.collect()
         wall, cpu = time.perf_counter(), time.process_time()
         found = functions[asked["what"]](**asked["options"])
-        took = Took(time.perf_counter() - wall, time.process_time() - cpu, peak_bytes(), found)
-        print(json.dumps(took._asdict()), flush=True)
+        measured = Measurement(
+            time.perf_counter() - wall, time.process_time() - cpu, peak_bytes(), found
+        )
+        print(json.dumps(measured._asdict()), flush=True)

@@ -56,13 +56,13 @@ def private_uses(root: Path, *, names: bool) -> str:
     """How often tests use private names of the package."""
     private = private_names((root / "stream_metrics").rglob("*.py"))
     found = list(uses(root, sorted((root / "tests").rglob("*.py")), private))
-    said = [
+    blocks = [
         f"{len(found)} uses of {len({use.name for use in found})} names in "
         f"{len({use.file for use in found})} files of tests\n"
     ]
     if names and found:
-        said.append(table([(use.name, f"{use.file}:{use.line}") for use in sorted(found)]))
-    return section("Private names in tests", *said)
+        blocks.append(table([(use.name, f"{use.file}:{use.line}") for use in sorted(found)]))
+    return section("Private names in tests", *blocks)
 
 
 def crossings(found: Sequence[tuple[str, str, Import]], *, names: bool) -> str:
@@ -71,10 +71,10 @@ def crossings(found: Sequence[tuple[str, str, Import]], *, names: bool) -> str:
     rows = [
         (f"{here} imports {there}", str(count)) for (here, there), count in counts.most_common()
     ]
-    said = [table(rows, right=(1,)) if rows else "none\n"]
+    blocks = [table(rows, right=(1,)) if rows else "none\n"]
     if names and found:
-        said.append(table([(one.importer, one.imported) for _, _, one in found]))
-    return section(f"Imports against the floors: {len(found)}", *said)
+        blocks.append(table([(one.importer, one.imported) for _, _, one in found]))
+    return section(f"Imports against the floors: {len(found)}", *blocks)
 
 
 def ways(root: Path, found: Ways, *, names: bool) -> str:
@@ -98,10 +98,10 @@ def ways(root: Path, found: Ways, *, names: bool) -> str:
                 f"{sum(_of_functions(trees[file], called[file]) for file in files):,}",
             )
         )
-    said = [table(rows, right=(1, 2, 3, 4))]
+    blocks = [table(rows, right=(1, 2, 3, 4))]
     if names:
-        said += [_listed(name, functions) for name, functions in parts.items()]
-    return section("The way from Kafka to /metrics, without the kernel", *said)
+        blocks += [_listed(name, functions) for name, functions in parts.items()]
+    return section("The way from Kafka to /metrics, without the kernel", *blocks)
 
 
 def _of_functions(tree: ast.AST, first_lines: set[int]) -> int:

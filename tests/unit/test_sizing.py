@@ -70,7 +70,9 @@ def test_the_fit_finds_the_constants_that_made_the_runs() -> None:
 
 def test_constants_are_read_as_they_were_written(tmp_path: Path) -> None:
     """In three digits, which the runs bear out at most."""
-    model.keep(replace(KNOWN, search_us=31.04, batch_us=1_502.0), tmp_path / "constants.json")
+    model.store_constants(
+        replace(KNOWN, search_us=31.04, batch_us=1_502.0), tmp_path / "constants.json"
+    )
     kept = json.loads((tmp_path / "constants.json").read_text("utf-8"))
 
     assert model.Constants(**kept) == KNOWN
