@@ -214,6 +214,14 @@ class Layout(Struct, frozen=True):
         """Whether the namespace was purged: no more is left than that there was state."""
         return self.version > 0 and self == Layout(version=self.version)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether there is no generation, although nobody has purged the namespace.
+
+        Names may have been admitted since the store lost the document.
+        """
+        return not self.generations and not self.is_emptied
+
     def with_schema(self, number: int, schema: int) -> Layout:
         """Allow parts of a generation to be written in a later schema."""
         found = self._known(number)

@@ -153,6 +153,20 @@ async def _at_once() -> None:
     """No rest."""
 
 
+class WatchingRetry(AtOnce):
+    """RetryPolicy of a worker that looks at the layout meanwhile, as its own task does."""
+
+    look: Callable[[], Awaitable[None]]
+    pauses = 0
+
+    async def pause(self, seconds: float) -> None:
+        """Do not wait, but look at the layout each third time."""
+        self.pauses += 1
+        if self.pauses % 3 == 0:
+            with suppress(StoreUnavailable):
+                await self.look()
+
+
 @dataclass(eq=False)
 class Process:
     """A worker of one generation."""
@@ -370,7 +384,7 @@ class Builders:
         shown = publication.outputs
         assert shown is not None
         cache, names = ConversationCache(self.cache_results), SharedNames(store, options)
-        retry = AtOnce(health, operations.redis_error)
+        retry = WatchingRetry(health, operations.redis_error)
 
         def make_partition(number: int, token: bytes) -> StatePartition:
             return StatePartition(
@@ -418,6 +432,7 @@ class Builders:
         )  # fmt: skip
         fence = Fence(self.topic, trouble)
         watcher = LayoutWatcher(space, layout, generation, fence, _at_once, muted)
+        retry.look = watcher.look
         muted(publication.muted)
         process = Process(generation, client, loop, trouble, publication, watcher, repartitioner)
         self.processes.append(process)

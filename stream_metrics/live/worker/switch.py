@@ -209,7 +209,8 @@ class LayoutWatcher:
         newest = self.newest
 
         def step(stored: Layout) -> Layout:
-            return stored if stored.version >= newest.version else newest.put_back(stored)
+            went_back = stored.version < newest.version or stored.is_lost
+            return newest.put_back(stored) if went_back else stored
 
         self.newest = await change(self._store, step)
         return self.newest
