@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,19 @@ from stream_metrics.lab.reports.files import BUCKETS, read_buckets, write_bucket
 from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
 
 MINUTE_US = 60_000_000
-TRAFFIC = list(
-    generate(TrafficProfile(seed=5, conversations=60, duration_seconds=7_200, turns=(1, 2)))
-)
 
 
-def replayed(traffic: Iterable[TrafficRecord] = TRAFFIC, **options: Any) -> Replay:
-    """A replay of the traffic."""
+@cache
+def traffic() -> list[TrafficRecord]:
+    """Records of two hours."""
+    profile = TrafficProfile(seed=5, conversations=60, duration_seconds=7_200, turns=(1, 2))
+    return list(generate(profile))
+
+
+def replayed(records: Iterable[TrafficRecord] | None = None, **options: Any) -> Replay:
+    """A replay of these records, or of the traffic."""
     replay = Replay(**options)
-    for record in traffic:
+    for record in traffic() if records is None else records:
         replay.feed(Record(record.value, record.key, record.timestamp_ms))
     replay.flush()
     return replay
@@ -135,7 +140,7 @@ def test_equal_input_gives_equal_lines(tmp_path: Path) -> None:
     """The order of the records does not matter."""
     write_buckets(tmp_path, replayed().history())
     one = (tmp_path / BUCKETS).read_bytes()
-    write_buckets(tmp_path, replayed(reversed(TRAFFIC)).history())
+    write_buckets(tmp_path, replayed(reversed(traffic())).history())
 
     assert (tmp_path / BUCKETS).read_bytes() == one
 
@@ -145,11 +150,11 @@ def test_sums_of_several_replays_add_up(tmp_path: Path) -> None:
     """Conversations replayed separately give the same sums as one replay of all."""
     halves = []
     for number in (0, 1):
-        part = [r for r in TRAFFIC if r.key is not None and r.key[-1] % 2 == number]
+        part = [r for r in traffic() if r.key is not None and r.key[-1] % 2 == number]
         halves.append(tmp_path / str(number))
         halves[number].mkdir()
         write_buckets(halves[number], replayed(part).history())
-    whole = replayed([r for r in TRAFFIC if r.key is not None]).history()
+    whole = replayed([r for r in traffic() if r.key is not None]).history()
 
     assert list(read_buckets(halves).lines()) == list(whole.lines())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -20,10 +21,13 @@ from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.prometheus.windows import WindowCollector
 
 NOW_US = 1_700_000_000_000_000
-TRAFFIC = [
-    Record(record.value, record.key, record.timestamp_ms)
-    for record in generate(TrafficProfile(seed=5, conversations=20, duration_seconds=600))
-]
+
+
+@cache
+def traffic() -> list[Record]:
+    """Records of ten minutes."""
+    profile = TrafficProfile(seed=5, conversations=20, duration_seconds=600)
+    return [Record(record.value, record.key, record.timestamp_ms) for record in generate(profile)]
 
 
 def metrics(**values: Any) -> Any:
@@ -34,7 +38,7 @@ def metrics(**values: Any) -> Any:
 def families(*names: str, **series_windows: list[str]) -> dict[str, set[str]]:
     """The families that a replay of some traffic finds in each window."""
     replay = Replay(windows=window_specs(names, series_windows))
-    for record in TRAFFIC:
+    for record in traffic():
         replay.feed(record)
     replay.flush()
     found: dict[str, set[str]] = {name: set() for name in names}
@@ -124,7 +128,7 @@ def test_a_known_agent_has_the_series_of_each_window_at_zero() -> None:
 def test_the_buckets_of_a_replay_name_the_series_of_their_windows() -> None:
     """Read again, they give the same series through time."""
     replay = Replay(windows=window_specs(["30m", "1h"], {"turns": ["30m"]}))
-    for record in TRAFFIC:
+    for record in traffic():
         replay.feed(record)
     replay.flush()
     written = replay.history()

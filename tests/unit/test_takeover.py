@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import count
 from typing import Any
 
@@ -263,13 +263,17 @@ class World:
         """Rows and windows as an export has them."""
         export = await export_state(self.store, EngineConfig(), DEFAULT_WINDOWS, "last")
         rows = [canonical(row) for row in export.rows]
-        return rows, canonical(export.windows_document(NOW_US)) if export.windows else None
+        return rows, canonical(export.windows_document(now_us())) if export.windows else None
 
 
-NOW_US = 1000 * max(
-    r.timestamp_ms or 0 for seed in (5, 6) for found in traffic(seed).values() for r in found
-)
 NOTHING: tuple[list[str], None] = ([], None)
+
+
+@cache
+def now_us() -> int:
+    """The time of the last record."""
+    logs = [log for seed in (5, 6) for log in traffic(seed).values()]
+    return 1000 * max(record.timestamp_ms or 0 for log in logs for record in log)
 
 
 def replayed(records: Sequence[Record]) -> object:
@@ -277,7 +281,7 @@ def replayed(records: Sequence[Record]) -> object:
     replay = Replay()
     for record in records:
         replay.feed(record)
-    return [canonical(row) for row in replay.rows()], canonical(replay.windows(NOW_US))
+    return [canonical(row) for row in replay.rows()], canonical(replay.windows(now_us()))
 
 
 # -- the kinds of gap
