@@ -558,6 +558,21 @@ class Builders:
         """All troubles end: the new generation is built, takes over, and reads what is left."""
         self.produce(10_000)
         before, self.processes = self.processes, []
+        mark = await self.build_and_switch()
+        late = [p for p in before if p.generation.mark != mark]
+        for process in late[:1]:  # one that slept through all of it
+            process.client.at_once = 1_000
+            for what in ("read", "look after", "commit", "read", "look"):
+                if process not in self.processes:
+                    self.processes.append(process)
+                await self.act(process, what, None, 0)
+        if (
+            await self.space.layout()
+        ).building is not None:  # it has put back a build that was lost
+            await self.build_and_switch()
+
+    async def build_and_switch(self) -> str:
+        """Build the new generation and put it in force; returns its mark."""
         worker: Process | None = None
         for _ in range(40):
             layout = await self.space.layout()
@@ -581,13 +596,7 @@ class Builders:
         for _ in range(4):
             await self.act(worker, "read", None, 0)
         self.sent = len(self.topic.messages)
-        late = [p for p in before if p.generation.mark != worker.generation.mark]
-        for process in late[:1]:  # one that slept through all of it
-            process.client.at_once = 1_000
-            for what in ("read", "look after", "commit", "read", "look"):
-                if process not in self.processes:
-                    self.processes.append(process)
-                await self.act(process, what, None, 0)
+        return worker.generation.mark
 
     async def check(self) -> None:
         """The figures are those of one pass under the new settings, and nobody says otherwise."""
