@@ -72,6 +72,7 @@ from stream_metrics.live.worker.switch import (
     NoFence,
     announced,
     roll_forward,
+    unsent,
 )
 from stream_metrics.live.worker.tombstones import CARRIED, carry
 
@@ -292,7 +293,12 @@ class Runtime:
         layout = await self.retry(space.layout)
 
         async def prepare(partition: StatePartition) -> None:
-            """Copy tombstones if the log does not reach back to the ``forget`` events."""
+            """Copy tombstones if the log does not reach back to the ``forget`` events.
+
+            Rows that a muted worker will not send are noted before it reads.
+            """
+            if published.muted and (marks := unsent(partition.marks)):
+                await partition.put([], marks, self.retry)
             if generation.retained and CARRIED not in partition.marks:
                 other = before(layout, generation)
                 held = before_of(space, layout, generation, partition.number)
@@ -306,7 +312,7 @@ class Runtime:
             now_ms = self._clock.now_ms()
             await self.retry(lambda: change(space, lambda now: now.has_grown(topics, now_ms)))
 
-        def scope_of(number: int) -> AnnouncementScope | None:
+        def scope_of(partition: StatePartition) -> AnnouncementScope | None:
             """What there is to announce, once the generation has taken another's place."""
             found = watcher.newest.of(generation.number)
             other = before(watcher.newest, generation)
@@ -318,9 +324,9 @@ class Runtime:
                 options.engine,
                 options.turn_scope,
                 options.ttl_ms,
-                announced(found),
-                before_of(space, watcher.newest, generation, number),
-                is_mine=belongs(other.identity, ours, number, internal),
+                announced(found, partition.marks),
+                before_of(space, watcher.newest, generation, partition.number),
+                is_mine=belongs(other.identity, ours, partition.number, internal),
             )
 
         def muted(is_muted: bool) -> None:

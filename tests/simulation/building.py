@@ -59,6 +59,7 @@ from stream_metrics.live.worker.switch import (
     forget_purged,
     give_up,
     roll_forward,
+    unsent,
 )
 from stream_metrics.live.worker.tombstones import CARRIED, carry
 from tests import oracle
@@ -396,7 +397,7 @@ class Builders:
             publication.muted = is_muted
             loop.set_gap_policy("rebuild" if is_muted else "halt")
 
-        def scope_of(number: int) -> AnnouncementScope | None:
+        def scope_of(partition: StatePartition) -> AnnouncementScope | None:
             newest = watcher.newest
             found, other = newest.of(generation.number), before(newest, generation)
             if publication.muted or found is None or other is None:
@@ -404,12 +405,14 @@ class Builders:
             ours = generation.identity
             internal = partial(partition_for, partitions=ours.count) if repartitioner else None
             return AnnouncementScope(
-                store, engine, "last", DAY_MS, announced(found),
-                before_of(space, newest, generation, number), 3,
-                belongs(other.identity, ours, number, internal),
+                store, engine, "last", DAY_MS, announced(found, partition.marks),
+                before_of(space, newest, generation, partition.number), 3,
+                belongs(other.identity, ours, partition.number, internal),
             )  # fmt: skip
 
         async def prepare(partition: StatePartition) -> None:
+            if publication.muted and (marks := unsent(partition.marks)):
+                await partition.put([], marks, retry)
             if generation.retained and CARRIED not in partition.marks:
                 held = before_of(space, layout, generation, partition.number)
                 await retry(lambda: carry(partition, held, 1, "k", 1, retry))

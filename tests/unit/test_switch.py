@@ -44,6 +44,7 @@ from stream_metrics.live.worker.switch import (
     forget_purged,
     give_up,
     roll_forward,
+    unsent,
 )
 from tests.helpers import examples
 from tests.unit.test_publication import OldDamaged
@@ -209,7 +210,7 @@ class World:
             await way.send([OutputMessage("c", b"new")])
             current = (await store.layout()).of(2)
             if current is not None:
-                mark = announced(current)
+                mark = announced(current, ())
                 written = replace(batch(number, 0, b"new"), positions={}, marks=[mark])
                 await state.write(replace(written, batch_id=mark.encode()))
 
@@ -451,6 +452,22 @@ def test_a_worker_puts_back_a_layout_that_the_store_has_lost(number: int, admitt
 
     assert ran(world.store.layout()).generations == world.layout.generations
     assert len(ran(world.store.layout()).names.get("agents", ())) == admitted
+
+
+def test_a_partition_is_announced_again_after_a_muted_owner_has_read_it() -> None:
+    """One that is not announced needs no mark for that, and neither does a second muted owner."""
+    generation = Generation(2, "b", "live", NEW, since_ms=5)
+    marks: set[str] = set()
+    assert unsent(marks) == []
+
+    for _ in range(3):
+        marks.add(announced(generation, marks))
+        asked = unsent(marks)
+        assert len(asked) == 1
+        marks.update(asked)
+
+        assert unsent(marks) == []
+        assert announced(generation, marks) not in marks
 
 
 def step_once(work: Work) -> bool:

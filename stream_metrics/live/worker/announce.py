@@ -51,17 +51,19 @@ class AnnouncementScope(NamedTuple):
 class Announcer:
     """Announces the partitions of a worker that are not announced yet.
 
-    ``scope_of`` returns what a partition number has to announce, None while that is nothing.
+    ``scope_of`` returns what a partition has to announce, None while that is nothing.
     """
 
-    def __init__(self, scope_of: Callable[[int], AnnouncementScope | None], retry: Retry) -> None:
+    def __init__(
+        self, scope_of: Callable[[StatePartition], AnnouncementScope | None], retry: Retry
+    ) -> None:
         self._scope_of = scope_of
         self._retry = retry
         self._running: dict[int, Announcement] = {}
 
     async def step(self, partition: StatePartition) -> None:
         """Send a page of a partition's rows, if any is left; raises ``PartitionLost``."""
-        scope = self._scope_of(partition.number)
+        scope = self._scope_of(partition)
         if scope is None or scope.mark in partition.marks:
             self._running.pop(partition.number, None)
             return

@@ -15,7 +15,7 @@ nothing of the new one is shown before both.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Protocol
 
 from stream_metrics.live.layout import Generation, InvalidTransition, Layout
@@ -24,6 +24,8 @@ from stream_metrics.live.worker.generations import change, find_in_use
 
 LAYOUT_CHECK_SECONDS: Final = 5.0  # how often a worker reads the layout
 SETTLE_SECONDS: Final = 2 * LAYOUT_CHECK_SECONDS
+ANNOUNCED: Final = "announced"
+UNSENT: Final = "unsent"
 
 Retry = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 
@@ -43,9 +45,27 @@ class NoFence:
         """Do nothing."""
 
 
-def announced(generation: Generation) -> str:
-    """The mark of a partition that has sent its rows since its generation became live."""
-    return f"announced {generation.since_ms}"
+def announced(generation: Generation, marks: Collection[str]) -> str:
+    """The mark of a partition that has sent all its rows since its generation became live.
+
+    ``marks`` are those that the partition has; each mark of ``unsent`` asks for the rows again.
+    """
+    return f"{ANNOUNCED} {generation.since_ms} {_unsent_count(marks)}"
+
+
+def unsent(marks: Collection[str]) -> list[str]:
+    """What a muted owner adds to the marks of a partition before it reads, if anything.
+
+    A partition that is announced has a muted owner once the store has lost that the generation is
+    live. Rows that this owner reads are not sent, so the announcement is no longer complete.
+    """
+    count = _unsent_count(marks)
+    complete = any(m.startswith(ANNOUNCED) and m.endswith(f" {count}") for m in marks)
+    return [f"{UNSENT} {count + 1}"] if complete else []
+
+
+def _unsent_count(marks: Collection[str]) -> int:
+    return sum(mark.startswith(UNSENT) for mark in marks)
 
 
 async def freeze(store: StateStore, old: Generation, by: int) -> None:
@@ -107,9 +127,9 @@ async def delete_all(
 
 async def all_announced(store: StateStore, generation: Generation) -> bool:
     """Whether every partition of a generation has sent its rows."""
-    state, mark = store.generation(generation), announced(generation)
-    numbers = range(generation.identity.count)
-    return all([mark in (await state.describe(number)).marks for number in numbers])
+    state = store.generation(generation)
+    found = [(await state.describe(n)).marks for n in range(generation.identity.count)]
+    return all(announced(generation, marks) in marks for marks in found)
 
 
 async def finish(store: StateStore, fence: Fence, settle: Callable[[], Awaitable[None]]) -> Layout:
