@@ -53,8 +53,8 @@ class Recovery:
 
 
 @dataclass(slots=True)
-class Site:
-    """The running system and an endless stream of distinct records."""
+class System:
+    """The servers, the worker, and an endless stream of distinct records."""
 
     kafka: Kafka
     redis: RedisServer
@@ -127,50 +127,50 @@ async def _run(behind: int, rounds: int) -> str:
             }
             nameless = ShippedWorker(folder / "worker", settings)
             named = ShippedWorker(folder / "named", {**settings, INSTANCE_ID: "worker"})
-            site = Site(kafka, redis, nameless, session, unending(sent))
+            system = System(kafka, redis, nameless, session, unending(sent))
             plain, static = [], []
             for _ in range(rounds):
-                plain.append(await _killed(site, nameless, behind))
-                static.append(await _killed(site, named, behind))
-            async with nameless as site.worker:
-                outages = [await _without_redis(site, behind // 10) for _ in range(rounds)]
+                plain.append(await _killed(system, nameless, behind))
+                static.append(await _killed(system, named, behind))
+            async with nameless as system.worker:
+                outages = [await _without_redis(system, behind // 10) for _ in range(rounds)]
     return _report(behind, plain, static, outages)
 
 
-async def _killed(site: Site, worker: ShippedWorker, behind: int) -> Recovery:
+async def _killed(system: System, worker: ShippedWorker, behind: int) -> Recovery:
     """Start the worker and kill it, let records come, start it again."""
-    async with worker as site.worker:
-        await site.produce(BEFORE)
-        await site.until_done(BEFORE)
-        return await _recovered(site, behind)
+    async with worker as system.worker:
+        await system.produce(BEFORE)
+        await system.until_done(BEFORE)
+        return await _recovered(system, behind)
 
 
-async def _recovered(site: Site, behind: int) -> Recovery:
-    read = await site.ends()
-    site.worker.kill9()
-    await site.produce(behind)
+async def _recovered(system: System, behind: int) -> Recovery:
+    read = await system.ends()
+    system.worker.kill9()
+    await system.produce(behind)
     began = time.perf_counter()
-    site.worker.launch()
-    await site.until_owner()
+    system.worker.launch()
+    await system.until_owner()
     owner_seconds = time.perf_counter() - began
-    await site.until_done(behind)
+    await system.until_done(behind)
     caught_up_seconds = time.perf_counter() - began
-    cpu_seconds = usage(site.worker.pid).cpu_seconds
-    arguments = [site.kafka.bootstrap_servers, str(behind), json.dumps(read)]
+    cpu_seconds = usage(system.worker.pid).cpu_seconds
+    arguments = [system.kafka.bootstrap_servers, str(behind), json.dumps(read)]
     reading = await child(["benchmarks.ceiling", *arguments])
     return Recovery(owner_seconds, caught_up_seconds, cpu_seconds, reading["wall"], reading["cpu"])
 
 
-async def _without_redis(site: Site, behind: int) -> float:
+async def _without_redis(system: System, behind: int) -> float:
     """Seconds from when Redis answers again to lag 0; records come while it is away."""
-    before = records_done(await site.metrics())
-    site.redis.kill9()
+    before = records_done(await system.metrics())
+    system.redis.kill9()
     away = time.perf_counter()
-    await site.produce(behind)
+    await system.produce(behind)
     await asyncio.sleep(max(0.0, OUTAGE_SECONDS - (time.perf_counter() - away)))
-    await site.redis.start()
+    await system.redis.start()
     began = time.perf_counter()
-    await site.until_done(before + behind)
+    await system.until_done(before + behind)
     return time.perf_counter() - began
 
 

@@ -258,7 +258,11 @@ async def _strike(
 
 
 async def _finish(world: World) -> None:
-    """Send the rest, and wait until the state has reached the end of every partition."""
+    """Send the rest, and wait until the state has reached the end of every partition.
+
+    Also wait until all workers are ready: one that never gets over a fault is not noticed as long
+    as another has its partitions.
+    """
     world.load.open(1.0)
     await world.until(
         lambda: world.load.at_limit and world.load.sent == len(world.load.records),
@@ -270,4 +274,5 @@ async def _finish(world: World) -> None:
         "the state does not stand at the ends of the log",
         RECOVERY_DEADLINE_SECONDS,
     )
+    await world.all_ready(RECOVERY_DEADLINE_SECONDS)
     await asyncio.sleep(0)

@@ -19,7 +19,7 @@ from stream_metrics.live.worker.inputs import CommittedSource
 from stream_metrics.live.worker.source import Commit, Fetched, PartitionId
 from tests.simulation.brokers import Brokers, Member, ScriptedCluster, ScriptedConsumer
 from tests.simulation.sources import ScriptedSource
-from tests.simulation.system import AtOnce
+from tests.simulation.system import ImmediateRetry
 
 TOPIC = "events"
 FIRST, SECOND = PartitionId(TOPIC, 0), PartitionId(TOPIC, 1)
@@ -47,7 +47,7 @@ def over_kafka(brokers: Brokers) -> tuple[Member, CommittedSource]:
         Group("group", (TOPIC,), RangePartitionAssignor),
         counts,
         partial(record_of, internal_topic=None),
-        AtOnce(health, lambda: None),
+        ImmediateRetry(health, lambda: None),
         health,
     )
 

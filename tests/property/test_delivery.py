@@ -15,10 +15,10 @@ from msgspec import structs
 from stream_metrics.live.worker import lag
 from stream_metrics.live.worker.source import PartitionId
 from tests.helpers import examples, rest_long
+from tests.simulation.faults import KINDS
 from tests.simulation.schedule import DAY_MS, play, system_of
 from tests.simulation.sources import ScriptedSource
 from tests.simulation.system import PARTITIONS, System
-from tests.simulation.troubled import KINDS
 
 SEEDS = 25
 MORE_SEEDS = examples(100)
@@ -121,10 +121,10 @@ async def reading_a_backlog(*, wild: bool) -> System:
     system.rebalance()
     source, places = worker.client, [PartitionId(*place) for place in system.brokers.logs]
     assert isinstance(source, ScriptedSource)
-    source.at_once = 0
+    source.max_records = 0
     await system.act(worker, "read")  # takes over
     shortest = min(system.brokers.ends.values())
-    source.at_once = shortest // 4
+    source.max_records = shortest // 4
     for source.only in 3 * places:
         await system.act(worker, "read")
         await system.act(worker, "look after")

@@ -1,8 +1,8 @@
 """A live system without servers: the worker's own loop over scripted brokers and a store in memory.
 
-Everything happens in the order that a test says, and nothing else happens: there is no clock, no
-network, no other task. ``brokers`` are the logs, the consumer group and a client of Kafka's,
-``sources`` is what the loop reads in place of Kafka, ``troubled`` is a store that fails, dies or is
-interrupted at a call, ``system`` is the workers with what must always hold, and ``schedule`` draws
-what happens by a seed.
+The test determines the order of all actions, and nothing else happens: there is no clock, no
+network, no other task. ``brokers`` has the logs, the consumer group and a client of Kafka,
+``sources`` what the loop reads in place of Kafka, ``faults`` a store that fails, dies or is
+interrupted at a call, ``system`` the workers and their invariants, and ``schedule`` draws the
+actions from a seed. ``building`` and ``bridges`` do the same for builds and for bridges.
 """

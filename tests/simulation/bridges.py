@@ -26,7 +26,7 @@ from tests.fuse import Fuse
 from tests.sessions import Sent
 from tests.simulation.brokers import Brokers
 from tests.simulation.sources import ScriptedSource
-from tests.simulation.system import AtOnce
+from tests.simulation.system import ImmediateRetry
 
 TOPIC = "traces"
 START_MS = 1_718_020_800_000
@@ -42,13 +42,12 @@ class World:
         self.now_ms = START_MS
         self.produced: list[tuple[str, bytes]] = []
         self.letters = MemoryDeadLetters()
-        self.refuses = 0  # how many calls the input topics do not take
+        self.refuses = 0  # number of calls that the input topics refuse
 
     def send(
         self, record: Sent, partition: int, after_ms: int = 0, *, committed: bool = True
     ) -> None:
-        """A record is appended, at the time that it is by then, or in a transaction that is open
-        for now."""
+        """Append a record at the current time, or in a transaction that stays open for now."""
         self.now_ms += after_ms
         place = TopicPartition(TOPIC, partition)
         self.brokers.append(place, record.key, record.value, self.now_ms)
@@ -56,7 +55,7 @@ class World:
             self.brokers.produce(1)
 
     def expected(self) -> set[tuple[str, bytes]]:
-        """The events that one pass over the topic gives."""
+        """The events of one pass over the topic."""
         found = set()
         for log in self.brokers.logs.values():
             assembly = Assembly(self.bounds)
@@ -73,7 +72,7 @@ class World:
 
 
 class BridgeMember:
-    """One bridge, whose external calls pass the fuse."""
+    """One bridge, whose external calls go through the fuse."""
 
     def __init__(self, world: World, fuse: Fuse | None = None, **settings: Any) -> None:
         self.world, self.fuse = world, fuse or Fuse()
@@ -83,7 +82,7 @@ class BridgeMember:
         self.late = self.gaps = 0
         self.complete_until_s = 0.0
         self.refused: Counter[str] = Counter()
-        retry = AtOnce(self.health, lambda: None)
+        retry = ImmediateRetry(self.health, lambda: None)
         assemblies = Assemblies(world.bounds)
         self.interpreter = TraceInterpreter(MAPPING, world.options, Limits())
         self.inputs = TraceInputs(
@@ -110,7 +109,7 @@ class BridgeMember:
         )
 
     async def join(self) -> None:
-        """Subscribe, before the group has answered."""
+        """Subscribe; the group has not answered yet."""
         await self.inputs.fetch()
 
     async def turn(self) -> int:

@@ -1,4 +1,4 @@
-"""Scripted brokers: logs with holes, a consumer group, and the client that a worker reads with."""
+"""Scripted brokers: logs with offset gaps, a consumer group, and the worker's Kafka client."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ Commits = dict[TopicPartition, OffsetAndMetadata]
 
 
 class Member(Protocol):
-    """One member of the group, which hears of a rebalance when it is told to.
+    """One member of the group, which notices a rebalance only when the test says so.
 
-    ``at_once`` records are in one answer.
+    One answer has at most ``max_records`` records.
     """
 
     due: set[TopicPartition]
-    at_once: int
+    max_records: int
 
     def is_member_for(self, number: int) -> bool:
-        """Whether the group believes that it has this number for every topic."""
+        """Whether the group has assigned this partition number of every topic to it."""
         ...
 
     def notice(self) -> None:
-        """Hear of the last rebalance."""
+        """Notice the last rebalance."""
         ...
 
 
 class Brokers:
     """The logs of some topics, what the group has committed, and who its members are.
 
-    A log's entry without a record is a marker of a transaction. ``on_commit`` hears of every
-    commit. What is appended is not there until it is produced, in the order of appending.
-    ``unreadable`` says where a batch begins that the client cannot read, and what it raises.
+    A log's entry without a record is a marker of a transaction. ``on_commit`` is called with every
+    commit. Appended entries become visible when they are produced, in the order of appending.
+    ``unreadable`` has, by partition, the offset of a batch that the client cannot read and the
+    error that it raises.
     """
 
     def __init__(self, topics: Sequence[str], partitions: int) -> None:
@@ -54,8 +55,8 @@ class Brokers:
             TopicPartition(topic, n): [] for topic in topics for n in range(partitions)
         }
         self.ends = dict.fromkeys(self.logs, 0)
-        self.firsts: dict[TopicPartition, int] = {}  # where what is left begins
-        self._coming: deque[tuple[TopicPartition, int]] = deque()  # and when it comes
+        self.firsts: dict[TopicPartition, int] = {}  # first offset that is retained
+        self._coming: deque[tuple[TopicPartition, int]] = deque()  # with its time
         self.unreadable: dict[TopicPartition, tuple[int, KafkaError]] = {}
         self.commits: Commits = {}
         self.members: list[Member] = []
@@ -63,18 +64,18 @@ class Brokers:
         self.on_commit: Callable[[Commits], None] = lambda commits: None
 
     def append(self, place: TopicPartition, key: bytes | None, value: bytes, stamp_ms: int) -> None:
-        """One record at the end of a log, not yet produced."""
+        """Add a record at the end of a log, to be produced later."""
         log = self.logs[place]
         log.append(Record(value, key, stamp_ms, place.topic, place.partition, len(log)))
         self._coming.append((place, stamp_ms))
 
     def mark(self, place: TopicPartition, stamp_ms: int) -> None:
-        """A transaction's end, not yet produced."""
+        """Add the end of a transaction, to be produced later."""
         self.logs[place].append(None)
         self._coming.append((place, stamp_ms))
 
     def produce(self, entries: int) -> int | None:
-        """So many entries more are there; the time of the last one, if there was one."""
+        """Produce this many entries; returns the time of the last one, if there was one."""
         stamp_ms = None
         while self._coming and entries:
             place, stamp_ms = self._coming.popleft()
@@ -90,14 +91,14 @@ class Brokers:
         return other
 
     def add_partition(self) -> None:
-        """Each topic has one more."""
+        """Add a partition to each topic."""
         for topic in self.topics:
             place = TopicPartition(topic, self.partitions)
             self.logs[place], self.ends[place] = [], 0
         self.partitions += 1
 
     def commit(self, commits: Commits) -> None:
-        """A member that the group knows has committed."""
+        """Store the commit of a current member."""
         self.commits |= commits
         self.on_commit(commits)
 
@@ -108,7 +109,7 @@ class Brokers:
         *,
         split: bool = False,
     ) -> None:
-        """Share the partitions out among ``members``; the ``unaware`` go on as if nothing were.
+        """Assign the partitions to ``members``; the ``unaware`` do not notice.
 
         ``split``: topic by topic in another order, so that numbers are held for some topics only.
         """
@@ -127,13 +128,13 @@ class Brokers:
 
 
 class ScriptedConsumer:
-    """What a worker uses of aiokafka's consumer; a rebalance is noticed when it is told to."""
+    """The part of aiokafka's consumer that a worker uses; notices rebalances only when told to."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._listener: ConsumerRebalanceListener | None = None
         self._coordinator = self  # whose method the worker uses too
-        self.at_once = 10  # records in one answer
+        self.max_records = 10  # records in one answer
         self.fails_after: int | None = None  # records that the next answer loses, and raises
         self.due: set[TopicPartition] = set()
         self._assigned: set[TopicPartition] = set()
@@ -144,7 +145,7 @@ class ScriptedConsumer:
     # -- the group
 
     def notice(self) -> None:
-        """Hear of the last rebalance."""
+        """Notice the last rebalance."""
         if self not in self._brokers.members or self._generation == self._brokers.generation:
             return
         assert self._listener is not None
@@ -155,16 +156,16 @@ class ScriptedConsumer:
         self._listener.on_partitions_assigned(self._assigned)
 
     def revoke(self) -> None:
-        """Hear that the group is about to hand out partitions again."""
+        """Revoke the partitions before the group assigns them anew."""
         assert self._listener is not None
         self._listener.on_partitions_revoked(self._assigned)
 
     def holds(self, number: int) -> bool:
-        """Whether it believes to have this number for every topic."""
+        """Whether the consumer considers this partition number of every topic assigned."""
         return self._places(number) <= self._assigned
 
     def is_member_for(self, number: int) -> bool:
-        """Whether the group believes so too."""
+        """Whether the group agrees."""
         current = self._generation == self._brokers.generation and self in self._brokers.members
         return current and self.holds(number)
 
@@ -172,26 +173,26 @@ class ScriptedConsumer:
         return {TopicPartition(topic, number) for topic in self._brokers.topics}
 
     def subscribe(self, topics: object, listener: ConsumerRebalanceListener) -> None:
-        """Remember whom to tell."""
+        """Store the listener."""
         self._listener = listener
 
     async def start(self) -> None:
-        """Nothing to connect to."""
+        """Do nothing."""
 
     async def stop(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """What it believes to have."""
+        """The partitions that the consumer considers assigned."""
         return frozenset(self._assigned)
 
     async def commit(self, offsets: Mapping[TopicPartition, Any]) -> None:
-        """Refused unless the group holds it for a member of this generation."""
+        """Commit; refused unless the consumer is a member of the current generation."""
         self._need(offsets)
         await self.commit_offsets(None, offsets)
 
     async def commit_offsets(self, _: None, offsets: Mapping[TopicPartition, Any]) -> None:
-        """The same for any partition, as the coordinator takes it."""
+        """Commit for any partition, as the coordinator does."""
         if self._generation != self._brokers.generation or self not in self._brokers.members:
             raise CommitFailedError("another generation")
         commits = {
@@ -203,40 +204,40 @@ class ScriptedConsumer:
     async def list_consumer_group_offsets(
         self, group: str, coordinator: None, places: Iterable[TopicPartition]
     ) -> Commits:
-        """What the group has committed, as an admin client tells it."""
+        """The commits of the group, in the form of an admin client."""
         none = OffsetAndMetadata(-1, "")
         return {place: self._brokers.commits.get(place, none) for place in places}
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     # -- reading
 
     def pause(self, *places: TopicPartition) -> None:
-        """Fetch nothing there."""
+        """Stop fetching from partitions."""
         self._need(places)
         self._paused |= set(places)
 
     def resume(self, *places: TopicPartition) -> None:
-        """Fetch there again."""
+        """Fetch from partitions again."""
         self._need(places)
         self._paused -= set(places)
 
     def seek(self, place: TopicPartition, offset: int) -> None:
-        """Go on from there."""
+        """Continue from an offset."""
         self._need([place])
         self._positions[place] = offset
 
     async def topics(self) -> set[str]:
-        """Those that there are."""
+        """All topics."""
         return set(self._brokers.topics)
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """The numbers that the topic has."""
+        """The partition numbers of a topic."""
         return {place.partition for place in self._brokers.logs if place.topic == topic}
 
     async def position(self, place: TopicPartition) -> int:
-        """Where it goes on; the commit where it was not told."""
+        """The next offset; without a seek, the committed one."""
         self._need([place])
         if place not in self._positions:
             commit = self._brokers.commits.get(place)
@@ -246,25 +247,25 @@ class ScriptedConsumer:
         return self._positions[place]
 
     async def beginning_offsets(self, places: Iterable[TopicPartition]) -> dict[Any, int]:
-        """Where what is left of the logs begins."""
+        """The first retained offsets."""
         return {place: self._brokers.firsts.get(place, 0) for place in places}
 
     async def end_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the logs end."""
+        """The end offsets, without open transactions."""
         return {place: self._brokers.ends[place] for place in places}
 
     def highwater(self, place: TopicPartition) -> int:
-        """Where the log ends, with records of transactions that are open."""
+        """The end offset, including records of open transactions."""
         return len(self._brokers.logs[place])
 
     def last_stable_offset(self, place: TopicPartition) -> int:
-        """Where the first open transaction begins."""
+        """The offset of the first open transaction."""
         return self._brokers.ends[place]
 
     async def offsets_for_times(
         self, wanted: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each log that is not older than that."""
+        """The first record of each log at or after a time."""
         found: dict[TopicPartition, OffsetAndTimestamp | None] = dict.fromkeys(wanted)
         for place, since_ms in wanted.items():
             first = self._brokers.firsts.get(place, 0)
@@ -276,12 +277,12 @@ class ScriptedConsumer:
         return found
 
     async def getmany(self, *, timeout_ms: int, max_records: int) -> dict[TopicPartition, Any]:
-        """The next records, of all that is not paused; markers are passed.
+        """The next records of partitions that are not paused; markers are skipped.
 
         What was taken before a batch that cannot be read is lost with the call, as aiokafka does.
         """
         found: dict[TopicPartition, list[ConsumerRecord[bytes, bytes]]] = {}
-        left = self.at_once
+        left = self.max_records
         for place in sorted(self._assigned - self._paused):
             at, end = await self.position(place), self._brokers.ends[place]
             bad, error = self._brokers.unreadable.get(place, (None, None))
@@ -306,7 +307,7 @@ class ScriptedConsumer:
 
 
 class ScriptedCluster(Cluster):
-    """Brokers that give this one client to whoever asks, and refuse nobody."""
+    """A cluster with this one client, in which every access is allowed."""
 
     def __init__(self, brokers: Brokers, client: ScriptedConsumer) -> None:
         self._brokers = brokers
@@ -321,11 +322,11 @@ class ScriptedCluster(Cluster):
         return self.client
 
     async def lacking(self) -> str:
-        """A script refuses nobody."""
+        """Every access is allowed."""
         return ""
 
     async def check_rights(self) -> None:
-        """A script refuses nobody."""
+        """Every access is allowed."""
 
     async def time_at(self, place: TopicPartition, extent: Extent) -> int | None:
         """See ``Cluster``."""

@@ -1,4 +1,4 @@
-"""Generations of state, each built beside the one before to take its place, in any trouble.
+"""Generations of state, each of which is built while the previous one is live, under all faults.
 
 Workers of the old generation and of the new one read the same logs, each in a group of their own,
 over one store. Each has another threshold of good gain than the one before, so that its figures are
@@ -64,18 +64,18 @@ from stream_metrics.live.worker.switch import (
 from stream_metrics.live.worker.tombstones import CARRIED, carry
 from tests import oracle
 from tests.simulation.brokers import Brokers
+from tests.simulation.faults import KINDS, Died, Fault, FaultInjector, Kind
 from tests.simulation.sources import ScriptedSource
-from tests.simulation.system import COUNTS, MARKED, PARTITIONS, TOPICS, AtOnce, traffic
-from tests.simulation.troubled import KINDS, Died, Kind, Trouble, Troubled
+from tests.simulation.system import COUNTS, MARKED, PARTITIONS, TOPICS, ImmediateRetry, traffic
 
 INTERNAL: Final = "internal"
 OLD: Final = Identity("group", 1, "old", COUNTS)
 NEW: Final = Identity("group", 1, "new", COUNTS)
 GOOD_GAIN: Final = {"old": 2, "new": 3}
-FORGOTTEN: Final = 4  # conversations, where some are
+FORGOTTEN: Final = 4  # number of conversations to forget, if any
 DAY_MS: Final = 86_400_000
 
-# How often each is drawn. Numbers name processes; what is not there is another, or none.
+# The weight of each action. A process number not in use stands for another process, or none.
 WEIGHTS: Final = {
     "read": 20,
     "look after": 3,
@@ -94,24 +94,24 @@ WEIGHTS: Final = {
 }
 
 
-class Handle(Troubled):
-    """A troubled store, of which the handles on generations are troubled as well."""
+class FaultyStore(FaultInjector):
+    """A store with faults, also in the stores of its generations."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "generation":
             inner: Any = self._inner
-            return lambda generation: Handle(
-                inner.generation(generation), self._trouble, self._seen
+            return lambda generation: FaultyStore(
+                inner.generation(generation), self._fault, self._seen
             )
         if name == "conversations":
             return self._listed
         return super().__getattr__(name)
 
     async def _listed(self, partition: int) -> AsyncIterator[Any]:
-        """Conversations, in trouble before each of them."""
+        """List conversations, with a possible fault before each of them."""
         inner: Any = self._inner
         async for found in inner.conversations(partition):
-            kind = self._trouble.due()
+            kind = self._fault.due()
             if kind in ("dies before", "dies after"):
                 raise Died("conversations")
             if kind in ("refused", "answer lost"):
@@ -120,7 +120,7 @@ class Handle(Troubled):
 
 
 class Outputs(MemoryOutputs):
-    """The ways of one generation, under ids of its own."""
+    """The outputs of one generation, with their own transactional ids."""
 
     def __init__(self, topic: MemoryTopic, generation: Generation) -> None:
         super().__init__(topic)
@@ -137,24 +137,24 @@ class Outputs(MemoryOutputs):
 
 @dataclass
 class Fence:
-    """Shuts out whoever has sent for a generation; may die amid it."""
+    """Fences the producers of a generation; may end halfway."""
 
     topic: MemoryTopic
-    trouble: Trouble
+    fault: Fault
 
     async def fence_producers(self, generation: Generation) -> None:
         """See ``worker.switch.Fence``."""
         for number in range(generation.identity.count):
-            if self.trouble.due() in ("dies before", "dies after"):
+            if self.fault.due() in ("dies before", "dies after"):
                 raise Died("begin")
             await Outputs(self.topic, generation).of(number).begin()
 
 
 async def _at_once() -> None:
-    """No rest."""
+    """Do not wait."""
 
 
-class WatchingRetry(AtOnce):
+class WatchingRetry(ImmediateRetry):
     """RetryPolicy of a worker that looks at the layout meanwhile, as its own task does."""
 
     look: Callable[[], Awaitable[None]]
@@ -175,16 +175,16 @@ class Process:
     generation: Generation
     client: ScriptedSource
     loop: Loop
-    trouble: Trouble
+    fault: Fault
     publication: Publication
     watcher: LayoutWatcher
-    repartitioner: Repartitioner | None = None  # what fills the internal topic
+    repartitioner: Repartitioner | None = None  # fills the internal topic
 
 
 @lru_cache
 def forgets(seed: int) -> tuple[TrafficRecord, ...]:
-    """Conversations of which records come before and after half of the traffic, forgotten with all
-    of them, also those that come later."""
+    """Forget records of conversations with records in both halves of the traffic; later records of
+    these conversations are forgotten, too."""
     records, half = traffic(seed), len(traffic(seed)) // 2
     before, after = (
         {r.key or b"" for r in part if r.valid} for part in (records[:half], records[half:])
@@ -207,8 +207,8 @@ def forgets(seed: int) -> tuple[TrafficRecord, ...]:
 def expected(
     seed: int, good_gain: int, keyed: bool, retained: bool
 ) -> tuple[dict[str, str], str, int]:
-    """What one pass over the traffic gives: rows, windows, and when. Of what is retained of it,
-    without what was forgotten."""
+    """The outcome of one pass over the retained traffic without forgotten conversations: rows,
+    windows, and their time."""
     read = traffic(seed)
     if retained:
         read = (*forgets(seed), *read[len(read) // 2 :])
@@ -221,7 +221,7 @@ def expected(
 
 @dataclass
 class Inputs:
-    """The input topics, as what fills the internal topic reads them."""
+    """The input topics, as read by the process that fills the internal topic."""
 
     brokers: Brokers
     client: ScriptedSource
@@ -229,7 +229,7 @@ class Inputs:
     fetched: dict[TopicPartition, int] = field(default_factory=dict)
 
     def first(self, place: TopicPartition) -> int:
-        """Where it goes on."""
+        """The next offset."""
         return self.copied.get(place, self.brokers.firsts.get(place, 0))
 
     async def fetch(self) -> list[Record]:
@@ -237,7 +237,7 @@ class Inputs:
         found: list[Record | None] = []
         for place, log in self.brokers.logs.items():
             first = self.first(place)
-            part = log[first : min(first + self.client.at_once, self.brokers.ends[place])]
+            part = log[first : min(first + self.client.max_records, self.brokers.ends[place])]
             self.fetched[place] = first + len(part)
             found += part
         return [record for record in found if record is not None]
@@ -249,10 +249,10 @@ class Inputs:
 
 @dataclass
 class Internal:
-    """The internal topic; whoever fills it may die after any record."""
+    """The internal topic; the process that fills it may end after any record."""
 
     brokers: Brokers
-    trouble: Trouble
+    fault: Fault
 
     async def send(self, records: Sequence[Record]) -> None:
         """See ``worker.repartition.Internal``."""
@@ -264,13 +264,13 @@ class Internal:
             at = {"topic": INTERNAL, "partition": place.partition, "offset": len(log)}
             log.append(structs.replace(record, **at))
             self.brokers.ends[place] += 1
-            if self.trouble.due() in ("dies before", "dies after"):
+            if self.fault.due() in ("dies before", "dies after"):
                 raise Died("copy")
 
 
 @dataclass
 class Upstream:
-    """Up to when the internal topic is filled."""
+    """The progress of filling the internal topic."""
 
     inputs: Inputs
     now_ms: Callable[[], int]
@@ -288,8 +288,8 @@ class Upstream:
 
 
 @dataclass
-class Builders:
-    """Two generations over the same brokers; ``seed`` says what lies in the topics.
+class BuildSystem:
+    """Two generations over the same brokers; ``seed`` determines the content of the topics.
 
     The second of two reads an internal topic of ``internal`` partitions, if there are any. With
     ``retained`` the log begins behind what was forgotten once the first generation has read it.
@@ -316,8 +316,8 @@ class Builders:
         self.inner = Brokers((INTERNAL,), self.internal)
         self.copied: dict[TopicPartition, int] = {}
         new = replace(NEW, partition_counts={INTERNAL: self.internal}) if self.internal else NEW
-        self.other = {"old": new, "new": OLD}  # what is built beside state of that fingerprint
-        self.half = 0  # entries before what is retained
+        self.other = {"old": new, "new": OLD}  # the identity to build, by the live fingerprint
+        self.half = 0  # entries before the retained ones
         for number, record in enumerate(traffic(self.seed)):
             if self.retained and number == len(traffic(self.seed)) // 2:
                 self._append_forgets()
@@ -328,17 +328,17 @@ class Builders:
                 self.brokers.mark(place, record.timestamp_ms)
 
     def _append_forgets(self) -> None:
-        """On every partition of every topic, as the command sends them."""
+        """Append forget records to every partition of every topic, as the command does."""
         for place in self.brokers.logs:
             for record in forgets(self.seed):
                 self.brokers.append(place, record.key, record.value, record.timestamp_ms)
         self.half = sum(map(len, self.brokers.logs.values()))
 
     async def cut(self) -> None:
-        """The first generation reads the first half of the log, which is deleted then."""
+        """Let the first generation read the first half of the log, then delete that half."""
         self.produce(self.half)
         for process in self.processes:
-            process.client.at_once = 1_000
+            process.client.max_records = 1_000
             for what in ("read", "read", "look after", "read", "look after"):
                 await self.act(process, what, None, 0)
         store = self.space.generation(self.processes[0].generation)
@@ -354,15 +354,15 @@ class Builders:
     # -- workers
 
     def produce(self, entries: int) -> None:
-        """So many more records and markers come, and time goes on as far."""
+        """Produce this many records and markers, and advance the clock to the last one."""
         self.now_ms = self.brokers.produce(entries) or self.now_ms
 
     async def start(self, generation: Generation) -> Process:
-        """A worker more, which is no member yet."""
+        """Start a worker, which is not a member yet."""
         topics = tuple(generation.identity.partition_counts)
         brokers = self.inner if INTERNAL in topics else self.brokers
         group = self.groups.setdefault(generation.mark, brokers.another_group())
-        client, trouble, health = ScriptedSource(group), Trouble(), Health(reasons={})
+        client, fault, health = ScriptedSource(group), Fault(), Health(reasons={})
         clock = Clock(lambda: self.now_ms, lambda: self.now_ms / 1000)
         operations = Operations(CollectorRegistry(), TOPICS)
         engine = EngineConfig(good_gain=GOOD_GAIN[generation.identity.fingerprint])
@@ -378,9 +378,9 @@ class Builders:
             latest_ms=clock.latest_ms,
             worker="worker",
         )
-        space: Any = Handle(self.space, trouble, lambda *_: None)
+        space: Any = FaultyStore(self.space, fault, lambda *_: None)
         store = space.generation(generation)
-        letters: Any = Troubled(self.letters, trouble, lambda *_: None)
+        letters: Any = FaultInjector(self.letters, fault, lambda *_: None)
         publication = Publication(space, generation, letters, Outputs(self.topic, generation))
         shown = publication.outputs
         assert shown is not None
@@ -423,7 +423,7 @@ class Builders:
             inputs = Inputs(self.brokers, client, self.copied)
             upstream = Upstream(inputs, lambda: self.now_ms)
             repartitioner = Repartitioner(
-                inputs, Internal(self.inner, trouble), publication.letters,
+                inputs, Internal(self.inner, fault), publication.letters,
                 partial(route, limits=engine.limits), retry, operations,
             )  # fmt: skip
         loop = Loop(
@@ -433,28 +433,28 @@ class Builders:
             outputs=shown, upstream=upstream, prepare=prepare, background=announcer.step,
             monotonic=lambda: 0.0,
         )  # fmt: skip
-        fence = Fence(self.topic, trouble)
+        fence = Fence(self.topic, fault)
         watcher = LayoutWatcher(space, layout, generation, fence, _at_once, muted)
         retry.look = watcher.look
         muted(publication.muted)
-        process = Process(generation, client, loop, trouble, publication, watcher, repartitioner)
+        process = Process(generation, client, loop, fault, publication, watcher, repartitioner)
         self.processes.append(process)
         return process
 
     def rebalance(self, generation: Generation, unaware: Collection[Process] = ()) -> None:
-        """Share the partitions out among the workers of a generation that are there."""
+        """Assign the partitions to the running workers of a generation."""
         members = [p.client for p in self.processes if p.generation.mark == generation.mark]
         group = self.groups[generation.mark]
         group.rebalance(members, [process.client for process in unaware])
 
     async def act(self, process: Process, what: str, kind: Kind | None, at: int) -> None:
-        """Let a worker do something, in trouble at the ``at``-th call.
+        """Let a worker perform an action, with a fault at the ``at``-th call.
 
         In place of one that dies another one is started; one that was superseded ends.
         """
-        trouble, loop, generation = process.trouble, process.loop, process.generation
-        trouble.kind, trouble.at = kind, at
-        trouble.interrupt = lambda: self.rebalance(generation)
+        fault, loop, generation = process.fault, process.loop, process.generation
+        fault.kind, fault.at = kind, at
+        fault.interrupt = lambda: self.rebalance(generation)
         try:
             if what == "read":
                 if process.repartitioner is not None:
@@ -463,7 +463,7 @@ class Builders:
             elif what == "commit":
                 await loop.commit()
             elif what == "look":
-                await AtOnce(Health(), lambda: None)(process.watcher.look)
+                await ImmediateRetry(Health(), lambda: None)(process.watcher.look)
             else:
                 await loop.check()
                 await loop.probe.ask()
@@ -476,10 +476,10 @@ class Builders:
             self.processes.remove(process)
             await roll_forward(self.space, superseded, self.now_ms)
         finally:
-            trouble.kind = None
+            fault.kind = None
 
     async def replace(self, process: Process) -> None:
-        """One process is no more; another one comes if its generation may still be worked on."""
+        """End a process; start another one if its generation may still have workers."""
         self.processes.remove(process)
         layout = await self.space.layout()
         found = layout.of(process.generation.number)
@@ -490,7 +490,7 @@ class Builders:
     # -- the command
 
     async def register(self) -> None:
-        """Begin a build, unless one goes on, and start a worker for it."""
+        """Begin a build unless one is in progress, and start a worker for it."""
         layout = await self.space.layout()
         if layout.in_force is None:
             return
@@ -511,13 +511,13 @@ class Builders:
             self.rebalance(building)
 
     def workers_of(self, generation: Generation) -> int:
-        """How many there are."""
+        """The number of running workers of a generation."""
         return sum(p.generation.mark == generation.mark for p in self.processes)
 
     async def command(self, what: str, kind: Kind | None, at: int) -> None:
-        """Let the command decide, give up, or finish; it may die, and is not started again."""
-        trouble = Trouble(kind, at)
-        space: Any = Handle(self.space, trouble, lambda *_: None)
+        """Let the command switch, cancel or finish the build; it may die, and is not restarted."""
+        fault = Fault(kind, at)
+        space: Any = FaultyStore(self.space, fault, lambda *_: None)
         building = (await self.space.layout()).building
         try:
             if building is not None and what == "decide":
@@ -528,14 +528,14 @@ class Builders:
                 number = building.number
                 await give_up(space, number)
                 self.seen["given up"] += 1
-            await finish(space, Fence(self.topic, trouble), _at_once)
+            await finish(space, Fence(self.topic, fault), _at_once)
         except (Died, InvalidTransition) as stopped:
             self.seen[f"command {stopped}"] += 1
         except StoreUnavailable:
             self.seen["command refused"] += 1
 
     async def remember(self) -> None:
-        """Keep the store's content, once all partitions of all generations have begun.
+        """Take a snapshot of the store once all partitions of all generations have begun.
 
         What a store loses of a partition's beginning is an offset gap, which halts it.
         """
@@ -547,8 +547,8 @@ class Builders:
         self._marks = {g.mark for g in (await self.space.layout()).generations}
 
     async def go_back(self) -> None:
-        """The store fails over to what was remembered, unless it has lost all of a live state then:
-        that is an offset gap, which halts its partitions."""
+        """Fail the store over to the snapshot, unless that would lose all live state: this is an
+        offset gap, which halts its partitions."""
         live = (await self.space.layout()).in_force
         lost = live is not None and live.state == "live" and live.mark not in self._marks
         if self._past is not None and not lost:
@@ -558,24 +558,22 @@ class Builders:
     # -- the end
 
     async def settle(self) -> None:
-        """All troubles end: the new generation is built, takes over, and reads what is left."""
+        """End all faults: the new generation is built, goes live, and reads what remains."""
         self.produce(10_000)
         before, self.processes = self.processes, []
         mark = await self.build_and_switch()
         late = [p for p in before if p.generation.mark != mark]
-        for process in late[:1]:  # one that slept through all of it
-            process.client.at_once = 1_000
+        for process in late[:1]:  # a process that was paused all the time
+            process.client.max_records = 1_000
             for what in ("read", "look after", "commit", "read", "look"):
                 if process not in self.processes:
                     self.processes.append(process)
                 await self.act(process, what, None, 0)
-        if (
-            await self.space.layout()
-        ).building is not None:  # it has put back a build that was lost
+        if (await self.space.layout()).building is not None:  # it put back a build that was lost
             await self.build_and_switch()
 
     async def build_and_switch(self) -> str:
-        """Build the new generation and put it in force; returns its mark."""
+        """Build the new generation until it is live; return its mark."""
         worker: Process | None = None
         for _ in range(40):
             layout = await self.space.layout()
@@ -588,7 +586,7 @@ class Builders:
                 await self.start(new)
                 self.rebalance(new)
             worker = next(p for p in self.processes if p.generation.mark == new.mark)
-            worker.client.at_once = 1_000
+            worker.client.max_records = 1_000
             for what in ("look", "read", "look after"):
                 await self.act(worker, what, None, 0)
             if new.state == "building" and len(worker.loop.partitions) == new.identity.count:
@@ -602,7 +600,7 @@ class Builders:
         return worker.generation.mark
 
     async def check(self) -> None:
-        """The figures are those of one pass under the new settings, and nobody says otherwise."""
+        """Check that the figures are those of one pass under the new settings, in every output."""
         layout = await self.space.layout()
         live = layout.in_force
         assert live is not None
@@ -639,10 +637,10 @@ async def _never() -> bool:
 
 def drawn(
     seed: int, *, internal: int = 0, retained: bool = False
-) -> tuple[Builders, list[tuple[Any, ...]]]:
-    """Two generations and what is to happen to them; the same for the same seed."""
+) -> tuple[BuildSystem, list[tuple[Any, ...]]]:
+    """Two generations and the actions to perform on them; the same for the same seed."""
     rng = Random(seed)
-    builders = Builders(
+    builders = BuildSystem(
         seed=rng.randint(1, 3),
         cache_results=rng.choice((0, 60, 1_000)),
         batch_records=rng.choice((1, 8, 100)),
@@ -662,8 +660,8 @@ def drawn(
     ]
 
 
-async def play(builders: Builders, actions: list[tuple[Any, ...]]) -> None:
-    """Start, let everything happen, settle and compare; breaks ``AssertionError``."""
+async def play(builders: BuildSystem, actions: list[tuple[Any, ...]]) -> None:
+    """Start, perform all actions, settle and compare; raises ``AssertionError``."""
     old = await begin(builders.space, OLD, 0)
     for _ in range(2):
         await builders.start(old)
@@ -672,15 +670,15 @@ async def play(builders: Builders, actions: list[tuple[Any, ...]]) -> None:
         await builders.cut()
     builders.produce(40)
     for action in actions:
-        await _happen(builders, *action)
+        await _perform(builders, *action)
     await builders.settle()
     await builders.check()
 
 
-async def _happen(
-    builders: Builders, what: str, number: int, kind: Kind | None, at: int, many: int
+async def _perform(
+    builders: BuildSystem, what: str, number: int, kind: Kind | None, at: int, many: int
 ) -> None:
-    """One thing."""
+    """Perform one action."""
     simple: dict[str, Callable[[], Awaitable[None]]] = {"register": builders.register}
     if what in simple:
         await simple[what]()
@@ -701,5 +699,5 @@ async def _happen(
         elif what == "notice":
             process.client.notice()
         else:
-            process.client.at_once = 1 + many // 2
+            process.client.max_records = 1 + many // 2
             await builders.act(process, what, kind, at)

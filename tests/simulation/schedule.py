@@ -1,4 +1,4 @@
-"""What happens in a simulation: actions drawn by a seed, and played one after the other."""
+"""Seeded random actions of a simulation, performed one after the other."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from random import Random
 from typing import Any, Final
 
 from tests.simulation.brokers import ScriptedConsumer
+from tests.simulation.faults import KINDS
 from tests.simulation.system import TTL_MS, Process, System
-from tests.simulation.troubled import KINDS
 
 DAY_MS: Final = 86_400_000
 
 Action = tuple[Any, ...]
 
-# How often each is drawn. Numbers name processes; what is not there is another, or none.
+# The weight of each action. A process number not in use stands for another process, or none.
 WEIGHTS: Final = {
     "read": 16,
     "look after": 4,
@@ -31,7 +31,7 @@ WEIGHTS: Final = {
 
 
 def system_of(seed: int) -> tuple[System, list[Action]]:
-    """A system and what is to happen to it; the same for the same seed."""
+    """A system and the actions to perform on it; the same for the same seed."""
     rng = Random(seed)
     system = System(
         seed=rng.randint(1, 3),
@@ -40,17 +40,17 @@ def system_of(seed: int) -> tuple[System, list[Action]]:
         ttl_ms=rng.choice((TTL_MS, DAY_MS)),
         over_kafka=seed % 3 == 0,
     )
-    fast = rng.choice(("clock", "store's clock"))  # of two clocks one alone may be ahead
+    fast = rng.choice(("clock", "store's clock"))  # only one of the two clocks may be ahead
     drawn = rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=rng.randint(30, 90))
     return system, [(what, *_details(what, rng, ahead=what == fast)) for what in drawn]
 
 
 def _details(what: str, rng: Random, *, ahead: bool) -> tuple[Any, ...]:
-    """To whom, and how."""
+    """The arguments of an action: the process, and how."""
     number = rng.randint(0, 2)
     if what == "read":
-        trouble = rng.choice((*[None] * 5, *KINDS))
-        return number, trouble, rng.randint(0, 8), rng.randint(1, 12)
+        fault = rng.choice((*[None] * 5, *KINDS))
+        return number, fault, rng.randint(0, 8), rng.randint(1, 12)
     if what == "look after":
         return number, rng.choice((*[None] * 5, *KINDS)), rng.randint(0, 8)
     if what == "produce":
@@ -63,19 +63,19 @@ def _details(what: str, rng: Random, *, ahead: bool) -> tuple[Any, ...]:
 
 
 async def play(system: System, actions: list[Action]) -> None:
-    """Start, let everything happen, settle and compare; breaks ``AssertionError``."""
+    """Start, perform all actions, settle and compare; raises ``AssertionError``."""
     await system.start()
     await system.start()
     system.rebalance()
     system.produce(40)
     for action in actions:
-        await _happen(system, action)
+        await _perform(system, action)
     await system.settle()
     await system.check()
 
 
-async def _happen(system: System, action: Action) -> None:
-    """One thing; what speaks of a worker that is not there speaks of another, or of none."""
+async def _perform(system: System, action: Action) -> None:
+    """Perform one action; a worker number not in use stands for another worker, or none."""
     what, *rest = action
     processes = system.processes
     if what == "produce":
@@ -92,13 +92,13 @@ async def _happen(system: System, action: Action) -> None:
     elif what == "store's clock":
         system.store_off_ms = rest[1]
     elif processes and what != "start":
-        await _happen_to(system, processes[rest[0] % len(processes)], what, rest)
+        await _perform_on(system, processes[rest[0] % len(processes)], what, rest)
 
 
-async def _happen_to(system: System, process: Process, what: str, rest: list[Any]) -> None:
-    """One thing that one worker does or suffers."""
+async def _perform_on(system: System, process: Process, what: str, rest: list[Any]) -> None:
+    """Perform an action on one worker."""
     if what == "read":
-        process.client.at_once = rest[3]
+        process.client.max_records = rest[3]
         if isinstance(process.client, ScriptedConsumer) and rest[2] == 0:
             process.client.fails_after = rest[3] // 2
         await system.act(process, what, *rest[1:3])

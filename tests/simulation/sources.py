@@ -1,4 +1,4 @@
-"""What a worker's loop reads in a simulation: a member of the group of scripted brokers."""
+"""The source of a worker's loop in a simulation: a member of the group of scripted brokers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.simulation.brokers import Brokers
 
 
 class ScriptedSource:
-    """``CommittedSource`` over scripted brokers; a rebalance is noticed when it is told to.
+    """``CommittedSource`` over scripted brokers; notices rebalances only when told to.
 
-    ``at_once`` records are in one answer, of the place ``only`` if one is named.
+    One answer has at most ``max_records`` records, of the partition ``only`` if it is set.
     """
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
-        self.at_once = 10
+        self.max_records = 10
         self.only: PartitionId | None = None
         self.due: set[TopicPartition] = set()
         self.assignment: Assignment | None = None
@@ -31,18 +31,18 @@ class ScriptedSource:
     # -- the group
 
     def notice(self) -> None:
-        """Hear of the last rebalance."""
+        """Notice the last rebalance."""
         if self in self._brokers.members and self._generation != self._brokers.generation:
             self._generation = self._brokers.generation
             self.assignment = Assignment(frozenset(PartitionId(*place) for place in self.due))
             self._next.clear()
 
     def _is_member(self) -> bool:
-        """Whether the group believes so."""
+        """Whether it is a member of the current generation."""
         return self._generation == self._brokers.generation and self in self._brokers.members
 
     def is_member_for(self, number: int) -> bool:
-        """Whether the group believes that it has this number for every topic."""
+        """Whether the group has assigned this partition number of every topic to it."""
         places = {PartitionId(topic, number) for topic in self._brokers.topics}
         return self._is_member() and self._holds(places)
 
@@ -55,17 +55,17 @@ class ScriptedSource:
         return self.assignment is None
 
     async def join(self) -> None:
-        """Nothing to connect to."""
+        """Do nothing."""
 
     async def leave(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     async def partition_counts(self) -> dict[str, int]:
         """See ``Source``."""
         return dict.fromkeys(self._brokers.topics, self._brokers.partitions)
 
     async def confirm(self, commits: Mapping[PartitionId, Commit]) -> bool:
-        """Refused unless the group holds it for a member of this generation."""
+        """Commit; refused unless it is a member of the current generation."""
         if not self._is_member():
             self.assignment = None
         if not self._holds(commits):
@@ -80,7 +80,7 @@ class ScriptedSource:
         )
 
     async def commit(self, commits: Mapping[PartitionId, Commit]) -> None:
-        """The same, but a refusal is taken for another failure."""
+        """Commit; a refusal is raised like any other failure."""
         assignment = self.assignment
         if await self.confirm(commits):
             self.acknowledged |= commits
@@ -144,9 +144,9 @@ class ScriptedSource:
         return (record for record in log[extent.first : extent.end] if record is not None)
 
     async def poll(self) -> Fetched:
-        """The next records, of all that is read; markers are passed."""
+        """The next records of the partitions that are read; markers are skipped."""
         found: dict[PartitionId, list[Record]] = {}
-        left = self.at_once
+        left = self.max_records
         for place in sorted(self._next):
             if self.only not in (None, place):
                 continue

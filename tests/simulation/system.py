@@ -42,21 +42,21 @@ from stream_metrics.live.worker.source import Source
 from stream_metrics.live.worker.takeover import NOTHING_WRITTEN, offsets
 from tests import oracle
 from tests.simulation.brokers import Brokers, Commits, ScriptedCluster, ScriptedConsumer
+from tests.simulation.faults import Died, Fault, FaultInjector, Kind
 from tests.simulation.sources import ScriptedSource
-from tests.simulation.troubled import Died, Kind, Trouble, Troubled
 
 TOPICS: Final = ("events", "labels")
 PARTITIONS: Final = 2
-MARKED: Final = 7  # one record in so many ends a transaction
+MARKED: Final = 7  # one record in this many ends a transaction
 TTL_MS: Final = 1_800_000
-ROUNDS: Final = 10  # that a worker needs at most to read all and let all expire
-AFTER_CONFIRMATION: Final = ("wipe", "claim")  # the group may change its mind then
+ROUNDS: Final = 10  # the most that a worker needs to read everything and let it expire
+AFTER_CONFIRMATION: Final = ("wipe", "claim")  # the group may assign partitions anew afterwards
 COUNTS: Final = dict.fromkeys(TOPICS, PARTITIONS)
 IDENTITY: Final = Identity("group", 1, "fingerprint", COUNTS)
 
 
-class AtOnce(RetryPolicy):
-    """RetryPolicy that tries again at once."""
+class ImmediateRetry(RetryPolicy):
+    """A retry policy without pauses."""
 
     async def pause(self, seconds: float) -> None:
         """Do not wait."""
@@ -64,19 +64,19 @@ class AtOnce(RetryPolicy):
 
 @dataclass(eq=False)
 class Process:
-    """One worker, its member of the group, and how far its clock is off."""
+    """One worker, its member of the group, and the offset of its clock."""
 
     client: ScriptedSource | ScriptedConsumer
     loop: Loop
-    trouble: Trouble
+    fault: Fault
     health: Health
     clock_off_ms: int = 0
-    stopped: str | None = None  # why nothing is to be read
+    stopped: str | None = None  # why the worker reads nothing
 
 
 @lru_cache
 def traffic(seed: int) -> tuple[TrafficRecord, ...]:
-    """A little of everything, over some hours; no conversation is older than ``TTL_MS``."""
+    """All kinds of records over some hours; no conversation lasts longer than ``TTL_MS``."""
     profile = TrafficProfile(
         seed=seed,
         conversations=30,
@@ -99,7 +99,7 @@ def traffic(seed: int) -> tuple[TrafficRecord, ...]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the reference makes of the traffic: rows by conversation, and windows at ``now_us``."""
+    """The reference's figures for the traffic: rows by conversation, and windows at ``now_us``."""
 
     rows: dict[str, str]
     windows: str
@@ -109,7 +109,7 @@ class Outcome:
 
 @lru_cache
 def expected(seed: int) -> Outcome:
-    """One pass over the traffic."""
+    """The outcome of one pass over the traffic."""
     records = [oracle.Record(r.value, r.key, r.timestamp_ms) for r in traffic(seed)]
     outcome = oracle.evaluate(records, keyed=True)
     now_us = 1000 * traffic(seed)[-1].timestamp_ms
@@ -120,7 +120,7 @@ def expected(seed: int) -> Outcome:
 
 @dataclass
 class Stored:
-    """What was last stored of a partition, by the answers of the store."""
+    """What was last stored of a partition, according to the answers of the store."""
 
     owner: bytes
     offsets: dict[str, int]
@@ -129,7 +129,7 @@ class Stored:
 
 @dataclass
 class System:
-    """A group and its processes; ``seed`` says what lies in the topics.
+    """A group and its processes; ``seed`` determines the content of the topics.
 
     ``over_kafka``: what workers read is that over aiokafka, with a scripted client.
     """
@@ -147,7 +147,7 @@ class System:
     def __post_init__(self) -> None:
         self.now_ms = traffic(self.seed)[0].timestamp_ms
         self.store_off_ms = 0
-        self.breaches: list[str] = []  # rules that did not hold
+        self.breaches: list[str] = []  # rules that were broken
         self._stored: dict[int, Stored] = {}
         self._went_back: set[int] = set()  # partitions, since they were last claimed
         self.seen: Counter[str] = Counter()
@@ -164,12 +164,12 @@ class System:
     # -- what happens ---------------------------------------------------------------------------
 
     def produce(self, entries: int) -> None:
-        """So many more records and markers come, and time goes on as far."""
+        """Produce this many records and markers, and advance the clock to the last one."""
         self.now_ms = self.brokers.produce(entries) or self.now_ms
 
     async def start(self) -> Process:
-        """A worker more, which is no member yet."""
-        trouble, health = Trouble(), Health(reasons={})
+        """Start a worker, which is not a member yet."""
+        fault, health = Fault(), Health(reasons={})
         clock = Clock(lambda: self.now_ms + process.clock_off_ms, lambda: self.now_ms / 1000)
         operations = Operations(CollectorRegistry(), TOPICS)
         options = PartitionOptions(
@@ -185,19 +185,19 @@ class System:
         )
 
         def seen(name: str, arguments: tuple[Any, ...], answer: Any) -> None:
-            if name == "claim" and trouble.interrupted not in AFTER_CONFIRMATION:
+            if name == "claim" and fault.interrupted not in AFTER_CONFIRMATION:
                 is_member = client.is_member_for(arguments[0])
                 self._rule(is_member, "a claim without membership")
             self._answered(name, arguments, answer)
 
-        store: Any = Troubled(self.store, trouble, seen)
-        letters: Any = Troubled(self.letters, trouble, seen)
+        store: Any = FaultInjector(self.store, fault, seen)
+        letters: Any = FaultInjector(self.letters, fault, seen)
         cache, names = ConversationCache(self.cache_results), SharedNames(store, options)
 
         def make_partition(number: int, token: bytes) -> StatePartition:
             return StatePartition(number, options, store, letters, cache, names, operations, token)
 
-        retry = AtOnce(health, operations.redis_error)
+        retry = ImmediateRetry(health, operations.redis_error)
         client, source = self._reading(retry, health)
         loop = Loop(
             source,
@@ -211,15 +211,15 @@ class System:
             clock,
             KeyMonitor(operations.keyed_differently, PARTITIONERS),
             pause_reading=lambda: process.stopped,
-            monotonic=lambda: 0.0,  # commits and the rest happen when they are told to
+            monotonic=lambda: 0.0,  # periodic work happens only when the test asks for it
         )
         await source.join()
-        process = Process(client, loop, trouble, health)
+        process = Process(client, loop, fault, health)
         self.processes.append(process)
         return process
 
     def _reading(
-        self, retry: AtOnce, health: Health
+        self, retry: ImmediateRetry, health: Health
     ) -> tuple[ScriptedSource | ScriptedConsumer, Source]:
         """A member of the group, and what a worker reads through it."""
         if not self.over_kafka:
@@ -238,29 +238,29 @@ class System:
         )
 
     async def replace(self, process: Process) -> None:
-        """One process is no more, and another one joins; the others do not know it yet."""
+        """End a process and start another one; the other members do not know it yet."""
         self.processes.remove(process)
         others = list(self.processes)
         await self.start()
         self.rebalance(others)
 
     def rebalance(self, unaware: Collection[Process] = (), *, split: bool = False) -> None:
-        """Share the partitions out among those that are there."""
+        """Assign the partitions to the running workers."""
         members = [process.client for process in self.processes]
         self.brokers.rebalance(members, [process.client for process in unaware], split=split)
 
     def swap(self) -> None:
-        """Share the partitions out so that each worker gets those of another."""
+        """Assign to each worker the partitions of another one."""
         members = [process.client for process in self.processes]
         self.brokers.rebalance([*members[1:], *members[:1]])
 
     async def act(self, process: Process, what: str, kind: Kind | None = None, at: int = 0) -> None:
-        """Let a worker read, commit or look after its partitions, in trouble at the ``at``-th call.
+        """Let a worker read, commit or maintain its partitions, with a fault at the ``at``-th call.
 
         In place of a worker that dies another one is started.
         """
-        trouble, loop = process.trouble, process.loop
-        trouble.kind, trouble.at, trouble.interrupt = kind, at, self.swap
+        fault, loop = process.fault, process.loop
+        fault.kind, fault.at, fault.interrupt = kind, at, self.swap
         try:
             if what == "read":
                 await loop.turn()
@@ -274,18 +274,18 @@ class System:
             self.seen[f"died at {death}"] += 1
             await self.replace(process)
         finally:
-            if kind is not None and trouble.kind is None:
+            if kind is not None and fault.kind is None:
                 self.seen[kind] += 1
-            trouble.kind, trouble.interrupted = None, ""
+            fault.kind, fault.interrupted = None, ""
         assert not self.breaches, self.breaches
 
     def remember(self) -> None:
-        """Keep the store's content, once all of it is there."""
+        """Take a snapshot of the store once every partition is stored."""
         if len(self._stored) == PARTITIONS:
             self._past = self.store.snapshot(), deepcopy(self._stored)
 
     def go_back(self) -> None:
-        """The store fails over to what was remembered."""
+        """Fail the store over to the snapshot."""
         if self._past is not None:
             self.store.restore(self._past[0])
             self._stored = deepcopy(self._past[1])
@@ -293,7 +293,7 @@ class System:
             self.seen["store went back"] += 1
 
     async def settle(self) -> None:
-        """All troubles end; one worker reads what is left."""
+        """End all faults; one worker reads the remaining records."""
         self.produce(10_000)
         if not self.processes:
             await self.start()
@@ -301,7 +301,7 @@ class System:
         worker = self.processes[0]
         worker.clock_off_ms = self.store_off_ms = 0
         self.rebalance()
-        worker.client.at_once = 1_000
+        worker.client.max_records = 1_000
         for _ in range(ROUNDS):
             await self.act(worker, "read")
             await self.act(worker, "look after")
@@ -309,7 +309,7 @@ class System:
     # -- what must hold -------------------------------------------------------------------------
 
     def _rule(self, holds: bool, what: str) -> None:
-        """Note a breach; it is told when the worker is done, who might take it for a fault."""
+        """Record a breach, which is raised later: the worker could take it for a failure."""
         if not holds:
             self.breaches.append(what)
 

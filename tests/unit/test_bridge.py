@@ -22,7 +22,7 @@ from tests.otlp import RETRIEVER, SpanSpec, as_protobuf, documents
 from tests.sessions import Sent
 from tests.simulation.bridges import TOPIC, BridgeMember, World
 from tests.simulation.brokers import ScriptedCluster, ScriptedConsumer
-from tests.simulation.system import AtOnce
+from tests.simulation.system import ImmediateRetry
 from tests.telemetry import agent, search
 
 TURN = {"openinference.span.kind": "AGENT", "session.id": "s"}
@@ -194,12 +194,12 @@ async def test_out_of_order_times_in_batches_close_no_trace() -> None:
     world.send(sent([spans[1]]), 0)
     world.now_ms += 21_000
     member = BridgeMember(world)
-    member.source.at_once = 1_201
+    member.source.max_records = 1_201
     await member.join()
     world.brokers.rebalance([member.source])
     while not await member.turn():
         pass
-    member.source.at_once = 1
+    member.source.max_records = 1
     await member.turn()
     await member.turn()
 
@@ -246,7 +246,9 @@ async def test_a_bridge_does_not_start_without_the_topics_for_its_events() -> No
     brokers, health = World(Bounds()).brokers, Health()
     cluster = ScriptedCluster(brokers, ScriptedConsumer(brokers))
     settings = KafkaSettings(topics=(TOPIC,), group_id="bridge")
-    source = traces_source(settings, cluster, ["events"], AtOnce(health, lambda: None), health)
+    source = traces_source(
+        settings, cluster, ["events"], ImmediateRetry(health, lambda: None), health
+    )
 
     with pytest.raises(TopicsMissing, match="input topics do not exist: events"):
         await source.join()

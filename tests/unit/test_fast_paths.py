@@ -18,7 +18,7 @@ from stream_metrics.core.dedup.deduplicator import deduplicator
 from stream_metrics.core.engine.cells import scaled
 from stream_metrics.core.engine.changes import Changes, Observations
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder, digest_event
+from stream_metrics.core.engine.digested import DigestedEvent, digest_event
 from stream_metrics.core.engine.state import Cell, Conversation
 from stream_metrics.core.engine.step import Step
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window
@@ -29,10 +29,11 @@ from stream_metrics.core.engine.windows import (
     oldest_bucket,
     windows_at,
 )
-from stream_metrics.core.events.decode import BadRecord, Event, decode
+from stream_metrics.core.events.decode import Event, decode
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.worker.export import export_state
+from tests.faulty import Bug, BuggyDeduplicators
 from tests.property.test_partition import TOPIC, once, opened, options
 
 NOON_S = 1_718_020_800
@@ -231,28 +232,16 @@ def sent(number: int, doc: str) -> Record:
 
 
 @pytest.mark.parametrize("broken_key", ["k", "new"])
-async def test_a_bug_in_digesting_rejects_one_event(
-    monkeypatch: pytest.MonkeyPatch, broken_key: str
-) -> None:
+async def test_a_bug_in_digesting_rejects_one_event(broken_key: str) -> None:
     """Whichever key fails, the others are digested with their conversation."""
     store, letters = MemoryStore(), MemoryDeadLetters()
     state = await opened(store, letters, 0)
     await state.process([sent(0, "D")], once)
     both = options().keys | {"new": b"a new key"}
-    state = await opened(store, letters, 0, keys=both, key_id="new")
+    bug = Bug(RuntimeError, at_record=lambda value: b'"e1"' in value)
+    dedups = BuggyDeduplicators(both[broken_key], bug)
+    state = await opened(store, letters, 0, keys=both, key_id="new", dedups=dedups)
 
-    healthy = RecordDecoder.decode
-
-    def failing(self: RecordDecoder, value: bytes | None, **more: Any) -> DigestedEvent | BadRecord:
-        taken = healthy(self, value, **more)
-        if isinstance(taken, DigestedEvent) and (taken.event_id, taken.key_id) == (
-            "e1",
-            broken_key,
-        ):
-            raise RuntimeError
-        return taken
-
-    monkeypatch.setattr(RecordDecoder, "decode", failing)
     await state.process([sent(1, "E"), sent(2, "D")], once)
 
     assert [(x.record.offset, x.reason) for x in letters.letters] == [(1, "internal_error")]

@@ -105,7 +105,7 @@ async def test_an_unreadable_batch_halts_only_its_partition() -> None:
     error = UnreadableBatch(place.topic, 0, system.brokers.ends[place], "is too large")
     system.brokers.unreadable[place] = system.brokers.ends[place], error
     system.produce(1_000)
-    worker.client.at_once = 1_000
+    worker.client.max_records = 1_000
     for _ in range(3):
         await system.act(worker, "read")
         await system.act(worker, "look after")

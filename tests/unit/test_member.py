@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from aiokafka.errors import (
     KafkaConnectionError,
     RecordTooLargeError,
     TopicAuthorizationFailedError,
+    UnknownMemberIdError,
 )
 from aiokafka.protocol.commit import OffsetFetchResponse_v3
 
@@ -40,7 +42,7 @@ from stream_metrics.live.worker.source import (
     TopicsUnavailable,
 )
 from tests.simulation.brokers import Brokers, ScriptedCluster, ScriptedConsumer
-from tests.simulation.system import AtOnce
+from tests.simulation.system import ImmediateRetry
 
 FIRST, SECOND = PartitionId("events", 0), PartitionId("events", 1)
 COMMITS = {FIRST: Commit(1)}
@@ -54,7 +56,7 @@ async def counts() -> dict[str, int]:
 def source_of(cluster: Cluster, health: Health, ask: Any = counts) -> KafkaSource:
     """A member that has not joined yet."""
     group = Group("group", ("events",), RangePartitionAssignor)
-    retry = AtOnce(health, lambda: None)
+    retry = ImmediateRetry(health, lambda: None)
     return KafkaSource(KafkaSettings(), cluster, group, ask, record_with_headers, retry, health)
 
 
@@ -72,6 +74,25 @@ class Slow(ScriptedConsumer):
         self.begun.set()
         await self.go_on.wait()
         await super().commit(offsets)
+
+
+class Shielding(Slow):
+    """Like aiokafka, goes on with a commit whose caller is cancelled; then it fails."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        super().__init__(brokers)
+        self.failed = asyncio.Event()
+
+    async def commit(self, offsets: Mapping[TopicPartition, Any]) -> None:
+        """Fails once it may go on."""
+        request = asyncio.create_task(self._fail())
+        request.add_done_callback(lambda _: self.failed.set())
+        await asyncio.shield(request)
+
+    async def _fail(self) -> None:
+        self.begun.set()
+        await self.go_on.wait()
+        raise UnknownMemberIdError
 
 
 class Away(ScriptedCluster):
@@ -205,6 +226,31 @@ async def test_leaving_abandons_an_unanswered_commit() -> None:
     assert not brokers.commits
 
 
+@pytest.mark.parametrize("which", ["commit", "confirm"])
+async def test_an_abandoned_commit_that_fails_later_logs_nothing(which: str) -> None:
+    """Asyncio logs an error that nobody retrieves."""
+    logged: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: logged.append(context["message"]))
+    brokers = Brokers(["events"], 1)
+    client = Shielding(brokers)
+    source = await reading(client, brokers)
+    caller = asyncio.create_task(getattr(source, which)(COMMITS))
+    await client.begun.wait()
+
+    if which == "confirm":
+        caller.cancel()
+    await source.leave()
+    await asyncio.wait({caller})
+    client.go_on.set()
+    await client.failed.wait()
+    del caller
+    await asyncio.sleep(0)
+    gc.collect()
+
+    assert logged == []
+
+
 async def test_a_missing_answer_does_not_mean_that_there_is_no_commit() -> None:
     """An error about the whole group omits the partitions; a partition without a commit
     is listed."""
@@ -315,9 +361,9 @@ async def test_an_error_loses_no_records_of_other_partitions() -> None:
     brokers = filled(2)
     client = ScriptedConsumer(brokers)
     source = await reading(client, brokers)
-    client.at_once = 2
+    client.max_records = 2
     assert offsets(await source.poll()) == {FIRST: [0, 1]}
-    client.at_once = 10
+    client.max_records = 10
     brokers.unreadable[TopicPartition(*SECOND)] = 1, CorruptRecordException("CRC")
 
     assert await source.poll() == Fetched()

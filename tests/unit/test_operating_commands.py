@@ -16,6 +16,7 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
+from deploy.local.process import free_port
 from deploy.local.servers import RedisServer
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
@@ -274,7 +275,11 @@ def test_a_worker_does_not_start_on_a_layout_of_another_type(namespace: RedisOpt
     done = subprocess.run(
         [sys.executable, "-m", "stream_metrics", "worker"],
         capture_output=True, text=True, timeout=60, check=False,
-        env={**os.environ, "STREAM_METRICS_STATE__DIGEST_KEY": "x" * 32},
+        env={
+            **os.environ,
+            "STREAM_METRICS_STATE__DIGEST_KEY": "x" * 32,
+            "STREAM_METRICS_WEB__PORT": str(free_port()),
+        },
     )  # fmt: skip
 
     assert done.returncode == 2, done.stderr

@@ -52,7 +52,7 @@ BROKEN = Record(b"{")
 SECONDS = 60.0
 
 
-# A replay that stops for good: while it reads, when a piece is done, or when all are.
+# A replay that waits to be killed: while it reads, after the first piece, or after all pieces.
 CHILD = """
 import os, signal, sys
 from pathlib import Path
@@ -88,7 +88,7 @@ if __name__ == "__main__":
 
 
 def killed(where: str, out: Path, processes: int) -> None:
-    """Replay in a process that is killed while ``reading``, ``computing`` or ``merging``."""
+    """Run a replay in a process that is killed while ``reading``, ``computing`` or ``merging``."""
     script = out.parent / "child.py"
     script.write_text(CHILD)
     out.mkdir()
@@ -119,7 +119,7 @@ def _stopped(out: Path, child: subprocess.Popen[bytes]) -> bool:
     ],
 )
 def test_a_killed_replay_continues(where: str, processes: int, said: str, tmp_path: Path) -> None:
-    """The same command does the rest and gives the bytes of an undisturbed replay."""
+    """The same command completes it, with the bytes of an uninterrupted replay."""
     out = tmp_path / "out"
     killed(where, out, processes)
     told = RecordedProgress()
@@ -135,7 +135,7 @@ def test_a_killed_replay_continues(where: str, processes: int, said: str, tmp_pa
 def test_a_replay_of_other_input_or_settings_starts_again(
     others: dict[str, Any], tmp_path: Path
 ) -> None:
-    """It reports that it does not use what a killed replay left."""
+    """It reports that it does not use the files of the killed replay."""
     out = tmp_path / "out"
     killed("computing", out, 1)
     told = RecordedProgress()
@@ -150,7 +150,7 @@ def test_a_replay_of_other_input_or_settings_starts_again(
 
 @pytest.mark.slow
 def test_restart_uses_nothing_of_a_killed_replay(tmp_path: Path) -> None:
-    """The replay reads its input from the start."""
+    """The replay reads its input from the first record."""
     out = tmp_path / "out"
     killed("computing", out, 1)
     told = RecordedProgress()
@@ -162,7 +162,7 @@ def test_restart_uses_nothing_of_a_killed_replay(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_standard_input_is_read_again(tmp_path: Path) -> None:
-    """It has no identity, so a second replay of it starts at its first record."""
+    """Standard input has no identity, so that a second replay starts at the first record."""
     out = tmp_path / "out"
     killed("computing", out, 1)
     told = RecordedProgress()
@@ -175,7 +175,7 @@ def test_standard_input_is_read_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scale", [AT_ONCE, SPOOLED])
 def test_a_strict_replay_ends_at_the_first_bad_record(scale: Execution, tmp_path: Path) -> None:
-    """Records after the first bad one are not read, and nothing is left behind."""
+    """It reads no record after the first bad one, and leaves no files."""
     read: list[int] = []
 
     def records() -> Iterator[Record]:
@@ -190,7 +190,7 @@ def test_a_strict_replay_ends_at_the_first_bad_record(scale: Execution, tmp_path
 
 
 def test_a_second_replay_into_a_directory_is_refused(tmp_path: Path) -> None:
-    """The first one is still running."""
+    """The error says that another replay is running there."""
 
     def records() -> Iterator[Record]:
         with pytest.raises(OutputInUse, match="another replay is writing to this directory"):
@@ -202,7 +202,7 @@ def test_a_second_replay_into_a_directory_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_truncated_spool_is_an_error(tmp_path: Path) -> None:
-    """A spool file shorter than the manifest says does not count as a smaller input."""
+    """A spool file that is shorter than the manifest says is not taken for a smaller input."""
     out = tmp_path / "out"
     killed("computing", out, 1)
     sizes = json.loads((out / FOLDER / MANIFEST).read_text())["sizes"]
@@ -215,7 +215,7 @@ def test_a_truncated_spool_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_more_shards_than_open_files_are_merged(tmp_path: Path) -> None:
-    """Hundreds are merged in steps to the same bytes."""
+    """Hundreds of shards are merged in steps, with the same bytes."""
     told = RecordedProgress()
     run(task(traffic(), tmp_path / "parts", IN_PARTS), told)
 
@@ -225,7 +225,7 @@ def test_more_shards_than_open_files_are_merged(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_missing_members_are_named(tmp_path: Path) -> None:
-    """Two members of three give a report that names the missing one and can be completed."""
+    """The report of two of three members names the missing one, and can be completed."""
     directories = []
     for index in (1, 2, 3):
         directories.append(tmp_path / str(index))
@@ -243,7 +243,7 @@ def test_missing_members_are_named(tmp_path: Path) -> None:
 
 
 def test_shares_that_overlap_are_refused(tmp_path: Path) -> None:
-    """A member given twice, or together with the whole, would count twice."""
+    """A member that is merged twice, or together with the whole, would count twice."""
     replayed(traffic(50), tmp_path / "a", AT_ONCE, member=(1, 2))
     replayed(traffic(50), tmp_path / "b", AT_ONCE)
     for pair in (("a", "a"), ("a", "b"), ("b", "b")):
@@ -252,7 +252,7 @@ def test_shares_that_overlap_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_conversation_in_two_inputs_is_refused(tmp_path: Path) -> None:
-    """Its rows from two inputs cannot be merged."""
+    """Rows of one conversation from two inputs cannot be merged."""
     for name, count in (("a", 50), ("b", 60)):
         directory = tmp_path / name
         replay = task(traffic(count), directory, AT_ONCE)
@@ -264,7 +264,7 @@ def test_a_conversation_in_two_inputs_is_refused(tmp_path: Path) -> None:
 
 
 def test_parts_of_different_settings_are_refused(tmp_path: Path) -> None:
-    """Their figures cannot be added."""
+    """Figures of different settings cannot be added."""
     replayed(traffic(50), tmp_path / "a", AT_ONCE, member=(1, 2))
     replayed(traffic(50), tmp_path / "b", AT_ONCE, member=(2, 2), turn_scope="all")
 
@@ -272,8 +272,8 @@ def test_parts_of_different_settings_are_refused(tmp_path: Path) -> None:
         merge([tmp_path / "a", tmp_path / "b"], tmp_path)
 
 
-def test_a_report_is_made_again_from_its_directory(tmp_path: Path) -> None:
-    """`report` on one directory gives the same files."""
+def test_a_report_is_recreated_from_its_directory(tmp_path: Path) -> None:
+    """``report`` on one directory writes the same files."""
     before = replayed(traffic(), tmp_path, AT_ONCE)
 
     merge([tmp_path], tmp_path)
@@ -288,7 +288,7 @@ def test_a_report_is_made_again_from_its_directory(tmp_path: Path) -> None:
 def test_a_file_with_another_number_of_lines_is_refused(
     name: str, change: Callable[[list[bytes]], list[bytes]], tmp_path: Path
 ) -> None:
-    """The error has the file and both numbers, and nothing is written."""
+    """The error names the file and both numbers, and nothing is written."""
     members = [tmp_path / "1", tmp_path / "2"]
     for index, member in enumerate(members, 1):
         replayed(traffic(), member, AT_ONCE, member=(index, 2))
@@ -307,7 +307,7 @@ def test_a_file_with_another_number_of_lines_is_refused(
 
 
 def test_parts_of_another_version_are_refused(tmp_path: Path) -> None:
-    """They do not contain their number of lines."""
+    """Older files do not contain their number of lines."""
     replayed(traffic(50), tmp_path, AT_ONCE)
     content = json.loads((tmp_path / PARTS).read_text())
     (tmp_path / PARTS).write_text(json.dumps({**content, "schema_version": 1}))
@@ -319,13 +319,13 @@ def test_parts_of_another_version_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_a_replay_is_refused(tmp_path: Path) -> None:
-    """The error says what to name."""
+    """The error says which directories can be given."""
     with pytest.raises(IncompatibleReplays, match="name directories that replay wrote"):
         merge([tmp_path], tmp_path)
 
 
 def conversation_events() -> list[Record]:
-    """Two conversations of which one is forgotten in part, with an event that comes twice."""
+    """Two conversations, one of which is partly forgotten, and an event that is sent twice."""
 
     def event(conversation: str, name: str, second: int, **others: Any) -> Record:
         content: dict[str, Any] = {
@@ -360,7 +360,7 @@ def conversation_events() -> list[Record]:
 def test_a_pass_over_texts_gets_each_conversation_with_its_events(
     spooled: bool, tmp_path: Path
 ) -> None:
-    """Each content once, without what is forgotten or replaced, in memory or not."""
+    """Each event is passed once, without forgotten or replaced ones, in memory and from a spool."""
     given, limits = conversation_events(), Limits()
     with ExitStack() as stack:
         records: list[RereadableRecords] = [InMemoryRecords(list(enumerate(given)))]
@@ -392,7 +392,7 @@ def test_a_pass_over_texts_gets_each_conversation_with_its_events(
 
 
 def fed(records: RereadableRecords) -> Replay:
-    """The engine after these records."""
+    """An engine that has processed these records."""
     engine = Replay(turn_scope="all")
     for place, number, record in records.each():
         engine.feed(record, number, place)

@@ -1,4 +1,4 @@
-"""Answers through a replay: turns.jsonl, the block generation, and what merges of them."""
+"""Answers in a replay: ``turns.jsonl``, the block ``generation``, and merges of both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOON_S = 1_718_020_800
 
 
 def record(kind: str, conversation: str, second: int, **fields: Any) -> Record:
-    """A record of turn 1 unless it says otherwise."""
+    """A record of turn 1 by default."""
     body = {"type": kind, "event_id": f"{kind}-{second}", "conversation_id": conversation,
             "turn": 1, "occurred_at": NOON_S + second, **fields}  # fmt: skip
     return Record(json.dumps(body).encode(), conversation.encode(), None)
@@ -34,7 +34,7 @@ def search(conversation: str, second: int, title: str, **fields: Any) -> Record:
 
 
 def answered(size: int = 30) -> list[Record]:
-    """Conversations of two turns; the second of every third has no answer."""
+    """Conversations of two turns; every third has no answer in its second turn."""
     records = []
     for number in range(size):
         name = f"c{number:02}"
@@ -56,7 +56,7 @@ def rows_in(files: dict[str, bytes]) -> list[dict[str, Any]]:
 
 
 def test_a_turn_with_a_row_and_an_answer_is_scored(tmp_path: Path) -> None:
-    """With the scope ``last`` the highest turn, with ``all`` each that has an answer."""
+    """With the scope ``last`` this is the highest turn, with ``all`` every turn with an answer."""
     last = rows_in(replayed(answered(), tmp_path / "last", AT_ONCE))
     every = rows_in(replayed(answered(), tmp_path / "all", AT_ONCE, turn_scope="all"))
 
@@ -72,7 +72,7 @@ def test_a_turn_with_a_row_and_an_answer_is_scored(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("turn_scope", ["last", "all"])
 def test_every_way_of_replaying_gives_the_same_answers(tmp_path: Path, turn_scope: str) -> None:
-    """These are in memory, with a spool, and in shards."""
+    """This holds for replays in memory, with a spool, and in shards."""
     found = [
         replayed(answered(), tmp_path / str(at), scale, turn_scope=turn_scope)
         for at, scale in enumerate((AT_ONCE, SPOOLED, IN_PARTS))
@@ -82,7 +82,7 @@ def test_every_way_of_replaying_gives_the_same_answers(tmp_path: Path, turn_scop
 
 
 def test_members_merge_to_the_bytes_of_one(tmp_path: Path) -> None:
-    """The block is that of all rows, whichever member found them."""
+    """The block covers all rows, whichever member computed them."""
     whole = replayed(answered(), tmp_path / "whole", AT_ONCE)
     shares = [tmp_path / f"{index}" for index in (1, 2, 3)]
     for index, share in enumerate(shares, 1):
@@ -97,7 +97,7 @@ def test_members_merge_to_the_bytes_of_one(tmp_path: Path) -> None:
 
 
 def test_the_report_summarises_the_rows(tmp_path: Path) -> None:
-    """The block is what the rows give; comparisons read the same rows."""
+    """The block is computed from the rows; comparisons read the same rows."""
     files = replayed(answered(), tmp_path, AT_ONCE)
     generation = Generation()
     for row in rows_in(files):
@@ -112,7 +112,7 @@ def test_the_report_summarises_the_rows(tmp_path: Path) -> None:
 
 
 def test_without_answers_there_is_no_summary(tmp_path: Path) -> None:
-    """Traffic that records none has an empty file of turns."""
+    """The file of turns is empty if the traffic has no answers."""
     files = replayed([search("c", 1, "Nile")], tmp_path, AT_ONCE)
 
     assert files[TURNS] == b""
@@ -120,7 +120,7 @@ def test_without_answers_there_is_no_summary(tmp_path: Path) -> None:
 
 
 def test_a_forgotten_answer_is_not_scored(tmp_path: Path) -> None:
-    """It is not read again."""
+    """The pass over texts skips forgotten conversations."""
     forget = {"type": "forget", "event_id": "f", "conversation_id": "c01"}
     forget["occurred_at"] = NOON_S + 100  # type: ignore[assignment]
     records = [*answered(2), Record(json.dumps(forget).encode(), b"c01", None)]
@@ -131,7 +131,7 @@ def test_a_forgotten_answer_is_not_scored(tmp_path: Path) -> None:
 
 
 def test_an_invalid_row_is_located(tmp_path: Path) -> None:
-    """The error of a merge has the file and the line."""
+    """The error of a merge names the file and the line."""
     replayed(answered(4), tmp_path, AT_ONCE)
     first, _ = (tmp_path / TURNS).read_text().splitlines(keepends=True)
     (tmp_path / TURNS).write_text(first + '{"conversation_id": 1}\n')

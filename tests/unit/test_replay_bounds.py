@@ -1,4 +1,4 @@
-"""Memory of a replay: none per record, and the documented bytes per row."""
+"""Memory of a replay: constant in the number of records, and the documented bytes per row."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Body = dict[str, Any]
 
 
 def test_the_docs_have_the_tested_figures() -> None:
-    """The figures in ``docs/guides/replay.md`` are those that the tests hold."""
+    """The figures in ``docs/guides/replay.md`` are the limits of these tests."""
     found = re.search(SAID, DOCUMENT.read_text(encoding="utf-8"))
     assert found
     assert {name: int(value) for name, value in found.groupdict().items()} == EACH_BYTES
@@ -63,15 +63,15 @@ def test_the_docs_have_the_tested_figures() -> None:
 
 @pytest.fixture
 def bytes_each(monkeypatch: pytest.MonkeyPatch) -> BytesEach:
-    """How much one more adds to the largest memory; what is given takes so many, and sums them up.
+    """Measures by how many bytes one more item raises the peak memory of ``fill(size)``.
 
-    A resample is drawn by itself, as of so many units that it is larger than a block.
+    Resamples are drawn one by one, as they are for so many units that one resample fills a block.
     """
     monkeypatch.setattr(resampling, "BLOCK", 1)
     monkeypatch.setattr(resampling, "CELLS", 1)
 
     def measure(fill: Callable[[int], object]) -> float:
-        fill(SIZES[0])  # what is made once, whatever the size, is not counted
+        fill(SIZES[0])  # allocations that do not depend on the size are not counted
         peaks = []
         for size in SIZES:
             tracemalloc.start()
@@ -86,13 +86,13 @@ def bytes_each(monkeypatch: pytest.MonkeyPatch) -> BytesEach:
 
 
 def assert_near(found_bytes: float, said_bytes: int) -> None:
-    """No more than is said, and not so much less that another figure should be said."""
+    """Check that memory is at most the documented figure, and more than half of it."""
     assert said_bytes / 2 < found_bytes <= said_bytes
 
 
 @pytest.mark.slow
 def test_memory_per_row_is_as_documented(bytes_each: BytesEach) -> None:
-    """It includes all metrics, intervals and strata."""
+    """A row includes all metrics, intervals and strata."""
 
     def fill(size: int) -> object:
         report = Report(("agent", "language"), DRAWS)
@@ -105,7 +105,7 @@ def test_memory_per_row_is_as_documented(bytes_each: BytesEach) -> None:
 
 
 def row(number: int) -> RowCounts:
-    """What a report needs of the only row of a conversation."""
+    """The fields of a row that a report reads; each conversation has one row."""
     value = number % 7 / 7
     figures: dict[str, Any] = {metric.key: value for metric in metrics_at("through", "turn")}
     return ROW_FIGURES(
@@ -117,7 +117,7 @@ def row(number: int) -> RowCounts:
 @pytest.mark.slow
 @pytest.mark.parametrize("metrics", [1, 10])
 def test_memory_per_search_is_as_documented(metrics: int, bytes_each: BytesEach) -> None:
-    """Two a conversation, by different routes, in two languages."""
+    """A conversation has two searches, by different routes; there are two languages."""
     names = [f"metric-{at}" for at in range(metrics)]
 
     def fill(size: int) -> object:
@@ -146,7 +146,7 @@ def search(number: int, names: list[str]) -> Body:
 
 
 def test_memory_per_answer_is_as_documented(bytes_each: BytesEach) -> None:
-    """With all metrics that need no model."""
+    """An answer has all metrics that need no model."""
 
     def fill(size: int) -> object:
         generation = Generation()
@@ -179,7 +179,7 @@ def answer(number: int) -> Body:
 
 
 class Peaks(NamedTuple):
-    """The most bytes that each stage held."""
+    """The peak memory of each stage, in bytes."""
 
     spooling: int
     computing: int
@@ -187,35 +187,35 @@ class Peaks(NamedTuple):
 
 
 class Measuring(RecordedProgress):
-    """Takes down how much memory a stage took when the next one begins."""
+    """Records the peak memory of a stage when the next one begins."""
 
     def __init__(self) -> None:
         super().__init__()
         self.peaks: list[int] = []
 
     def computed(self, pieces: int, of: int) -> None:
-        """The first time, spooling is over. What nothing holds any more does not count."""
+        """Record the peak of spooling at the first call, after garbage is collected."""
         gc.collect()
         if not self.peaks:
             self.stage()
 
     def merging(self) -> None:
-        """So is computing."""
+        """Record the peak of computing."""
         self.stage()
 
     def stage(self) -> None:
-        """One is over."""
+        """Record the peak of the stage that has ended."""
         self.peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.reset_peak()
 
 
 def peaks_of(names: Sequence[str], out: Path, piece_bytes: int) -> Peaks:
-    """Replay these conversations, each with texts, in pieces of one size."""
+    """Replay these conversations with texts in pieces of this size; returns the peaks."""
     scale = Execution(small_records=0, piece_bytes=piece_bytes, note_bytes=64 * KIB)
     records = (record for name in names for record in texts(name))
     replay = task(records, out, scale, evaluation={"confidence_intervals": False})
     told = Measuring()
-    gc.freeze()  # what is there already need not be looked at again and again
+    gc.freeze()  # so that each collection does not scan all earlier objects
     tracemalloc.start()
     try:
         run(replay, told)
@@ -241,7 +241,7 @@ def texts(name: str) -> Iterator[Record]:
 
 
 def names_in(parts: int) -> list[str]:
-    """Conversations of which so many are in each of so many parts of each shard."""
+    """Conversations, ``IN_A_PIECE`` in each of the ``parts`` of each shard."""
     found: list[str] = []
     cells: Counter[tuple[int, int]] = Counter()
     for number in count():
@@ -257,9 +257,9 @@ def names_in(parts: int) -> list[str]:
 
 
 def small_and_large(out: Path, piece_bytes: int) -> tuple[Peaks, Peaks]:
-    """The peaks of as many conversations as ``names_in(1)`` and ``names_in(4)`` have.
+    """The peaks with the conversations of ``names_in(1)`` and of ``names_in(4)``.
 
-    In a process of its own: what other tests have begun would be counted as well.
+    They are measured in a separate process, without the allocations of other tests.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
         return alone.submit(_small_and_large, out, piece_bytes).result()
@@ -273,7 +273,7 @@ def _small_and_large(out: Path, piece_bytes: int) -> tuple[Peaks, Peaks]:
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_records(tmp_path: Path) -> None:
-    """Four times the input in shards of equal size needs no more to spool and compute."""
+    """Spooling and computing four times the input, in pieces of equal size, need no more memory."""
     one = sum(len(record.value or b"") for record in texts("conversation-000000"))
 
     before, after = small_and_large(tmp_path, IN_A_PIECE * one * 5 // 4)
@@ -285,7 +285,7 @@ def test_memory_does_not_grow_with_the_number_of_records(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_memory_of_merging_is_as_documented(tmp_path: Path) -> None:
-    """Larger shards need the documented bytes per row, search and answer."""
+    """Larger shards need the documented bytes for each row, search and answer."""
     before, after = small_and_large(tmp_path, KIB * KIB)
 
     each = EACH_BYTES

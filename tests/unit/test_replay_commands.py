@@ -37,7 +37,7 @@ LINES = "".join(json.dumps(event) + "\n" for event in EVENTS)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Events in ``events.jsonl``."""
+    """A directory with events in ``events.jsonl``."""
     (tmp_path / "events.jsonl").write_text(LINES)
     return tmp_path
 
@@ -45,9 +45,9 @@ def folder(tmp_path: Path) -> Path:
 def command(
     folder: Path, *arguments: str, limit_bytes: int | None = None, sent: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """A command as it ends; ``limit_bytes``: no file may become longer, as on a full disk.
+    """Run a command to its end, with ``sent`` as standard input.
 
-    ``sent`` is its standard input.
+    No file can grow beyond ``limit_bytes``, as on a full disk.
     """
 
     def limit() -> None:
@@ -67,14 +67,14 @@ def command(
 
 
 def done(folder: Path, *arguments: str) -> str:
-    """What a command that succeeds says on standard error."""
+    """Run a command that succeeds; returns its standard error."""
     found = command(folder, *arguments)
     assert found.returncode == 0, found.stderr
     return found.stderr
 
 
 def refused(folder: Path, *arguments: str, limit_bytes: int | None = None) -> str:
-    """The one line on standard error of a command that ends with exit code 2."""
+    """Run a command that ends with exit code 2; returns its only error line."""
     found = command(folder, *arguments, limit_bytes=limit_bytes)
     errors = [line for line in found.stderr.splitlines() if line.startswith("error: ")]
     assert found.returncode == 2, found.stderr
@@ -85,7 +85,7 @@ def refused(folder: Path, *arguments: str, limit_bytes: int | None = None) -> st
 
 @pytest.mark.slow
 def test_an_input_without_a_valid_record_is_refused(folder: Path) -> None:
-    """The report has the bad records; standard error names the first, and the exit code is 2."""
+    """The report lists the bad records; standard error names the first, and the exit code is 2."""
     (folder / "wide.jsonl").write_text(LINES, encoding="utf-16")
 
     said = refused(folder, "replay", "wide.jsonl", "--out", "wide")
@@ -96,8 +96,8 @@ def test_an_input_without_a_valid_record_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_member_without_records_of_its_own_is_no_error(folder: Path) -> None:
-    """The other members of a group may have them."""
+def test_a_member_without_records_is_no_error(folder: Path) -> None:
+    """The other members of the group may have all records."""
     (folder / "one.jsonl").write_text(LINES.splitlines()[0])
 
     for member in ("1/2", "2/2"):
@@ -107,7 +107,7 @@ def test_a_member_without_records_of_its_own_is_no_error(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["report.html", "run.json", "queries.jsonl"])
 def test_a_file_that_replay_and_report_cannot_write_is_named(folder: Path, name: str) -> None:
-    """Exit code 2, as 1 says that a threshold was crossed."""
+    """The exit code is 2, because 1 means that a condition is not met."""
     done(folder, "replay", "events.jsonl", "--out", "out")
     (folder / "out" / name).unlink()
     (folder / "out" / name).mkdir()
@@ -127,7 +127,7 @@ COLLECTION = ("--run", "run", "--qrels", "qrels", "--metric", "mrr")
 
 @pytest.fixture
 def evaluated(tmp_path: Path) -> Path:
-    """Two directories that ``evaluate`` has written, ``a`` and ``b``."""
+    """A directory with ``a`` and ``b``, both written by ``evaluate``."""
     (tmp_path / "qrels").write_text("".join(f"q{n} 0 a 1\n" for n in range(60)))
     (tmp_path / "run").write_text("".join(f"q{n} Q0 a 1 0.5 m\n" for n in range(60)))
     done(tmp_path, "evaluate", *COLLECTION, "--out", "a")
@@ -146,7 +146,7 @@ def evaluated(tmp_path: Path) -> Path:
 def test_a_full_disk_is_an_error_that_names_the_file(
     evaluated: Path, arguments: tuple[str, ...], name: str
 ) -> None:
-    """Nothing is left of it, and the exit code is 2."""
+    """No part of the file is left, and the exit code is 2."""
     found = refused(evaluated, *arguments, limit_bytes=4_000)
 
     assert found == f"error: out/{name}: File too large"
@@ -155,7 +155,7 @@ def test_a_full_disk_is_an_error_that_names_the_file(
 
 
 def damage(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
-    """What puts bytes in the place of others, once."""
+    """A function that replaces the first occurrence of ``old``."""
     return lambda data: data.replace(old, new, 1)
 
 
@@ -176,7 +176,7 @@ def damage(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
 def test_corrupted_files_are_refused(
     folder: Path, name: str, change: Callable[[bytes], bytes], message: str
 ) -> None:
-    """The error has file and line, and the exit code is 2."""
+    """The error names file and line, and the exit code is 2."""
     done(folder, "replay", "events.jsonl", "--out", "out")
     before = (folder / "out" / name).read_bytes()
     assert change(before) != before
@@ -187,7 +187,7 @@ def test_corrupted_files_are_refused(
 
 @pytest.mark.slow
 def test_files_of_an_earlier_run_are_removed(folder: Path) -> None:
-    """A replay leaves no older Parquet, and an evaluation no rows that a comparison would read."""
+    """A replay deletes older Parquet, an evaluation the rows that a comparison would read."""
     (folder / "qrels").write_text("q 0 a 1\n")
     (folder / "run").write_text("q Q0 a 1 0.5 m\n")
     replay = ("replay", "events.jsonl", "--out", "out")

@@ -1,4 +1,4 @@
-"""Replays that are killed at every possible moment, and merged or read in any order."""
+"""Replays that are killed at every possible point, and merged or read in any order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FEW_DRAWS = {"resamples": 20}
 
 
 def replaying(records: Sequence[Record], out: Path, scale: Execution, **others: Any) -> Work:
-    """A replay into ``out``; reading a record counts as a moment."""
+    """A replay into ``out`` that calls ``moment`` before it reads each record."""
 
     def work(moment: Callable[[], None]) -> None:
         def read() -> Iterator[Record]:
@@ -51,9 +51,9 @@ def replaying(records: Sequence[Record], out: Path, scale: Execution, **others: 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", rest_long(range(6)))
 def test_a_replay_may_be_killed_at_every_moment(tmp_path: Path, first: int) -> None:
-    """This is before each record, and each file that is opened, moved or deleted.
+    """It may be killed before each record, and before each file is opened, moved or deleted.
 
-    The rest gives the same files and leaves no others.
+    The next replay writes the same files and leaves no others.
     """
     records, scale = traffic(12), Execution(small_records=0, note_bytes=5_000)
     whole = replayed(records, tmp_path / "whole", AT_ONCE, evaluation=FEW_DRAWS)
@@ -68,7 +68,7 @@ def test_a_replay_may_be_killed_at_every_moment(tmp_path: Path, first: int) -> N
 
 @pytest.mark.slow
 def test_a_strict_replay_does_not_continue_a_lenient_one(tmp_path: Path) -> None:
-    """It would skip the bad records that were read before."""
+    """It would otherwise not report the bad records that the lenient replay has read."""
     records, scale = [Record(b"bad"), *traffic(12)], Execution(small_records=0, note_bytes=5_000)
     lenient = replaying(records, tmp_path, scale)
     assert killed_at(moments_of(lenient, tmp_path) // 2, lenient, tmp_path)
@@ -79,7 +79,7 @@ def test_a_strict_replay_does_not_continue_a_lenient_one(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_merge_in_steps_may_be_killed(tmp_path: Path) -> None:
-    """With more parts than open files, of which half are merged, none counts twice."""
+    """With more parts than open files, no part counts twice after a kill between two steps."""
     records, scale = many(), Execution(small_records=0, piece_bytes=150)
     whole = replayed(records, tmp_path / "whole", AT_ONCE, evaluation=FEW_DRAWS)
     out = tmp_path / "out"
@@ -96,7 +96,7 @@ def test_a_merge_in_steps_may_be_killed(tmp_path: Path) -> None:
 
 
 def many() -> list[Record]:
-    """A search in each of so many conversations that they make hundreds of small pieces."""
+    """One search in each of 400 conversations, which fill hundreds of small pieces."""
     found = []
     for number in range(400):
         event = {
@@ -115,7 +115,7 @@ def many() -> list[Record]:
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_processes_and_members_do_not_change_the_files(processes: int, tmp_path: Path) -> None:
-    """This holds for any number of processes, and for members with any number each."""
+    """This holds for any number of processes, in one replay and in each member."""
     records, scale = traffic(300), Execution(processes, small_records=0)
     whole = replayed(records, tmp_path / "whole", AT_ONCE, stratify=STRATIFY)
     shares = [tmp_path / f"{index}" for index in (1, 2)]
@@ -154,7 +154,7 @@ def test_the_order_of_input_files_does_not_matter(packed: str, tmp_path: Path) -
 
 
 def without_numbers(files: dict[str, bytes]) -> dict[str, Any]:
-    """The files but for the numbers of bad records."""
+    """The files without the numbers of bad records."""
     report, parts = (json.loads(files[name]) for name in ("report.json", PARTS))
     for bad in report["bad_records"]["first"]:
         assert bad.pop("record") > 0

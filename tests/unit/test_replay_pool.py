@@ -1,4 +1,4 @@
-"""Processes of a replay that are killed or whose results nobody needs any more."""
+"""Processes of a replay that are killed, or whose results are no longer needed."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ SECONDS = 30.0
 
 
 def kill_all() -> None:
-    """Kill the processes of the pool as the machine would that has no memory left."""
+    """Kill the processes of the pool, as the kernel does when memory is exhausted."""
     for child in multiprocessing.active_children():
         assert child.pid is not None
-        with suppress(ProcessLookupError):  # the pool ends them all when one is gone
+        with suppress(ProcessLookupError):  # the pool ends all of them when one dies
             os.kill(child.pid, signal.SIGKILL)
         child.join(SECONDS)
 
 
 def held_up(lock: Path) -> None:
-    """What a process does until the test lets go of the lock."""
+    """Wait until the test releases the lock."""
     with lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_SH)
 
 
 def let_go(result: Callable[[], object], lock: IO[str]) -> None:
-    """Let the processes go on once a call that waits for them is cancelled, or is not in time."""
+    """Release the lock once the call of ``result`` is cancelled, or after a deadline."""
 
     def wait() -> None:
         with suppress(CancelledError):
@@ -53,7 +53,7 @@ def let_go(result: Callable[[], object], lock: IO[str]) -> None:
 
 @pytest.mark.slow
 def test_the_death_of_a_process_is_reported_at_any_time() -> None:
-    """It is noticed when a result is awaited or when the next call starts."""
+    """The error is raised when a result is awaited, and when the next call starts."""
     with process_pool(2) as pool:
         assert pool.submit(len, "ab")() == 2
         kill_all()
@@ -64,7 +64,10 @@ def test_the_death_of_a_process_is_reported_at_any_time() -> None:
 
 
 def told_after(killing: RecordedProgress, folder: Path) -> RecordedProgress:
-    """What the same command says once a replay has ended by ``killing``; it makes all files."""
+    """Run a replay with ``killing``, then the same again; returns the progress of the second.
+
+    The second one creates all files.
+    """
     out = folder / "out"
     replay = task(traffic(), out, Execution(2, small_records=0))
     with pytest.raises(WorkerDied, match="run the same command again"):
@@ -78,7 +81,7 @@ def told_after(killing: RecordedProgress, folder: Path) -> RecordedProgress:
 
 @pytest.mark.slow
 def test_a_replay_continues_after_a_process_was_killed(tmp_path: Path) -> None:
-    """The first replay ends with a clear error; the same command does the rest."""
+    """The first replay ends with an error that says what to do; the same command completes it."""
 
     class Killing(RecordedProgress):
         def computed(self, pieces: int, of: int) -> None:
@@ -104,7 +107,7 @@ def test_a_merge_continues_after_a_process_was_killed(tmp_path: Path) -> None:
 
 
 def failing(lock: IO[str], helper: ThreadPoolExecutor, done: Path) -> None:
-    """A merge that fails when processes have been given more than they have begun."""
+    """Fail a merge while submitted calls still wait for a process."""
     with process_pool(2) as pool:
         for _ in range(2):
             pool.submit(held_up, Path(lock.name))
@@ -115,7 +118,7 @@ def failing(lock: IO[str], helper: ThreadPoolExecutor, done: Path) -> None:
 
 @pytest.mark.slow
 def test_an_error_cancels_waiting_calls(tmp_path: Path) -> None:
-    """When a merge fails, calls that wait are cancelled and all processes end."""
+    """When a merge fails, waiting calls are cancelled and all processes end."""
     done = tmp_path / "done"
     done.mkdir()
     with (tmp_path / "lock").open("w") as lock, ThreadPoolExecutor(1) as helper:

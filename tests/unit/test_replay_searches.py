@@ -1,4 +1,4 @@
-"""Searches through a replay: queries.jsonl, the block retrieval, and what merges of them."""
+"""Searches in a replay: ``queries.jsonl``, the block ``retrieval``, and merges of both."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.test_replay_answers import NOON_S, record
 
 
 def search(conversation: str, second: int, *docs: str, **fields: Any) -> Record:
-    """A search with these documents, in turn 1 and iteration 1 unless it says otherwise."""
+    """A search with these documents, by default in turn 1 and iteration 1."""
     found = [
         {"result_id": f"r{second}-{at}", "doc_id": doc, "content": f"about {doc}"}
         for at, doc in enumerate(docs)
@@ -44,7 +44,7 @@ def search(conversation: str, second: int, *docs: str, **fields: Any) -> Record:
 
 
 def judged(size: int = 24) -> list[Record]:
-    """Conversations judged by ground truth, by labels, by a reference answer, and by nothing."""
+    """Conversations judged by ground truth, by labels, by a reference answer, or not at all."""
     records = []
     for number in range(size):
         name = f"c{number:02}"
@@ -80,7 +80,7 @@ def block_in(files: dict[str, bytes]) -> dict[str, Any]:
 
 
 def test_each_search_has_a_row_with_its_place_and_scores(tmp_path: Path) -> None:
-    """Release and route are dimensions beside the recorded ones; the agent is the search's own."""
+    """Dimensions are the recorded ones, release and route; the agent is that of the search."""
     rows = rows_in(replayed(judged(1), tmp_path, AT_ONCE))
 
     assert rows[1] == {
@@ -98,7 +98,7 @@ def test_each_search_has_a_row_with_its_place_and_scores(tmp_path: Path) -> None
 
 
 def test_ground_truth_then_labels_then_overlap_judge_a_search(tmp_path: Path) -> None:
-    """The first that the turn has; the report counts them, and means are told by strategy."""
+    """The first of them that exists is used; the report has counts and means by strategy."""
     files = replayed(judged(), tmp_path, AT_ONCE)
     rows, block = rows_in(files), block_in(files)
 
@@ -112,7 +112,7 @@ def test_ground_truth_then_labels_then_overlap_judge_a_search(tmp_path: Path) ->
 
 
 def test_under_overlap_metrics_that_need_all_relevant_documents_are_null(tmp_path: Path) -> None:
-    """What shares tokens with the best reference answer is relevant; recall is not known."""
+    """Documents that share tokens with the best reference answer are relevant; recall is null."""
     rows = rows_in(replayed(judged(3), tmp_path, AT_ONCE))
 
     first, second = rows[4:6]
@@ -124,7 +124,7 @@ def test_under_overlap_metrics_that_need_all_relevant_documents_are_null(tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("turn_scope", ["last", "all"])
 def test_every_way_of_replaying_gives_the_same_searches(tmp_path: Path, turn_scope: str) -> None:
-    """These are in memory, with a spool, and in shards."""
+    """This holds for replays in memory, with a spool, and in shards."""
     found = [
         replayed([*judged(), *traffic(300)], tmp_path / str(at), scale, turn_scope=turn_scope)
         for at, scale in enumerate((AT_ONCE, SPOOLED, IN_PARTS))
@@ -144,7 +144,7 @@ def test_the_order_of_records_does_not_matter(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_members_merge_to_the_bytes_of_one(tmp_path: Path) -> None:
-    """Rows, marks and block are those of all searches, whichever member found them."""
+    """Rows, marks and block cover all searches, whichever member computed them."""
     whole = replayed(judged(), tmp_path / "whole", AT_ONCE)
     shares = [tmp_path / f"{index}" for index in (1, 2, 3)]
     for index, share in enumerate(shares, 1):
@@ -159,7 +159,7 @@ def test_members_merge_to_the_bytes_of_one(tmp_path: Path) -> None:
 
 
 def test_the_block_is_that_of_an_evaluation_of_the_same_rankings(tmp_path: Path) -> None:
-    """Means, intervals, strategies and strata: what ``retrieval_block`` gives of the rankings."""
+    """``retrieval_block`` gives the same means, intervals, strategies and strata."""
     files = replayed(judged(), tmp_path, AT_ONCE)
     metrics = Scoring.of(CONFIG["evaluation"], 2).metrics
     intervals = Scoring.of(CONFIG["evaluation"], 2).intervals
@@ -195,7 +195,7 @@ def test_the_block_is_that_of_an_evaluation_of_the_same_rankings(tmp_path: Path)
 
 
 def test_a_query_without_relevant_documents_is_counted(tmp_path: Path) -> None:
-    """Labels below the good gain are something to graded NDCG only; overlap counts down to k."""
+    """Labels below the good gain count for graded NDCG only; overlap is judged down to rank k."""
     metrics = block_in(replayed(judged(6), tmp_path, AT_ONCE))["metrics"]
 
     assert metrics["recall@2"]["queries_without_relevant"] == 2 + 2
@@ -204,7 +204,7 @@ def test_a_query_without_relevant_documents_is_counted(tmp_path: Path) -> None:
 
 
 def test_comparisons_read_the_same_means(tmp_path: Path) -> None:
-    """What ``compare`` makes of the rows is what the report says."""
+    """``compare`` computes from the rows the mean that the report has."""
     block = block_in(replayed(judged(), tmp_path, AT_ONCE))
 
     figure = read_observations(tmp_path)["queries"].figure("ndcg@10").figure
@@ -213,14 +213,14 @@ def test_comparisons_read_the_same_means(tmp_path: Path) -> None:
 
 
 def test_without_searches_every_mean_is_null(tmp_path: Path) -> None:
-    """The block is there, so that conditions on it can be asked for."""
+    """The block exists, so that conditions can name its metrics."""
     block = block_in(replayed([record("turn_completed", "c", 1)], tmp_path, AT_ONCE))
 
     assert (block["queries"], block["metrics"]["mrr"]["mean"]) == (0, None)
 
 
 def test_a_forgotten_search_is_not_scored(tmp_path: Path) -> None:
-    """Nothing of it is read again, and later searches of the conversation are."""
+    """Only searches after the forget record are scored."""
     forget = {"type": "forget", "event_id": "f", "conversation_id": "c00",
               "occurred_at": NOON_S + 100}  # fmt: skip
     gone = Record(json.dumps(forget).encode(), b"c00", None)
@@ -231,13 +231,13 @@ def test_a_forgotten_search_is_not_scored(tmp_path: Path) -> None:
 
 
 def test_a_metric_that_events_cannot_give_is_refused() -> None:
-    """The message says what to do instead."""
+    """The message says that events do not have the data for it."""
     with pytest.raises(MetricNameError, match="cannot be computed from events"):
         Scoring.of({**CONFIG["evaluation"], "metrics": ["max_ont_sim@5"]}, 2)
 
 
 def test_a_grade_above_the_limit_of_a_metric_is_an_error() -> None:
-    """The replay ends with the problem instead of a wrong score."""
+    """The replay ends with an error instead of a wrong score."""
     found = RecordedSearch("c", 1, "s", "bot", {}, Query([Retrieved(0, "a")], {"a": 4}))
     scoring = Scoring((parse("err(max_grade=3)@5"),), Relevance(), None)
 
@@ -246,7 +246,7 @@ def test_a_grade_above_the_limit_of_a_metric_is_an_error() -> None:
 
 
 def test_a_truncated_file_of_marks_is_named(tmp_path: Path) -> None:
-    """Merging says which file lacks a line."""
+    """The error of a merge says which file lacks a line."""
     replayed(judged(4), tmp_path, AT_ONCE)
     lines = (tmp_path / RELEVANT).read_text().splitlines(keepends=True)
     (tmp_path / RELEVANT).write_text("".join(lines[:-1]))
@@ -256,7 +256,7 @@ def test_a_truncated_file_of_marks_is_named(tmp_path: Path) -> None:
 
 
 def test_a_row_with_other_metrics_is_named(tmp_path: Path) -> None:
-    """A file of another replay is not summed up."""
+    """A file of another replay is not summarised."""
     replayed(judged(4), tmp_path, AT_ONCE)
     text = (tmp_path / QUERIES).read_text().replace('"mrr"', '"map"')
     (tmp_path / QUERIES).write_text(text)

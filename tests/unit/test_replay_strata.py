@@ -24,7 +24,7 @@ DIMENSIONS = ("language", "route", "agent")
 
 
 def recorded(size: int = 18) -> list[Record]:
-    """Conversations in two languages, of two routes or of one; every sixth says neither."""
+    """Conversations in two languages with one or two routes; every sixth has neither."""
     records = []
     for number in range(size):
         name = f"c{number:02}"
@@ -48,12 +48,12 @@ def rows_in(directory: Path) -> list[dict[str, Any]]:
 
 
 def report_of(directory: Path, *stratify: str) -> dict[str, Any]:
-    """The report of these records, split like this."""
+    """The report of ``recorded()``, split by these dimensions."""
     return run(task(recorded(), directory, AT_ONCE, stratify=stratify), RecordedProgress()).content
 
 
 def test_rows_are_split_by_recorded_dimensions(tmp_path: Path) -> None:
-    """Each stratum has the figures of its rows; rows without the dimension are counted."""
+    """A stratum has the figures of its rows; rows without the dimension are counted."""
     found = report_of(tmp_path, "language")["strata"]["language"]
 
     assert found["without"] == 3
@@ -101,7 +101,7 @@ def test_an_unknown_dimension_is_an_error(tmp_path: Path) -> None:
 
 
 def test_every_way_of_replaying_gives_the_same_strata(tmp_path: Path) -> None:
-    """These are in memory, in shards, and by members that are merged."""
+    """This holds for replays in memory, in shards, and by merged members."""
     whole = replayed(recorded(), tmp_path / "whole", AT_ONCE, stratify=DIMENSIONS)
     pieces = replayed(recorded(), tmp_path / "pieces", IN_PARTS, stratify=DIMENSIONS)
     shares = [tmp_path / f"{index}" for index in (1, 2)]
@@ -116,7 +116,7 @@ def test_every_way_of_replaying_gives_the_same_strata(tmp_path: Path) -> None:
 
 
 def test_comparisons_use_the_same_strata(tmp_path: Path) -> None:
-    """What ``compare --stratify language`` makes of a stratum is what the report says."""
+    """``compare --stratify language`` computes the figures that the report has of a stratum."""
     report = report_of(tmp_path, *DIMENSIONS)
 
     rows = read_observations(tmp_path)["conversations"]
@@ -128,7 +128,7 @@ def test_comparisons_use_the_same_strata(tmp_path: Path) -> None:
 
 
 def test_the_page_has_a_section_for_each_dimension(tmp_path: Path) -> None:
-    """It shows the mean of each stratum."""
+    """The section shows the mean of each stratum."""
     report = report_of(tmp_path, "language")
 
     page = write_report_page(tmp_path).read_text(encoding="utf-8")
@@ -142,7 +142,7 @@ def test_the_page_has_a_section_for_each_dimension(tmp_path: Path) -> None:
 def test_by_default_rows_are_split_by_a_few_languages(
     tmp_path: Path, languages: int, split: bool
 ) -> None:
-    """With one language, or very many, they are not split."""
+    """Rows in one language, or in more than 50, are not split."""
     records = []
     for number in range(languages):
         records.append(search(f"c{number:02}", 1, "a"))

@@ -1,4 +1,4 @@
-"""The watchdog fires exactly if the worker is stuck; time in these tests is scripted."""
+"""The watchdog fires if and only if the worker is stuck; time in these tests is scripted."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ FINE: dict[str, Callable[[int], WorkerStatus]] = {
 
 @pytest.mark.parametrize("why", FINE)
 def test_the_watchdog_does_not_fire_in_normal_operation(why: str) -> None:
-    """Ten minutes of each story give no alarm."""
+    """Ten minutes of each scenario give no alarm."""
     assert first_alarm(FINE[why]) is None
 
 
 def test_a_wait_resets_the_time_limit() -> None:
-    """After it there is a whole minute again."""
+    """The limit is a whole minute again after the wait."""
 
     def story(now: int) -> WorkerStatus:
         waiting = frozenset(["redis"]) if now < 100 else frozenset[str]()
@@ -85,7 +85,7 @@ def test_a_wait_resets_the_time_limit() -> None:
 
 
 def test_the_time_limit_starts_with_new_records() -> None:
-    """A topic that was idle for long gets its minute, too."""
+    """After a long idle time the limit is still a whole minute."""
 
     def story(now: int) -> WorkerStatus:
         return WorkerStatus({A: 7}, {A: int(now >= 300)}, rounds=now)
@@ -94,7 +94,7 @@ def test_the_time_limit_starts_with_new_records() -> None:
 
 
 def test_one_partition_may_be_stuck_alone() -> None:
-    """It gets no record in many rounds of the loop while others advance."""
+    """It gets no records in many rounds of the loop while others advance."""
 
     def story(now: int) -> WorkerStatus:
         return WorkerStatus({A: now, B: 7}, {A: 9, B: 9}, rounds=now)
@@ -103,7 +103,7 @@ def test_one_partition_may_be_stuck_alone() -> None:
 
 
 def test_the_alarm_names_what_is_stuck() -> None:
-    """The reason tells place and time, for whoever reads the probe."""
+    """The reason of the probe has the partition and the duration."""
     dog = Watchdog(SECONDS)
     said = [dog.check(now, WorkerStatus({A: now, B: 7}, {B: 9}, rounds=now)) for now in (0, 60)]
 
@@ -123,7 +123,7 @@ def test_progress_ends_the_alarm() -> None:
 
 
 def test_zero_seconds_disable_the_watchdog() -> None:
-    """No duration is too long then."""
+    """No duration raises an alarm then."""
     dog = Watchdog(0)
 
     assert [dog.check(now, stuck(now)) for now in (0, 10_000)] == [None, None]

@@ -147,7 +147,6 @@ class KafkaSource:
         if admin is not None:
             await admin.close()
         if (commit := self._commit_task) is not None:
-            # The client does not retrieve the error of a request whose caller was cancelled.
             await asyncio.wait({commit}, timeout=END_COMMIT_WITHIN_SECONDS)
             commit.cancel()
             await asyncio.wait({commit})
@@ -367,7 +366,7 @@ class KafkaSource:
         if not self._is_assigned(commits):
             return False
         try:
-            await self._translate_errors(self.consumer.commit(_offsets_and_metadata(commits)))
+            await self._translate_errors(self._send(commits))
         except (CommitFailedError, IllegalStateError):
             if self.assignment is assignment:  # not replaced by the listener meanwhile
                 self._clear_assignment()
@@ -382,15 +381,23 @@ class KafkaSource:
         """See ``Source``; does nothing while an earlier commit is in flight."""
         if self._commit_task is not None:
             return
-        # Not cancelled on timeout: the client's request would continue, and nobody would retrieve
-        # its error.
         self._commit_task = asyncio.create_task(self._commit(dict(commits)))
         await asyncio.wait({self._commit_task}, timeout=COMMIT_WITHIN_SECONDS)
+
+    async def _send(self, commits: Mapping[PartitionId, Commit]) -> None:
+        """Send a commit; raises the client's errors.
+
+        The client goes on with its request if its caller is cancelled, and nobody retrieves its
+        error then, so that asyncio logs it. Therefore only the wait for it is cancelled.
+        """
+        request = asyncio.ensure_future(self.consumer.commit(_offsets_and_metadata(commits)))
+        request.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(request)
 
     async def _commit(self, commits: dict[PartitionId, Commit]) -> None:
         started = time.perf_counter()
         try:
-            await self.consumer.commit(_offsets_and_metadata(commits))
+            await self._send(commits)
         except (KafkaError, IllegalStateError) as error:
             log.info("offset commit failed", error=type(error).__name__)
         else:

@@ -19,12 +19,12 @@ Seen = Callable[[str, tuple[Any, ...], Any], None]
 
 
 class Died(Exception):
-    """The process is no more."""
+    """The process has ended."""
 
 
 @dataclass(slots=True)
-class Trouble:
-    """What happens at the ``at``-th call from now on; ``interrupt`` is what a rebalance does.
+class Fault:
+    """The fault at the ``at``-th call from now on; ``interrupt`` performs a rebalance.
 
     ``interrupted`` is the call just after which a rebalance came.
     """
@@ -35,7 +35,7 @@ class Trouble:
     interrupted: str = ""
 
     def due(self) -> Kind | None:
-        """Whether it is this call's turn."""
+        """The fault of this call, or None."""
         if self.kind is None:
             return None
         self.at -= 1
@@ -45,14 +45,12 @@ class Trouble:
         return kind
 
 
-class Troubled:
-    """Passes calls on to ``inner``, in ``trouble``; ``seen`` hears of every answer given there."""
+class FaultInjector:
+    """Passes calls on to ``inner`` with ``fault``; ``seen`` receives every answer of ``inner``."""
 
-    def __init__(
-        self, inner: MemoryStore | MemoryDeadLetters, trouble: Trouble, seen: Seen
-    ) -> None:
+    def __init__(self, inner: MemoryStore | MemoryDeadLetters, fault: Fault, seen: Seen) -> None:
         self._inner = inner
-        self._trouble = trouble
+        self._fault = fault
         self._seen = seen
         self._away: type[Exception] = StoreUnavailable
         if isinstance(inner, MemoryDeadLetters):
@@ -62,10 +60,10 @@ class Troubled:
         ask: Ask = getattr(self._inner, name)
 
         async def call(*arguments: Any, **options: Any) -> Any:
-            kind = self._trouble.due()
+            kind = self._fault.due()
             if kind == "rebalance":
-                self._trouble.interrupted = name
-                self._trouble.interrupt()
+                self._fault.interrupted = name
+                self._fault.interrupt()
             if kind == "dies before":
                 raise Died(name)
             if kind == "refused":
