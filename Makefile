@@ -273,9 +273,10 @@ dashboards: setup ## Generate the Grafana dashboards
 panels: services ## Check each Grafana panel against a live system; a minute
 	@$(RUN) -m tests.shown
 
-docs: setup ## Generate the reference pages
+docs: setup ## Generate the reference pages and the alert rules
 	@$(BIN)/python -m stream_metrics.core.contract docs/reference
 	@$(BIN)/python -m docs.pages docs/reference
+	@$(BIN)/stream-metrics rules --out deploy/prometheus
 	@$(BIN)/python -m tests.mutations --page docs/evidence
 
 # The site has an environment of its own. The variable silences an advertisement of its theme.

@@ -3,5 +3,5 @@
 ``python -m deploy.dashboards`` writes ``grafana/dashboards``; a test compares the committed copies.
 ``promql`` builds queries and checks names and labels of families, ``panels`` renders Grafana's
 JSON, ``boards`` declares the dashboards. The thresholds of panels are those of
-``stream_metrics.live.page.thresholds``.
+``stream_metrics.core.alerts.thresholds``.
 """

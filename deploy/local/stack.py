@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import secrets
 import shlex
 import signal
@@ -36,6 +35,8 @@ from deploy.local.traces import (
     agent_environment,
 )
 from deploy.local.waiting import DeadlinePassed
+from stream_metrics.core.alerts.alert import Links
+from stream_metrics.core.alerts.files import rule_files
 
 Traffic = Literal["generated", "otel"]
 
@@ -60,7 +61,6 @@ ENVIRONMENT_FILE = Path("out/stack.env")
 DEPLOY = Path(__file__).resolve().parents[1]
 RULES = DEPLOY / "prometheus"
 TARGETS = "/etc/prometheus-targets"
-GRAFANA_LINK = re.compile(r"http://localhost:3000/d/[\w-]+(\?var-instance=\{\{[^}]*\}\})?")
 # Properties with addresses and paths of the container, which differ here.
 PLACES = frozenset(
     {"advertised.listeners", "controller.quorum.voters", "listeners", "log.dirs", "node.id"}
@@ -243,9 +243,8 @@ def prometheus_config(targets: Path, rules: Path) -> str:
 def write_rules(folder: Path, page: str) -> None:
     """Write the rules with links to a worker's page, because the stack has no Grafana."""
     folder.mkdir(parents=True, exist_ok=True)
-    for file in RULES.glob("*.rules.yml"):
-        text = GRAFANA_LINK.sub(page, file.read_text(encoding="utf-8"))
-        (folder / file.name).write_text(text.replace("?var-agent=", "?agent="), encoding="utf-8")
+    for name, text in rule_files(Links(dashboard=page, variable="?{label}=")).items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def write_targets(folder: Path, **groups: list[str]) -> None:

@@ -34,6 +34,7 @@ COMMANDS = {
     "evaluate": "stream_metrics.cli.evaluate:evaluate",
     "compare": "stream_metrics.cli.compare:compare",
     "generate": "stream_metrics.cli.traffic:generate",
+    "rules": "stream_metrics.cli.rules:rules",
     "config": "stream_metrics.cli.offline:config",
     "schema": "stream_metrics.cli.offline:schema",
     "hash-password": "stream_metrics.cli.passwords:hash_password_command",

@@ -12,12 +12,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from stream_metrics.core.alerts.thresholds import USUAL_RESULTS
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.engine.windows import Sums, Windows, add
 from stream_metrics.live.page import figures
 from stream_metrics.live.page.conditions import OK, UNKNOWN, Finding, srr_spike
 from stream_metrics.live.page.rules import FAULTS
-from stream_metrics.live.page.thresholds import USUAL_RESULTS
 
 SHORT: Final = "30m"
 STEPS: Final = 48

@@ -120,6 +120,7 @@ class Runtime:
             self.registry,
             dict.fromkeys(settings.kafka.topics + settings.kafka.state_topics),
             settings.metrics.windows,
+            settings.metrics.dimension,
         )
         self.retry = RetryPolicy(self.health, self.operations.redis_error)
         self.cache = ConversationCache(settings.state.cache_results)

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scipy.stats import binomtest
-
+from tests.drill.bands import Share
 from tests.drill.plan import SOON
 from tests.drill.run import Drill, Size
 from tests.drill.score import (
@@ -116,18 +115,10 @@ def _lines(groups: Sequence[Group], size: Size) -> Iterator[str]:
         yield from alarm_table(group.false_alarms)
 
 
-def _wilson(hits: int, of: int) -> tuple[float, float]:
-    """The 95% interval of a share; all of it if there is nothing."""
-    if not of:
-        return 0.0, 1.0
-    found = binomtest(hits, of).proportion_ci(method="wilson")
-    return float(found.low), float(found.high)
-
-
 def _outcome(group: Group) -> Iterator[str]:
     enough, less = real(group.caught), real(group.caught, telling=False)
     count = len(enough)
-    low, high = _wilson(sum(one.in_time for one in enough), count)
+    low, high = Share(sum(one.in_time for one in enough), count).interval
     weeks = sum(int(m.sum()) for drill in group.troubled for m in calm(drill).values()) / WEEK
     every = [one for one in group.caught if one.real]
     others = [one for drill in group.troubled for one in woken_for_others(drill)]

@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Final, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stream_metrics.core.engine.cells import CODES, split_code
 from stream_metrics.core.engine.series import PREFIX
@@ -25,7 +28,7 @@ class Series(NamedTuple):
 
     name: str
     labels: Mapping[str, str]
-    values: Numbers
+    values: Numbers | NDArray[np.floating[Any]]
 
 
 def asked_for(rules: Iterable[str]) -> dict[str, set[str]]:

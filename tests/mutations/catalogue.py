@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.mutations.of_alerts import ALERTS
 from tests.mutations.of_answers import ANSWERS
 from tests.mutations.of_builds import BUILDS
 from tests.mutations.of_comparisons import COMPARISONS
@@ -16,5 +17,5 @@ from tests.mutations.of_traces import BRIDGES
 
 MUTATIONS: Final = (
     *FIGURES, *DELIVERY, *BUILDS, *RECORDINGS, *ANSWERS, *COMPARISONS, *SEARCHES, *STRATA,
-    *BRIDGES,
+    *BRIDGES, *ALERTS,
 )  # fmt: skip

@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from stream_metrics.core.engine.cells import split_code
-from stream_metrics.live.page.operations import History, OperationsSample
-from stream_metrics.live.page.rules import RULES, judge
-from stream_metrics.live.page.thresholds import (
+from stream_metrics.core.alerts.thresholds import (
     DECISIONS,
     EVEN_RERANKED,
     ITERATIONS,
@@ -24,6 +21,9 @@ from stream_metrics.live.page.thresholds import (
     USUAL_ROUTES,
     USUAL_SEARCHES,
 )
+from stream_metrics.core.engine.cells import split_code
+from stream_metrics.live.page.operations import History, OperationsSample
+from stream_metrics.live.page.rules import RULES, judge
 from stream_metrics.live.page.worker_rules import Worker
 from tests.rules.cases import QUIET_MINUTES, Series, gauge
 

@@ -3,53 +3,61 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
 
+from stream_metrics.core.alerts.files import prometheus_rule
+from stream_metrics.core.alerts.table import ALERTS
 from tests.rules import drift, quality, workers
 from tests.rules.cases import Case, document
-from tests.rules.needed import rules_for
+from tests.rules.parts import GROUPS, groups_for
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus"
-FILES = ("recording.rules.yml", "usual.rules.yml", "bounds.rules.yml", "alerts.rules.yml")
 CASES: dict[str, list[Case]] = {**quality.CASES, **workers.CASES, **drift.CASES}
 
 
 def test_every_alert_has_cases() -> None:
     """Every alert has cases, and every case an existing alert."""
-    text = (RULES / "alerts.rules.yml").read_text(encoding="utf-8")
-
-    assert set(re.findall(r"- alert: (\w+)", text)) == set(CASES)
+    assert {alert.name for alert in ALERTS} == set(CASES)
 
 
 def test_the_rule_files_are_valid(promtool_path: str) -> None:
     """Promtool accepts the complete rule files; the cases use parts of them."""
-    ask(promtool_path, "check", "rules", *(str(RULES / name) for name in FILES))
+    ask(promtool_path, "check", "rules", *map(str, RULES.glob("*.rules.yml")))
+
+
+def test_the_object_of_the_operator_has_the_same_rules(promtool_path: str, tmp_path: Path) -> None:
+    """Its ``spec`` is what a rule file is."""
+    head, _, spec = prometheus_rule().partition("spec:\n")
+    file = tmp_path / "spec.yml"
+    file.write_text(textwrap.dedent(spec), encoding="utf-8")
+    rules = sum(len(group["rules"]) for group in GROUPS)
+
+    assert "kind: PrometheusRule\n" in head
+    assert f"SUCCESS: {rules} rules found" in ask(promtool_path, "check", "rules", str(file))
 
 
 @pytest.mark.parametrize("alert", CASES)
 def test_the_rule_fires_as_expected(alert: str, promtool_path: str, tmp_path: Path) -> None:
     """In each case the alert fires or stays silent as the case expects."""
-    rules = rules_for(alert, {name: (RULES / name).read_text(encoding="utf-8") for name in FILES})
-    for name, part in rules.items():
-        (tmp_path / name).write_text(part, encoding="utf-8")
-    groups = [
-        group for part in rules.values() for group in re.findall(r"^  - name: (\S+)", part, re.M)
-    ]
-    file = tmp_path / f"{alert}.test.json"  # JSON is YAML
-    text = json.dumps(document(CASES[alert], list(rules), groups, alert))
+    groups = groups_for(alert)
+    rules, file = tmp_path / "rules.json", tmp_path / f"{alert}.test.json"  # JSON is YAML
+    rules.write_text(json.dumps({"groups": groups}), encoding="utf-8")
+    names = [group["name"] for group in groups]
+    text = json.dumps(document(CASES[alert], [rules.name], names, alert))
     file.write_text(text, encoding="utf-8")
 
     ask(promtool_path, "test", "rules", str(file))
 
 
-def ask(promtool: str, *arguments: str) -> None:
-    """Run promtool; fails with its output."""
+def ask(promtool: str, *arguments: str) -> str:
+    """The output of promtool; fails with it."""
     run = subprocess.run(
         [promtool, *arguments], capture_output=True, text=True, timeout=600, check=False
     )
 
     assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout

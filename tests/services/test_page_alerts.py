@@ -1,4 +1,4 @@
-"""The page's judgement and the alerts', on the same figures: where they agree and where not."""
+"""The verdicts of the page and the alerts for the same figures: where they agree, and why not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
 
 import pytest
 
@@ -15,15 +14,13 @@ from tests.rules import page_workers
 from tests.rules.cases import QUIET_MINUTES
 from tests.rules.page import AGREED, ALERTS, BAD_MINUTES, UNKNOWN_TO_PAGE, Agent, Judged, Unknown
 from tests.rules.page_workers import COURSES, Course
-
-RULES: Final = Path(__file__).parents[2] / "deploy" / "prometheus"
-FILES: Final = ("recording.rules.yml", "usual.rules.yml", "bounds.rules.yml", "alerts.rules.yml")
+from tests.rules.parts import GROUPS
 
 Asked = Agent | Course
 
 
 def asked(state: str, names: Iterable[str], by: str) -> str:
-    """The query for the worst severity of each alert in ``state``; the page tells no other."""
+    """The query for the worst severity of each alert in ``state``, which the page shows."""
     alerts = f'ALERTS{{alertstate=~"{state}", alertname=~"{"|".join(names)}", severity='
     return (
         f'count by (alertname, severity, {by}) ({alerts}"critical"}} '
@@ -34,16 +31,12 @@ def asked(state: str, names: Iterable[str], by: str) -> str:
 def alerts_of(
     promtool: str, folder: Path, subjects: Sequence[Asked], expr: str, minute: int
 ) -> dict[str, Judged]:
-    """What ``expr`` finds in ``minute`` for each subject: alerts, each with its severity."""
-    paths = [RULES / file for file in FILES]
-    groups = [
-        group
-        for path in paths
-        for group in re.findall(r"^  - name: (\S+)", path.read_text(encoding="utf-8"), re.M)
-    ]
+    """The alerts that ``expr`` finds in ``minute``, with their severity, by subject."""
+    rules = folder / "rules.json"  # JSON is YAML
+    rules.write_text(json.dumps({"groups": GROUPS}), encoding="utf-8")
     document = {
-        "rule_files": [str(path) for path in paths],
-        "group_eval_order": groups,
+        "rule_files": [rules.name],
+        "group_eval_order": [group["name"] for group in GROUPS],
         "evaluation_interval": "1m",
         "tests": [
             {
@@ -86,7 +79,7 @@ def of_agents(promtool: str, folder: Path, agents: Sequence[Agent]) -> dict[str,
 def test_page_and_alerts_agree_on_the_windows_of_the_page(
     promtool_path: str, tmp_path: Path
 ) -> None:
-    """On both sides of each threshold, and of what is enough, both say the same of every agent."""
+    """They agree on every agent on both sides of each threshold and each minimum."""
     alerts = of_agents(promtool_path, tmp_path, AGREED)
 
     assert {agent.name: agent.page() for agent in AGREED} == alerts
@@ -97,7 +90,7 @@ def test_page_and_alerts_agree_on_the_windows_of_the_page(
 def test_page_and_alerts_differ_only_for_documented_reasons(
     unknown: Unknown, promtool_path: str, tmp_path: Path
 ) -> None:
-    """Where one of them speaks and the other does not, it is for one of the reasons on the page."""
+    """If only one of them reports an agent, the reason is one that the documentation lists."""
     assert unknown.agent.page() == unknown.page
     assert of_agents(promtool_path, tmp_path, [unknown.agent]) == {
         unknown.agent.name: unknown.alerts
@@ -105,7 +98,7 @@ def test_page_and_alerts_differ_only_for_documented_reasons(
 
 
 def test_page_and_alerts_agree_on_workers(promtool_path: str, tmp_path: Path) -> None:
-    """Both say the same of a worker's course, but that alerts wait before they fire."""
+    """They agree on each scenario of a worker, except that alerts wait before they fire."""
     names = page_workers.ALERTS.values()
     expr = asked("pending|firing", names, "job")
     alerts = alerts_of(promtool_path, tmp_path, COURSES, expr, page_workers.MINUTES - 1)

@@ -1,4 +1,4 @@
-"""Two workers and their pages: each shows the partitions of both, also after one was killed."""
+"""The pages of two workers: each shows the partitions of both, also after one was killed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def own_results(worker: Worker) -> float:
 async def test_each_page_shows_both_workers_and_names_a_killed_one(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """Both pages show the same figures; after kill -9 the other says what nobody works on."""
+    """Both show the same figures; after kill -9 the other names partitions without owner."""
     group = f"paged-{os.getpid()}"
     topics = await new_topics(kafka, group)
     profile = TrafficProfile(

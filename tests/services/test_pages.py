@@ -1,4 +1,4 @@
-"""The pages of a worker process behind TLS and basic auth, asked as Prometheus would."""
+"""The pages of a worker process with TLS and basic auth, requested as by Prometheus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ USERS = {name: hash_password(PASSWORD, cost=4) for name in ("prometheus", "grafa
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """A worker without servers, which serves its pages all the same, and whom its clients trust."""
+    """A worker without Kafka and Redis, which serves its pages nevertheless; clients trust it."""
 
     worker: Worker
     trust: ssl.SSLContext
@@ -46,7 +46,7 @@ class Secured:
 
 @pytest.fixture
 async def secured(tmp_path: Path) -> AsyncIterator[Secured]:
-    """One user in the environment and one in a file, and a key that is encrypted."""
+    """A worker with a user in the environment, one in a file, and an encrypted key."""
     authority = Authority(tmp_path / "ca")
     own = authority.issue("pages", "key-4711-secret")
     users, password = tmp_path / "users", tmp_path / "key-password"
@@ -87,7 +87,7 @@ async def secured(tmp_path: Path) -> AsyncIterator[Secured]:
 
 @pytest.mark.parametrize("user", USERS)
 async def test_users_see_the_metrics(secured: Secured, user: str) -> None:
-    """Users of the settings and of the file get the page by HTTPS."""
+    """Users in the settings and in the file get the page by HTTPS."""
     status, body = await secured.get("/metrics", (user, PASSWORD))
 
     assert status == 200
@@ -105,14 +105,14 @@ async def test_users_see_the_metrics(secured: Secured, user: str) -> None:
     ids=["none", "wrong password", "unknown user", "the hash itself"],
 )
 async def test_others_get_401(secured: Secured, auth: tuple[str, str] | None) -> None:
-    """Without a user and the right password there is nothing on any page, there or not."""
+    """Without user and password every path gets a 401, whether it exists or not."""
     for path in ("/metrics", "/", "/elsewhere"):
         answer = await secured.get(path, auth)
         assert answer == (401, "A user and a password are needed.\n"), path
 
 
 async def test_probes_are_public_and_give_reasons_only_to_users(secured: Secured) -> None:
-    """`/readyz` tells an orchestrator that, and a user why, the worker is not ready."""
+    """`/readyz` tells everyone whether the worker is ready, and users why."""
     assert await secured.get("/readyz") == (503, '{"ready": false}')
 
     status, body = await secured.get("/readyz", RIGHT)
@@ -122,12 +122,12 @@ async def test_probes_are_public_and_give_reasons_only_to_users(secured: Secured
 
 
 async def test_plain_http_is_not_answered(secured: Secured) -> None:
-    """Who comes without TLS gets no page."""
+    """Requests without TLS get no page."""
     with pytest.raises(aiohttp.ClientError):
         await secured.get("/healthz", scheme="http")
 
 
 async def test_pages_of_faust_are_not_served(secured: Secured) -> None:
-    """Tables, routes, statistics and graphs of the framework are not served, to users neither."""
+    """Tables, routes, statistics and graphs of the framework are served to nobody."""
     for path in ("/graph/", "/table/", "/router/", "/stats/", "/table/some/key/"):
         assert (await secured.get(path, RIGHT))[0] == 404, path

@@ -1,4 +1,4 @@
-"""What Prometheus' own tool says of the real output."""
+"""The output of a worker in Prometheus' own linter."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from deploy.dashboards.__main__ import FOLDER, files
 from deploy.dashboards.promql import families, select
 from stream_metrics.core.engine.cells import CODES
 from stream_metrics.core.engine.series import PREFIX
-from stream_metrics.live.page import thresholds
 from tests.shown.linter import RULES, SELECTOR, Rule, panels
 from tests.shown.page import PAGE, cells, rules
 from tests.shown.panels import queries
@@ -155,25 +154,6 @@ def test_every_family_of_windows_is_on_a_dashboard() -> None:
     assert [
         name for name in families() if name.startswith(PREFIX) and f"{name}{{" not in text
     ] == []
-
-
-@pytest.mark.parametrize(
-    ("alert", "threshold"),
-    [
-        ("SRRSpike", thresholds.SRR_WARNING),
-        ("SRRSpike", thresholds.SRR_CRITICAL),
-        ("RetrievalMissed", thresholds.MISSED["5m"]),
-        ("DeadLetters", thresholds.DEAD_LETTER_SHARE),
-        ("ConsumerLagGrowing", thresholds.LAG_SECONDS),
-        ("StateNearLimit", thresholds.MEMORY_SHARE),
-        ("RerankingWorse", thresholds.RERANKING),
-    ],
-)
-def test_thresholds_are_those_of_the_alerts(alert: str, threshold: float) -> None:
-    """A threshold line on a panel is that of the alert's rule."""
-    rules = (ROOT / "deploy/prometheus/alerts.rules.yml").read_text("utf-8").split("- alert: ")
-    exprs = [rule for rule in rules if rule.splitlines()[0].endswith(alert)]
-    assert any(re.search(rf"[<>] {threshold:g}\b", expr) for expr in exprs)
 
 
 def test_the_page_about_panels_is_current() -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from stream_metrics.core.alerts.alert import CRITICAL
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window, window_specs
 from stream_metrics.core.engine.windows import Windows
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.page import figures
 from stream_metrics.live.page.board import MAX_DOCUMENTS, Board
-from stream_metrics.live.page.conditions import CRITICAL
 from stream_metrics.live.page.operations import SAMPLES, History, OperationsSample
 from tests.page import NOON_US, Showcase
 from tests.unit.test_state_partition import NOON_S

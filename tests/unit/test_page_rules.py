@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stream_metrics.core.alerts.alert import CRITICAL, WARNING
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.live.page.conditions import (
-    CRITICAL,
     NONE,
     OK,
     UNKNOWN,
-    WARNING,
     Finding,
 )
 from stream_metrics.live.page.group import Coverage
@@ -23,7 +21,6 @@ from stream_metrics.live.page.rules import RULES, Rule, judge, verdict
 from stream_metrics.live.page.worker_rules import Worker
 from tests.rules.page import with_day
 
-ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.rules.yml"
 BY_NAME = {rule.name: rule for rule in RULES}
 Sums = dict[str, int]
 
@@ -562,17 +559,6 @@ def test_the_page_of_a_build_shows_no_verdict(
 
     assert found["level"] == level
     assert found["title"] == f"Generation 2 of the state is being built{more}"
-
-
-def test_a_rule_names_an_existing_alert() -> None:
-    """The runbook that the alert links exists too."""
-    text = ALERTS.read_text(encoding="utf-8")
-    states = judge({}, Worker(OperationsSample(0), History(), {}))
-
-    assert {rule.alert for rule in RULES if rule.alert} <= set(re.findall(r"- alert: (\w+)", text))
-    runbooks = {state["runbook"] for state in states if state["alert"]}
-    assert runbooks <= set(re.findall(r"runbook_url: (\S+)", text))
-    assert {state["runbook"] for state in states if not state["alert"]} == {None}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

@@ -6,7 +6,7 @@ from typing import Final
 
 from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import rate, ratio, select, total
-from stream_metrics.live.page.thresholds import LAG_SECONDS
+from stream_metrics.core.alerts.thresholds import LAG_SECONDS
 
 _NAME: Final = "streammetrics_bridge_"
 _TRACES: Final = f"{_NAME}traces_total"
@@ -66,7 +66,7 @@ BRIDGE = Board(
                     "ops", width=12,
                 ),
                 Panel(
-                    "Told, by agent",
+                    "Traces converted, by agent",
                     "Traces converted to events per second: those with the outcome told.",
                     [Query(rate(_TRACES, "agent", agent=_OF, outcome="told"), "{{agent}}")],
                     "ops", width=12,

@@ -7,7 +7,7 @@ from typing import Final
 from deploy.dashboards.boards.queries import AGENT
 from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import share, window
-from stream_metrics.live.page.thresholds import MISSED
+from stream_metrics.core.alerts.thresholds import MISSED
 
 DECISION_WINDOWS: Final = ("1h", "5m", "24h")
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import quantile, rate, select, total
-from stream_metrics.live.page.thresholds import DEAD_LETTER_SHARE, LAG_SECONDS, MEMORY_SHARE
+from stream_metrics.core.alerts.thresholds import DEAD_LETTER_SHARE, LAG_SECONDS, MEMORY_SHARE
 
 _LAG: Final = "streammetrics_consumer_lag_seconds"
 

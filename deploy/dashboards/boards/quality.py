@@ -7,13 +7,13 @@ from typing import Final
 from deploy.dashboards.boards.queries import AGENT, turn_mean
 from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import ratio, select, window
-from stream_metrics.core.metrics.registry import WINDOWED, Metric
-from stream_metrics.live.page.thresholds import (
+from stream_metrics.core.alerts.thresholds import (
     LAG_SECONDS,
     RERANKING,
     SRR_CRITICAL,
     SRR_WARNING,
 )
+from stream_metrics.core.metrics.registry import WINDOWED, Metric
 
 ALL_WINDOWS: Final = ("5m", "1m", "30m", "1h", "6h", "24h")
 METRIC: Final = "{{metric}}"

@@ -17,6 +17,12 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 
 from stream_metrics import __version__
+from stream_metrics.core.alerts.thresholds import (
+    RECENT,
+    SRR_WARNING,
+    USUAL_ITERATIONS,
+    USUAL_RESULTS,
+)
 from stream_metrics.core.engine.config import OTHER
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window
 from stream_metrics.core.engine.windows import Sums, Windows, add
@@ -24,12 +30,6 @@ from stream_metrics.live.health import Health
 from stream_metrics.live.page import conditions, figures, rules
 from stream_metrics.live.page.group import Coverage, Group, OwnedPartitions, own_coverage
 from stream_metrics.live.page.operations import History, OperationsSample, read_sample
-from stream_metrics.live.page.thresholds import (
-    RECENT,
-    SRR_WARNING,
-    USUAL_ITERATIONS,
-    USUAL_RESULTS,
-)
 from stream_metrics.live.page.worker_rules import Worker
 from stream_metrics.live.prometheus.windows import RunningSums
 

@@ -11,52 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from stream_metrics.core.alerts import windows
+from stream_metrics.core.alerts.alert import CRITICAL, WARNING
+from stream_metrics.core.alerts.thresholds import (
+    BASELINE,
+    COVERED,
+    LABELLED_OF_DAY,
+    RECENT,
+    RESULTS,
+    USUAL_RESULTS,
+)
+from stream_metrics.core.alerts.windows import TEN_MINUTES, Condition, WindowRule
 from stream_metrics.core.engine.windows import Sums
 from stream_metrics.core.metrics.labels import nothing_labelled
 from stream_metrics.live.page import figures
-from stream_metrics.live.page.significance import (
-    SignificanceTest,
-    few_above,
-    mean_below,
-    relative_below,
-    share_above,
-    skewed_below,
-    spread_below,
-)
-from stream_metrics.live.page.thresholds import (
-    BASELINE,
-    COVERED,
-    DECISIONS,
-    DROPS,
-    EVEN_RERANKED,
-    ITERATIONS,
-    LABELLED_OF_USUAL,
-    MISSED,
-    MISSED_OF_USUAL,
-    RECENT,
-    RERANKED,
-    RERANKING,
-    RERANKING_DROP,
-    RESULTS,
-    RESULTS_DROPS,
-    ROUTES,
-    ROUTING_DROP,
-    SEARCHES,
-    SRR_CRITICAL,
-    SRR_OF_USUAL,
-    SRR_WARNING,
-    SRR_WINDOWS,
-    USUAL_DECISIONS,
-    USUAL_ITERATIONS,
-    USUAL_RERANKED,
-    USUAL_RESULTS,
-    USUAL_ROUTES,
-    USUAL_SEARCHES,
-)
 
 OK: Final = "ok"
-WARNING: Final = "warning"
-CRITICAL: Final = "critical"
 UNKNOWN: Final = "unknown"  # too little data
 NONE: Final = "none"  # nothing to judge, such as for an agent that does not search now
 # Of several findings the first of these is shown: an ok finding does not hide an unknown one.
@@ -84,41 +54,21 @@ AgentRule = Callable[[ByWindow], Finding]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A ratio, and how much data it needs to be judged.
+    """How the page computes and words the ratio of an alert, whose conditions are ``rule``.
 
-    ``count`` counts the items of the ratio, which ``unit`` names; ``min_count`` are needed in the
-    judged window, ``min_baseline`` in the baseline. ``is_significant`` excludes chance. ``format``
-    formats a value, ``sentence`` is a template for a value and a window. ``subject_count`` counts
-    what could be judged, which ``subject`` names: if it is 0, there is nothing to judge.
+    ``count`` counts the items of the ratio, which ``unit`` names. ``format`` formats a value,
+    ``sentence`` is a template for a value and a window. ``subject_count`` counts what could be
+    judged, which ``subject`` names: if it is 0, there is nothing to judge.
     """
 
+    rule: WindowRule
     figure: Callable[[Sums], figures.Figure]
     unit: str
-    min_count: int
-    min_baseline: int
     sentence: str
     format: Callable[[float], str]
     count: Callable[[Sums], int]
-    is_significant: SignificanceTest
     subject: str
     subject_count: Callable[[Sums], int]
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """The condition of an alert on one window or two: ``is_beyond`` holds in all of them.
-
-    ``is_beyond`` takes a value and the usual one. ``labels`` is the window in which there must be
-    about as many labels as usual. ``fixed_baseline`` is a value to use as the usual one, and the
-    number of items needed then. ``limit`` is a fixed threshold that the value must exceed as well.
-    """
-
-    level: str
-    windows: tuple[str, ...]
-    is_beyond: Callable[[float, float], bool]
-    labels: str | None = None
-    fixed_baseline: tuple[float, int] | None = None
-    limit: float | None = None
 
 
 def percent_text(value: float) -> str:
@@ -130,8 +80,9 @@ def percent_text(value: float) -> str:
     return f"{value:.0%}"
 
 
-def agent_rule(measure: Measure, conditions: Sequence[Condition]) -> AgentRule:
-    """A rule of ``conditions``, the worst first: the first that is met is what it finds."""
+def agent_rule(measure: Measure) -> AgentRule:
+    """The judgement by an alert's conditions: the first that is met is what it finds."""
+    conditions = [c for c in measure.rule.conditions if TEN_MINUTES not in c.windows]
     longest = conditions[-1].windows[-1]
     windows = {window for condition in conditions for window in condition.windows}
     uses_labels = {c.labels for c in conditions if c.labels is not None}
@@ -146,13 +97,13 @@ def agent_rule(measure: Measure, conditions: Sequence[Condition]) -> AgentRule:
             return Finding(NONE, f"no {measure.subject} in {longest}")
         unlabelled = uses_labels and nothing_labelled(day.get("u", 0), day.get("l", 0))
         known = 0 if unlabelled else measure.count(day)
-        usual = measure.figure(day)["value"] if known >= measure.min_baseline else None
+        usual = measure.figure(day)["value"] if known >= measure.rule.ratio.min_usual else None
         able = [c for c in conditions if _has_enough_data(c, measure, sums, usual)]
         if not able and usual is None:
             return _without_baseline(measure, conditions, sums, known)
         if not able:
             why = f"{measure.count(now)} {measure.unit} in {longest}"
-            return Finding(UNKNOWN, f"{why}, {measure.min_count} are needed")
+            return Finding(UNKNOWN, f"{why}, {measure.rule.ratio.min_count} are needed")
         met = [c for c in able if _met(c, measure, sums, usual)]
         certain = [c for c in met if _is_significant(c, measure, sums, usual)]
         trusted = [c for c in certain if _has_enough_labels(c, sums)]
@@ -164,7 +115,7 @@ def agent_rule(measure: Measure, conditions: Sequence[Condition]) -> AgentRule:
         if usual is not None:
             why += f"; usually it is {measure.format(usual)}"
         if trusted:
-            return Finding(chosen.level, why)
+            return Finding(chosen.severity, why)
         if certain:
             return Finding(UNKNOWN, f"{why}, but few labels have come in {chosen.labels}")
         why = f"{why}, which may be chance" if met else why
@@ -186,7 +137,7 @@ def _without_baseline(
         (condition, condition.limit)
         for condition in conditions
         if condition.limit is not None
-        and measure.count(_last(sums, condition)) >= measure.min_count
+        and measure.count(_last(sums, condition)) >= measure.rule.ratio.min_count
     ]
     if not limited:
         return Finding(UNKNOWN, needed)
@@ -206,10 +157,8 @@ def _without_baseline(
 
 def _missing_data(measure: Measure, known: int) -> str:
     """The message that the day before has too little data for a usual value."""
-    return (
-        f"{known} {measure.unit} in {DAY_BEFORE}, {measure.min_baseline} are needed to know "
-        "what is usual"
-    )
+    needed = measure.rule.ratio.min_usual
+    return f"{known} {measure.unit} in {DAY_BEFORE}, {needed} are needed to know what is usual"
 
 
 def _values(condition: Condition, measure: Measure, sums: ByWindow) -> list[float | None]:
@@ -233,7 +182,7 @@ def _has_enough_data(
     condition: Condition, measure: Measure, sums: ByWindow, usual: float | None
 ) -> bool:
     """Whether there is enough data to evaluate the condition."""
-    _, enough = condition.fixed_baseline or (usual, measure.min_count)
+    _, enough = condition.fixed_baseline or (usual, measure.rule.ratio.min_count)
     known = condition.fixed_baseline is not None or usual is not None
     return known and measure.count(_last(sums, condition)) >= enough
 
@@ -255,7 +204,7 @@ def _is_significant(
     value = measure.figure(last)["value"]
     if value is None or compared is None:
         return False
-    return measure.is_significant(value, compared, measure.count(last))
+    return bool(measure.rule.ratio.bound(value, compared, measure.count(last)))
 
 
 def _has_enough_labels(condition: Condition, sums: ByWindow) -> bool:
@@ -264,7 +213,7 @@ def _has_enough_labels(condition: Condition, sums: ByWindow) -> bool:
         return True
     now = figures.coverage(sums.get(condition.labels, {}))["value"]
     usual = figures.coverage(figures.day_before(sums))["value"]
-    return now is not None and usual is not None and now > LABELLED_OF_USUAL * usual
+    return now is not None and usual is not None and now > LABELLED_OF_DAY * usual
 
 
 def is_new(sums: ByWindow) -> bool:
@@ -293,24 +242,6 @@ def _skips(sums: Sums) -> int:
     return skips
 
 
-def _above_usual(times: float) -> Callable[[float, float], bool]:
-    return lambda value, usual: value > times * usual
-
-
-def _drops(level: str) -> list[Condition]:
-    return [
-        Condition(level, (window,), _below_usual(part), labels) for window, part, labels in DROPS
-    ]
-
-
-def _below_usual(part: float) -> Callable[[float, float], bool]:
-    return lambda value, usual: value < part * usual
-
-
-def _under_usual(by: float) -> Callable[[float, float], bool]:
-    return lambda value, usual: value < usual - by
-
-
 def missed_share(sums: Sums) -> figures.Figure:
     """Searches that were skipped and needed, of labelled gate decisions."""
     missed: figures.Figure = figures.gate(sums)["missed_share"]
@@ -325,81 +256,57 @@ def routing_accuracy(sums: Sums) -> figures.Figure:
 
 srr_spike: Final = agent_rule(
     Measure(
-        figures.srr, "results", RESULTS, USUAL_RESULTS,
+        windows.SRR, figures.srr, "results",
         "{} of its results in {} repeat what the turn had already", percent_text,
-        _whole(figures.srr),
-        share_above(4.5, 4), "results", _count("r"),
-    ),
-    [
-        Condition(level, windows, _above_usual(SRR_OF_USUAL), limit=limit)
-        for level, limit in ((CRITICAL, SRR_CRITICAL), (WARNING, SRR_WARNING))
-        for windows in SRR_WINDOWS
-    ],
+        _whole(figures.srr), "results", _count("r"),
+    )
 )  # fmt: skip
 
 results_drop: Final = agent_rule(
     Measure(
-        figures.results_per_search, "searches", SEARCHES, USUAL_SEARCHES,
+        windows.RESULTS_PER_SEARCH, figures.results_per_search, "searches",
         "a search returns {} results in {}", "{:.1f}".format, _whole(figures.results_per_search),
-        relative_below(4, 0.75), "searches", _count("s"),
-    ),
-    [Condition(CRITICAL, (window,), _below_usual(part)) for window, part in RESULTS_DROPS],
+        "searches", _count("s"),
+    )
 )  # fmt: skip
 
 sre_drop: Final = agent_rule(
     Measure(
-        figures.sre, "labelled results", RESULTS, USUAL_RESULTS,
-        "SRE is {} in {}", "{:.2f}".format, _whole(figures.sre),
-        skewed_below(4, 2.5), "results", _count("r", "sr"),
-    ),
-    _drops(CRITICAL),
+        windows.SRE, figures.sre, "labelled results", "SRE is {} in {}", "{:.2f}".format,
+        _whole(figures.sre), "results", _count("r", "sr"),
+    )
 )  # fmt: skip
 
 gain_drop: Final = agent_rule(
     Measure(
-        figures.gain, "labelled iterations", ITERATIONS, USUAL_ITERATIONS,
+        windows.GAIN, figures.gain, "labelled iterations",
         "good gain per iteration is {} in {}", "{:.2f}".format, _whole(figures.gain),
-        mean_below(4, 6), "iterations", _count("i", "si"),
-    ),
-    _drops(WARNING),
+        "iterations", _count("i", "si"),
+    )
 )  # fmt: skip
 
 missed_retrievals: Final = agent_rule(
     Measure(
-        missed_share, "labelled decisions", DECISIONS, USUAL_DECISIONS,
-        "the gate skipped a search that was needed in {} of the cases of {}",
-        percent_text, _whole(missed_share), few_above(4, least=0.02), "skipped searches", _skips,
-    ),
-    [
-        Condition(CRITICAL, (window,), _above_usual(MISSED_OF_USUAL), limit=limit)
-        for window, limit in MISSED.items()
-    ],
+        windows.MISSED_SEARCHES, missed_share, "labelled decisions",
+        "the gate skipped a search that was needed in {} of the cases of {}", percent_text,
+        _whole(missed_share), "skipped searches", _skips,
+    )
 )  # fmt: skip
 
 routing_drop: Final = agent_rule(
     Measure(
-        routing_accuracy, "labelled routes", ROUTES, USUAL_ROUTES,
+        windows.CORRECT_ROUTES, routing_accuracy, "labelled routes",
         "{} of the searches of {} took the best route", percent_text, _whole(routing_accuracy),
-        skewed_below(4, 1, most=0.98), "routed searches", _count("R"),
-    ),
-    [Condition(WARNING, (window,), _under_usual(by)) for window, by in ROUTING_DROP.items()],
+        "routed searches", _count("R"),
+    )
 )  # fmt: skip
 
 reranking_worse: Final = agent_rule(
     Measure(
-        figures.reranking, "reranked searches", RERANKED, USUAL_RERANKED,
+        windows.RERANKED_ORDER, figures.reranking, "reranked searches",
         "NDCG after reranking is {} of that before in {}", percent_text,
-        lambda sums: sums.get("kc", 0),
-        spread_below(4, 0.25), "reranked searches", _count("kc"),
-    ),
-    [
-        Condition(WARNING, ("5m",), lambda value, _: value < RERANKING),
-        Condition(WARNING, ("1h",), _under_usual(RERANKING_DROP)),
-        Condition(
-            WARNING, ("1h",), lambda value, _: value < RERANKING,
-            fixed_baseline=(RERANKING, EVEN_RERANKED),
-        ),
-    ],
+        lambda sums: sums.get("kc", 0), "reranked searches", _count("kc"),
+    )
 )  # fmt: skip
 
 
@@ -419,6 +326,6 @@ def labels_missing(sums: ByWindow) -> Finding:
         return Finding(UNKNOWN, f"{why} to know what is usual")
     if now["whole"] < RESULTS:
         return Finding(UNKNOWN, f"{now['whole']} documents in {COVERED}, {RESULTS} are needed")
-    level = OK if now["value"] > LABELLED_OF_USUAL * usual["value"] else WARNING
+    level = OK if now["value"] > LABELLED_OF_DAY * usual["value"] else WARNING
     why = f"{percent_text(now['value'])} of the documents of {COVERED} have a label"
     return Finding(level, f"{why}; usually it is {percent_text(usual['value'])}")

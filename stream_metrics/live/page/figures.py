@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from stream_metrics.core.alerts.thresholds import BASELINE, RECENT
 from stream_metrics.core.engine.cells import BY_SERIES, CODES, split_code
 from stream_metrics.core.engine.codec import decode_sums
 from stream_metrics.core.engine.config import WINDOW_BUCKETS
@@ -17,7 +18,6 @@ from stream_metrics.core.engine.windows import Sums, Windows, add
 from stream_metrics.core.metrics.decisions import ratio
 from stream_metrics.core.metrics.labels import nothing_labelled
 from stream_metrics.core.metrics.registry import BY_NAME, LABELLED_SHARE, Metric
-from stream_metrics.live.page.thresholds import BASELINE, RECENT
 
 SMOOTHED: Final = 5  # buckets per point of a series: a twelfth of the window
 ROUTES_SHOWN: Final = 6

@@ -18,12 +18,12 @@ from typing import Any, Final, Literal, NamedTuple
 
 import structlog
 
+from stream_metrics.core.alerts.thresholds import LAG_SECONDS
 from stream_metrics.core.engine.codec import decode_sums
 from stream_metrics.core.engine.config import WINDOW_BUCKETS, EngineConfig
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.core.engine.window import Window
 from stream_metrics.core.engine.windows import Windows
-from stream_metrics.live.page.thresholds import LAG_SECONDS
 from stream_metrics.live.ports import PartitionState, StateStore, StoreRefused, StoreUnavailable
 
 READ_SECONDS: Final = 5.0  # between the starts of two rounds

@@ -12,67 +12,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from stream_metrics.core.alerts.alert import CRITICAL, RUNBOOK, WARNING
+from stream_metrics.core.alerts.table import ALERTS
+from stream_metrics.core.alerts.thresholds import COVERED, LABELLED_OF_DAY, LAG_SECONDS, RESULTS
 from stream_metrics.core.engine.config import OTHER
 from stream_metrics.live.links import ALERT, fill_template
 from stream_metrics.live.page import conditions, worker_rules
 from stream_metrics.live.page.conditions import (
-    CRITICAL,
     LEVELS,
     NONE,
     OK,
     UNKNOWN,
-    WARNING,
     AgentRule,
     ByWindow,
     Finding,
-    percent_text,
 )
 from stream_metrics.live.page.group import STALE_SECONDS
-from stream_metrics.live.page.thresholds import (
-    COVERED,
-    DEAD_LETTER_RECORDS,
-    DEAD_LETTER_SECONDS,
-    DEAD_LETTER_SHARE,
-    DECISIONS,
-    DROPS,
-    EVEN_RERANKED,
-    GAP_SECONDS,
-    ITERATIONS,
-    LABELLED_OF_USUAL,
-    LAG_GROWS_SECONDS,
-    LAG_LONG_SECONDS,
-    LAG_SECONDS,
-    LAG_STAYS_SECONDS,
-    MEMORY_SHARE,
-    MISSED,
-    RERANKED,
-    RERANKING_DROP,
-    RESULTS,
-    RESULTS_DROPS,
-    ROUTES,
-    ROUTING_DROP,
-    SEARCHES,
-    SRR_CRITICAL,
-    SRR_OF_USUAL,
-    SRR_WARNING,
-    SRR_WINDOWS,
-    USUAL_DECISIONS,
-    USUAL_ITERATIONS,
-    USUAL_RERANKED,
-    USUAL_RESULTS,
-    USUAL_ROUTES,
-    USUAL_SEARCHES,
-)
 from stream_metrics.live.page.worker_rules import Worker, WorkerRule
 
 FAULTS: Final = (CRITICAL, WARNING)
-RUNBOOKS: Final = "docs/runbooks"  # in the repository
 MAX_NEW_AGENTS: Final = 3
 
-_DROP: Final = " or ".join(f"below {part:g} of what is usual in {w}" for w, part, _ in DROPS)
-_RESULTS_DROP: Final = " or ".join(
-    f"below {part:g} of what is usual in {w}" for w, part in RESULTS_DROPS
-)
+_FIRES: Final = {alert.name: alert.fires for alert in ALERTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,106 +52,91 @@ class Rule:
     of_worker: WorkerRule | None = None
 
 
+def _of_alert(
+    name: str, title: str, alert: str, look: str, *, of_agent: AgentRule | None = None,
+    of_worker: WorkerRule | None = None,
+) -> Rule:  # fmt: skip
+    return Rule(name, title, alert, _FIRES[alert], look, of_agent, of_worker)
+
+
 RULES: Final = (
-    Rule(
+    _of_alert(
         "srr_spike", "SRR spike", "SRRSpike",
-        f"SRR of {', or of '.join(' and '.join(pair) for pair in SRR_WINDOWS)}, above "
-        f"{percent_text(SRR_WARNING)} ({percent_text(SRR_CRITICAL)}: critical) and above "
-        f"{SRR_OF_USUAL:g} times what is usual, from {RESULTS} results on ({USUAL_RESULTS} "
-        "in the day before)",
         "Did an index, a query rewriter or a prompt change? The worst conversations show what "
         "repeats.",
         of_agent=conditions.srr_spike,
     ),
-    Rule(
+    _of_alert(
         "results_drop", "Results drop", "StreamMetricsResultsDrop",
-        f"results by search {_RESULTS_DROP}, from {SEARCHES} searches on ({USUAL_SEARCHES} in "
-        "the day before)",
         "Is an index empty, or does a source answer with nothing?",
         of_agent=conditions.results_drop,
     ),
-    Rule(
+    _of_alert(
         "sre_drop", "SRE drop", "StreamMetricsEfficiencyDrop",
-        f"SRE {_DROP}, settled iterations only, from {RESULTS} results on ({USUAL_RESULTS} in "
-        "the day before), while labels come",
         "Did a source go missing, or the labeller change? The worst conversations show where it "
         "is low.",
         of_agent=conditions.sre_drop,
     ),
-    Rule(
+    _of_alert(
         "gain_drop", "Gain drop", "StreamMetricsGainDrop",
-        f"good gain per iteration {_DROP}, settled iterations only, from {ITERATIONS} on "
-        f"({USUAL_ITERATIONS} in the day before), while labels come",
-        'Do later iterations bring less? The worst conversations show wasted ones.',
+        "Do later iterations bring less? The worst conversations show wasted ones.",
         of_agent=conditions.gain_drop,
     ),
-    Rule(
+    _of_alert(
         "missed_retrievals", "Missed retrievals", "StreamMetricsRetrievalMissed",
-        f"more than {' or '.join(f'{percent_text(limit)} in {w}' for w, limit in MISSED.items())} "
-        f"of labelled gate decisions skip a search that was needed, from {DECISIONS} on "
-        f"({USUAL_DECISIONS} in the day before)",
-        'Was the gate, or its threshold, changed?',
+        "Was the gate, or its threshold, changed?",
         of_agent=conditions.missed_retrievals,
     ),
-    Rule(
+    _of_alert(
         "routing_drop", "Routing drop", "StreamMetricsRoutingAccuracyDrop",
-        f"routing accuracy "
-        f"{' or '.join(f'{100 * by:.0f} points in {w}' for w, by in ROUTING_DROP.items())} below "
-        f"what is usual, from {ROUTES} labelled searches on ({USUAL_ROUTES} in the day before)",
         "Did a route's source change, or the router?",
         of_agent=conditions.routing_drop,
     ),
-    Rule(
+    _of_alert(
         "reranking_worse", "Reranking made worse", "StreamMetricsRerankingWorse",
-        f"NDCG after reranking below that before in 5m, or {100 * RERANKING_DROP:.0f} points of it "
-        f"less in 1h than usual, from {RERANKED} searches on ({USUAL_RERANKED} in the day before); "
-        f"or below that before in 1h, from {EVEN_RERANKED} on",
-        'Was the reranker, or its model, changed?',
+        "Was the reranker, or its model, changed?",
         of_agent=conditions.reranking_worse,
     ),
     Rule(
         "labels_missing", "Labels missing", None,
         f"the share of the documents of {COVERED} that have a label is below "
-        f"{LABELLED_OF_USUAL:g} of what is usual, from {RESULTS} documents on ({USUAL_RESULTS} in "
-        "the day before); labels that always come later look the same, which the alerts about "
-        "labels know",
-        'Is the labeller up, and does it send to the topic that is read?',
+        f"{LABELLED_OF_DAY:g} of what is usual, from {RESULTS} documents on; labels that always "
+        "come later look the same, which the alerts about labels know",
+        "Is the labeller up, and does it send to the topic that is read?",
         of_agent=conditions.labels_missing,
     ),
-    Rule("not_ready", "Worker not ready", None, "/readyz gives a reason",
-        'docs/guides/troubleshooting.md says what each reason means.',
-        of_worker=worker_rules.not_ready),
-    Rule("partitions", "Partitions missing", None,
+    Rule(
+        "not_ready", "Worker not ready", None, "/readyz gives a reason",
+        "docs/guides/troubleshooting.md says what each reason means.",
+        of_worker=worker_rules.not_ready,
+    ),
+    Rule(
+        "partitions", "Partitions missing", None,
         f"no worker works on a partition, its worker is more than {LAG_SECONDS} s behind, or its "
         f"figures could not be read for {STALE_SECONDS:.0f} s",
         "Is the worker up that had it? /readyz of each worker says what it waits for.",
-        of_worker=worker_rules.partitions),
-    Rule(
+        of_worker=worker_rules.partitions,
+    ),
+    _of_alert(
         "lag", "Consumer lag", "StreamMetricsConsumerLagGrowing",
-        f"more than {LAG_SECONDS} s behind; critical if further than "
-        f"{LAG_GROWS_SECONDS // 60} minutes ago, or if more than {LAG_LONG_SECONDS} s and hardly "
-        f"nearer than {LAG_STAYS_SECONDS // 60} minutes ago",
-        'Is there more traffic than workers can take, or does Redis answer slowly?',
+        "Is there more traffic than workers can take, or does Redis answer slowly?",
         of_worker=worker_rules.lag,
     ),
-    Rule(
+    _of_alert(
         "dead_letters", "Dead letters", "StreamMetricsDeadLetters",
-        f"more than {percent_text(DEAD_LETTER_SHARE)} of the records of the last "
-        f"{DEAD_LETTER_SECONDS // 60} minutes rejected, from {DEAD_LETTER_RECORDS} records on",
-        'stream-metrics dlq list says which records, and why.',
+        "stream-metrics dlq list says which records, and why.",
         of_worker=worker_rules.dead_letters,
     ),
-    Rule(
+    _of_alert(
         "memory", "State near its limit", "StreamMetricsStateNearLimit",
-        f"Redis above {percent_text(MEMORY_SHARE)} of maxmemory",
-        'Give Redis more memory, or shorten state.ttl; beyond the limit nothing is written.',
+        "Give Redis more memory, or shorten state.ttl; beyond the limit nothing is written.",
         of_worker=worker_rules.memory,
     ),
-    Rule("offset_gaps", "Offset gap", "StreamMetricsOffsetGap",
-        f"records that the state needs were gone within {GAP_SECONDS // 60} minutes, or a "
-        "partition stands still by policy",
-        'docs/guides/troubleshooting.md says what to do about a halted partition.',
-        of_worker=worker_rules.offset_gaps),
+    _of_alert(
+        "offset_gaps", "Offset gap", "StreamMetricsOffsetGap",
+        "docs/guides/troubleshooting.md says what to do about a halted partition.",
+        of_worker=worker_rules.offset_gaps,
+    ),
 )  # fmt: skip
 
 
@@ -212,7 +158,7 @@ def judge(
                 "name": rule.name,
                 "title": rule.title,
                 "alert": rule.alert,
-                "runbook": rule.alert and f"{RUNBOOKS}/{rule.alert}.md",
+                "runbook": rule.alert and RUNBOOK.replace("{alert}", rule.alert),
                 "runbook_url": rule.alert and fill_template(runbook_url, ALERT, rule.alert),
                 "fires": rule.fires,
                 "look": rule.look,

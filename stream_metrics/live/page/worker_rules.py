@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from stream_metrics.live.page.conditions import (
-    CRITICAL,
-    NONE,
-    OK,
-    UNKNOWN,
-    WARNING,
-    Finding,
-    percent_text,
-)
-from stream_metrics.live.page.group import FULL_COVERAGE, Coverage
-from stream_metrics.live.page.operations import History, OperationsSample, increase
-from stream_metrics.live.page.thresholds import (
+from stream_metrics.core.alerts.alert import CRITICAL, WARNING
+from stream_metrics.core.alerts.thresholds import (
     DEAD_LETTER_RECORDS,
     DEAD_LETTER_SECONDS,
     DEAD_LETTER_SHARE,
@@ -28,6 +18,15 @@ from stream_metrics.live.page.thresholds import (
     LAG_STAYS_SECONDS,
     MEMORY_SHARE,
 )
+from stream_metrics.live.page.conditions import (
+    NONE,
+    OK,
+    UNKNOWN,
+    Finding,
+    percent_text,
+)
+from stream_metrics.live.page.group import FULL_COVERAGE, Coverage
+from stream_metrics.live.page.operations import History, OperationsSample, increase
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ start, so that rates are defined before the first event; only topics and partiti
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Final
 
@@ -26,6 +26,7 @@ from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.decode import REASONS
 from stream_metrics.core.events.wire import PAYLOADS
 from stream_metrics.live.ports import OutputMessage
+from stream_metrics.live.prometheus.arrivals import ArrivalCounters
 from stream_metrics.live.prometheus.catalogue import (
     BATCH_BOUNDS,
     CONVERSATION_SOURCES,
@@ -50,6 +51,7 @@ class Operations(ServiceMetrics):
     """What the worker reports about itself; all calls come from the event loop's thread.
 
     ``topics`` (the input topics) and ``windows`` (their names) have series from the start.
+    ``dimension`` is the name of the label for agents.
     """
 
     def __init__(
@@ -57,8 +59,10 @@ class Operations(ServiceMetrics):
         registry: CollectorRegistry,
         topics: Iterable[str] = (),
         windows: Iterable[str] = WINDOWS,
+        dimension: str = "agent",
     ) -> None:
         super().__init__(registry)
+        self._arrivals = ArrivalCounters(registry, dimension)
         self._count_events(windows)
         self._count_delivery(topics)
         self._measure_reading(topics)
@@ -300,6 +304,18 @@ class Operations(ServiceMetrics):
     def stage(self, name: str, seconds: float) -> None:
         """A batch spent ``seconds`` in one of ``STAGES``."""
         self._stages[name].observe(seconds)
+
+    def agents_known(self, agents: Iterable[str]) -> None:
+        """These agents have series."""
+        self._arrivals.know(agents)
+
+    def arrived(self, net: Mapping[str, Mapping[str, int]]) -> None:
+        """Add what a batch added to the counts of ``core.alerts.arrivals`` and took back.
+
+        What a build reads is not new: the workers of the live state count it.
+        """
+        if self._reading is self._live:
+            self._arrivals.add(net)
 
     def counted(self, now_ms: int, timestamps_ms: Iterable[int]) -> None:
         """Records of these timestamps count in the windows from ``now_ms`` on."""

@@ -20,14 +20,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
+from stream_metrics.core.alerts.arrivals import is_young, net_arrivals
 from stream_metrics.core.engine.cells import conversation_cells
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.codec import (
     encode_stub,
 )
 from stream_metrics.core.engine.plan import waiting_labels
+from stream_metrics.core.engine.registers import FORGET
 from stream_metrics.core.engine.state import Cell, Conversation
-from stream_metrics.core.engine.windows import BucketChanges, Windows, expired_windows
+from stream_metrics.core.engine.windows import BucketChanges, Names, Windows, expired_windows
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.record import DeadLetter, Record
 from stream_metrics.live.ports import (
@@ -142,6 +144,7 @@ class StatePartition:
         for (window, bucket, agent), data in state.buckets.items():
             self.windows.load(window, bucket, agent, data)
             self._left.load(window, bucket, agent, data)
+        self._telemetry.agents_known({*self._options.agents, *(a for _, _, a in state.buckets)})
 
     @property
     def record_time_ms(self) -> int:
@@ -281,6 +284,7 @@ class StatePartition:
             buckets=touched | left,
             marks=marks,
         )
+        arrived = self._arrivals(works, names)
         size, arguments = estimate(batch)
         filled = max(size / CALL_BYTES, arguments / CALL_ARGUMENTS)
 
@@ -289,8 +293,34 @@ class StatePartition:
             self._left.install(left)
             self.positions = positions
             self._telemetry.state_written(size)
+            if arrived:
+                self._telemetry.arrived(arrived)
 
         return _Call(batch, size, filled, apply)
+
+    def _arrivals(
+        self, works: dict[ConversationKey, Work], names: Names
+    ) -> dict[str, dict[str, int]]:
+        """What ``net_arrivals`` says of the conversations all of whose records are young.
+
+        Erasing a conversation says nothing about how its agent does now, so it counts nothing.
+        """
+        clock = self._options.now_ms
+        if clock is None:
+            return {}
+        now_ms = clock()
+        cells = [
+            cell
+            for work in works.values()
+            if work.changes is not None
+            and work.changes.cells
+            and all(
+                is_young(record.timestamp_ms, now_ms) and event.kind is not FORGET
+                for event, record in work.events
+            )
+            for cell in work.changes.cells
+        ]
+        return net_arrivals(cells, names)
 
     async def _publish(
         self, output: Output, messages: Sequence[OutputMessage], retry: Retry

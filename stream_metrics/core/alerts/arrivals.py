@@ -1,0 +1,88 @@
+"""Counts by arrival: what a batch adds to each agent's figures and what it takes back.
+
+Windows put a search at the time of its event, and correct it there when a label comes. Alerts that
+gather evidence minute by minute need each change once, in the minute in which it arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from stream_metrics.core.engine.cells import CODES, split_code
+from stream_metrics.core.engine.state import Cell
+from stream_metrics.core.engine.windows import Names
+
+_WHOLE: Final = ("d", "r", "s", "sg", "sr", "sG", "si")  # families that are counted as they are
+
+COUNTS: Final[dict[str, str]] = {
+    **{CODES[head].name: CODES[head].help for head in _WHOLE},
+    "labelled_gate_decisions": "Gate decisions with a label",
+    "missed_searches": "Skipped searches that were needed",
+    "labelled_routes": "Routed searches with a label",
+    "wrong_routes": "Routed searches that did not take the best route",
+    "rerank_ndcg_shown": "NDCG of searches after reranking, in billionths",
+    "rerank_ndcg_baseline": "NDCG of searches before reranking, in billionths",
+}
+"""The counts, with what each is."""
+
+BILLIONTHS: Final = frozenset({"rerank_ndcg_shown", "rerank_ndcg_baseline"})
+"""Counts in billionths of what they count."""
+
+YOUNG_MS: Final = 600_000
+"""Records further than this from the present count nothing: a backlog or a state that is read again
+repeats hours, and what was wrong then must not look as if it were wrong now."""
+
+
+def is_young(timestamp_ms: int | None, now_ms: int) -> bool:
+    """Whether a record of this timestamp counts; one without a timestamp does not.
+
+    >>> is_young(1_000, 600_000), is_young(1_000, 601_000), is_young(None, 0)
+    (True, False, False)
+    """
+    return timestamp_ms is not None and abs(now_ms - timestamp_ms) < YOUNG_MS
+
+
+def net_arrivals(cells: Iterable[tuple[int, Cell]], names: Names) -> dict[str, dict[str, int]]:
+    """What signed cells add to each count, by agent; less than 0 if more is taken back.
+
+    Sums over batches do not depend on how records were split into batches.
+
+    >>> names = Names(frozenset({"support"}), frozenset())
+    >>> found, repeated = {"s": 1, "r": 10}, {"s": 1, "r": 10, "d": 4}
+    >>> net_arrivals([(-1, Cell(0, "support", found)), (1, Cell(0, "support", repeated))], names)
+    {'support': {'duplicate_results': 4}}
+    """
+    found: dict[str, dict[str, int]] = {}
+    for sign, cell in cells:
+        into = found.setdefault(names.agent(cell.agent), {})
+        for code, value in cell.sums.items():
+            for count in _counts_of(code):
+                into[count] = into.get(count, 0) + sign * value
+    return {
+        agent: kept
+        for agent, counts in found.items()
+        if (kept := {count: value for count, value in counts.items() if value})
+    }
+
+
+@lru_cache(maxsize=8_192)
+def _counts_of(code: str) -> tuple[str, ...]:
+    """The counts to which a series code adds."""
+    head = code.partition("|")[0]
+    series, labels = split_code(code)
+    if head in _WHOLE:
+        return (series.name,)
+    match head, *labels:
+        case "q", "skip", "yes":
+            return "labelled_gate_decisions", "missed_searches"
+        case "q", _, "yes" | "no":
+            return ("labelled_gate_decisions",)
+        case "R", _, "no":
+            return "labelled_routes", "wrong_routes"
+        case "R", _, "yes":
+            return ("labelled_routes",)
+        case "ks", order:
+            return (f"rerank_ndcg_{order}",)
+    return ()

@@ -1,0 +1,188 @@
+"""The recording rules that gather evidence, minute by minute, that a figure has shifted.
+
+``tests/drill/evidence.py`` has the formulas, and a second implementation in numpy. Evidence is in
+units of the threshold, and the rule of ``CUSUM`` reads its own last value. The group is evaluated
+once a minute; its rules do not depend on their order, which may only delay evidence by two minutes.
+
+- One rule records numerator, denominator and traffic of a figure together, so that nothing reads a
+  numerator of one minute with a denominator of another.
+- What a counter gained is a plain difference, because ``increase`` extrapolates. A minute in which
+  a process restarted does not count: the growth of one counter may hide the reset of another.
+- Ranges end half a minute off the minute, so that they hold the same samples in every version.
+- A minute in which more was withdrawn than arrived only lowers evidence. Evidence is at most twice
+  the threshold, and grows old without traffic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from stream_metrics.core.alerts.figures import FIGURES, LOW, Figure, Normal
+from stream_metrics.core.alerts.promql import Promql, Value
+from stream_metrics.core.alerts.recording import Record
+from stream_metrics.core.alerts.thresholds import JUDGED_OF_USUAL
+from stream_metrics.core.alerts.windows import LABELLED, NAMED, indented
+
+NET: Final = "agent:streammetrics_arrivals:net_1m"
+_SUM: Final = "agent:streammetrics_arrivals:sum_1d"
+_RESIDUAL: Final = "agent:streammetrics_arrivals:residual"
+RATIO: Final = "agent:streammetrics_usual:ratio"
+_VARIANCE: Final = "agent:streammetrics_usual:variance"
+WEIGHT: Final = "agent:streammetrics_evidence:weight"
+_STEP: Final = "agent:streammetrics_evidence:step"
+CUSUM: Final = "agent:streammetrics_evidence:cusum"
+
+SHIFTS: Final = ("small", "large")
+LEAST_ACTIVE: Final = 30  # minutes with traffic in the usual day; without them nothing is judged
+IDLE_LOSES: Final = 0.01  # of the evidence, in a minute without traffic
+_DAY: Final = "[86370s] offset 1h"  # 1,440 minutes
+_RESTARTED: Final = "process_start_time_seconds != process_start_time_seconds offset 1m"
+
+
+def evidence_records(thresholds: Mapping[str, float]) -> Iterator[Record]:
+    """The rules; ``thresholds`` are in nats, by figure."""
+    for figure in FIGURES:
+        below = _net(figure.below)
+        yield Record(
+            NET,
+            _parts(numerator=_net(figure.above), denominator=below, active=f"({below}) > bool 0"),
+            {"figure": figure.name},
+        )
+    yield Record(_SUM, f"sum_over_time({NET}{_DAY})")
+    for figure in FIGURES:
+        yield Record(RATIO, _ratio(figure), {"figure": figure.name})
+    lengths = {minutes for figure in FIGURES if figure.model for minutes in figure.model.sums}
+    for minutes in sorted(lengths):
+        yield Record(f"{_RESIDUAL}_{minutes}m", _residual(minutes))
+    for figure in FIGURES:
+        if figure.model is not None:
+            yield Record(_VARIANCE, _variance(figure, figure.model), {"figure": figure.name})
+    for figure in FIGURES:
+        for name, shift in zip(SHIFTS, figure.shifts, strict=True):
+            usual, variance = (_of(series, figure=figure.name) for series in (RATIO, _VARIANCE))
+            above, below = figure.weights(shift, Promql(usual), Promql(variance))
+            threshold = thresholds[figure.name]
+            yield Record(
+                WEIGHT,
+                _parts(numerator=_text(above / threshold), denominator=_text(below / threshold)),
+                {"figure": figure.name, "shift": name},
+            )
+    yield Record(_STEP, _step())
+    idle = f"1 - {IDLE_LOSES:g} * ({_of(NET, part='denominator')} <= bool 0)"
+    yield Record(
+        CUSUM,
+        f"clamp(\n  (last_over_time({CUSUM}[1h] offset 30s) >= 0 or 0 * {_STEP})\n"
+        f"    * ignoring (shift, part) group_left () ({idle})\n  + {_fresh(_STEP)},\n  0, 2\n)",
+    )
+
+
+def _net(count: str) -> str:
+    """What arrived less what was withdrawn in the last minute."""
+    arrived, withdrawn = (_gained(f"streammetrics_{way}_{count}_total") for way in WAYS)
+    return f"{arrived}\n- {withdrawn}"
+
+
+WAYS: Final = ("arrived", "withdrawn")
+
+
+def _gained(counter: str) -> str:
+    """What a counter gained; 0, and not a jump, where a point is missing or it was reset."""
+    now = f"{counter}{{{NAMED}}}"
+    return (
+        f"sum without (instance, pod) (\n  ({now} - {now} offset 1m) >= 0\n"
+        f"    unless ignoring (agent, release) ({_RESTARTED})\n  or 0 * {now}\n)"
+    )
+
+
+def _ratio(figure: Figure) -> str:
+    above, below, active = (
+        _of(_SUM, figure=figure.name, part=part) for part in ("numerator", "denominator", "active")
+    )
+    return (
+        f"clamp({above} / ignoring (part) ({below} > 0), {LOW:g}, {figure.high:g})\n"
+        f"and ignoring (part) {active} >= {LEAST_ACTIVE}"
+    )
+
+
+def _residual(minutes: int) -> str:
+    """What the numerator has more than is usual, over some minutes."""
+    above, below = (_over(minutes, _of(NET, part=part)) for part in ("numerator", "denominator"))
+    return f"{above}\n- ignoring (part) ({RATIO} * ignoring (part) {below})"
+
+
+def _over(minutes: int, series: str) -> str:
+    """The sum over the minutes before this one."""
+    return f"sum_over_time({series}[{minutes}m] offset 30s)"
+
+
+def _variance(figure: Figure, model: Normal) -> str:
+    """The variance for each unit of the denominator, and at least the floor."""
+    name = figure.name
+    count = f"avg_over_time({_of(NET, figure=name, part='denominator')}{_DAY}) > 0"
+    found = Promql(_text(model.floor(Promql(_of(RATIO, figure=name)))))
+    text = f"({found.text})"
+    for minutes in model.sums:
+        spread = f"stdvar_over_time({_of(f'{_RESIDUAL}_{minutes}m', figure=name)}{_DAY})"
+        measured = f"{spread}\n    / ignoring (part) ({minutes} * ({count}))"
+        text = f"(\n  {measured}\n  >= {text}\n  or {text}\n)"
+    return text
+
+
+def _step() -> str:
+    """What this minute adds.
+
+    It may only lower evidence if more was withdrawn than arrived, or if labels are missing: then
+    the iterations that are settled are those that need none, which are not like the others.
+    """
+    labelled = "|".join(figure.name for figure in FIGURES if figure.labelled)
+    came = LABELLED.value("5m") > JUDGED_OF_USUAL * LABELLED.usual("5m")
+    unlabelled = (
+        f'{NET}{{figure=~"{labelled}", part="denominator"}} '
+        f"unless ignoring (figure, part) ({came.text})"
+    )
+    found = _added(WEIGHT)
+    for figure in FIGURES:
+        if figure.most is not None:
+            limited = _added(_of(WEIGHT, figure=figure.name))
+            found = (
+                f"(\n  clamp_max({indented(limited)}, {figure.most:g})\n  or {indented(found)}\n)"
+            )
+    return (
+        f"(\n  {indented(found).strip()}\n"
+        f"  and ignoring (shift, part) {_of(NET, part='denominator')} >= 0\n"
+        f"  unless ignoring (shift, part) ({unlabelled})\n)\n"
+        f"or clamp_max({indented(found)}, 0)"
+    )
+
+
+def _added(weights: str) -> str:
+    """What was gained in this minute, times its weights."""
+    return (
+        f"sum without (part) (\n  {_fresh(NET)}\n  * ignoring (shift) group_right () {weights}\n)"
+    )
+
+
+def _fresh(series: str) -> str:
+    """The value of this minute, and not an older one, which would be added twice.
+
+    A restart of Prometheus leaves series without the mark that ends them.
+    """
+    return f"({series} and timestamp({series}) > time() - 90)"
+
+
+def _of(series: str, **labels: str) -> str:
+    chosen = ", ".join(f'{name}="{value}"' for name, value in labels.items())
+    return f"{series}{{{chosen}}}"
+
+
+def _parts(**expressions: str) -> str:
+    """Expressions as one series each, with the label ``part``."""
+    return "\nor ".join(
+        f'label_replace({indented(text)},\n  "part", "{part}", "", ""\n)'
+        for part, text in expressions.items()
+    )
+
+
+def _text(value: Value) -> str:
+    return value.text if isinstance(value, Promql) else f"{value:.12g}"

@@ -1,0 +1,108 @@
+"""The figures for which evidence of a shift is gathered, minute by minute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from stream_metrics.core.alerts.promql import Value, clamp, ln
+
+LOW: Final = 0.02  # less than half of the least shift: from there, a ratio cannot fall that far
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """A ratio whose numerator is normal with a variance that is measured, and has a floor.
+
+    The floor is ``times * p**power * (1 - p)**complement`` for each unit of the denominator.
+    ``sums`` are the minutes over which it is measured, because results of a turn straddle minutes;
+    the largest counts.
+    """
+
+    times: float
+    power: int
+    complement: int
+    sums: tuple[int, ...] = (3,)
+
+    def floor(self, usual: Value) -> Value:
+        """The least variance."""
+        return self.times * usual**self.power * (1 - usual) ** self.complement
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A shift that is looked for: by ``times`` the usual ratio, and at least by ``least``."""
+
+    times: float
+    least: float = 0.05
+
+    def size(self, usual: Value) -> Value:
+        """The size of the shift."""
+        return clamp(self.times * usual, self.least)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A ratio of two counts by arrival.
+
+    ``above`` and ``below`` are counts. ``sign`` is the bad direction. The usual ratio is taken to
+    be between ``LOW`` and ``high``. ``model`` is None for decisions, which are right or wrong each
+    for itself. ``labelled`` means that only iterations count whose labels have come.
+    """
+
+    name: str
+    above: str
+    below: str
+    sign: int
+    shifts: tuple[Shift, Shift]
+    model: Normal | None = None
+    high: float = 0.98
+    labelled: bool = False
+    most: float | None = None
+
+    def weights(self, shift: Shift, usual: Value, variance: Value) -> tuple[Value, Value]:
+        """What a unit of the numerator and one of the denominator add to the evidence, in nats.
+
+        It is the logarithm of the likelihood ratio of the shifted and the usual ratio.
+        """
+        size = shift.size(usual)
+        if self.model is None:
+            shifted = clamp(usual + size, high=self.high)
+            miss = ln((1 - shifted) / (1 - usual))
+            return ln(shifted / usual) - miss, miss
+        return (
+            self.sign * size / variance,
+            -1 * size / variance * (self.sign * usual + size / 2),
+        )
+
+
+_UNLIMITED: Final = 1e6
+
+FIGURES: Final = (
+    Figure(
+        "srr", "duplicate_results", "results", 1, (Shift(0.9), Shift(1.8)), Normal(2, 1, 1),
+    ),
+    Figure(
+        "results", "results", "searches", -1, (Shift(0.5), Shift(0.9)), Normal(0.1, 2, 0),
+        high=_UNLIMITED,
+    ),
+    Figure(
+        "sre", "settled_good_results", "settled_results", -1, (Shift(0.4), Shift(0.65)),
+        Normal(1.5, 1, 1), labelled=True,
+    ),
+    Figure(
+        "gain", "settled_gain", "settled_iterations", -1, (Shift(0.4), Shift(0.65)),
+        Normal(3, 1, 0), high=_UNLIMITED, labelled=True,
+    ),
+    Figure(
+        "missed_searches", "missed_searches", "labelled_gate_decisions", 1,
+        (Shift(5, 0.25), Shift(10, 0.5)),
+    ),
+    Figure(
+        "wrong_routes", "wrong_routes", "labelled_routes", 1, (Shift(3, 0.2), Shift(6, 0.4)),
+    ),
+    Figure(
+        "reranking", "rerank_ndcg_shown", "rerank_ndcg_baseline", -1, (Shift(0.25), Shift(0.45)),
+        Normal(0.02, 0, 0), high=10, most=0.35,
+    ),
+)  # fmt: skip

@@ -1,0 +1,194 @@
+"""The alerts about workers, their services and the bridge."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from stream_metrics.core.alerts.alert import CRITICAL, PERCENT, WARNING, Alert, Rule
+from stream_metrics.core.alerts.thresholds import (
+    DEAD_LETTER_RECORDS,
+    DEAD_LETTER_SECONDS,
+    DEAD_LETTER_SHARE,
+    GAP_SECONDS,
+    LAG_GROWS_SECONDS,
+    LAG_LONG_SECONDS,
+    LAG_SECONDS,
+    LAG_STAYS,
+    LAG_STAYS_SECONDS,
+    LATE_SHARE,
+    MEMORY_SHARE,
+    REFUSED_SHARE,
+    SILENT_SECONDS,
+)
+
+_GROUP: Final = "pipeline"
+_INSTANCE: Final = "{{ $labels.instance }}"
+_DEAD_MINUTES: Final = f"{DEAD_LETTER_SECONDS // 60}m"
+_GAP_MINUTES: Final = f"{GAP_SECONDS // 60}m"
+
+
+def _all_workers(metric: str, offset: int = 0) -> str:
+    at = f" offset {offset // 60}m" if offset else ""
+    return f"max without (instance, pod) ({metric}{at})"
+
+
+def _lag(offset: int = 0) -> str:
+    return _all_workers("streammetrics_consumer_lag_seconds", offset)
+
+
+def _increase(metric: str, over: str, *drops: str) -> str:
+    without = ", ".join(("instance", "pod", *drops))
+    return f"sum without ({without}) (increase({metric}[{over}]))"
+
+
+_DEAD: Final = _increase("streammetrics_dead_letters_total", _DEAD_MINUTES, "reason")
+_READ: Final = _increase("streammetrics_events_total", _DEAD_MINUTES, "type", "outcome")
+
+
+def _bridge(metric: str, *drops: str) -> str:
+    return _increase(f"streammetrics_bridge_{metric}", "15m", *drops)
+
+
+def _alert(
+    name: str, severity: str, fires: str, expr: str, wait: str, keep: str | None, summary: str,
+    description: str, *, label: Literal["agent", "instance"] | None = None,
+    board: str = "pipeline", more: tuple[Rule, ...] = (),
+) -> Alert:  # fmt: skip
+    rule = Rule(severity.partition(",")[0], expr, wait, keep, summary, description)
+    return Alert(name, _GROUP, severity, fires, board, (rule, *more), label)
+
+
+PIPELINE: Final = (
+    _alert(
+        "StreamMetricsConsumerLagGrowing", CRITICAL,
+        f"a partition is {LAG_SECONDS // 60} minutes behind and falling further behind, or "
+        f"{LAG_LONG_SECONDS // 60} minutes behind and hardly catching up",
+        f"({_lag()} > {LAG_SECONDS}\n  and {_lag()} > {_lag(LAG_GROWS_SECONDS)}\n) or (\n"
+        f"  {_lag()} > {LAG_LONG_SECONDS}\n"
+        f"  and {_lag()} > {LAG_STAYS:g} * {_lag(LAG_STAYS_SECONDS)}\n)",
+        "3m", "5m", "The worker falls behind on {{ $labels.topic }}",
+        "Partition {{ $labels.partition }} of {{ $labels.topic }} is "
+        "{{ $value | humanizeDuration }} behind, and comes no nearer. The windows lack what is not "
+        "read yet.",
+    ),
+    # Waits that do not end by themselves: somebody must start a build or free memory.
+    _alert(
+        "StreamMetricsReadingStopped", f"{CRITICAL}, {WARNING} for a build",
+        "workers have stopped reading because topics have other partition counts than the state, "
+        "or a build waits for memory in Redis",
+        'max without (instance, pod, reason) (streammetrics_obstacles{reason="partitions"}) == 1',
+        "2m", "5m", "Workers read nothing more: a topic has other partitions than the state",
+        "Partitions were added since the state was built. Its figures stand still until "
+        "stream-metrics build has built it anew. /readyz names the topics and both counts.",
+        more=(
+            Rule(
+                WARNING,
+                "max without (instance, pod, reason) "
+                '(streammetrics_obstacles{reason="reading"}) == 1',
+                "10m", "5m", "A build waits for room in Redis",
+                "Redis is too full to build another generation of state beside the one in force, "
+                "whose figures go on. The build goes on once 83% of maxmemory or less is used.",
+            ),
+        ),
+    ),
+    _alert(
+        "StreamMetricsNoProgress", CRITICAL,
+        "a worker answers requests but makes no progress",
+        "time() - (streammetrics_last_progress_timestamp_seconds > 0) > "
+        f"{SILENT_SECONDS}\nor streammetrics_stuck == 1",
+        "2m", "5m", f"Worker {_INSTANCE} does not move",
+        f"The worker {_INSTANCE} answers, but its loop has not come round for minutes, or nothing "
+        "moves though there is something to read. /readyz and its log say what it waits for.",
+        label="instance",
+    ),
+    _alert(
+        "StreamMetricsDeadLetters", WARNING,
+        f"over {DEAD_LETTER_SHARE:.0%} of the records of {DEAD_LETTER_SECONDS // 60} minutes are "
+        f"rejected; from {DEAD_LETTER_RECORDS} records on",
+        f"{_DEAD}\n  / ({_DEAD} + {_READ} >= {DEAD_LETTER_RECORDS})\n  > {DEAD_LETTER_SHARE:g}",
+        "5m", "10m", "Records are set aside",
+        f"{PERCENT} of the records of the last {DEAD_LETTER_SECONDS // 60} minutes became dead "
+        "letters. `stream-metrics dlq list` shows them with their reasons.",
+    ),
+    _alert(
+        "StreamMetricsRedisUnreachable", CRITICAL,
+        "a worker has not reached Redis for a minute",
+        'streammetrics_obstacles{reason="redis"} == 1',
+        "1m", None, f"Worker {_INSTANCE} has no Redis",
+        f"{_INSTANCE} cannot read or write its state, and waits. No event is lost; the figures "
+        "stand still.",
+        label="instance",
+    ),
+    _alert(
+        "StreamMetricsStateNearLimit", WARNING,
+        f"Redis uses over {MEMORY_SHARE:.0%} of its `maxmemory`",
+        _all_workers(
+            "streammetrics_redis_memory_bytes / (streammetrics_redis_memory_limit_bytes > 0)"
+        ) + f" > {MEMORY_SHARE:g}",
+        "10m", "10m", "Redis is nearly full",
+        f"Redis uses {PERCENT} of its memory limit. At the limit it refuses writes, and the "
+        "workers wait.",
+    ),
+    _alert(
+        "StreamMetricsOffsetGap", CRITICAL,
+        "Kafka no longer has records that the state needs, or a partition is halted",
+        f"increase(streammetrics_offset_gaps_total[{_GAP_MINUTES}]) > 0\n"
+        "or (streammetrics_offset_gaps_total > 0\n"
+        f"  unless streammetrics_offset_gaps_total offset {_GAP_MINUTES})\n"
+        "or sum without (topic) (streammetrics_halted_partitions) > 0",
+        "1m", "15m", f"Kafka lacks records that the state of {_INSTANCE} needs",
+        "Records between the state and the log are gone, or a partition stands still for another "
+        "reason of policy. Its figures do not go on by themselves.",
+        label="instance",
+    ),
+    _alert(
+        "StreamMetricsCardinalityCapReached", WARNING,
+        "there are more agents or routes than the limit; the rest are counted as `other`",
+        "sum without (instance, pod) (\n  streammetrics_agents_folded\n"
+        "  + streammetrics_window_series_cut\n"
+        "  + increase(streammetrics_agents_beyond_limit_total[1h])\n"
+        "  + increase(streammetrics_routes_beyond_limit_total[1h])\n) > 0",
+        "15m", "15m", "More agents or routes than have series of their own",
+        "Some agents or routes are added up under `other`, because all places are taken. Sums over "
+        "everything stay right.",
+    ),
+    _alert(
+        "StreamMetricsTargetDown", CRITICAL,
+        "Prometheus cannot scrape a worker, or knows none",
+        'up{job="stream-metrics"} == 0 or absent(up{job="stream-metrics"})',
+        "2m", None, f"Worker {_INSTANCE} does not answer",
+        f"Prometheus cannot scrape {_INSTANCE} of job stream-metrics, or knows no worker at all. "
+        "Its partitions move to other workers, if there are any.",
+        label="instance",
+    ),
+    _alert(
+        "StreamMetricsBridgeBehind", CRITICAL,
+        f"the bridge is down, waits, or is {LAG_SECONDS // 60} minutes behind on the topic of "
+        "traces",
+        f"{_all_workers('streammetrics_bridge_lag_seconds')} > {LAG_SECONDS}\n"
+        "or streammetrics_bridge_ready == 0\n"
+        'or (up{job="stream-metrics-bridge"} == 0\n'
+        '  and max_over_time(up{job="stream-metrics-bridge"}[1d]) == 1)',
+        "3m", "5m", "Traces do not become events",
+        "The bridge is down, waits for something, or is minutes behind on the topic of traces. "
+        "What agents do that are known by their traces is missing in the windows. Its /readyz and "
+        "its log say what it waits for.",
+        board="bridge",
+    ),
+    _alert(
+        "StreamMetricsBridgeRefuses", WARNING,
+        f"the bridge refuses over {REFUSED_SHARE:.0%} of the traces of an agent, or over "
+        f"{LATE_SHARE:.0%} of the spans arrive too late",
+        _bridge('traces_total{outcome="refused"}', "outcome")
+        + f"\n  / {_bridge('traces_total', 'outcome')} > {REFUSED_SHARE:g}\n"
+        + f"or {_bridge('late_spans_total')}\n  / {_bridge('spans_total')} > {LATE_SHARE:g}",
+        "5m", "10m",
+        f"{PERCENT} of what the bridge reads{{{{ with $labels.agent }}}} of {{{{ . }}}}"
+        "{{ end }} is not used",
+        f"Over {REFUSED_SHARE:.0%} of the traces of an agent were refused, or over "
+        f"{LATE_SHARE:.0%} of all spans arrived after their trace was told. The figures lack what "
+        "these traces would tell. streammetrics_bridge_refused_total has the reasons of each "
+        "agent; the log of the bridge names traces, spans and the settings that help.",
+        board="bridge",
+    ),
+)  # fmt: skip

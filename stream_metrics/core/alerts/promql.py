@@ -1,0 +1,120 @@
+"""Formulas that are either computed or written as PromQL, so that each is stated once.
+
+The functions take numbers and return numbers, or take expressions and return an expression. A
+comparison of expressions is a filter, as in PromQL; join comparisons with ``&`` and ``|``.
+
+>>> def bound(usual, count):
+...     return usual + 4.5 * sqrt(4 * usual * (1 - usual) / count)
+>>> bound(0.1, 900)
+0.19
+>>> bound(Promql("baseline"), Promql("results"))
+Promql('baseline + 4.5 * sqrt(4 * baseline * (1 - baseline) / results)')
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+Value = Any  # a number or an expression: what formulas are written with
+_OR, _AND, _COMPARED, _ADDED, _TIMES, _POWER, _ATOM = range(7)
+
+
+class Promql:
+    """An expression; ``level`` is that of its outermost operator, by which it gets parentheses."""
+
+    __slots__ = ("_level", "text")
+
+    def __init__(self, text: str, level: int = _ATOM) -> None:
+        self.text: Final = text
+        self._level = level
+
+    def __repr__(self) -> str:
+        return f"Promql({self.text!r})"
+
+    def __add__(self, other: Value) -> Promql:
+        return _joined(self, "+", other, _ADDED)
+
+    def __radd__(self, other: Value) -> Promql:
+        return _joined(other, "+", self, _ADDED)
+
+    def __sub__(self, other: Value) -> Promql:
+        return _joined(self, "-", other, _ADDED)
+
+    def __rsub__(self, other: Value) -> Promql:
+        return _joined(other, "-", self, _ADDED)
+
+    def __mul__(self, other: Value) -> Promql:
+        return _joined(self, "*", other, _TIMES)
+
+    def __rmul__(self, other: Value) -> Promql:
+        return _joined(other, "*", self, _TIMES)
+
+    def __truediv__(self, other: Value) -> Promql:
+        return _joined(self, "/", other, _TIMES)
+
+    def __rtruediv__(self, other: Value) -> Promql:
+        return _joined(other, "/", self, _TIMES)
+
+    def __pow__(self, other: Value) -> Promql:
+        return _joined(self, "^", other, _POWER)
+
+    def __gt__(self, other: Value) -> Promql:
+        return _joined(self, ">", other, _COMPARED)
+
+    def __ge__(self, other: Value) -> Promql:
+        return _joined(self, ">=", other, _COMPARED)
+
+    def __lt__(self, other: Value) -> Promql:
+        return _joined(self, "<", other, _COMPARED)
+
+    def __and__(self, other: Promql) -> Promql:
+        return Promql(f"{self.within(_AND)}\nand {other.within(_COMPARED)}", _AND)
+
+    def __or__(self, other: Promql) -> Promql:
+        return Promql(f"{self.within(_OR)}\nor {other.within(_AND)}", _OR)
+
+    def within(self, level: int) -> str:
+        """The text, in parentheses if it must not mix with an operator of this level."""
+        return self.text if self._level >= level else f"({self.text})"
+
+
+def _joined(left: Value, operator: str, right: Value, level: int) -> Promql:
+    return Promql(f"{_text(left, level)} {operator} {_text(right, level + 1)}", level)
+
+
+def _text(value: Value, level: int = _OR) -> str:
+    return value.within(level) if isinstance(value, Promql) else f"{value:.12g}"
+
+
+def _call(name: str, *values: Value) -> Promql:
+    return Promql(f"{name}({', '.join(map(_text, values))})")
+
+
+def sqrt(value: Value) -> Value:
+    """The square root."""
+    return _call("sqrt", value) if isinstance(value, Promql) else math.sqrt(value)
+
+
+def sin(value: Value) -> Value:
+    """The sine."""
+    return _call("sin", value) if isinstance(value, Promql) else math.sin(value)
+
+
+def asin(value: Value) -> Value:
+    """The arc sine."""
+    return _call("asin", value) if isinstance(value, Promql) else math.asin(value)
+
+
+def ln(value: Value) -> Value:
+    """The natural logarithm."""
+    return _call("ln", value) if isinstance(value, Promql) else math.log(value)
+
+
+def clamp(value: Value, low: float = -math.inf, high: float = math.inf) -> Value:
+    """The value between ``low`` and ``high``."""
+    if not isinstance(value, Promql):
+        return min(max(value, low), high)
+    if high == math.inf:
+        return _call("clamp_min", value, low)
+    return _call("clamp_max", value, high) if low == -math.inf else _call("clamp", value, low, high)

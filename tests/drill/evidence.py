@@ -1,0 +1,167 @@
+"""Evidence that a ratio has shifted: the reference for the recursive rules, in numpy.
+
+For one figure of one agent, minute by minute: ``a`` and ``b`` are what its numerator and its
+denominator gained by arrival, less what was withdrawn. ``p`` is the usual ratio, that of the last
+day without the last hour, and ``v`` the usual variance of ``a - p * b`` for each unit of ``b``.
+A shift of the ratio by ``d`` in the direction ``sign`` makes ``a`` normal with the mean
+``(p + sign * d) * b`` instead of ``p * b``. The logarithm of the likelihood ratio of the two is::
+
+    x = d / v * (sign * (a - p * b) - d * b / 2)
+
+and for decisions, which are right or wrong each for itself, that of two Bernoulli distributions.
+Both are linear in ``a`` and ``b``. The evidence is the cumulative sum that never falls below 0,
+
+    S = clamp(S + x, 0, 2 * h)
+
+and an alert fires from the threshold ``h`` on. Without a cap, S would take hours to come down after
+an incident. In a minute in which more was withdrawn than arrived, x may only lower S: that an
+erased conversation was better than usual is no sign that the others are worse. In a minute without
+traffic, S keeps 99%: half of it is gone after 69 such minutes, so that an agent that goes to sleep
+with an incident neither fires all night nor wakes up with old evidence.
+
+Sources: E. S. Page, Continuous inspection schemes, Biometrika 41, 1954; J. Shin, A. Ramdas and
+A. Rinaldo, E-detectors, arXiv 2203.03532, which shows that a threshold of ``log(n)`` keeps the mean
+time to a false alarm above n minutes if the likelihoods are right.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Reals = NDArray[np.float64]
+
+DAY: Final = 1_440  # minutes
+AGO: Final = 60  # minutes that the usual day ends before now
+LEAST_ACTIVE: Final = 30  # minutes with traffic in the usual day; without them nothing is judged
+KEPT: Final = 60  # minutes without a sample after which the evidence is forgotten
+IDLE_KEEPS: Final = 0.99  # of the evidence, in a minute without traffic
+
+
+class Usual(NamedTuple):
+    """The usual ratio and variance by minute; NaN where the day has too little traffic."""
+
+    ratio: Reals
+    variance: Reals
+
+
+class Weights(NamedTuple):
+    """What a unit of the numerator and one of the denominator add to the evidence."""
+
+    numerator: Reals
+    denominator: Reals
+
+
+def usual(
+    numerator: Reals,
+    denominator: Reals,
+    low: float = 0.02,
+    high: float = 0.98,
+    floor: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    sums: tuple[int, ...] = (3,),
+) -> Usual:
+    """The usual ratio and variance of one agent, by minute; NaN marks a minute without a sample.
+
+    The ratio is kept between ``low`` and ``high``. The variance is the largest over sums of as
+    many minutes as ``sums`` says, because the results of a turn straddle minutes, and is at least
+    ``c * p**m * (1 - p)**n`` for ``floor = (c, m, n)``.
+    """
+    above, below = _day(numerator), _day(denominator)
+    active = _day(np.where(np.isnan(denominator), 0.0, denominator > 0))
+    known = (below > 0) & (active >= LEAST_ACTIVE)
+    ratio = np.where(known, np.clip(above / np.where(known, below, 1.0), low, high), np.nan)
+    present = _day(np.where(np.isnan(denominator), 0.0, 1.0))
+    mean = np.where(known, below, 1.0) / np.where(known, present, 1.0)
+    times, power, complement = floor
+    variance = times * ratio**power * (1 - ratio) ** complement
+    for minutes in sums:
+        residual = _summed(numerator, minutes) - ratio * _summed(denominator, minutes)
+        variance = np.fmax(variance, _day_variance(residual) / (minutes * mean))
+    return Usual(ratio, np.where(known, variance, np.nan))
+
+
+def normal_weights(of: Usual, sign: int, shift: float, least: float = 0.05) -> Weights:
+    """The weights for a shift of ``shift`` times the usual ratio, or ``least`` if that is more."""
+    delta = np.maximum(shift * of.ratio, least)
+    unit = delta / of.variance
+    return Weights(sign * unit, -unit * (sign * of.ratio + delta / 2))
+
+
+def bernoulli_weights(ratio: Reals, shifted: Reals) -> Weights:
+    """The weights for independent decisions whose share of hits moves to ``shifted``."""
+    miss = np.log((1 - shifted) / (1 - ratio))
+    return Weights(np.log(shifted / ratio) - miss, miss)
+
+
+def steps(
+    numerator: Reals,
+    denominator: Reals,
+    weights: Weights,
+    unlabelled: NDArray[np.bool_] | None = None,
+    most: float = np.inf,
+) -> Reals:
+    """What each minute adds to the evidence; NaN where there is no sample or no usual value.
+
+    ``unlabelled`` marks minutes in which labels are missing. As in one in which more was withdrawn
+    than arrived, evidence may only fall then. A minute adds ``most`` nats at most.
+    """
+    found = weights.numerator * numerator + weights.denominator * denominator
+    found = np.where(found > most, most, found)
+    lowers = denominator < 0 if unlabelled is None else (denominator < 0) | unlabelled
+    return np.where(lowers, np.minimum(found, 0.0), found)
+
+
+def accumulate(step: Reals, threshold: float, idle: NDArray[np.bool_] | None = None) -> Reals:
+    """The evidence after each minute, for one agent or many (the last axis are the minutes).
+
+    In a minute whose step is NaN, the evidence stays what it was, for up to ``KEPT`` minutes.
+    ``idle`` marks minutes in which nothing arrived on balance: in these, evidence grows old.
+
+    >>> accumulate(np.array([1.0, 2.0, -0.5, np.nan, 9.0, -20.0, 1.0]), threshold=3.0).tolist()
+    [1.0, 3.0, 2.5, 2.5, 6.0, 0.0, 1.0]
+    """
+    found = np.zeros_like(step)
+    last = np.zeros(step.shape[:-1])
+    missing = np.zeros(step.shape[:-1], np.int64)
+    for minute in range(step.shape[-1]):
+        now = step[..., minute]
+        known = ~np.isnan(now)
+        missing = np.where(known, 0, missing + 1)
+        last = np.where(missing >= KEPT, 0.0, last)
+        kept = last if idle is None else np.where(idle[..., minute], IDLE_KEEPS * last, last)
+        last = np.where(known, np.clip(kept + now, 0.0, 2 * threshold), last)
+        found[..., minute] = last
+    return found
+
+
+def _day(values: Reals) -> Reals:
+    """By minute, the sum over the usual day; minutes before the first and NaN count as 0."""
+    sums = np.concatenate([[0.0], np.cumsum(np.nan_to_num(values))])
+    ends = np.arange(len(values)) - AGO + 1
+    return np.asarray(sums[np.maximum(ends, 0)] - sums[np.maximum(ends - DAY, 0)])
+
+
+def _summed(values: Reals, minutes: int) -> Reals:
+    """By minute, the sum over so many before it; NaN if all of them are missing."""
+    padded = np.concatenate([np.full(minutes, np.nan), values])[: len(values) + minutes - 1]
+    before = np.lib.stride_tricks.sliding_window_view(padded, minutes)
+    return np.where(np.isnan(before).all(axis=1), np.nan, np.nansum(before, axis=1))
+
+
+def _day_variance(values: Reals) -> Reals:
+    """By minute, the variance over the usual day of the values that are there; else NaN."""
+    padded = np.concatenate([np.full(DAY + AGO - 1, np.nan), values])
+    days = np.lib.stride_tricks.sliding_window_view(padded, DAY)[: len(values)]
+    found = np.full(len(values), np.nan)
+    for first in range(0, len(values), DAY):  # a day at a time, for the sake of memory
+        part = days[first : first + DAY]
+        there = ~np.isnan(part)
+        count = there.sum(axis=1)
+        some = count > 0
+        held = np.where(there, part, 0.0)
+        mean = held.sum(axis=1) / np.maximum(count, 1)
+        squares = (np.where(there, part - mean[:, None], 0.0) ** 2).sum(axis=1)
+        found[first : first + DAY][some] = squares[some] / count[some]
+    return found

@@ -1,0 +1,108 @@
+"""Broken builds whose alert rules gather evidence that there is not, or compare wrongly."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Edit, Mutation
+
+EVIDENCE: Final = "stream_metrics/core/alerts/evidence.py"
+PROMQL: Final = "stream_metrics/core/alerts/promql.py"
+
+_NUMPY: Final = "tests/services/test_evidence_rules.py::test_evidence_is_that_of_numpy"
+_PAGE: Final = "tests/services/test_page_alerts.py"
+
+
+def _of_evidence(name: str, breaks: str, old: str, new: str, agent: str) -> Mutation:
+    """A mutation of the rules of evidence, which an agent of the cases shows."""
+    edits = (Edit(EVIDENCE, old, new),)
+    return Mutation(name, breaks, edits, f"{_NUMPY}[{agent}]", "FAILED:", service=True)
+
+
+ALERTS: Final = (
+    _of_evidence(
+        "withdrawals as evidence",
+        "forgetting healthy conversations raises evidence",
+        """and ignoring (shift, part) {_of(NET, part='denominator')} >= 0""",
+        """and ignoring (shift, part) {_of(NET, part='denominator')} >= -1e9""",
+        "2,000 healthy results are forgotten",
+    ),
+    _of_evidence(
+        "evidence without a cap",
+        "evidence drains for hours after an incident",
+        "  0, 2\\n)",
+        "  0, 1e9\\n)",
+        "a quiet agent with an incident",
+    ),
+    _of_evidence(
+        "evidence that does not age",
+        "evidence of an agent that sleeps stays all night",
+        "IDLE_LOSES: Final = 0.01",
+        "IDLE_LOSES: Final = 0.0",
+        "an agent with an incident goes to sleep",
+    ),
+    _of_evidence(
+        "resets hidden by growth",
+        "a restart counts if another counter has outgrown its former value",
+        "unless ignoring (agent, release) ({_RESTARTED})",
+        "unless ignoring (agent, release) ({_RESTARTED} > 1e18)",
+        "restarts after which counters soon pass what they were",
+    ),
+    _of_evidence(
+        "the usual day with its last hour",
+        "an incident becomes part of the usual day at once",
+        '"[86370s] offset 1h"',
+        '"[86370s]"',
+        "a quiet agent with an incident",
+    ),
+    _of_evidence(
+        "judged without labels",
+        "iterations that need no labels are evidence while labels stay away",
+        "unless ignoring (shift, part) ({unlabelled})",
+        "unless ignoring (shift, part) ({unlabelled} > 1e18)",
+        "labels stay away",
+    ),
+    _of_evidence(
+        "a step without a limit",
+        "a single search with an NDCG near 0 raises an alert",
+        "{figure.most:g}",
+        "{1e9 * figure.most:g}",
+        "a quiet agent with an incident",
+    ),
+    _of_evidence(
+        "evidence after a single minute with traffic",
+        "agents are judged before anything is known of them",
+        "LEAST_ACTIVE: Final = 30",
+        "LEAST_ACTIVE: Final = 1",
+        "a new agent is not judged",
+    ),
+    Mutation(
+        "an old step added again",
+        "a value from before a restart of Prometheus counts as one of this minute",
+        (
+            Edit(
+                EVIDENCE,
+                'return f"({series} and timestamp({series}) > time() - 90)"',
+                "return series",
+            ),
+        ),
+        "tests/services/test_evidence_rules.py"
+        "::test_what_was_recorded_before_a_restart_is_not_added_again",
+        "FAILED:",
+        service=True,
+    ),
+    Mutation(
+        "expressions without parentheses",
+        "generated expressions are computed in another order than formulas",
+        (
+            Edit(
+                PROMQL,
+                'return self.text if self._level >= level else f"({self.text})"',
+                "return self.text",
+            ),
+        ),
+        f"{_PAGE}::test_page_and_alerts_agree_on_the_windows_of_the_page",
+        "assert",
+        service=True,
+    ),
+)

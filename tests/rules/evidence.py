@@ -1,0 +1,227 @@
+"""Agents whose counters Prometheus' rules turn into evidence, and what numpy makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from stream_metrics.core.alerts.arrivals import COUNTS
+from stream_metrics.core.alerts.evidence import SHIFTS
+from stream_metrics.core.alerts.figures import FIGURES, LOW, Figure, Shift
+from tests.drill.evidence import (
+    Reals,
+    Weights,
+    accumulate,
+    bernoulli_weights,
+    normal_weights,
+    steps,
+    usual,
+)
+from tests.rules.cases import JOB, Series, name
+
+MINUTES: Final = 420
+LOOKBACK: Final = 5  # minutes for which Prometheus takes an old sample for the present one
+EXPECTED: Final = "expected_evidence"
+CALM: Final = {"srr": 0.25, "sre": 0.3, "gain": 5.0, "missed": 0.05, "wrong": 0.08, "shown": 1.1}
+BAD: Final = {"srr": 0.55, "sre": 0.08, "gain": 1.5, "missed": 0.6, "wrong": 0.5, "shown": 0.8}
+
+
+def traffic(seed: int, rate: float, figures: Mapping[str, float] = CALM) -> dict[str, Reals]:
+    """What every count gains by minute from turns that come at random; labels come later."""
+    rng = np.random.default_rng(seed)
+    turns = rng.poisson(rate, MINUTES)
+    results = np.array([rng.integers(10, 60, n).sum() for n in turns])
+    settled, later = np.roll(results, 2), np.roll(turns, 2)
+    settled[:2] = later[:2] = 0
+    found = {
+        "duplicate_results": rng.binomial(results, figures["srr"]),
+        "results": results,
+        "searches": 3 * turns,
+        "settled_good_results": rng.binomial(settled, figures["sre"]),
+        "settled_results": settled,
+        "settled_gain": rng.poisson(figures["gain"] * later),
+        "settled_iterations": later,
+        "missed_searches": rng.binomial(3 * turns, figures["missed"]),
+        "labelled_gate_decisions": 3 * turns,
+        "wrong_routes": rng.binomial(3 * turns, figures["wrong"]),
+        "labelled_routes": 3 * turns,
+        "rerank_ndcg_shown": turns * 2 * figures["shown"] * rng.uniform(0.9, 1.1, MINUTES),
+        "rerank_ndcg_baseline": 2 * turns,
+    }
+    assert found.keys() == COUNTS.keys()
+    return {count: values.astype(float) for count, values in found.items()}
+
+
+def changed(calm: dict[str, Reals], minutes: slice, other: dict[str, Reals]) -> dict[str, Reals]:
+    """``calm`` with some minutes of another course."""
+    mixed = {count: values.copy() for count, values in calm.items()}
+    for count, values in mixed.items():
+        values[minutes] = other[count][minutes]
+    return mixed
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent by minute, and how Prometheus sees its workers.
+
+    ``workers``: the minutes in which each is scraped. ``missed``: minutes without samples, which
+    Prometheus marks (True) or not. ``restarts`` of the first worker reset its counters.
+    ``unlabelled``: minutes in which few documents of the last minutes have a label.
+    """
+
+    claim: str
+    arrived: Mapping[str, Reals]
+    withdrawn: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    workers: Sequence[range] = (range(MINUTES),)
+    missed: Mapping[int, bool] = field(default_factory=dict)
+    restarts: Sequence[int] = ()
+    unlabelled: range = range(0)
+
+    def series(self) -> Series:
+        """The counters, and the share of documents with a label."""
+        found: Series = {}
+        for number, scraped in enumerate(self.workers):
+            of = {**JOB, "instance": f"worker-{number}:9464"}
+            starts = [scraped.start, *(self.restarts if number == 0 else ())]
+            boots = np.repeat(starts, np.diff([*starts, scraped.stop]))
+            found[name("process_start_time_seconds", **of)] = self._samples(1_000 + boots, scraped)
+            for way in ("arrived", "withdrawn"):
+                for count in COUNTS:
+                    gained = self._gained(way, count)
+                    total = np.concatenate(
+                        [
+                            # A counter begins at 0; one that was reset has what came since.
+                            np.cumsum(gained[start:end]) - (gained[start] if not number_of else 0)
+                            for number_of, (start, end) in enumerate(
+                                pairwise([*starts, scraped.stop])
+                            )
+                        ]
+                    )
+                    series = name(f"streammetrics_{way}_{count}_total", agent="a", **of)
+                    found[series] = self._samples(total, scraped)
+        few = " ".join(str(20 if minute in self.unlabelled else 90) for minute in range(MINUTES))
+        of = {**JOB, "instance": "worker-0:9464", "agent": "a", "window": "5m"}
+        found[name("streammetrics_window_labelled_results", **of)] = few
+        found[name("streammetrics_window_unique_results", **of)] = f"100x{MINUTES - 1}"
+        return found
+
+    def _gained(self, way: str, count: str) -> Reals:
+        if way == "arrived":
+            return self.arrived[count]
+        gained = np.zeros(MINUTES)
+        for minute, value in self.withdrawn.get(count, {}).items():
+            gained[minute] = value
+        return gained
+
+    def _samples(self, values: Reals, scraped: range) -> str:
+        texts = ["_"] * MINUTES
+        for minute, value in zip(scraped, values.tolist(), strict=True):
+            texts[minute] = repr(float(value))
+        for minute, marked in self.missed.items():
+            texts[minute] = "stale" if marked else "_"
+        if scraped.stop < MINUTES:
+            texts[scraped.stop] = "stale"
+        return " ".join(texts)
+
+    def net(self, count: str) -> Reals:
+        """What rules may see of a count by minute: NaN without a sample."""
+        gained = self._gained("arrived", count) - self._gained("withdrawn", count)
+        seen = np.zeros(MINUTES)
+        for number, scraped in enumerate(self.workers):
+            there = [minute for minute in scraped if minute not in self.missed]
+            for before, now in pairwise(there):
+                marked = any(self.missed[minute] for minute in range(before + 1, now))
+                restarted = number == 0 and now in self.restarts
+                if now - before <= LOOKBACK + 1 and not marked and not restarted:
+                    seen[now] += gained[before + 1 : now + 1].sum()
+        for minute, marked in self.missed.items():
+            last = max(m for m in range(minute) if m not in self.missed)
+            if marked or minute - last > LOOKBACK:
+                seen[minute] = np.nan
+        first = self.workers[0].start
+        seen[:first] = np.nan
+        return seen
+
+    def evidence(self, figure: Figure, shift: Shift, threshold: float) -> Reals:
+        """The evidence in units of the threshold, by minute; NaN where nothing is judged."""
+        above, below = self.net(figure.above), self.net(figure.below)
+        weights = self._weights(figure, shift, above, below)
+        unlabelled = np.isin(np.arange(MINUTES), self.unlabelled) if figure.labelled else None
+        most = np.inf if figure.most is None else figure.most * threshold
+        step = steps(above, below, weights, unlabelled, most)
+        found = accumulate(step, threshold, below <= 0) / threshold
+        return np.where(np.isnan(step), np.nan, found)
+
+    def _weights(self, figure: Figure, shift: Shift, above: Reals, below: Reals) -> Weights:
+        model = figure.model
+        if model is None:
+            ratio = usual(above, below, LOW, figure.high).ratio
+            size = np.maximum(shift.times * ratio, shift.least)
+            return bernoulli_weights(ratio, np.minimum(ratio + size, figure.high))
+        floor = (model.times, float(model.power), float(model.complement))
+        known = usual(above, below, LOW, figure.high, floor, model.sums)
+        return normal_weights(known, figure.sign, shift.times, shift.least)
+
+    def expected(self, thresholds: Mapping[str, float]) -> tuple[Series, Reals]:
+        """What numpy finds, as series of ``EXPECTED``, and how many values a minute has."""
+        found: Series = {}
+        judged = np.zeros(MINUTES)
+        for figure in FIGURES:
+            for size, shift in zip(SHIFTS, figure.shifts, strict=True):
+                values = self.evidence(figure, shift, thresholds[figure.name])
+                known = ~np.isnan(values)
+                judged += known
+                texts = [
+                    repr(float(value)) if here else "stale" if before else "_"
+                    for value, here, before in zip(
+                        values, known, np.concatenate([[False], known]), strict=False
+                    )
+                ]
+                series = name(EXPECTED, agent="a", figure=figure.name, shift=size, **JOB)
+                found[series] = " ".join(texts)
+        return found, judged
+
+
+_QUIET: Final = traffic(2, 0.5)
+_FORGOTTEN: Final = {
+    "results": 2_000, "duplicate_results": 380, "searches": 100, "settled_results": 2_000,
+    "settled_good_results": 640, "settled_iterations": 90, "settled_gain": 500,
+    "labelled_gate_decisions": 100, "missed_searches": 2, "labelled_routes": 100,
+    "wrong_routes": 6, "rerank_ndcg_shown": 110, "rerank_ndcg_baseline": 100,
+}  # fmt: skip
+_ASLEEP: Final = {count: np.zeros(MINUTES) for count in COUNTS}
+
+AGENTS: Final = (
+    Agent("calm", traffic(1, 1.0)),
+    Agent("a quiet agent with an incident",
+          changed(_QUIET, slice(250, 320), traffic(22, 0.5, BAD))),
+    Agent(
+        "a missed scrape, a gap of 4 minutes and one of 7", traffic(3, 1.0),
+        missed={200: True, **dict.fromkeys((*range(230, 234), *range(260, 267)), False)},
+    ),
+    Agent("restarts after which counters soon pass what they were", traffic(4, 1.0),
+          restarts=(180, 182, 240)),
+    Agent("a usual ratio of 0", traffic(5, 1.0, dict.fromkeys(CALM, 0.0))),
+    Agent("2,000 healthy results are forgotten", traffic(6, 1.0),
+          withdrawn={count: {220: float(value)} for count, value in _FORGOTTEN.items()}),
+    Agent(
+        "late labels take evidence back",
+        changed(_QUIET, slice(250, 290), traffic(22, 0.5, BAD)),
+        withdrawn={"duplicate_results": {292: 150.0}, "missed_searches": {292: 8.0},
+                   "wrong_routes": {292: 8.0}},
+    ),
+    Agent("a rebalance moves all to another worker", traffic(7, 1.0),
+          workers=(range(210), range(208, MINUTES))),
+    Agent(
+        "an agent with an incident goes to sleep",
+        changed(changed(traffic(8, 0.6), slice(240, 300), traffic(28, 0.6, BAD)),
+                slice(300, MINUTES), _ASLEEP),
+    ),
+    Agent("a new agent is not judged", traffic(9, 1.0), workers=(range(300, MINUTES),)),
+    Agent("labels stay away", changed(_QUIET, slice(250, 320), traffic(22, 0.5, BAD)),
+          unlabelled=range(250, 320)),
+)  # fmt: skip
