@@ -1,4 +1,4 @@
-"""``stream-metrics purge`` as a command, on real servers."""
+"""The command ``stream-metrics purge`` on real servers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONVERSATIONS = 700  # more than one step takes
 
 
 class Abandoned:
-    """A namespace with two partitions of state, and the command on it."""
+    """A namespace with the state of two partitions, and the command for it."""
 
     def __init__(self, store: RedisStore, raw: Redis, settings: dict[str, str]) -> None:
         self.store, self.raw, self.settings = store, raw, settings
@@ -52,12 +52,12 @@ class Abandoned:
         await admit(self.store, "agents", ["a"], [], 1)
 
     async def keys(self) -> int:
-        """How many keys the namespace has, beside the layout."""
+        """The number of keys in the namespace, without the layout."""
         found = [key async for key in self.raw.scan_iter(self.store.keys.prefix + ":*")]
         return len(set(found) - {self.store.keys.layout})
 
     async def purge(self, *arguments: str, typed: str = "") -> tuple[int, str]:
-        """Run the command; exit code and what it says on standard error."""
+        """Run the command; returns its exit code and standard error."""
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             "purge",
@@ -74,7 +74,7 @@ class Abandoned:
 
 @pytest_asyncio.fixture
 async def abandoned(kafka: Kafka, redis_server: RedisServer) -> AsyncIterator[Abandoned]:
-    """Filled, and with nobody in its group."""
+    """A namespace with state whose group has no members."""
     name = f"old-{uuid.uuid4().hex[:12]}"
     store = connect(RedisOptions(url=redis_server.url, namespace=name))
     settings = {
@@ -103,7 +103,7 @@ async def test_it_shows_what_it_deletes_and_deletes_all(abandoned: Abandoned) ->
 
 
 async def test_yes_does_not_ask(abandoned: Abandoned) -> None:
-    """For scripts; another namespace than that of the settings can be named."""
+    """This is for scripts; a namespace other than that of the settings can be given."""
     del abandoned.settings["STREAM_METRICS_KAFKA__GROUP_ID"]
 
     code, _ = await abandoned.purge("--yes", "--namespace", abandoned.name)
@@ -112,7 +112,7 @@ async def test_yes_does_not_ask(abandoned: Abandoned) -> None:
 
 
 async def test_damaged_state_is_deleted_too(abandoned: Abandoned) -> None:
-    """A partition whose offsets nobody can read is no obstacle."""
+    """A partition with unreadable offsets can be deleted."""
     async for key in abandoned.raw.scan_iter(abandoned.store.keys.prefix + ":*meta"):
         await abandoned.raw.hset(key, OFFSET + b"searches", "damaged")
 
@@ -124,7 +124,7 @@ async def test_damaged_state_is_deleted_too(abandoned: Abandoned) -> None:
 async def test_a_partition_with_a_damaged_list_is_deleted(
     abandoned: Abandoned,
 ) -> None:
-    """Also if somebody has put a text in the place of the list."""
+    """It is deleted even if a string replaces the list."""
     async for key in abandoned.raw.scan_iter(abandoned.store.keys.prefix + ":*idle"):
         await abandoned.raw.set(key, "foreign")
 
@@ -135,7 +135,7 @@ async def test_a_partition_with_a_damaged_list_is_deleted(
 
 @pytest.mark.parametrize("typed", rest_long(["y\n", "", "yes\n"]))
 async def test_anything_else_deletes_nothing(abandoned: Abandoned, typed: str) -> None:
-    """Only the namespace itself is a yes."""
+    """Only the name of the namespace confirms."""
     before = await abandoned.keys()
 
     code, _ = await abandoned.purge(typed=typed)
@@ -144,7 +144,7 @@ async def test_anything_else_deletes_nothing(abandoned: Abandoned, typed: str) -
 
 
 async def test_it_refuses_while_the_group_has_members(kafka: Kafka, abandoned: Abandoned) -> None:
-    """A consumer in the group means that a worker may write; --force overrides."""
+    """A member may be a worker that writes; --force overrides."""
     before = await abandoned.keys()
     topic = await kafka.create_topic(abandoned.name)
     consumer = AIOKafkaConsumer(
@@ -164,7 +164,7 @@ async def test_it_refuses_while_the_group_has_members(kafka: Kafka, abandoned: A
 
 
 async def test_it_refuses_if_kafka_is_unavailable(abandoned: Abandoned) -> None:
-    """Without Kafka nobody knows whether a worker is there; --force overrides."""
+    """Without Kafka nothing shows whether a worker is running; --force overrides."""
     abandoned.settings["STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS"] = "127.0.0.1:1"
     before = await abandoned.keys()
 
@@ -177,7 +177,7 @@ async def test_it_refuses_if_kafka_is_unavailable(abandoned: Abandoned) -> None:
 
 
 async def test_an_interrupted_purge_is_resumed(abandoned: Abandoned) -> None:
-    """What an earlier purge has left is named and deleted."""
+    """The rest of an earlier purge is named and deleted."""
     state = await state_in_force(abandoned.store)
     for _ in range(2):
         assert isinstance(await state.wipe(1), Wiping)
@@ -189,7 +189,7 @@ async def test_an_interrupted_purge_is_resumed(abandoned: Abandoned) -> None:
 
 
 async def test_an_empty_namespace_is_not_an_error(abandoned: Abandoned) -> None:
-    """A second purge says that nothing is there."""
+    """A second purge says that nothing is stored."""
     await abandoned.purge("--yes")
 
     code, said = await abandoned.purge("--yes")
@@ -205,7 +205,7 @@ async def test_an_empty_namespace_is_not_an_error(abandoned: Abandoned) -> None:
 async def test_invalid_arguments_exit_with_2(
     abandoned: Abandoned, arguments: tuple[str, ...], url: str | None
 ) -> None:
-    """A namespace that cannot be one, or a Redis that is not there, is one line."""
+    """An invalid namespace or an unreachable Redis is one line."""
     if url:
         abandoned.settings["STREAM_METRICS_REDIS__URL"] = url
 

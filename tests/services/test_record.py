@@ -1,4 +1,4 @@
-"""Topics as a source: recorded or replayed, and equal to what live workers have made of them."""
+"""Topics as a source: recorded or replayed, with the figures of live workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from deploy.local.servers import RedisServer
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.files import read_records
-from stream_metrics.lab.sources.kafka import merger
 from stream_metrics.lab.sources.kafka.span import EARLIEST, END, Mark
 from stream_metrics.lab.sources.kafka.topic_reader import TopicReader
 from stream_metrics.lab.traffic import generate
@@ -36,7 +35,7 @@ FORMS = ("jsonl", "jsonl.gz", "jsonl.zst", "parquet")
 
 @pytest.fixture
 async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> LiveSystem:
-    """Topics with traffic, some of it out of order or broken; workers are not there yet."""
+    """Topics with traffic, some of it out of order or invalid, without workers."""
     group = f"record-{tmp_path.name}-{os.getpid()}"
     topics = await new_topics(kafka, group)
     traffic = generate(replace(few(seed=11), conversations=300))
@@ -47,7 +46,7 @@ async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> Liv
 
 
 async def ran(system: LiveSystem, *arguments: str) -> str:
-    """What a command wrote that has to succeed."""
+    """The output of a command that must succeed."""
     code, text = await said(system, *arguments)
     assert code == 0, text
     return text
@@ -55,7 +54,7 @@ async def ran(system: LiveSystem, *arguments: str) -> str:
 
 @pytest.mark.parametrize("form", rest_long(FORMS))
 async def test_live_state_and_replays_are_the_same_bytes(system: LiveSystem, form: str) -> None:
-    """One recorded topic, whichever way: exported, replayed from Kafka, replayed from a file."""
+    """A topic gives the same bytes when exported, replayed from Kafka, and replayed from a file."""
     await system.start_workers(2)
     await system.reach(1.0)
     now, folder = str(system.produced.last_us), system.folder
@@ -76,7 +75,7 @@ async def test_live_state_and_replays_are_the_same_bytes(system: LiveSystem, for
 
 
 async def test_a_topic_is_replayed_to_the_same_bytes_again(system: LiveSystem) -> None:
-    """Nothing depends on how fetches were cut, not even the numbers of bad records."""
+    """Nothing depends on the sizes of fetches, not even the numbers of bad records."""
     for out in ("one", "two"):
         await ran(system, "replay", "kafka:", "--out", str(system.folder / out))
 
@@ -86,7 +85,7 @@ async def test_a_topic_is_replayed_to_the_same_bytes_again(system: LiveSystem) -
 
 
 async def test_a_recording_has_every_record_unchanged(system: LiveSystem) -> None:
-    """Place, time, key and value; by partition in the order of offsets."""
+    """Position, time, key and value are kept; partitions are in the order of offsets."""
     text = await ran(system, "record", "--out", str(system.folder / "all.jsonl.zst"))
 
     found = list(read_records([str(system.folder / "all.jsonl.zst")]))
@@ -100,7 +99,7 @@ async def test_a_recording_has_every_record_unchanged(system: LiveSystem) -> Non
 
 
 async def test_validate_names_bad_records_by_partition_and_offset(system: LiveSystem) -> None:
-    """Every record that a worker sets aside, and no other, where it stands; exit code 2."""
+    """They are the records that a worker rejects, and no others; the exit code is 2."""
     code, text = await said(system, "validate", "kafka:", "--limit", "100000")
 
     named = re.findall(r"error: (\S+)/(\d+) offset (\d+): ", text)
@@ -111,7 +110,7 @@ async def test_validate_names_bad_records_by_partition_and_offset(system: LiveSy
 
 
 async def test_a_replay_uses_no_consumer_group(system: LiveSystem) -> None:
-    """It joins none and commits nothing, so that a live group goes on undisturbed."""
+    """It joins none and commits nothing, so that a live group is undisturbed."""
     await ran(system, "replay", "kafka:", "--out", str(system.folder / "out"))
 
     async with admin(system.kafka.bootstrap_servers) as client:
@@ -120,7 +119,7 @@ async def test_a_replay_uses_no_consumer_group(system: LiveSystem) -> None:
 
 
 async def test_missing_topics_are_named(system: LiveSystem) -> None:
-    """One line, exit code 2, and no file."""
+    """The error is one line, the exit code is 2, and no file is written."""
     code, text = await said(system, "record", "--topic", "nobody", "--out", "nothing.jsonl")
 
     assert (code, text) == (2, "error: topics do not exist: nobody; check their names")
@@ -144,7 +143,7 @@ async def sender(kafka: Kafka, topic: str) -> AsyncIterator[AIOKafkaProducer]:
 
 
 async def send(sender: AIOKafkaProducer, topic: str, partition: int, *minutes: int) -> None:
-    """A record for each of the minutes, in a transaction of its own."""
+    """Send a record for each of the minutes, each in its own transaction."""
     async with sender.transaction():
         for minute in minutes:
             await sender.send(
@@ -153,19 +152,19 @@ async def send(sender: AIOKafkaProducer, topic: str, partition: int, *minutes: i
 
 
 async def values(source: TopicReader) -> list[bytes | None]:
-    """What is read."""
+    """The values that are read."""
     return [record.value async for batch in source.batches() for record in batch]
 
 
 def settings(kafka: Kafka) -> KafkaSettings:
-    """Where the topic is."""
+    """The settings of the topic."""
     return KafkaSettings(bootstrap_servers=kafka.bootstrap_servers)
 
 
 async def test_reading_ends_after_markers_and_aborted_records(
     kafka: Kafka, topic: str, sender: AIOKafkaProducer
 ) -> None:
-    """The last offsets of a log hold no record, and are not waited for."""
+    """The last offsets of a log may have no records, and are not waited for."""
     await send(sender, topic, 0, 1, 3)
     await send(sender, topic, 1, 2)
     for partition in (0, 1):
@@ -182,7 +181,7 @@ async def test_reading_ends_after_markers_and_aborted_records(
 async def test_gaps_of_compaction_are_skipped(
     kafka_factory: Callable[..., Awaitable[Kafka]],
 ) -> None:
-    """Offsets without a record, at the beginning, between others and before the end."""
+    """Offsets may be missing at the beginning, between others and before the end."""
     kafka = await kafka_factory(properties={"log.cleaner.backoff.ms": "100"})
     compacted = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0"}
     await kafka.create_topic("compacted", config=compacted)
@@ -208,7 +207,7 @@ async def test_gaps_of_compaction_are_skipped(
 async def test_reading_ends_where_the_log_ended_at_its_start(
     kafka: Kafka, topic: str, sender: AIOKafkaProducer
 ) -> None:
-    """Records that come while others are read are left for the next time."""
+    """Records that arrive during the reading are not read."""
     await send(sender, topic, 0, 1, 2)
     source = TopicReader(settings(kafka), [topic])
     batches = source.batches()
@@ -224,7 +223,7 @@ async def test_reading_ends_where_the_log_ended_at_its_start(
 async def test_an_open_transaction_is_not_waited_for(
     kafka: Kafka, topic: str, sender: AIOKafkaProducer
 ) -> None:
-    """The end is before its first record, as for every reader of what is committed."""
+    """Reading ends before its first record, as for every consumer of committed records."""
     await send(sender, topic, 0, 1)
     await sender.begin_transaction()
     await sender.send_and_wait(topic, b"open", partition=0)
@@ -235,7 +234,7 @@ async def test_an_open_transaction_is_not_waited_for(
 
 
 def minute(number: int) -> Mark:
-    """A mark by time."""
+    """A bound by time."""
     return Mark("time", START_MS + 60_000 * number)
 
 
@@ -257,7 +256,7 @@ def minute(number: int) -> Mark:
 async def test_marks_bound_what_is_read(
     kafka: Kafka, topic: str, sender: AIOKafkaProducer, since: Mark, until: Mark, expected: str
 ) -> None:
-    """From the first mark to before the second, in each partition."""
+    """Each partition is read from the first bound up to, but not including, the second."""
     await send(sender, topic, 0, 1, 3, 5)
     await send(sender, topic, 1, 2, 4, 6)
 
@@ -269,7 +268,7 @@ async def test_marks_bound_what_is_read(
 async def test_deleted_offsets_are_an_error(
     kafka: Kafka, topic: str, sender: AIOKafkaProducer
 ) -> None:
-    """Whoever asks for an offset learns that Kafka has deleted the record."""
+    """The error says that Kafka has deleted the requested record."""
     await send(sender, topic, 0, 1, 2, 3)
     async with admin(kafka.bootstrap_servers) as client:
         await client.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=2)})
@@ -281,7 +280,7 @@ async def test_deleted_offsets_are_an_error(
 
 
 async def test_records_come_from_code_without_a_loop(kafka: Kafka, topic: str) -> None:
-    """Commands read them one after the other, and may stop at any."""
+    """Synchronous code reads them one by one, and may stop at any."""
     async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
         for number in range(5):
             await producer.send_and_wait(topic, b"%d" % number, partition=0)
@@ -296,10 +295,9 @@ async def test_records_come_from_code_without_a_loop(kafka: Kafka, topic: str) -
 
 
 async def test_unresponsive_brokers_end_the_reading(
-    kafka_factory: Callable[[], Awaitable[Kafka]], monkeypatch: pytest.MonkeyPatch
+    kafka_factory: Callable[[], Awaitable[Kafka]],
 ) -> None:
     """A command ends with an error then, and does not wait for ever."""
-    monkeypatch.setattr(merger, "IDLE_SECONDS", 1.0)
     kafka = await kafka_factory()
     await kafka.create_topic("silent")
     async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:

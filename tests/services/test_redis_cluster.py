@@ -1,4 +1,4 @@
-"""State in a real Redis Cluster: three masters with a replica each, and a slot on the move."""
+"""State in a real Redis Cluster with three masters, a replica of each, and a moving slot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONFIG = (
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisProcess]]:
-    """Six nodes that form a Cluster, the first three of them masters at first."""
+    """Six nodes of a Cluster; the first three are masters at first."""
     processes = []
     try:
         for _ in range(6):
@@ -57,7 +57,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisProces
 
 @pytest_asyncio.fixture
 async def stores(nodes: list[RedisProcess]) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
-    """Two stores on an empty namespace of the Cluster, once all of its nodes agree."""
+    """Two stores in an empty namespace of the Cluster, once all nodes agree."""
     async with asyncio.timeout(30):
         while not all([await agrees(node.port) for node in nodes if node.running]):
             await asyncio.sleep(0)
@@ -70,7 +70,7 @@ async def stores(nodes: list[RedisProcess]) -> AsyncIterator[tuple[RedisStore, R
 
 
 async def agrees(port: int) -> bool:
-    """Whether this node sees all slots served, and its replica or master linked."""
+    """Whether this node sees all slots served, and its replica or master connected."""
     async with Redis(port=port) as node:
         info = await node.cluster("INFO")
         role = await node.info("replication")
@@ -79,7 +79,7 @@ async def agrees(port: int) -> bool:
 
 
 async def run(node: Redis, *command: str | bytes | int) -> Any:
-    """A command that the client has no method for, or would send elsewhere."""
+    """Run a command that the client lacks, or would send to another node."""
     return await node.execute_command(*command)  # type: ignore[no-untyped-call]
 
 
@@ -98,7 +98,7 @@ def batch(partition: int, offset: int = 1) -> BatchWrite:
 
 
 async def until_written(store: StateStore, write: BatchWrite) -> None:
-    """Repeat a write until the Cluster takes it, as the worker does."""
+    """Repeat a write until the Cluster accepts it, as the worker does."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -109,7 +109,7 @@ async def until_written(store: StateStore, write: BatchWrite) -> None:
 
 
 async def until_loaded(store: StateStore, partition: int) -> list[bytes | None]:
-    """Repeat nothing but a load until the Cluster answers."""
+    """Repeat a load until the Cluster answers."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -120,7 +120,7 @@ async def until_loaded(store: StateStore, partition: int) -> list[bytes | None]:
 
 
 async def start(store: StateStore) -> None:
-    """Claim all partitions and write the first batch to each."""
+    """Claim all partitions, and write the first batch to each of them."""
     for partition in range(PARTITIONS):
         await store.claim(partition, b"owner", {"searches": Position(0)})
         assert await store.write(batch(partition)) == Written()
@@ -129,7 +129,7 @@ async def start(store: StateStore) -> None:
 async def test_partitions_live_on_all_masters(
     stores: tuple[RedisStore, RedisStore], nodes: list[RedisProcess]
 ) -> None:
-    """Every master holds a third of the partitions, and any client finds all of them."""
+    """Every master has a third of the partitions, and any client finds all of them."""
     one, two = stores
     await start(one)
     held = []
@@ -153,7 +153,7 @@ async def test_partitions_live_on_all_masters(
 async def test_check_looks_at_every_master(
     stores: tuple[RedisStore, RedisStore], nodes: list[RedisProcess]
 ) -> None:
-    """One master that evicts is enough for a fatal problem, which names it."""
+    """A single master that evicts is a fatal problem, which names it."""
     async with Redis.from_url(nodes[1].url) as raw:
         await raw.config_set("maxmemory-policy", "allkeys-lru")
         problems = await check(stores[0])
@@ -168,7 +168,7 @@ async def test_check_looks_at_every_master(
 async def test_a_slot_moves_under_its_writer(
     stores: tuple[RedisStore, RedisStore], nodes: list[RedisProcess]
 ) -> None:
-    """While a partition's keys are on two nodes a write waits; after the move it goes on."""
+    """Writes wait while a partition's keys are on two nodes, and succeed after the move."""
     store, _ = stores
     await start(store)
     assert store.bound is not None
@@ -198,7 +198,7 @@ async def test_a_slot_moves_under_its_writer(
 async def test_a_lost_master_is_replaced(
     stores: tuple[RedisStore, RedisStore], nodes: list[RedisProcess]
 ) -> None:
-    """After a master died its replica answers loads and takes writes, of the same store."""
+    """After a master has died its replica answers loads and accepts writes with the same state."""
     one, two = stores
     await start(one)
     assert await until_loaded(two, PARTITIONS - 1) == [b"1", b"1"]

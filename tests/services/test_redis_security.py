@@ -1,4 +1,4 @@
-"""Redis with TLS and ACL users: what the worker needs, what it says where something lacks."""
+"""Redis with TLS and ACL users: the rights that the worker needs, and errors if one is missing."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _numbers = count(1)
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """A Redis that listens by TLS, and a client that may do everything."""
+    """A Redis with TLS, and a client with all rights."""
 
     server: RedisServer
     authority: Authority
     raw: Redis
 
     async def user(self, namespace: str, commands: list[str], keys: str | None = None) -> None:
-        """Make the user ``worker`` anew, with these commands on the namespace's keys."""
+        """Recreate the user ``worker`` with these commands on the keys of the namespace."""
         await self.raw.acl_deluser("worker")
         await self.raw.acl_setuser(
             "worker",
@@ -72,7 +72,7 @@ async def secured(tmp_path: Path) -> AsyncIterator[Secured]:
 async def live_group(
     kafka: Kafka, secured: Secured, folder: Path, conversations: int
 ) -> LiveSystem:
-    """Topics with traffic, for workers that come to Redis by TLS as ``worker``."""
+    """Topics with traffic, for workers that connect to Redis by TLS as ``worker``."""
     group = f"acl-{os.getpid()}-{next(_numbers)}"
     topics = (f"{group}-events", f"{group}-labels")
     for topic in topics:
@@ -95,7 +95,7 @@ async def live_group(
 
 
 async def called(raw: Redis) -> set[str]:
-    """The commands, in scripts too, that the server has run since its statistics were reset."""
+    """The commands that the server has run since the last reset, including those in scripts."""
     found = await raw.info("commandstats")
     return {
         name.removeprefix("cmdstat_") for name, stats in found.items() if stats["calls"]
@@ -105,8 +105,7 @@ async def called(raw: Redis) -> set[str]:
 async def test_the_listed_rights_are_enough_and_are_all_used(
     kafka: Kafka, secured: Secured, tmp_path: Path
 ) -> None:
-    """With the page's rights, state is a replay's, and a build takes its place; and of the rights
-    there is none without use."""
+    """With these rights state equals a replay's and can be rebuilt; every right is used."""
     system = await live_group(kafka, secured, tmp_path, conversations=300)
     await secured.user(system.group, RIGHTS)
     code, text = await said(system, "check")
@@ -136,7 +135,7 @@ async def test_the_listed_rights_are_enough_and_are_all_used(
 async def test_a_missing_right_is_named(
     kafka: Kafka, secured: Secured, tmp_path: Path, lacking: str
 ) -> None:
-    """Without one of the rights `check` and the worker fail, and name the right and the keys."""
+    """Without one of the rights, `check` and the worker fail, and name the right and the keys."""
     system = await live_group(kafka, secured, tmp_path, conversations=1)
     commands = [right for right in RIGHTS if right != lacking]
     await secured.user(system.group, commands, keys="other:*" if lacking == "~" else None)
@@ -156,7 +155,7 @@ async def test_a_missing_right_is_named(
 async def test_another_database_needs_select(
     kafka: Kafka, secured: Secured, tmp_path: Path
 ) -> None:
-    """In a database other than 0 `check` asks for +select, and is content with it."""
+    """In a database other than 0 `check` asks for +select, and accepts it."""
     system = await live_group(kafka, secured, tmp_path, conversations=1)
     system.settings["STREAM_METRICS_REDIS__URL"] = secured.server.tls_url[:-1] + "3"
     await secured.user(system.group, RIGHTS)
@@ -190,7 +189,7 @@ async def test_a_failed_login_is_explained(
     settings: dict[str, str | None],
     sentence: str,
 ) -> None:
-    """`check` says what is wrong with a login or an address, and the password nowhere."""
+    """`check` says what is wrong with a login or address, and never shows the password."""
     system = await live_group(kafka, secured, tmp_path, conversations=1)
     await secured.user(system.group, RIGHTS)
     for name, value in settings.items():
@@ -212,7 +211,7 @@ async def test_a_failed_login_is_explained(
 async def test_a_certificate_of_its_own(
     kafka: Kafka, secured: Secured, tmp_path: Path, password: str | None
 ) -> None:
-    """Where Redis asks for a certificate, the worker shows one, whose key may be encrypted."""
+    """If Redis requires a certificate, the worker presents one; its key may be encrypted."""
     await secured.raw.config_set("tls-auth-clients", "yes")
     system = await live_group(kafka, secured, tmp_path, conversations=2)
     await secured.user(system.group, RIGHTS)
@@ -240,7 +239,7 @@ async def test_a_certificate_of_its_own(
 async def test_commands_need_exactly_the_listed_rights(
     kafka: Kafka, secured: Secured, tmp_path: Path, command: str
 ) -> None:
-    """A command works with the page's rights; with one less it fails and names the command."""
+    """With these rights a command works; with one less it fails and names the Redis command."""
     system = await live_group(kafka, secured, tmp_path, conversations=20)
     await secured.user(system.group, RIGHTS)
     await system.start_workers(1)
@@ -263,7 +262,7 @@ async def test_commands_need_exactly_the_listed_rights(
 
 
 def test_the_guide_lists_the_rights_in_the_code() -> None:
-    """The page lists what the code checks, and the commands without which it cannot check."""
+    """It lists those that the code checks, and the commands that the check itself needs."""
     checked = {f"+{command.lower()}" for command in WORKER_COMMANDS}
     assert set(RIGHTS) == checked | {"+eval", "+evalsha", "+info"}
     assert sorted(RIGHTS) == RIGHTS

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.service
 
 
 def run(*arguments: str) -> None:
-    """Type a command."""
+    """Run a command line."""
     done = CliRunner().invoke(app, list(arguments))
     assert done.exit_code == 0, done.output
 
@@ -41,7 +41,7 @@ Scheme = Literal["light", "dark"]
 
 
 async def looked_at(browser: Browser, page_path: Path, width: int, scheme: Scheme) -> list[str]:
-    """Whatever is wrong with a page, with all that opens open."""
+    """The problems of a page with all folded sections open."""
     context = await browser.new_context(
         viewport={"width": width, "height": 900},
         color_scheme=scheme,
@@ -64,7 +64,7 @@ async def looked_at(browser: Browser, page_path: Path, width: int, scheme: Schem
 async def test_a_report_is_short_until_strata_are_opened(
     pages: list[Path], browser_path: str
 ) -> None:
-    """Folded, the report of a replay is less than a third of its height with every fold open."""
+    """Folded, the report of a replay has less than a third of its unfolded height."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=browser_path)
         page = await browser.new_page(viewport={"width": 1200, "height": 900})
@@ -87,7 +87,7 @@ async def test_a_report_is_short_until_strata_are_opened(
 async def test_pages_are_accessible_and_fit(
     pages: list[Path], browser_path: str, looks: list[tuple[int, Scheme]]
 ) -> None:
-    """axe-core and the console are silent, and nothing sticks out."""
+    """axe-core and the console report nothing, and nothing overflows."""
     wrong = []
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=browser_path)
@@ -100,7 +100,7 @@ async def test_pages_are_accessible_and_fit(
 
 
 async def test_pages_can_be_printed(pages: list[Path], browser_path: str) -> None:
-    """On paper, too, there is the table of each picture."""
+    """The table of each chart is printed, too."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=browser_path)
         for path in pages:

@@ -1,4 +1,4 @@
-"""No secret of the settings comes out of a running system, whatever is printed or fails."""
+"""No secret in the settings leaves a running system, whatever is printed or fails."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COMMANDS = (
 
 
 def test_every_secret_is_found() -> None:
-    """The settings' secrets are found by their types, also those in maps."""
+    """Secrets in the settings are found by their types, including those in maps."""
     found = set(secret_settings())
 
     assert {("redis", "password"), ("kafka", "sasl_password"), ("state", "digest_key")} <= found
@@ -65,7 +65,7 @@ def test_a_leak_is_noticed() -> None:
 async def system_with(
     kafka: Kafka, redis: RedisServer, folder: Path, case: str, settings: dict[str, str]
 ) -> LiveSystem:
-    """A system with some traffic in its topics, secrets in its settings, and pages by TLS."""
+    """A system with some traffic in its topics, secrets in its settings, and pages with TLS."""
     group = f"secrets-{case}-{os.getpid()}"
     topics = await new_topics(kafka, group)
     streams = {"events": topics[0], "labels": topics[1]}
@@ -82,7 +82,7 @@ async def system_with(
 
 
 async def page(worker: Worker, path: str, password: str | None = None) -> str:
-    """Status, headers and body of a page; empty while nobody listens."""
+    """Status, headers and body of a page; empty while no server listens."""
     given = base64.b64encode(f"{USER}:{password}".encode()).decode()
     headers = {} if password is None else {"Authorization": f"Basic {given}"}
     context = ssl.create_default_context(cafile=str(worker.folder.parent / "own" / "ca.crt"))
@@ -99,7 +99,7 @@ async def page(worker: Worker, path: str, password: str | None = None) -> str:
 
 
 async def outputs(system: LiveSystem, commands: Iterable[tuple[str, ...]]) -> list[str]:
-    """All that commands write, two at a time."""
+    """All output of commands, two of which run at a time."""
     slots = asyncio.Semaphore(2)
 
     async def output(command: tuple[str, ...]) -> str:
@@ -112,7 +112,7 @@ async def outputs(system: LiveSystem, commands: Iterable[tuple[str, ...]]) -> li
 
 
 def process(worker: Worker) -> str:
-    """The command line, which everybody on the machine can see."""
+    """The command line, which other users of the machine can see."""
     return Path(f"/proc/{worker.pid}/cmdline").read_text()
 
 
@@ -120,8 +120,7 @@ def process(worker: Worker) -> str:
 async def test_secrets_stay_inside(
     kafka: Kafka, redis_factory: Redises, tmp_path: Path, way: str
 ) -> None:
-    """With secrets by the environment, by files and in the URL, worker, pages and commands do
-    their work and show none."""
+    """With secrets in the environment, files and the URL, no output of a healthy system has any."""
     redis = await redis_factory(options={"requirepass": REDIS})
     given = by_file(tmp_path) if way == "file" else by_environment()
     if way == "url":

@@ -29,7 +29,7 @@ FIRST, _ = json.JSONDecoder().raw_decode(EXAMPLE)
 
 @pytest.fixture
 async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> LiveSystem:
-    """Topics without anything in them."""
+    """Empty topics."""
     group = f"send-{tmp_path.name}-{os.getpid()}"
     topics = await new_topics(kafka, group)
     found = await empty_system(kafka, redis_server, tmp_path, group, topics)
@@ -38,7 +38,7 @@ async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> Liv
 
 
 async def send(system: LiveSystem, text: str, *arguments: str) -> tuple[int | None, str, str]:
-    """Pipe text into the command; exit code, standard output, standard error."""
+    """Pipe text into the command; returns exit code, standard output and standard error."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         "send",
@@ -53,7 +53,7 @@ async def send(system: LiveSystem, text: str, *arguments: str) -> tuple[int | No
 
 
 async def page(worker: Worker) -> dict[str, Any]:
-    """What the worker's page shows of the last five minutes."""
+    """The worker's page with the last five minutes."""
     async with (
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
         session.get(f"http://{worker.address}/api/state?window=5m") as answer,
@@ -106,7 +106,7 @@ async def test_records_are_keyed_and_placed_as_javas_client_does(system: LiveSys
 
 
 async def test_all_events_go_to_the_topic_that_is_asked_for(system: LiveSystem) -> None:
-    """One topic for everything is a usual layout."""
+    """A single topic for all events is common."""
     code, out, _ = await send(system, EXAMPLE, "--topic", system.topics[0], "-")
 
     assert (code, out) == (0, f"Sent 3 events to {system.topics[0]} (3).\n")
@@ -114,7 +114,7 @@ async def test_all_events_go_to_the_topic_that_is_asked_for(system: LiveSystem) 
 
 
 async def test_one_invalid_event_keeps_all_from_being_sent(system: LiveSystem) -> None:
-    """A half-sent file would have to be taken apart to be sent again."""
+    """Otherwise the rest of the file would have to be extracted to send it."""
     code, out, error = await send(system, EXAMPLE + '{"type": "relevance_label"}')
 
     assert (code, out) == (2, "")

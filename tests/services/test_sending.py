@@ -1,4 +1,4 @@
-"""A recording that is sent once more, and what live workers make of it."""
+"""A recording is sent again, and processed by live workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOON_S = 1_718_020_800
 
 @pytest.fixture
 async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> LiveSystem:
-    """Topics without anything in them."""
+    """Empty topics."""
     group = f"sending-{tmp_path.name}-{os.getpid()}"
     topics = await new_topics(kafka, group)
     found = await empty_system(kafka, redis_server, tmp_path, group, topics)
@@ -38,7 +38,7 @@ async def system(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> Liv
 
 
 def record(system: LiveSystem, conversations: int = 100) -> Path:
-    """A recording of traffic, from topics of other names and other partition counts."""
+    """A recording of traffic from topics with other names and partition counts."""
     path = system.folder / "recording.jsonl"
     traffic = generate(replace(few(seed=12), conversations=conversations))
     topics = {"events": "elsewhere", "labels": "elsewhere-labels"}
@@ -52,7 +52,7 @@ def record(system: LiveSystem, conversations: int = 100) -> Path:
 
 
 async def test_workers_make_the_same_of_a_recording_as_a_replay(system: LiveSystem) -> None:
-    """Sent as fast as can be, unchanged: the exported state is the replay's, byte for byte."""
+    """Sent unchanged at full speed, it gives the state of a replay, byte for byte."""
     recording = record(system)
     code, text = await said(system, "replay", str(recording), "--into-kafka", "--speed", "max")
     assert code == 0, text
@@ -93,7 +93,7 @@ async def test_records_go_to_the_topics_of_the_settings(system: LiveSystem) -> N
 
 
 async def test_a_pace_is_kept_and_times_are_moved_to_now(system: LiveSystem) -> None:
-    """Ten times as fast, what took a second takes a tenth; the first record is of now."""
+    """At tenfold speed a second takes a tenth of one, and the first record has the current time."""
     recording = system.folder / "three.jsonl"
     recording.write_bytes(lines(system.topics[0], 0, 10, 20))
     before_ms = time.time_ns() // 1_000_000
@@ -112,7 +112,7 @@ async def test_a_pace_is_kept_and_times_are_moved_to_now(system: LiveSystem) -> 
 
 
 def lines(topic: str, *seconds: int) -> bytes:
-    """Searches of a conversation, recorded so long after noon."""
+    """Searches of a conversation at these times after noon."""
     event = {"type": "search_iteration", "turn": 1, "conversation_id": "c"}
     recorded_at = [(n, NOON_S + second) for n, second in enumerate(seconds, start=1)]
     return b"".join(
@@ -131,7 +131,7 @@ def lines(topic: str, *seconds: int) -> bytes:
 
 
 async def test_an_interrupt_ends_a_pause(system: LiveSystem) -> None:
-    """What was due by then is sent, and Ctrl-C is no error to be traced."""
+    """Records that were due are sent, and Ctrl-C prints no traceback."""
     recording = system.folder / "hour.jsonl"
     recording.write_bytes(lines(system.topics[0], 0, 3_600))
     process = await asyncio.create_subprocess_exec(
@@ -156,7 +156,7 @@ async def test_an_interrupt_ends_a_pause(system: LiveSystem) -> None:
 
 
 async def test_topics_that_are_missing_are_named(system: LiveSystem) -> None:
-    """Before anything is sent."""
+    """The error comes before anything is sent."""
     recording = record(system, 1)
     system.topics = ("nobody", system.topics[1])
 

@@ -1,4 +1,4 @@
-"""The servers that other tests run on: they start, keep their data, and die when told to."""
+"""The servers of other tests: they start, keep their data, and die on request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MESSAGES = [b"one", b"two", b"three"]
 
 
 async def produce(kafka: Kafka, topic: str, values: Sequence[bytes]) -> None:
-    """Acknowledged by all replicas."""
+    """Produce records, acknowledged by all replicas."""
     producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, acks="all")
     async with producer:
         for value in values:
@@ -44,12 +44,12 @@ async def consume(kafka: Kafka, topic: str, count: int) -> list[bytes]:
 
 
 def a_topic() -> str:
-    """A name that nobody else uses."""
+    """A unique name."""
     return f"t-{uuid.uuid4().hex}"
 
 
 async def test_kafka_round_trip(kafka: Kafka) -> None:
-    """What was produced is consumed, in order."""
+    """Records are consumed in the order in which they were produced."""
     topic = await kafka.create_topic(a_topic(), partitions=4)
 
     await produce(kafka, topic, MESSAGES)
@@ -58,7 +58,7 @@ async def test_kafka_round_trip(kafka: Kafka) -> None:
 
 
 def test_no_cluster_id_looks_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An id that begins with a hyphen, as one in 64 would, is not handed to Kafka's tool."""
+    """Kafka's tool gets no id that begins with a hyphen, as one in 64 would."""
     drawn = iter([uuid.UUID(bytes=b"\xfb" + bytes(15)), uuid.UUID(bytes=bytes(16))])
     monkeypatch.setattr(uuid, "uuid4", lambda: next(drawn))
 
@@ -66,7 +66,7 @@ def test_no_cluster_id_looks_like_an_option(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_kafka_topic_config(kafka: Kafka) -> None:
-    """A topic has the configuration it was created with, and a second creation is an error."""
+    """A topic has the requested configuration, and creating it again is an error."""
     topic = await kafka.create_topic(a_topic(), config={"max.message.bytes": "1234"})
 
     with pytest.raises(KafkaError):
@@ -76,7 +76,7 @@ async def test_kafka_topic_config(kafka: Kafka) -> None:
 
 
 async def test_kafka_creates_no_topic_by_itself(kafka: Kafka) -> None:
-    """Asking for a topic that does not exist does not make it."""
+    """A request for a missing topic does not create it."""
     topic = a_topic()
     async with admin(kafka.bootstrap_servers) as client:
         await client.describe_topics([topic])
@@ -103,7 +103,7 @@ async def test_kafka_keeps_data(kafka_factory: Callable[..., Awaitable[Kafka]], 
 async def test_kafka_quorum_survives_a_broker(
     kafka_factory: Callable[..., Awaitable[Kafka]],
 ) -> None:
-    """Of three brokers one may be killed: producing with all acks and consuming go on."""
+    """With one of three brokers killed, producing with all acks and consuming continue."""
     kafka = await kafka_factory(brokers=3)
     topic = await kafka.create_topic(a_topic())
     await produce(kafka, topic, MESSAGES)
@@ -117,7 +117,7 @@ async def test_kafka_quorum_survives_a_broker(
 async def test_redis_keeps_data_when_killed(
     redis_factory: Callable[..., Awaitable[RedisServer]],
 ) -> None:
-    """With fsync always, a write that was acknowledged is there after kill -9 and a start."""
+    """With fsync always, an acknowledged write survives kill -9."""
     redis = await redis_factory(fsync="always")
     async with Redis.from_url(redis.url) as client:
         await client.set("key", "value")
@@ -130,7 +130,7 @@ async def test_redis_keeps_data_when_killed(
 
 
 async def test_redis_is_fit_for_state(redis_server: RedisServer) -> None:
-    """The Redis of the tests evicts nothing and has an append-only file."""
+    """The Redis of the tests does not evict, and has an append-only file."""
     async with Redis.from_url(redis_server.url, decode_responses=True) as client:
         found = await client.config_get("maxmemory-policy", "appendonly")
 
@@ -138,7 +138,7 @@ async def test_redis_is_fit_for_state(redis_server: RedisServer) -> None:
 
 
 async def test_redis_takes_options(redis_factory: Callable[..., Awaitable[RedisServer]]) -> None:
-    """An option given to the factory is in force."""
+    """An option of the factory takes effect."""
     redis = await redis_factory(options={"maxmemory": "10mb", "requirepass": "secret"})
 
     async with Redis.from_url(redis.url, password="secret", decode_responses=True) as client:
@@ -148,7 +148,7 @@ async def test_redis_takes_options(redis_factory: Callable[..., Awaitable[RedisS
 async def test_paused_server_does_not_answer(
     redis_factory: Callable[..., Awaitable[RedisServer]],
 ) -> None:
-    """A paused server keeps its connections and answers nothing until it is resumed."""
+    """A paused server keeps its connections and does not answer until it is resumed."""
     redis = await redis_factory()
     async with Redis.from_url(redis.url, socket_timeout=0.2, retry=None) as client:
         redis.pause()
@@ -163,7 +163,7 @@ async def test_paused_server_does_not_answer(
 async def test_paused_server_can_be_stopped(
     redis_factory: Callable[..., Awaitable[RedisServer]],
 ) -> None:
-    """Stopping resumes first, so that a paused server ends gracefully."""
+    """It is resumed first, so that it ends gracefully."""
     redis = await redis_factory()
     redis.pause()
 
@@ -173,7 +173,7 @@ async def test_paused_server_can_be_stopped(
 async def test_prometheus_answers_a_query(
     prometheus_factory: Callable[..., Awaitable[Prometheus]],
 ) -> None:
-    """Prometheus scrapes its targets and says which of them is down."""
+    """Prometheus scrapes its targets and shows which of them is down."""
     dead = "127.0.0.1:1"
     prometheus = await prometheus_factory({"dead": [dead]})
 
@@ -214,7 +214,7 @@ async def test_alert_reaches_a_webhook(
 async def webhook(
     receive: Callable[[web.Request], Awaitable[web.Response]],
 ) -> AsyncIterator[str]:
-    """The URL of a server that gives every POST to ``receive``."""
+    """The URL of a server that passes every POST to ``receive``."""
     app = web.Application()
     app.router.add_post("/", receive)
     runner = web.AppRunner(app)
@@ -229,7 +229,7 @@ async def webhook(
 
 
 async def test_children_die_with_a_killed_parent(tmp_path: Path) -> None:
-    """A server does not outlive the process that started it, even if that is killed."""
+    """A server ends with the process that started it, even if that is killed."""
     start = (
         "import asyncio, pathlib, sys;"
         "from deploy.local.servers import RedisServer;"
@@ -250,7 +250,7 @@ async def test_children_die_with_a_killed_parent(tmp_path: Path) -> None:
 
 
 def exists(pid: int) -> bool:
-    """Whether a process is there and is not a zombie."""
+    """Whether a process exists and is no zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""What is shown of a live system: every panel has data, and all who show a figure show the same."""
+"""The display of a live system: every panel has data, and all displays agree."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def watched(kafka: Kafka, tmp_path: Path) -> AsyncIterator[Shown]:
 
 
 async def test_every_panel_has_data(watched: Shown) -> None:
-    """With traffic coming in, each query of each dashboard gives a number, none an error."""
+    """With current traffic each query of each dashboard returns a number, and none an error."""
     async with live_traffic(watched.system):
         assert await all_seen(watched.prometheus, WITHIN_SECONDS)
 
@@ -52,7 +52,7 @@ async def test_every_variable_offers_a_choice(watched: Shown) -> None:
 
 
 async def test_page_prometheus_and_export_agree(watched: Shown) -> None:
-    """Results, duplicates, settled and good ones of each agent in the last day are the same."""
+    """Their results, duplicates, settled and good results of each agent's last day are equal."""
     system, prometheus = watched
     code, said = await system.command("export", "--out", str(system.folder / "export"))
     assert code == 0, said
@@ -98,7 +98,7 @@ def sums(folder: Path) -> dict[tuple[str, str], int]:
 
 
 async def page_figures(system: LiveSystem, agent: str) -> dict[str, Any]:
-    """The page's figures of an agent's last day."""
+    """The figures of an agent's last day on the page."""
     url = f"http://{system.workers[0].address}/api/state"
     async with (
         aiohttp.ClientSession() as session,

@@ -1,8 +1,8 @@
-"""From traffic to the person on call: Kafka, worker, Prometheus, Alertmanager, a webhook."""
+"""From traffic to the person on call, by Kafka, worker, Prometheus, Alertmanager and a webhook."""
 
 from __future__ import annotations
 
-import re
+import json
 import subprocess
 import time
 import uuid
@@ -16,6 +16,7 @@ from aiohttp import web
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import Alertmanager, Prometheus, RedisServer
 from deploy.local.waiting import wait_until
+from stream_metrics.core.alerts.files import rule_groups
 from stream_metrics.lab.traffic import Incident, TrafficProfile, generate
 from tests.services.live import PARTITIONS, LiveSystem, Produced, produce
 from tests.services.test_servers import webhook
@@ -24,13 +25,12 @@ pytestmark = pytest.mark.service
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 AGENTS: Final = ("spiking", "steady")
-RULES: Final = ("recording", "usual", "bounds", "alerts")
 HOUR: Final = 3600
 WITHIN_SECONDS: Final = 120
 
 
 class ReceivedAlert(NamedTuple):
-    """An alert as a receiver got it."""
+    """An alert as the webhook received it."""
 
     receiver: str
     alert: str
@@ -39,7 +39,7 @@ class ReceivedAlert(NamedTuple):
 
 
 def traffic(conversations: int, *, strength: float) -> TrafficProfile:
-    """Five minutes of traffic until half a minute ago; one agent finds the same pages."""
+    """Five minutes of traffic until half a minute ago, in which one agent finds the same pages."""
     return TrafficProfile(
         seed=7, conversations=conversations, start=int(time.time()) - 330, duration_seconds=290,
         agents=AGENTS, iterations=(2, 5), duplicates=0.1, result_bytes=200, labels=False,
@@ -49,20 +49,19 @@ def traffic(conversations: int, *, strength: float) -> TrafficProfile:
 
 
 def fast_rules(folder: Path) -> list[Path]:
-    """The rule files, with seconds where an alert waits for minutes."""
+    """The rule files, with alerts that wait for seconds instead of minutes."""
     made = []
-    for name in RULES:
-        text = (DEPLOY / "prometheus" / f"{name}.rules.yml").read_text(encoding="utf-8")
-        text, waits = re.subn(r"(?m)^        for: \w+$", "        for: 2s", text)
-        text = text.replace("keep_firing_for: 10m", "keep_firing_for: 2s")
-        assert waits or name != "alerts"
-        made.append(folder / f"{name}.rules.yml")
-        made[-1].write_text(text, encoding="utf-8")
+    for name, groups in rule_groups().items():
+        for group in groups:
+            for rule in group["rules"]:
+                rule |= dict.fromkeys(rule.keys() & {"for", "keep_firing_for"}, "2s")
+        made.append(folder / f"{name}.rules.json")
+        made[-1].write_text(json.dumps({"groups": groups}), encoding="utf-8")
     return made
 
 
 def fast_routes(url: str) -> str:
-    """Alertmanager's file, at once, and with a webhook for both receivers."""
+    """The Alertmanager file without delays, and with a webhook for both receivers."""
     text = (DEPLOY / "alertmanager" / "alertmanager.yml").read_text(encoding="utf-8")
     text = text.replace("group_wait: 30s", "group_wait: 100ms")
     text = text.replace("group_interval: 5m", "group_interval: 1s")
@@ -72,7 +71,7 @@ def fast_routes(url: str) -> str:
 
 
 def yesterday(promtool_path: str, folder: Path) -> None:
-    """Samples of an hour ago, which the baselines ask for: a day with 15% duplicates."""
+    """Samples of the last hours for the baselines, which have 15% duplicates."""
     now = int(time.time())
     lines = []
     for family, value in (("duplicate_results", 15_000), ("results", 100_000)):
@@ -123,7 +122,7 @@ async def test_a_spike_pages_for_its_agent_and_resolves(
     webhook_alerts: tuple[str, list[ReceivedAlert]],
     tmp_path: Path,
 ) -> None:
-    """SRRSpike reaches the pager for the agent that repeats itself, for no other, and ends."""
+    """SRRSpike reaches the pager for the agent with repeats, for no other, and resolves."""
     url, heard = webhook_alerts
     group = f"spike-{uuid.uuid4().hex[:8]}"
     topics = (f"{group}-searches", f"{group}-labels")

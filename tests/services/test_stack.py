@@ -1,4 +1,4 @@
-"""``make stack``: the commands work with it, given the file of settings that it writes."""
+"""``make stack``: commands work with it and the settings file that it writes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILE = "out/stack.env"
 
 
 class Stack(ChildProcess):
-    """The stack as ``make stack`` starts it, in a folder of its own; ready when it says so."""
+    """The stack that ``make stack`` starts in its own directory, and its output."""
 
     name = "stack"
     start_seconds = 180.0
@@ -35,24 +35,24 @@ class Stack(ChildProcess):
         self._traffic = traffic
 
     def command(self) -> list[str]:
-        """As in the Makefile."""
+        """The command of the Makefile."""
         return [sys.executable, "-m", "deploy.local", "stack", "--traffic", self._traffic]
 
     def environment(self) -> Mapping[str, str]:
-        """Where the stack's modules are, from another folder than the repository."""
+        """The environment with the stack's modules, for directories outside the repository."""
         return {"PYTHONPATH": import_path(REPOSITORY), "COLUMNS": "120"}
 
     def said(self) -> str:
-        """Everything it has printed."""
+        """All output so far."""
         return self.log.read_text(encoding="utf-8")
 
     async def ready(self) -> bool:
-        """Whether it has printed the lines to type next."""
+        """Whether it has printed the lines that the user should type."""
         return f"  . {FILE}\n" in self.said() and "stream-metrics check\n" in self.said()
 
 
 class Done(NamedTuple):
-    """How a command ended, and what it printed."""
+    """The exit code and output of a command."""
 
     code: int
     said: str
@@ -60,13 +60,13 @@ class Done(NamedTuple):
 
 @pytest.fixture
 async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
-    """A running stack; it is stopped as Ctrl-C stops it."""
+    """A running stack, which is stopped by Ctrl-C."""
     async with Stack(tmp_path) as running:
         yield running
 
 
 async def typed(stack: Stack, line: str, given: str = "") -> Done:
-    """Type ``. out/stack.env`` and a command line into a new shell, in the stack's folder."""
+    """Type ``. out/stack.env`` and a command line into a new shell, in the stack's directory."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("STREAM_METRICS_")}
     shell = await asyncio.create_subprocess_exec(
         "sh", "-c", f". {FILE} && {COMMAND} {line}",
@@ -147,7 +147,7 @@ async def test_traces_of_an_agent_become_figures(tmp_path: Path) -> None:
 
 
 async def told(stack: Stack) -> bool:
-    """Whether the bridge has told turns, by Prometheus' last scrape."""
+    """Whether the bridge has converted turns, according to the last scrape of Prometheus."""
     query = {"query": 'streammetrics_bridge_turns_total{job="stream-metrics-bridge"} > 0'}
     return bool((await prometheus(stack, "query", **query))["result"])
 
@@ -170,7 +170,7 @@ async def dashboard_links(stack: Stack) -> list[str]:
 
 
 def event(conversation: str) -> dict[str, object]:
-    """A search that returns one document twice."""
+    """A search that returns a document twice."""
     results = [{"result_id": f"r-{number}", "doc_id": "handbook#travel"} for number in (1, 2)]
     return {
         "type": "search_iteration",

@@ -26,7 +26,7 @@ NAMES = ("worker-1", "worker-2", "worker-3")
 
 
 class Counting(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Counts the assignments of a member."""
+    """A listener that counts the assignments of a member."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -50,7 +50,7 @@ class Members:
         stack.push_async_callback(self.stop_all)
 
     async def start(self, name: str | None, topics: Sequence[str]) -> None:
-        """Start one, or start it again."""
+        """Start or restart a member."""
         if name in self.clients:
             await self.clients.pop(name).stop()
         settings = KafkaSettings(
@@ -66,12 +66,12 @@ class Members:
         client.subscribe(list(topics), listener=self.heard[name])
 
     async def stop_all(self) -> None:
-        """Stop those that are there."""
+        """Stop all running members."""
         while self.clients:
             await self.clients.popitem()[1].stop()
 
     async def share(self, counts: dict[str, int]) -> None:
-        """Wait until each partition of the topics is one member's, and each has some."""
+        """Wait until each partition is assigned to one member, and each member has one."""
         places = sorted(TopicPartition(topic, n) for topic in counts for n in range(counts[topic]))
 
         def shared() -> bool:
@@ -119,7 +119,7 @@ async def changed(kafka: Kafka, group: str, change: str, counts: dict[str, int])
 
 
 async def test_nothing_is_shared_out_anew_where_nothing_has_changed(kafka: Kafka) -> None:
-    """Each comes back to what it had, and the others hear nothing."""
+    """Each member gets its partitions back, and the others are not called."""
     group = f"still-{os.getpid()}"
     counts = {f"{group}-a": PARTITIONS}
     await kafka.create_topic(f"{group}-a", PARTITIONS)
@@ -140,7 +140,7 @@ async def test_nothing_is_shared_out_anew_where_nothing_has_changed(kafka: Kafka
 
 
 async def alone(kafka: Kafka, name: str, stack: AsyncExitStack) -> tuple[Members, dict[str, int]]:
-    """A group of one, ``worker``, that has all of its topic; the latter's partition count too."""
+    """A group with the only member ``worker``, which has the topic; also its partition count."""
     group = f"{name}-{os.getpid()}"
     counts = {f"{group}-a": PARTITIONS}
     await kafka.create_topic(f"{group}-a", PARTITIONS)
@@ -151,7 +151,7 @@ async def alone(kafka: Kafka, name: str, stack: AsyncExitStack) -> tuple[Members
 
 
 async def test_a_commit_while_a_member_joins_anew_is_no_other_workers_doing(kafka: Kafka) -> None:
-    """It fails, as without an instance id, and the member has its partitions back."""
+    """It fails as without an instance id, and the member gets its partitions back."""
     async with AsyncExitStack() as stack:
         members, counts = await alone(kafka, "late", stack)
         client = members.clients["worker"]
@@ -166,7 +166,7 @@ async def test_a_commit_while_a_member_joins_anew_is_no_other_workers_doing(kafk
 
 
 async def test_brokers_that_are_too_old_are_named_as_the_cause(kafka: Kafka) -> None:
-    """The client is told that they take the requests in the versions of 2.2."""
+    """The error says that they lack the request versions of 2.2."""
     async with AsyncExitStack() as stack:
         members, _ = await alone(kafka, "old", stack)
         client = members.clients["worker"]

@@ -1,4 +1,4 @@
-"""A worker that takes a partition over so slowly that the group reassigns it meanwhile."""
+"""A takeover so slow that the group reassigns the partition meanwhile."""
 
 from __future__ import annotations
 

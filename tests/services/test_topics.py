@@ -23,18 +23,18 @@ Look = Callable[[], Awaitable[list[int | None]]]
 
 @pytest.fixture
 def names() -> Names:
-    """Two topics that nobody has."""
+    """Two unique names of topics."""
     mark = uuid.uuid4().hex[:8]
     return f"searches-{mark}", f"labels-{mark}"
 
 
 def traces_of(names: Names) -> str:
-    """The topic of traces beside them."""
+    """The topic of traces for these topics."""
     return names[0].replace("searches", "traces")
 
 
 async def create(kafka: Kafka, names: Names, *arguments: str) -> tuple[int | None, str]:
-    """Run the command; exit code, and all that it says."""
+    """Run the command; returns exit code and all output."""
     settings = {
         "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "STREAM_METRICS_KAFKA__TOPICS": f'["{names[0]}", "{names[1]}"]',
@@ -56,7 +56,7 @@ async def create(kafka: Kafka, names: Names, *arguments: str) -> tuple[int | Non
 
 @pytest.fixture
 def counts(kafka: Kafka, names: Names) -> Look:
-    """Partitions of the two topics and of their dead-letter topics."""
+    """Partition counts of the two topics and of their dead-letter topics."""
     wanted = [*names, *(f"{name}.dlq" for name in names)]
     options = KafkaSettings(bootstrap_servers=kafka.bootstrap_servers, topics=names)
 
@@ -70,7 +70,7 @@ def counts(kafka: Kafka, names: Names) -> Look:
 async def test_missing_topics_are_made_and_others_left(
     kafka: Kafka, names: Names, counts: Look
 ) -> None:
-    """All four have the partitions asked for; asked again, nothing changes."""
+    """All four have the requested partitions; a second run changes nothing."""
     first = await create(kafka, names, "--partitions", "3")
     second = await create(kafka, names, "--partitions", "5")
 
@@ -82,7 +82,7 @@ async def test_missing_topics_are_made_and_others_left(
 async def test_new_topics_have_the_partitions_of_the_one_that_is_there(
     kafka: Kafka, names: Names, counts: Look
 ) -> None:
-    """What was asked for would keep every worker from starting."""
+    """Workers would not start with the requested count."""
     await kafka.create_topic(names[1], 2)
 
     assert (await create(kafka, names, "--partitions", "6"))[0] == 0
@@ -90,7 +90,7 @@ async def test_new_topics_have_the_partitions_of_the_one_that_is_there(
 
 
 async def test_unequal_input_topics_are_refused(kafka: Kafka, names: Names) -> None:
-    """Both counts are named, and nothing is made."""
+    """The error has both counts, and nothing is created."""
     await kafka.create_topic(names[0], 2)
     await kafka.create_topic(names[1], 4)
 
@@ -101,7 +101,7 @@ async def test_unequal_input_topics_are_refused(kafka: Kafka, names: Names) -> N
 
 
 async def test_records_must_be_kept_for_longer_than_state(kafka: Kafka, names: Names) -> None:
-    """Else the worker could not read again what a lost Redis had."""
+    """Otherwise the worker could not rebuild a lost Redis from the topics."""
     code, said = await create(kafka, names, "--keep-days", "0.5")
 
     assert code == 2
@@ -109,7 +109,7 @@ async def test_records_must_be_kept_for_longer_than_state(kafka: Kafka, names: N
 
 
 async def test_more_copies_than_brokers_is_said_so(kafka: Kafka, names: Names) -> None:
-    """The broker's own reason is passed on."""
+    """The broker's error is printed."""
     code, said = await create(kafka, names, "--copies", "3")
 
     assert code == 2
@@ -117,7 +117,7 @@ async def test_more_copies_than_brokers_is_said_so(kafka: Kafka, names: Names) -
 
 
 async def test_topics_of_traces_have_the_times_of_the_broker(kafka: Kafka, names: Names) -> None:
-    """With --traces the bridge's topics are made as the tests of the Collector have them."""
+    """With --traces the topics of the bridge equal those in the tests of the Collector."""
     code, said = await create(kafka, names, "--partitions", "3", "--traces")
 
     made = [traces_of(names), f"{traces_of(names)}.dlq"]
@@ -133,7 +133,7 @@ async def test_topics_of_traces_have_the_times_of_the_broker(kafka: Kafka, names
 async def test_traces_must_be_kept_longer_than_the_bridge_may_read_again(
     kafka: Kafka, names: Names
 ) -> None:
-    """A retention that loses what a restart needs is refused, and nothing is made."""
+    """A shorter retention than a restart needs is refused, and nothing is created."""
     code, said = await create(kafka, names, "--traces", "--keep-traces-days", "0.01")
 
     assert code == 2

@@ -23,7 +23,7 @@ def iteration(conversation_id: str) -> bytes:
 
 
 async def test_aborted_records_count_nowhere(kafka: Kafka, redis_server: RedisServer) -> None:
-    """Of two transactions only the conversation of the one that was committed is there."""
+    """Only the conversation of the committed one of two transactions counts."""
     async with working(kafka, redis_server, "aborted") as (runtime, topic):
         async with producer(kafka, transactional_id=topic) as sender:
             await sender.begin_transaction()

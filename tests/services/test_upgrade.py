@@ -1,4 +1,4 @@
-"""A schema that a later release brings: a rolling upgrade to it, and back, on real servers."""
+"""A rolling upgrade to the schema of a later release, and back, on real servers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_workers_are_upgraded_one_by_one_and_go_back(
 
 
 async def replace_worker(system: LiveSystem) -> None:
-    """The worker that has been there longest ends with 0; one with the present settings follows."""
+    """Stop the longest-running worker, which exits with 0, and start one with these settings."""
     await wait_until(system.workers[0].pages, READY_SECONDS, "the worker serves no pages")
     old = system.workers.pop(0)
     assert await old.stop() == 0, old.log_tail()
@@ -92,7 +92,7 @@ async def replace_worker(system: LiveSystem) -> None:
 
 
 async def schemas(system: LiveSystem) -> tuple[set[int], int]:
-    """By which schemas conversations are stored, and which one workers must know."""
+    """The schemas of stored conversations, and the one that workers must know."""
     store = connect(RedisOptions(url=system.redis.url, namespace=system.group))
     try:
         state = await state_in_force(store)

@@ -32,7 +32,7 @@ from stream_metrics.live.worker.repartition import Repartitioner, route
 from stream_metrics.live.worker.retry import ComponentReasons
 from stream_metrics.live.worker.watchdog import ROUNDS, Watchdog
 from tests.simulation.brokers import Brokers, ScriptedCluster, ScriptedConsumer
-from tests.simulation.system import AtOnce
+from tests.simulation.system import ImmediateRetry
 
 NOW_MS = 1_718_020_800_000
 TOPIC = "events"
@@ -48,7 +48,7 @@ class Copying:
         self.health = Health(reasons={})
         self.copied: list[tuple[int, int]] = []
         reasons = ComponentReasons(REPARTITION, self.health)
-        retry = AtOnce(reasons, lambda: None)
+        retry = ImmediateRetry(reasons, lambda: None)
         chosen = KafkaSettings(topics=brokers.topics, repartition_topic="internal", **settings)
         cluster = ScriptedCluster(brokers, self.client)
         self._seconds = 0.0

@@ -1,4 +1,4 @@
-"""The figures of a report equal those of a plain computation."""
+"""The figures of a report equal those of a direct computation."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ ROWS = st.lists(
 
 
 @given(st.lists(FINITE, max_size=20), st.integers(0, 20))
-def test_exact_sums_merge_to_what_fsum_gives(values: list[float], cut: int) -> None:
-    """Wherever the values are cut in two, the sum of the sums is the correctly rounded sum."""
+def test_exact_sums_merge_to_the_result_of_fsum(values: list[float], cut: int) -> None:
+    """Wherever the values are split, the sum of the two sums is the correctly rounded sum."""
     assert unscaled(scaled_sum(values[:cut]) + scaled_sum(values[cut:])) == fsum(values)
 
 
 @given(ROWS)
-def test_a_mean_from_columns_is_that_from_rows(rows: list[tuple[int, float | None]]) -> None:
-    """Numbered units in columns give every figure that named units in rows give."""
+def test_a_mean_from_columns_equals_that_from_rows(rows: list[tuple[int, float | None]]) -> None:
+    """Numbered units in columns give the same estimate as named units in rows."""
     unit = np.array([one for one, _ in rows], dtype=np.int64)
     values = np.array([np.nan if value is None else value for _, value in rows])
 
@@ -49,8 +49,8 @@ def test_a_mean_from_columns_is_that_from_rows(rows: list[tuple[int, float | Non
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9), st.integers(0, 9)), max_size=12))
-def test_a_ratio_from_columns_is_that_from_rows(rows: list[tuple[int, int, int]]) -> None:
-    """The same for quotients of sums."""
+def test_a_ratio_from_columns_equals_that_from_rows(rows: list[tuple[int, int, int]]) -> None:
+    """This holds for ratios of sums as for means."""
     rows.sort()
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T
 
@@ -62,7 +62,7 @@ def test_a_ratio_from_columns_is_that_from_rows(rows: list[tuple[int, int, int]]
 
 @pytest.mark.parametrize("turn_scope", ["last", "all"])
 def test_the_figures_of_a_report_are_those_of_its_rows(turn_scope: str, tmp_path: Path) -> None:
-    """Macro and micro figures, whole and by agent, are estimates of the rows by conversation."""
+    """Macro and micro figures, overall and by agent, are estimates over conversations."""
     report = run(
         task(traffic(), tmp_path, AT_ONCE, turn_scope=turn_scope, stratify=("agent",)),
         RecordedProgress(),
@@ -88,7 +88,7 @@ DECISIONS = (
 
 
 def test_ratios_of_gate_and_routing_have_their_intervals(tmp_path: Path) -> None:
-    """Their values are those of the blocks; by name they come with both."""
+    """Their values are those of the blocks; a figure by name has value and interval."""
     report = run(task(traffic(), tmp_path, AT_ONCE), RecordedProgress()).content
 
     found = report["aggregate"]["micro_intervals"]
@@ -102,8 +102,8 @@ def test_ratios_of_gate_and_routing_have_their_intervals(tmp_path: Path) -> None
         assert named[name] == found[name]
 
 
-def test_comparisons_make_the_same_intervals(tmp_path: Path) -> None:
-    """What ``compare`` makes of the rows' decisions is what the report says of them."""
+def test_comparisons_compute_the_same_intervals(tmp_path: Path) -> None:
+    """``compare`` computes from the rows the intervals that the report has of decisions."""
     report = run(task(traffic(), tmp_path, AT_ONCE), RecordedProgress()).content
 
     rows = read_observations(tmp_path)["conversations"]
@@ -115,7 +115,7 @@ def test_comparisons_make_the_same_intervals(tmp_path: Path) -> None:
 def test_iterations_for_all_good_results_have_their_intervals(
     turn_scope: str, tmp_path: Path
 ) -> None:
-    """Mean, spread and bounds of each basis are those that ``compare`` makes of the rows."""
+    """Mean, deviation and bounds of each basis are those that ``compare`` computes."""
     report = run(
         task(traffic(), tmp_path, AT_ONCE, turn_scope=turn_scope), RecordedProgress()
     ).content
@@ -133,9 +133,9 @@ CHOSEN = {"confidence_intervals": True, "interval": "bca", "confidence": 0.8, "r
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scale", [AT_ONCE, IN_PARTS], ids=["at once", "in parts"])
+@pytest.mark.parametrize("scale", [AT_ONCE, IN_PARTS], ids=["in memory", "in parts"])
 def test_the_intervals_of_a_report_follow_its_settings(scale: Execution, tmp_path: Path) -> None:
-    """Kind, confidence, resamples and seed hold for macro and micro figures, strata and answers."""
+    """Method, confidence, resamples and seed apply to macro, micro, strata and answers."""
     report = run(
         task(traffic(), tmp_path, scale, stratify=("agent",), evaluation=CHOSEN),
         RecordedProgress(),
@@ -159,7 +159,7 @@ def test_the_intervals_of_a_report_follow_its_settings(scale: Execution, tmp_pat
 
 @pytest.mark.slow
 def test_a_report_may_have_no_intervals(tmp_path: Path) -> None:
-    """Means and spreads are the same, and every bound is null."""
+    """Means and deviations are the same, and every bound is null."""
     off = {**CHOSEN, "confidence_intervals": False}
     with_them = run(task(traffic(), tmp_path / "one", AT_ONCE), RecordedProgress()).content[
         "aggregate"
@@ -177,7 +177,7 @@ def test_a_report_may_have_no_intervals(tmp_path: Path) -> None:
 
 
 def test_a_regenerated_report_keeps_its_intervals(tmp_path: Path) -> None:
-    """The settings are read from the directory."""
+    """``report`` reads the settings of intervals from the directory."""
     run(task(traffic(), tmp_path, AT_ONCE, evaluation=CHOSEN), RecordedProgress())
     before = (tmp_path / "report.json").read_bytes()
 
@@ -187,7 +187,7 @@ def test_a_regenerated_report_keeps_its_intervals(tmp_path: Path) -> None:
 
 
 def figures(rows: list[dict[str, Any]], **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Macro and micro figures straight from rows."""
+    """Macro and micro figures computed directly from rows."""
     names = [row["conversation_id"] for row in rows]
     macro = {
         name: Units.of_values(zip(names, (row[name] for row in rows), strict=True))
@@ -205,7 +205,7 @@ def figures(rows: list[dict[str, Any]], **options: Any) -> tuple[dict[str, Any],
 
 
 def shown(units: Units, figure: str, **options: Any) -> dict[str, Any]:
-    """An estimate as a report has it."""
+    """An estimate with the fields of a report."""
     found = estimate(units, **options)
     return {
         figure: found.mean,

@@ -1,4 +1,4 @@
-"""The content of ``report.html`` and ``compare.html``, and that input never becomes markup."""
+"""The content of ``report.html`` and ``compare.html``; input never becomes markup."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VOID = {"meta", "br", "wbr", "line", "rect", "path", "circle"}
 
 
 class Read(HTMLParser):
-    """The elements of a page, its text by element, and whether they are nested as they should."""
+    """The elements of a page and its text; fails unless elements are nested correctly."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -42,23 +42,23 @@ class Read(HTMLParser):
         assert self._open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """One more is open."""
+        """Record an element that opens."""
         self.tags.append(tag)
         self.attributes += attrs
         if tag not in VOID:
             self._open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """One without content."""
+        """Record an element without content."""
         self.tags.append(tag)
         self.attributes += attrs
 
     def handle_endtag(self, tag: str) -> None:
-        """The last one that is open ends."""
+        """Check that the innermost element ends."""
         assert self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        """Text of a heading, of a link, or else."""
+        """Record text, and whether it is that of a heading or a link."""
         if self._open and self._open[-1] == "h2":
             self.headings.append(data)
         if self._open and self._open[-1] == "a":
@@ -91,7 +91,7 @@ PAGES = [(evaluated, "report.html"), (compared, "compare.html")]
 
 @pytest.mark.slow
 def test_a_replay_has_every_part(replayed: Path) -> None:
-    """The headline comes first, then figures of rows, searches and answers, and the settings."""
+    """These are headline, figures of rows, searches and answers, and settings, in this order."""
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
 
     assert page.headings == [
@@ -104,7 +104,7 @@ def test_a_replay_has_every_part(replayed: Path) -> None:
 
 @pytest.mark.slow
 def test_the_contents_lead_to_every_section(replayed: Path) -> None:
-    """Each link of the contents names a section that is there, in the order of the page."""
+    """The links of the contents are the sections of the page, in its order."""
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
 
     links = [value for name, value in page.attributes if name == "href"]
@@ -114,7 +114,7 @@ def test_the_contents_lead_to_every_section(replayed: Path) -> None:
 
 
 def test_strata_are_folded_with_their_warnings_inside(replayed: Path) -> None:
-    """Closed, a dimension takes a line that counts its strata; language stands first."""
+    """A folded dimension is one line with the number of strata; language comes first."""
     found = (replayed / "report.html").read_text(encoding="utf-8")
 
     (rows,) = re.findall(r"<h2>Rows by stratum</h2>(.*?)</section>", found, re.S)
@@ -129,7 +129,7 @@ def test_strata_are_folded_with_their_warnings_inside(replayed: Path) -> None:
 
 
 def test_the_headline_names_several_languages(replayed: Path) -> None:
-    """A mean over languages is shown with the advice to look at each."""
+    """A mean over several languages is shown with the number of languages."""
     found = (replayed / "report.html").read_text(encoding="utf-8")
 
     (headline,) = re.findall(r"<h2>Headline</h2>(.*?)</section>", found, re.S)
@@ -137,7 +137,7 @@ def test_the_headline_names_several_languages(replayed: Path) -> None:
 
 
 def test_gate_efficiency_says_how_many_searches_could_have_been_saved(replayed: Path) -> None:
-    """Its tile and its row have the counts that the report has."""
+    """Its tile and its row show the counts of the report."""
     gate = json.loads((replayed / "report.json").read_text())["gate"]
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
 
@@ -149,7 +149,7 @@ def test_gate_efficiency_says_how_many_searches_could_have_been_saved(replayed: 
 
 @pytest.mark.slow
 def test_the_headline_is_that_of_the_report(replayed: Path) -> None:
-    """SRR stands on the page with the interval that report.json has."""
+    """The page shows SRR with the interval in ``report.json``."""
     aggregate = json.loads((replayed / "report.json").read_text())["aggregate"]
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
 
@@ -160,7 +160,7 @@ def test_the_headline_is_that_of_the_report(replayed: Path) -> None:
 
 
 def test_gate_and_routing_have_intervals(replayed: Path) -> None:
-    """Every other ratio of sums has one, too."""
+    """The page shows intervals of gate accuracy and routing accuracy."""
     aggregate = json.loads((replayed / "report.json").read_text())["aggregate"]
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
 
@@ -170,7 +170,7 @@ def test_gate_and_routing_have_intervals(replayed: Path) -> None:
 
 
 def test_an_evaluation_has_its_parts(folder: Path) -> None:
-    """Headline, distributions, the worst queries and what is judged."""
+    """These are headline, distributions, worst queries, data quality and settings."""
     page = Read((folder / "A" / "report.html").read_text(encoding="utf-8"))
 
     assert page.headings == [
@@ -180,7 +180,7 @@ def test_an_evaluation_has_its_parts(folder: Path) -> None:
 
 @pytest.mark.parametrize(("made", "file"), PAGES)
 def test_a_page_is_self_contained(folder: Path, made: Callable[[Path], Path], file: str) -> None:
-    """It has no script, no address, and no link but to its own sections."""
+    """It has no script, no URL, and links to its own sections only."""
     found = (made(folder) / file).read_text(encoding="utf-8")
     page = Read(found)
 
@@ -211,7 +211,7 @@ def test_conversations_link_to_their_traces_if_configured(
 
 
 def test_every_chart_has_a_description_and_a_table(replayed: Path) -> None:
-    """The table has its figures."""
+    """The table shows the figures of the chart."""
     found = (replayed / "report.html").read_text(encoding="utf-8")
 
     figures = re.findall(r"<figure.*?</figure>", found, re.S)
@@ -223,7 +223,7 @@ def test_every_chart_has_a_description_and_a_table(replayed: Path) -> None:
 
 @pytest.mark.slow
 def test_answers_have_their_own_section(replayed: Path) -> None:
-    """Their means are those of the report; without any answer nothing is said of answers."""
+    """It shows the means of the report; a page without answers has no such section."""
     report = json.loads((replayed / "report.json").read_text())
     found = report["generation"]["metrics"]["support_density"]
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
@@ -238,7 +238,7 @@ def test_answers_have_their_own_section(replayed: Path) -> None:
 
 
 def test_searches_have_their_own_section(replayed: Path) -> None:
-    """Their means are those of the report; where nothing judges them only that is said."""
+    """It shows the means of the report, or only that no search is judged."""
     report = json.loads((replayed / "report.json").read_text())
     found = report["retrieval"]["metrics"]["ndcg@10"]
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
@@ -254,7 +254,7 @@ def test_searches_have_their_own_section(replayed: Path) -> None:
 
 
 def test_names_of_the_input_are_text(replayed: Path) -> None:
-    """Conversation, agent, source, setting and message of a hostile producer do nothing."""
+    """Markup in conversation, agent, source, setting and message is escaped."""
     rows = [
         json.loads(line) for line in (replayed / "conversations.jsonl").read_text().splitlines()
     ]
@@ -285,7 +285,7 @@ def test_names_of_the_input_are_text(replayed: Path) -> None:
 
 
 def test_names_of_runs_and_metrics_are_text(folder: Path) -> None:
-    """So are those of a comparison."""
+    """Markup in the names of a comparison is escaped."""
     hostile = "<img src=x onerror=alert(1)>"
     (folder / "B").rename(folder / hostile)
     for name in ("A", hostile):
@@ -302,7 +302,7 @@ def test_names_of_runs_and_metrics_are_text(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_the_same_input_gives_the_same_page(folder: Path, replayed: Path) -> None:
-    """Pages have no time and no path on them."""
+    """A page contains no time and no path."""
     invoke("replay", "t.jsonl", "--out", "again")
 
     one, two = ((folder / out / "report.html").read_bytes() for out in ("r", "again"))
@@ -311,13 +311,13 @@ def test_the_same_input_gives_the_same_page(folder: Path, replayed: Path) -> Non
 
 
 def test_a_page_needs_a_report(tmp_path: Path) -> None:
-    """A directory without one is an error that names it."""
+    """The error names the directory without a report."""
     with pytest.raises(InputError, match=r"no report\.json"):
         write_report_page(tmp_path)
 
 
 def test_attributes_are_escaped() -> None:
-    """A quote does not end an attribute, nor does what is not seen stay in it."""
+    """A quote does not end an attribute, and invisible characters are replaced."""
     found = table('"><script>\x00', ["a"], [['<"\u202e>']])
 
     page = Read(str(found))
@@ -328,13 +328,13 @@ def test_attributes_are_escaped() -> None:
 
 
 def test_nothing_is_shown_as_none() -> None:
-    """A template that is given no value fails, and does not print Python's word for it."""
+    """A template fails on a missing value instead of printing "None"."""
     with pytest.raises(TypeError, match="no value"):
         table("a", ["b"], [[None]])  # type: ignore[list-item]
 
 
 def test_every_template_escapes() -> None:
-    """A template that switches escaping off would let the input act."""
+    """No template switches escaping off."""
     for template in ENVIRONMENT.list_templates():
         source, _, _ = ENVIRONMENT.loader.get_source(ENVIRONMENT, template)  # type: ignore[union-attr]
         assert not re.search(r"\|\s*safe\b|autoescape", source), template
@@ -342,7 +342,7 @@ def test_every_template_escapes() -> None:
 
 
 def test_every_value_is_in_one_bin() -> None:
-    """Bounds belong to the upper bin, 1 to the last; undefined values are counted apart."""
+    """A bound belongs to the upper bin, 1 to the last; undefined values have their own count."""
     bins = Histogram()
     for value in (0.0, 0.1, 0.05, 1.0, 0.99, None):
         bins.add(value)
@@ -352,7 +352,7 @@ def test_every_value_is_in_one_bin() -> None:
 
 
 def test_the_worst_conversations_are_few_and_in_order() -> None:
-    """The highest SRR first; of equal ones those that are first in the file."""
+    """The highest SRR comes first; ties are in the order of the file."""
     found = Conversations()
     for at in range(40):
         found.add(
@@ -371,7 +371,7 @@ def test_the_worst_conversations_are_few_and_in_order() -> None:
 
 
 def worst_of(rows: Sequence[tuple[int | None, Sequence[float | None]]], *low: str) -> list[str]:
-    """The worst of queries q0, q1 and so on with these relevant documents, and these scores."""
+    """The worst of queries q0, q1 and so on, given their relevant documents and scores."""
     found = Queries([], ["ndcg@10", "mrr"], low)
     for at, (relevant, (ndcg, mrr)) in enumerate(rows):
         scores = {"ndcg@10": ndcg, "mrr": mrr}
@@ -380,7 +380,7 @@ def worst_of(rows: Sequence[tuple[int | None, Sequence[float | None]]], *low: st
 
 
 def test_the_worst_queries_go_by_direction() -> None:
-    """Where lower is better the highest score is the worst."""
+    """The highest score is the worst if lower is better."""
     rows = [(1, (at / 10, 0.5)) for at in range(10)]
 
     assert worst_of(rows) == [f"q{at}" for at in range(10)]
@@ -388,21 +388,21 @@ def test_the_worst_queries_go_by_direction() -> None:
 
 
 def test_other_metrics_break_ties_between_queries() -> None:
-    """Then how many documents are relevant, then the order of the file."""
+    """The number of relevant documents breaks further ties, then the order of the file."""
     rows = [(1, (0.0, 0.5)), (1, (0.0, None)), (1, (0.0, 0.1)), (3, (0.0, 0.1)), (1, (0.0, 0.1))]
 
     assert worst_of(rows) == ["q3", "q2", "q4", "q0", "q1"]
 
 
 def test_queries_without_relevant_documents_are_not_the_worst() -> None:
-    """Nor are those without a score; how many are relevant may be unknown."""
+    """Queries without a score are not, either; the number of relevant documents may be unknown."""
     assert worst_of([(0, (0.0, 0.0)), (1, (None, 0.0)), (None, (0.5, 0.5)), (2, (0.9, 1.0))]) == [
         "q2", "q3",
     ]  # fmt: skip
 
 
 def test_the_page_names_the_metric_of_the_worst_queries(folder: Path) -> None:
-    """The deepest NDCG, though the first metric is another."""
+    """It is NDCG at the largest cutoff, even if another metric comes first."""
     page = Read((folder / "A" / "report.html").read_text(encoding="utf-8"))
 
     assert "Worst by ndcg@" in page.text
@@ -410,7 +410,7 @@ def test_the_page_names_the_metric_of_the_worst_queries(folder: Path) -> None:
 
 
 def strata_of(size: int, *names: str) -> dict[str, Any]:
-    """The block of a dimension with as many strata, in which every metric varies a little."""
+    """The block of a dimension with ``size`` strata and a small variance of every metric."""
     strata = [f"branch_{at:02}" for at in range(size)]
     found = {"mean": 0.5, "ci_low": 0.4, "ci_high": 0.6}
     metric = {
@@ -426,7 +426,7 @@ def strata_of(size: int, *names: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("size", [2, 3, 4, 12, 50])
 def test_tables_of_strata_fit_on_paper(size: int) -> None:
-    """However many there are: six columns at most, and no stratum or summary is left out."""
+    """A table has at most six columns, and no stratum or summary is left out."""
     names = [f"ndcg@{k}" for k in range(1, 10)]
 
     found = stratified("hpo_domain", strata_of(size, *names), names)
@@ -438,7 +438,7 @@ def test_tables_of_strata_fit_on_paper(size: int) -> None:
 
 
 def test_small_strata_share_their_note() -> None:
-    """The note is said once, behind the names of all of them."""
+    """The note appears once, after the names of all small strata."""
     found = stratified("hpo_domain", strata_of(3, "mrr"), ["mrr"])
 
     assert "<li>branch_00, branch_01, branch_02: few</li>" in found
@@ -448,7 +448,7 @@ def test_small_strata_share_their_note() -> None:
 def test_a_difference_begins_with_metric_and_verdict(
     folder: Path, runs: list[str], named: bool
 ) -> None:
-    """Figure, verdict and difference stand first; the run with the figure, if several."""
+    """The first columns are metric, verdict and difference; with several runs the run is named."""
     shutil.copytree(folder / "A", folder / "C")
     invoke("compare", "A", *runs, "--resamples", "100", "--metric", "mrr", "--out", "c")
 
@@ -465,7 +465,7 @@ def test_a_difference_begins_with_metric_and_verdict(
 
 @pytest.mark.slow
 def test_a_metric_has_its_name_after_its_title(replayed: Path) -> None:
-    """Conditions use the name; a name equal to the title appears once."""
+    """Conditions use the name; a name that equals the title is not repeated."""
     page = Read((replayed / "report.html").read_text(encoding="utf-8"))
 
     assert "Labelled share labelled_share" in page.text
@@ -475,7 +475,7 @@ def test_a_metric_has_its_name_after_its_title(replayed: Path) -> None:
 
 @pytest.mark.slow
 def test_a_page_from_memory_equals_that_from_files(tmp_path: Path) -> None:
-    """Searches collected during a replay give the page of its files."""
+    """Searches that are collected during a replay give the same page as its files."""
     _, searches = run(task(traffic(), tmp_path, SPOOLED), RecordedProgress())
 
     passed = write_report_page(tmp_path, searches).read_bytes()

@@ -1,4 +1,4 @@
-"""Retries: until the store is back, with the reason shown, and only until a stop."""
+"""Retries until the store is back or the worker stops, with the reason in the health status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stream_metrics.live.worker.retry import RetryPolicy, Stopped
 
 
 def retry(health: Health) -> RetryPolicy:
-    """A policy that waits for milliseconds."""
+    """A policy with delays of a few milliseconds."""
     return RetryPolicy(
         health, lambda: None, first_seconds=0.001, cap_seconds=0.002, grace_seconds=0.05
     )
@@ -70,7 +70,7 @@ async def test_a_stop_ends_a_call_that_hangs() -> None:
 
 
 async def test_a_stop_lets_a_call_finish() -> None:
-    """A call that ends within the grace period counts, so that the batch in flight is finished."""
+    """A call that ends within the grace period succeeds, so that the current batch is completed."""
     waiting = retry(Health(reasons={}))
     release = asyncio.Event()
 

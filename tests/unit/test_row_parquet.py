@@ -14,7 +14,7 @@ from tests.replays import AT_ONCE, replayed, traffic
 
 
 def plain(value: Any) -> Any:
-    """A row of Parquet as JSON has it: pairs as maps."""
+    """A row of Parquet in the form of JSON, with pairs as maps."""
     value["duplicates_of"] = dict(value["duplicates_of"])
     value["routing"]["routes"] = dict(value["routing"]["routes"])
     return value
@@ -22,7 +22,7 @@ def plain(value: Any) -> Any:
 
 @pytest.mark.parametrize("turn_scope", ["last", "all"])
 def test_parquet_holds_the_rows(turn_scope: str, tmp_path: Path) -> None:
-    """Every column of every row, in the order and with the names of the lines."""
+    """Parquet has every column of every row, with the names and in the order of the lines."""
     lines = replayed(traffic(), tmp_path, AT_ONCE, turn_scope=turn_scope)["conversations.jsonl"]
 
     write_row_parquet(tmp_path)
@@ -33,7 +33,7 @@ def test_parquet_holds_the_rows(turn_scope: str, tmp_path: Path) -> None:
 
 
 def test_no_rows_make_a_file_without_rows(tmp_path: Path) -> None:
-    """The columns are there all the same."""
+    """The file has the columns nevertheless."""
     replayed([], tmp_path, AT_ONCE)
 
     write_row_parquet(tmp_path)

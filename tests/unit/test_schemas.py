@@ -1,4 +1,4 @@
-"""The stored format: every schema ever written is read, and is still written byte for byte."""
+"""The stored format: every published schema can be read, and is still written byte for byte."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.test_audit import never
 
 
 async def shown(store: MemoryStore) -> tuple[list[str], str]:
-    """Rows and windows; and these add up."""
+    """Rows and windows of a state whose sums are consistent."""
     found = await audit(store, AuditOptions(EngineConfig(), DEFAULT_WINDOWS), never)
     assert (found.differences, found.unreadable, found.busy) == ([], [], [])
     export = await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "all")
@@ -42,7 +42,7 @@ async def test_a_schema_is_still_written_byte_for_byte(schema: int) -> None:
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 async def test_a_schema_is_still_read(schema: int) -> None:
-    """Rows and windows of the file are those that its input gives now, and all holds together."""
+    """The file gives the same rows and windows as its input does now, and is consistent."""
     store = await stored(schema)
 
     assert await shown(store) == await shown(await written(SCHEMAS[-1]))
@@ -51,7 +51,7 @@ async def test_a_schema_is_still_read(schema: int) -> None:
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("found", SCHEMAS)
 async def test_a_worker_continues_with_any_schema(schema: int, found: int) -> None:
-    """Whatever it writes: events that are in the file count no second time, and others count."""
+    """Events that are in the file count only once, and others count, whichever schema it writes."""
     later = [
         structs.replace(r, offset=r.offset + 1_000, value=_after(r.value))
         for r in records()
@@ -74,7 +74,7 @@ def _after(value: bytes | None) -> bytes:
 
 
 async def test_short_ids_make_the_state_smaller() -> None:
-    """What conversations with UUIDs take is less by a third."""
+    """The state of conversations with UUIDs is smaller by a third."""
     sizes = []
     for schema in (1, 2):
         found = json.loads(path(schema).read_text(encoding="utf-8"))["conversations"]
@@ -85,7 +85,7 @@ async def test_short_ids_make_the_state_smaller() -> None:
 
 
 def test_a_conversation_of_a_later_schema_is_refused() -> None:
-    """It is refused before any of it is misread, and the message says what can be read."""
+    """It is refused before it is decoded, and the error says which schemas can be read."""
     header = msgspec.msgpack.encode((3, "c", "k", None))
 
     with pytest.raises(UnknownSchema, match="schema 3; this release reads 1 and 2"):
@@ -93,7 +93,7 @@ def test_a_conversation_of_a_later_schema_is_refused() -> None:
 
 
 def test_state_of_a_later_schema_is_refused() -> None:
-    """The error has the remedy: the later release can write what this one reads."""
+    """The error has the remedy: the later release can write a schema that this one reads."""
     later = Identity("group", 3, "fingerprint", {TOPIC: 1})
 
     with pytest.raises(OtherIdentity, match=r"schema 3, .* 1 and 2.*state\.write_schema=2"):

@@ -1,4 +1,4 @@
-"""What programs do with results outside of searches, as far as traces show it."""
+"""What programs do with results after a search, as far as traces show it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_concurrent_tools_get_the_searches_whose_documents_they_returned() -> No
 def test_a_turn_with_a_tool_that_kept_a_part_is_refused(
     output: str, refused: dict[str, int]
 ) -> None:
-    """Its text has some of its retriever's results, or all of them in another order."""
+    """Its text has some of the results of its retriever, or all of them in another order."""
     one = interpreted(
         agent(), tool("t", "agent", 1, 9, output=texts(output)), found("s", "t", 2, "ab")
     )
@@ -152,7 +152,7 @@ def test_a_model_may_look_at_each_document_separately() -> None:
 
 
 def test_a_model_that_is_shown_the_last_search_alone_does_not_refute_the_first() -> None:
-    """Both searches found the same document, and the prompt was made of the last one."""
+    """Both searches found the same document, and the prompt has the results of the last."""
     one = interpreted(
         agent(),
         found("s1", "agent", 1, "ab"),

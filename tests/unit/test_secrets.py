@@ -1,4 +1,4 @@
-"""Secrets in settings are never printed, whatever is wrong with the settings."""
+"""Secrets in settings are never printed, even if the settings are invalid."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMANDS = {
 
 
 def run(command: str, given: str = "", **settings: str) -> subprocess.CompletedProcess[str]:
-    """A command with secrets in its settings, and what it is ``given`` on standard input."""
+    """Run a command with secrets in its settings, and ``given`` as standard input."""
     environment = {
         "STREAM_METRICS_STATE__DIGEST_KEY": SECRET,
         "STREAM_METRICS_KAFKA__SASL_PASSWORD": SECRET,
@@ -79,7 +79,7 @@ def test_an_error_about_settings_does_not_quote_them(command: str) -> None:
 def test_a_worker_refuses_to_start_without_a_digest_key(
     command: str, key: str | None, tmp_path: Path
 ) -> None:
-    """An empty or blank key, or an empty file, is exit code 2, and a line says how to make one."""
+    """With an empty or blank key or file it exits with 2 and says how to create a key."""
     empty = tmp_path / "digest.key"
     empty.write_text("\n")
     file = {"STREAM_METRICS_STATE__DIGEST_KEY_FILE": str(empty)} if key is None else {}
@@ -94,7 +94,7 @@ def test_a_worker_refuses_to_start_without_a_digest_key(
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["config", "worker", "faust"])
 def test_a_key_that_is_not_text_is_refused_with_its_file(command: str, tmp_path: Path) -> None:
-    """As ``openssl rand 32`` writes one without ``-hex``."""
+    """``openssl rand 32`` without ``-hex`` writes such a key."""
     binary = tmp_path / "digest.key"
     binary.write_bytes(b"\xf8\xff" * 16)
 
@@ -108,7 +108,7 @@ def test_a_key_that_is_not_text_is_refused_with_its_file(command: str, tmp_path:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["worker", "faust"])
 def test_an_empty_digest_key_can_be_permitted(command: str) -> None:
-    """With `state.allow_empty_key` a worker goes on to what comes next, here a port in use."""
+    """With `state.allow_empty_key` a worker gets to the next check, here that of a port in use."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -127,7 +127,7 @@ def test_an_empty_digest_key_can_be_permitted(command: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("allow", ["false", "true"])
 def test_check_judges_an_empty_digest_key_as_a_worker_does(allow: str) -> None:
-    """`check` calls it an error, and a warning where it is permitted."""
+    """`check` reports an error, or a warning if an empty key is permitted."""
     done = run(
         "check",
         STREAM_METRICS_STATE__DIGEST_KEY="",
@@ -144,7 +144,7 @@ def test_check_judges_an_empty_digest_key_as_a_worker_does(allow: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [SECRET, ""])
 def test_config_says_whether_a_worker_lacks_a_digest_key(key: str) -> None:
-    """The settings are printed all the same; the note is on standard error."""
+    """The settings are printed nevertheless; the note is on standard error."""
     done = run("config", STREAM_METRICS_STATE__DIGEST_KEY=key)
 
     assert done.returncode == 0
@@ -153,7 +153,7 @@ def test_config_says_whether_a_worker_lacks_a_digest_key(key: str) -> None:
 
 
 def test_permission_for_an_empty_key_is_not_part_of_the_state() -> None:
-    """State that was built without a key stays good when the permission is taken away."""
+    """State that was built without a key remains valid if the permission is removed."""
     permitted = Settings.model_validate({"state": {"allow_empty_key": True}})
 
     assert permitted.fingerprint() == Settings.model_validate({}).fingerprint()
@@ -161,7 +161,7 @@ def test_permission_for_an_empty_key_is_not_part_of_the_state() -> None:
 
 @pytest.mark.slow
 def test_a_hashed_password_is_accepted() -> None:
-    """`hash-password` reads a line and prints a hash of it, which does not hold the password."""
+    """`hash-password` reads a line and prints a hash that does not contain the password."""
     done = run("hash-password", SECRET + "\n")
 
     assert done.returncode == 0
@@ -172,7 +172,7 @@ def test_a_hashed_password_is_accepted() -> None:
 
 @pytest.mark.slow
 def test_an_empty_password_is_refused() -> None:
-    """What stands for nothing is no password: one line and exit code 2."""
+    """The error is one line, and the exit code is 2."""
     done = run("hash-password", "\n")
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -180,12 +180,12 @@ def test_an_empty_password_is_refused() -> None:
 
 
 def fields_of(part: str) -> dict[str, FieldInfo]:
-    """The settings of a part."""
+    """The settings of a section."""
     return getattr(Settings.model_fields[part].annotation, "model_fields", {})
 
 
 def secrets() -> list[str]:
-    """The names of all settings that are secrets, as `web.tls_key_password`."""
+    """The names of all settings that are secrets, such as `web.tls_key_password`."""
     return [
         f"{part}.{name}"
         for part in Settings.model_fields
@@ -195,7 +195,7 @@ def secrets() -> list[str]:
 
 
 def test_no_flag_takes_a_secret() -> None:
-    """Other users of the machine see command lines: no option of any command is for a secret."""
+    """Other users of the machine can see command lines, so that no command has such an option."""
     options = {
         name
         for command in all_commands(get_command(app))
@@ -209,7 +209,7 @@ def test_no_flag_takes_a_secret() -> None:
 
 
 def all_commands(command: Any) -> Iterator[Any]:
-    """A command and those below it."""
+    """A command and its subcommands, at every level."""
     yield command
     for below in getattr(command, "commands", {}).values():
         yield from all_commands(below)
@@ -217,7 +217,7 @@ def all_commands(command: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("name", secrets())
 def test_every_secret_can_come_from_a_file(name: str) -> None:
-    """Beside each setting for a secret stands one for a file that holds it."""
+    """Each setting of a secret has another one for a file that contains it."""
     part, _, setting = name.partition(".")
 
     assert f"{setting}_file" in fields_of(part)
@@ -240,5 +240,5 @@ def test_every_secret_can_come_from_a_file(name: str) -> None:
     ],
 )
 def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
-    """What is not surely harmless in a URL is masked, also where the URL is malformed."""
+    """Only known harmless parts of a URL are shown, even if the URL is malformed."""
     assert mask_url(url) == shown

@@ -1,4 +1,4 @@
-"""Semantic similarity: batches, and what is said where a model is missing or gives nonsense."""
+"""Semantic similarity: batches, and the errors for missing models and invalid output."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ PAIRS = [("the Nile", "Nile"), ("Nile", "Po"), ("Nile is long", "Nile"), ("Po", 
 
 
 class Scripted(HashedWords):
-    """``HashedWords`` that notes its batches, and scores pairs by their lengths."""
+    """``HashedWords`` that records its batches, and scores pairs by the lengths of their texts."""
 
     def __init__(self) -> None:
         super().__init__()
         self.batches: list[list[Any]] = []
 
     def encode(self, texts: list[str]) -> Any:
-        """The vectors; the batch is noted."""
+        """The vectors; records the batch."""
         self.batches.append(texts)
         return super().encode(texts)
 
     def predict(self, pairs: list[tuple[str, str]]) -> Any:
-        """Length of the first text less that of the second, as a column; the batch is noted."""
+        """The difference of the lengths of both texts, as a column; records the batch."""
         self.batches.append(pairs)
         return np.array([[len(one) - len(other)] for one, other in pairs])
 
 
 def test_each_distinct_text_is_encoded_once() -> None:
-    """Texts of like length go together, no more than the batch at a time."""
+    """Texts of similar length share a batch, which has at most the configured size."""
     encoder = Scripted()
 
     SbertSimilarity(encoder, batch_texts=2).similarities(PAIRS)
@@ -54,7 +54,7 @@ def test_each_distinct_text_is_encoded_once() -> None:
 
 
 def test_each_distinct_pair_is_scored_once() -> None:
-    """Scores come back in the order of the pairs, whatever the batches."""
+    """Scores are in the order of the pairs, for every size of batches."""
     scorer = Scripted()
 
     found = CrossEncoderSimilarity(scorer, batch_pairs=2).similarities([*PAIRS, PAIRS[0]])
@@ -64,7 +64,7 @@ def test_each_distinct_pair_is_scored_once() -> None:
 
 
 def test_a_cosine_does_not_depend_on_the_batch() -> None:
-    """The same values for every size; a text without tokens is near to nothing."""
+    """Values are equal for every size; a text without tokens is similar to none."""
     found = [SbertSimilarity(HashedWords(), batch_texts=size).similarities(PAIRS)
              for size in (1, 2, 32)]  # fmt: skip
 
@@ -73,7 +73,7 @@ def test_a_cosine_does_not_depend_on_the_batch() -> None:
 
 
 def test_a_turn_takes_the_best_reference() -> None:
-    """Through the rows: the reference with the same words, not the first one."""
+    """The row has the score of the reference with the same words, not that of the first one."""
     turn = AnsweredTurn("c", answer="the Nile", references=["Po", "Nile"])
 
     row = next(score_turns([turn], {"sbert_similarity": SbertSimilarity(HashedWords())}))
@@ -82,7 +82,7 @@ def test_a_turn_takes_the_best_reference() -> None:
 
 
 def test_a_model_gets_no_empty_batch() -> None:
-    """Without pairs nothing is computed."""
+    """Without pairs, no model is called."""
     encoder = Scripted()
 
     assert SbertSimilarity(encoder).similarities([]) == []
@@ -90,7 +90,7 @@ def test_a_model_gets_no_empty_batch() -> None:
 
 
 class Wrong:
-    """A model of another kind."""
+    """A model with output of the wrong shape."""
 
     def encode(self, texts: list[str]) -> Any:
         """One vector for all texts."""
@@ -102,7 +102,7 @@ class Wrong:
 
 
 def test_a_model_of_another_kind_is_refused() -> None:
-    """One row a text, one number a pair: else the message has the shape."""
+    """The error has the shape unless each text has one row, or each pair one number."""
     with pytest.raises(ValueError, match=r"shape \(8,\) for 2 texts"):
         SbertSimilarity(Wrong()).similarities(PAIRS[:1])
     with pytest.raises(ValueError, match=r"shape \(1, 2\) for 1 pairs; take a model with one"):
@@ -110,7 +110,7 @@ def test_a_model_of_another_kind_is_refused() -> None:
 
 
 def test_a_batch_holds_at_least_one() -> None:
-    """A size of 0 would never end."""
+    """A size of 0 would loop forever."""
     with pytest.raises(ValueError, match="a batch of 0"):
         SbertSimilarity(HashedWords(), batch_texts=0)
 
@@ -119,7 +119,7 @@ def test_a_batch_holds_at_least_one() -> None:
 def test_without_the_extra_the_error_says_how_to_install_it(
     load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where sentence-transformers was never installed."""
+    """This is the case where sentence-transformers is not installed."""
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
 
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'stream-metrics\[semantic\]'"):
@@ -128,14 +128,14 @@ def test_without_the_extra_the_error_says_how_to_install_it(
 
 @pytest.mark.parametrize("load", [sbert, cross_encoder, check_model])
 def test_a_model_must_be_a_local_folder(load: Any, tmp_path: Path) -> None:
-    """A name of a hub is no path, and nothing is fetched."""
+    """The name of a model on a hub is no path, and nothing is downloaded."""
     with pytest.raises(FileNotFoundError, match="no such folder; name one that holds a model"):
         load(tmp_path / "all-MiniLM-L6-v2")
 
 
 @pytest.mark.parametrize("option", ["--sbert", "--cross-encoder"])
 def test_a_missing_model_is_refused_before_a_replay_reads(option: str, tmp_path: Path) -> None:
-    """The error is one of usage, and nothing is written."""
+    """It is a usage error, and nothing is written."""
     (tmp_path / "in.jsonl").write_text("")
     command = ["replay", str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "out")]
 

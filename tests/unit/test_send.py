@@ -1,4 +1,4 @@
-"""``stream-metrics send``: how input is split, checked and moved, before anything is sent."""
+"""How ``stream-metrics send`` splits, checks and shifts its input before it sends anything."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def searched(n: int, occurred_at: Any = "2025-03-18T09:00:00Z", **more: Any) -> 
 
 
 def send(tmp_path: Path, text: str | bytes, *arguments: str) -> str:
-    """Why ``send`` refuses this input."""
+    """The error with which ``send`` refuses this input."""
     path = tmp_path / "events.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     done = CliRunner().invoke(app, ["send", str(path), *arguments])
@@ -55,8 +55,7 @@ def send(tmp_path: Path, text: str | bytes, *arguments: str) -> str:
 def test_objects_are_split_in_any_layout(
     objects: list[dict[str, Any]], indent: int | None, between: str
 ) -> None:
-    """A line each, over many lines, or without anything between them: the same objects, as
-    written, each with the line it begins on."""
+    """Objects with any separators, or none, are returned unchanged, each with its line."""
     written = [json.dumps(each, indent=indent) for each in objects]
     text = between.join(written)
 
@@ -81,7 +80,7 @@ def test_objects_are_split_in_any_layout(
     ],
 )
 def test_text_that_is_not_json_is_located(text: bytes, line: int) -> None:
-    """The error has the line."""
+    """The error names the line."""
     with pytest.raises(InvalidJson) as caught:
         list(json_values(text))
 
@@ -89,13 +88,13 @@ def test_text_that_is_not_json_is_located(text: bytes, line: int) -> None:
 
 
 def test_a_byte_order_mark_is_skipped() -> None:
-    """Editors on Windows write one."""
+    """Some editors on Windows write one."""
     assert [value.text for value in json_values(b"\xef\xbb\xbf{}")] == [b"{}"]
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=8))
 def test_moved_events_end_now_and_keep_their_distances(seconds: list[int]) -> None:
-    """To the microsecond, in whatever order and notation their times are written."""
+    """They do to the microsecond, in any order and notation of their times."""
     times = [
         second if n % 2 else f"2000-01-01T00:00:00.{second % 1_000_000:06}Z"
         for n, second in enumerate(seconds)
@@ -112,7 +111,7 @@ def test_moved_events_end_now_and_keep_their_distances(seconds: list[int]) -> No
 
 
 def test_every_invalid_event_is_listed_with_its_line(tmp_path: Path) -> None:
-    """Nothing is sent then."""
+    """No event is sent then."""
     events = [searched(1), {**searched(2), "turn": 0}, {"type": "serch"}, searched(3)]
     text = "\n".join(json.dumps(event, indent=1) for event in events) + "\n{"
 
@@ -128,7 +127,7 @@ def test_every_invalid_event_is_listed_with_its_line(tmp_path: Path) -> None:
 
 
 def test_a_long_list_of_invalid_events_is_truncated(tmp_path: Path) -> None:
-    """It has twenty, and the number of others."""
+    """It has twenty events, and the number of others."""
     said = send(tmp_path, "{}\n" * 1_030)
 
     assert said.count("line ") == 20
@@ -137,7 +136,7 @@ def test_a_long_list_of_invalid_events_is_truncated(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "\n\n"])
 def test_input_without_events_is_an_error(tmp_path: Path, text: str) -> None:
-    """A pipe that delivered nothing is not a success."""
+    """An empty pipe is not a success."""
     assert "has no events" in send(tmp_path, text)
 
 
@@ -149,14 +148,14 @@ def test_a_missing_file_is_an_error() -> None:
 
 
 def test_a_topic_that_no_worker_reads_is_refused(tmp_path: Path) -> None:
-    """A slip in its name would send the events where nobody finds them."""
+    """A misspelt topic would receive events that nobody reads."""
     said = send(tmp_path, json.dumps(searched(1)), "--topic", "serches")
 
     assert "search-iterations, relevance-labels" in said
 
 
 def test_an_event_of_the_future_is_refused_unless_it_is_moved(tmp_path: Path) -> None:
-    """Workers reject an event that happens more than a day after it was sent."""
+    """Workers reject an event that occurs more than a day after it was sent."""
     event = json.dumps(searched(1, "2099-01-01T00:00:00Z"))
 
     said = send(tmp_path, event)
@@ -170,7 +169,7 @@ def test_an_event_of_the_future_is_refused_unless_it_is_moved(tmp_path: Path) ->
 
 @pytest.mark.parametrize("time", [1_742_288_400_000, -5, "1999-12-31T23:59:59Z"])
 def test_a_time_that_is_wrong_is_refused_and_not_moved(tmp_path: Path, time: Any) -> None:
-    """Moved with ``--now`` it would seem to be right, and the times of all others would be off."""
+    """``--now`` would make it look valid, and shift the times of others wrongly."""
     events = [searched(1), searched(2, time), searched(3)]
 
     said = send(tmp_path, "\n".join(map(json.dumps, events)), "--now")

@@ -1,4 +1,4 @@
-"""The windows that have each group of series."""
+"""Windows of each group of series."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def traffic() -> list[Record]:
 
 
 def metrics(**values: Any) -> Any:
-    """The part ``metrics`` of settings."""
+    """The section ``metrics`` of settings."""
     return Settings.model_validate({"metrics": values}).metrics
 
 
 def families(*names: str, **series_windows: list[str]) -> dict[str, set[str]]:
-    """The families that a replay of some traffic finds in each window."""
+    """The families in each window that a replay of some traffic exports."""
     replay = Replay(windows=window_specs(names, series_windows))
     for record in traffic():
         replay.feed(record)
@@ -48,7 +48,7 @@ def families(*names: str, **series_windows: list[str]) -> dict[str, set[str]]:
 
 
 def test_a_custom_window_has_every_series() -> None:
-    """Nothing is left out of a window because it is not one of the default windows."""
+    """A window has all series even if it is not one of the default windows."""
     found = families("10m", "2h", "5m", "1h", "24h")
 
     assert found["10m"] == found["2h"] == found["5m"] | found["1h"] | found["24h"]
@@ -56,7 +56,7 @@ def test_a_custom_window_has_every_series() -> None:
 
 
 def test_settings_give_a_group_its_windows() -> None:
-    """In all places of that group, also instead of a default window; other groups stay."""
+    """They also replace default windows; other groups keep theirs."""
     found = families("30m", "2h", "1h", turns=["30m"], duplicates=[])
 
     assert {"turn_metric_sum", "turn_metric_count"} <= found["30m"]
@@ -76,8 +76,7 @@ def test_unknown_groups_and_windows_are_refused() -> None:
 
 
 def test_more_series_than_a_worker_exports_are_refused() -> None:
-    """Settings by which one agent alone would exceed the limit; the largest that fit are exported
-    whole."""
+    """No setting may exceed the limit with a single agent; the largest that fit are exported."""
     names = [f"{minutes}m" for minutes in range(2, 180) if minutes not in (5, 30, 60, 120)]
     room = MAX_SERIES - META_SERIES
     fits = max(
@@ -113,7 +112,7 @@ def test_windows_of_series_are_part_of_the_fingerprint() -> None:
 
 
 def test_a_known_agent_has_the_series_of_each_window_at_zero() -> None:
-    """Those of the windows that settings chose, and no others."""
+    """These are the series of the windows in the settings, and no others."""
     windows = Windows(window_specs(["30m", "2h"], {"gates": ["30m"], "turns": []}))
     collector = WindowCollector(lambda: [windows], lambda: NOW_US, configured=["a"])
     collector.prepare()
@@ -126,7 +125,7 @@ def test_a_known_agent_has_the_series_of_each_window_at_zero() -> None:
 
 
 def test_the_buckets_of_a_replay_name_the_series_of_their_windows() -> None:
-    """Read again, they give the same series through time."""
+    """They give the same series over time when they are read again."""
     replay = Replay(windows=window_specs(["30m", "1h"], {"turns": ["30m"]}))
     for record in traffic():
         replay.feed(record)

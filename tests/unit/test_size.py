@@ -1,4 +1,4 @@
-"""The size of the code is counted by fixed rules, in any commit, and nothing is missed."""
+"""The size of the code is counted by fixed rules, in any commit, and without omissions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class A:
 
 @pytest.mark.parametrize("text", [WRITTEN, TIGHT])
 def test_a_logical_line_of_python_is_a_statement(text: str) -> None:
-    """Docstrings, comments, blank lines and where lines are broken count nothing."""
+    """Docstrings, comments, blank lines and line breaks do not count."""
     assert logical_lines(Path("a.py"), text) == 7
 
 
@@ -77,18 +77,18 @@ def test_a_logical_line_of_python_is_a_statement(text: str) -> None:
     ],
 )
 def test_lines_of_other_languages_have_code_on_them(name: str, text: str, count: int) -> None:
-    """A line of comment alone is not one."""
+    """A line with only a comment does not count."""
     assert logical_lines(Path(name), text) == count
 
 
 def test_a_language_that_nothing_counts_is_refused() -> None:
-    """Rather than being counted as none."""
+    """Otherwise it would count as zero lines."""
     with pytest.raises(UnknownLanguage, match=r"page\.xyz"):
         logical_lines(Path("page.xyz"), "")
 
 
 def test_the_longest_prefix_decides_on_the_floor() -> None:
-    """A file may stand on another floor than its folder; a folder is no beginning of a name."""
+    """A file may have another floor than its folder; prefixes are whole names of folders."""
     floors = Floors({"a/": "core", "a/b/": "live", "a/b/c.py": "lab"}, [], [])
 
     found = [floors.floor_of(path) for path in ("a/x.py", "a/b/x.py", "a/b/c.py")]
@@ -99,7 +99,7 @@ def test_the_longest_prefix_decides_on_the_floor() -> None:
 
 
 def test_an_unknown_floor_is_refused(tmp_path: Path) -> None:
-    """A misspelt floor in the table does not become another floor."""
+    """A misspelt floor in the table is an error."""
     table = tmp_path / "floors.toml"
     table.write_text('[floors]\n"a/" = "cor"\n[traces]\nfiles = []\n[left_out]\nfiles = []\n')
     with pytest.raises(ValueError, match="no such floor: cor"):
@@ -108,13 +108,13 @@ def test_an_unknown_floor_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def here() -> list[File]:
-    """The files of this tree, counted."""
+    """The counted files of this tree."""
     return measured(ROOT, Floors.read())
 
 
 @pytest.mark.slow
 def test_every_installed_file_is_counted(here: list[File]) -> None:
-    """All that the build takes is on a floor and in a known language, scripts and pages too."""
+    """Every file of the wheel has a floor and a known language, scripts and pages included."""
     found = {file.path: file for file in here}
     taken = set(installed(ROOT))
 
@@ -129,7 +129,7 @@ def test_every_installed_file_is_counted(here: list[File]) -> None:
 
 @pytest.mark.slow
 def test_totals_are_those_of_the_files(here: list[File]) -> None:
-    """Each floor has what its files have, and the whole is their sum."""
+    """A floor has the sum of its files, and the total is the sum of the floors."""
     rows = {line[: line.find("  ")]: line.split() for line in lines("HEAD", here).splitlines()[3:]}
     python = dict.fromkeys(FLOORS, 0)
     for file in here:
@@ -143,13 +143,13 @@ def test_totals_are_those_of_the_files(here: list[File]) -> None:
 
 
 def git(root: Path, *arguments: str) -> None:
-    """Run git for an author of its own."""
+    """Run git with an author for the test."""
     author = ("-c", "user.name=a", "-c", "user.email=a@example.org")
     subprocess.run(["git", *author, *arguments], cwd=root, check=True, capture_output=True)
 
 
 def test_a_commit_is_measured_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not as the working tree is; a folder with a checkout is taken as it is."""
+    """The working tree does not matter; a directory with a checkout is measured as it is."""
     (tmp_path / "a.py").write_text("x = 1\n")
     (tmp_path / "pyproject.toml").touch()
     git(tmp_path, "init", "--quiet", "--initial-branch", "build")
@@ -171,7 +171,7 @@ def test_a_commit_is_measured_as_it_was(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.slow
 def test_large_modules_are_named(here: list[File]) -> None:
-    """Those with more lines than 500, by all of their lines, comments included."""
+    """These have more than 500 lines, including comments."""
     said = large_modules(here)
     large = [
         path
@@ -183,7 +183,7 @@ def test_large_modules_are_named(here: list[File]) -> None:
 
 
 def test_private_names_in_tests_are_counted(tmp_path: Path) -> None:
-    """Those of the package, imported or taken from an object; not a test's own."""
+    """Names of the package count, imported or taken from an object; a test's own do not."""
     package, test = tmp_path / "package.py", tmp_path / "test_package.py"
     package.write_text(
         "_LIMIT = 1\nclass Store:\n    def __init__(self):\n        self._kept = 1\n"
@@ -205,7 +205,7 @@ def test_private_names_in_tests_are_counted(tmp_path: Path) -> None:
 
 
 def test_imports_against_the_floors_are_counted(tmp_path: Path) -> None:
-    """Neither live nor lab imports the other, and clients and core import none of them."""
+    """live and lab do not import each other, and clients and core import neither."""
     sources = {
         "core/a.py": "",
         "live/b.py": "from package.core import a\nfrom package.lab.c import x\n",
@@ -248,7 +248,7 @@ for line in sys.stdin:
 
 
 def ask(path: Path, request: str) -> list[tuple[str, int]]:
-    """What the recorder answers."""
+    """The answer of the recorder."""
     with socket.socket(socket.AF_UNIX) as client, client.makefile("rw") as stream:
         client.connect(str(path))
         stream.write(request + "\n")
@@ -257,7 +257,7 @@ def ask(path: Path, request: str) -> list[tuple[str, int]]:
 
 
 def test_the_recorder_records_calls_between_start_and_stop(tmp_path: Path) -> None:
-    """Functions of the folder only: not those before and after, and not those of others."""
+    """It records functions in the folder only, and no calls before or after."""
     (tmp_path / "served.py").write_text(SERVED)
     path = tmp_path / "recorder"
     with subprocess.Popen(
@@ -289,7 +289,7 @@ def test_the_recorder_records_calls_between_start_and_stop(tmp_path: Path) -> No
 
 
 def test_lines_on_a_path_are_counted_by_file_and_function(tmp_path: Path) -> None:
-    """A function that holds another one counts it once; a decorator begins a function."""
+    """A nested function counts once; a function begins with its decorators."""
     (tmp_path / "a.py").write_text(
         "import functools\n\n@functools.cache\ndef outer():\n    def inner():\n        return 1\n"
         "    return inner()\n\ndef other():\n    return 2\n"
@@ -304,7 +304,7 @@ def test_lines_on_a_path_are_counted_by_file_and_function(tmp_path: Path) -> Non
 
 
 def test_test_times_are_summed_by_folder(tmp_path: Path) -> None:
-    """As pytest writes them; a file without any is refused."""
+    """They are read from pytest's output; a file without any is refused."""
     file = tmp_path / "times.xml"
     file.write_text(
         '<testsuites><testsuite><testcase classname="tests.unit.test_a" name="x" time="1.5"/>'

@@ -1,4 +1,4 @@
-"""The capacity model: its formulas, its fit, and the page that is made from it."""
+"""The capacity model: its formulas, its fit, and its generated page."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ READ = [
 
 
 def test_the_page_is_in_step_with_the_constants() -> None:
-    """``python -m benchmarks.sizing --write`` would change nothing."""
+    """``python -m benchmarks.sizing --write`` would not change the page."""
     page = PAGE.read_text(encoding="utf-8")
 
     assert made(page) == page
 
 
 def test_the_fit_finds_the_constants_that_made_the_runs() -> None:
-    """From runs without noise it gives back what they were computed from."""
+    """From runs without noise it returns the constants from which they were computed."""
     rows = [
         Observed(mix, read, model.worker_us(mix, read, KNOWN), model.redis_us(mix, read, KNOWN))
         for mix, read in READ
@@ -69,7 +69,7 @@ def test_the_fit_finds_the_constants_that_made_the_runs() -> None:
 
 
 def test_constants_are_read_as_they_were_written(tmp_path: Path) -> None:
-    """In three digits, which the runs bear out at most."""
+    """They have three digits, the precision of the runs."""
     model.store_constants(
         replace(KNOWN, search_us=31.04, batch_us=1_502.0), tmp_path / "constants.json"
     )
@@ -79,7 +79,7 @@ def test_constants_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 
 def test_no_constant_of_a_fit_is_negative() -> None:
-    """A cost that runs speak against is 0, and the others make up for it."""
+    """A cost that would be negative is 0, and the others are fitted without it."""
     cheap = replace(KNOWN, load_us=-20.0, redis_load_us=-5.0)
     rows = [
         Observed(mix, read, model.worker_us(mix, read, cheap), model.redis_us(mix, read, cheap))
@@ -92,7 +92,7 @@ def test_no_constant_of_a_fit_is_negative() -> None:
 
 
 def test_batches_that_keep_up_have_the_events_of_their_duration() -> None:
-    """A round of such batches lasts as long as its events take to come."""
+    """Processing such batches takes as long as their events take to arrive."""
     rate, partitions, each_us, batch_us = 6_000.0, 4, 80.0, 2_000.0
     events = model.batch_keeping_up(rate, partitions, each_us, batch_us)
     round_us = partitions * (batch_us + events * each_us)
@@ -102,13 +102,13 @@ def test_batches_that_keep_up_have_the_events_of_their_duration() -> None:
 
 @pytest.mark.parametrize("logs", [[], [[0, 0]]])
 def test_an_empty_batch_is_refused(logs: list[list[int]]) -> None:
-    """A sentence says so."""
+    """The error is a sentence."""
     with pytest.raises(ValueError, match="with records on them"):
         model.batch_catching_up(logs)
 
 
 def test_batches_grow_with_the_backlog() -> None:
-    """The longer a partition's backlog, the nearer they come to those that settings cut."""
+    """The longer the backlog of a partition, the closer batches are to the configured size."""
     short, longer, long = (model.batch_catching_up([[n, n]]) for n in (1_000, 4_000, 1_000_000))
 
     assert 250 < short < longer < long < model.full_batch()
@@ -117,7 +117,7 @@ def test_batches_grow_with_the_backlog() -> None:
 
 @pytest.mark.slow
 def test_the_default_load_is_the_traffic_of_the_benchmarks() -> None:
-    """Half of its records bring searches: the others are labels, ends of turns, and broken ones."""
+    """Half of the records are searches; the others are labels, ends of turns, and invalid ones."""
     found = mix_of(traffic(30_000))
 
     assert Load().searches == pytest.approx(found.searches, abs=0.005)
@@ -129,7 +129,7 @@ def test_the_default_load_is_the_traffic_of_the_benchmarks() -> None:
 
 @pytest.mark.parametrize("rate", [1_000.0, 10_000.0, 1_000_000.0])
 def test_workers_that_keep_up_are_busier_than_at_full_batches(rate: float) -> None:
-    """They pay for a batch more often, up to all the cores that they have, and no more."""
+    """They process more batches, and use at most all of their cores."""
     load = Load(events_per_second=rate)
     needed = plan(load)
     read = Batches(needed.batch, load.touched, load.loaded, load.held)
@@ -143,7 +143,7 @@ def test_workers_that_keep_up_are_busier_than_at_full_batches(rate: float) -> No
 
 
 def test_freshness_runs_check_the_model() -> None:
-    """Events a batch and cores of a worker that keeps up, at each share of its maximal rate."""
+    """They compare events per batch and cores of a worker at each share of its maximum rate."""
     levels = [Level(share, 1_000.0, [0.1], 0.5, 0.01, 2.0, 0.0) for share in (0.1, 0.5, 0.9)]
     said = predictions(traffic(1_000), levels).splitlines()
 
@@ -157,7 +157,7 @@ def test_freshness_runs_check_the_model() -> None:
 def test_an_impossible_load_is_refused(
     field: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is divided by zero, and nothing is negative; a zero that makes sense gives a plan."""
+    """Nothing is divided by zero or negative; a zero that makes sense gives a plan."""
     option = "--" + field.replace("_", "-")
     zero_makes_sense = field not in {
         "events_per_second", "events_per_conversation", "replication",
@@ -174,7 +174,7 @@ def test_an_impossible_load_is_refused(
 
 
 def test_a_plan_grows_with_the_load() -> None:
-    """Ten times the events need ten times of all, and each worker and master has partitions."""
+    """Ten times the events need ten times the resources; each worker and master has partitions."""
     small = plan(Load(events_per_second=10_000))
     large = plan(Load(events_per_second=100_000))
 
@@ -196,7 +196,7 @@ def test_a_plan_costs_what_its_parts_cost() -> None:
 
 
 def test_a_latency_ends_with_the_first_scrape_that_counts_as_many() -> None:
-    """Records that no scrape has counted have none; what was there before is not among them."""
+    """Records that no scrape has counted have no latency; those before the run are excluded."""
     times = [1.0, 2.0, 3.0, 4.0]
 
     assert latencies(times, 10, [(2.5, 11), (3.5, 11), (4.5, 13)]) == [1.5, 2.5, 1.5]

@@ -1,4 +1,4 @@
-"""Rows sorted by means of temporary files."""
+"""Rows are sorted with temporary files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from stream_metrics.lab.reports.sorted_rows import ROW_BYTES, SortedRows
 
 
 def row(conversation: str, turn: int = 1, value: int = 0) -> dict[str, Any]:
-    """A row as far as it matters here."""
+    """A row with the fields that matter here."""
     return {"conversation_id": conversation, "turn": turn, "value": value}
 
 
 @pytest.mark.parametrize("run_bytes", [1, 50 * ROW_BYTES, 1 << 20])
 def test_rows_are_sorted(run_bytes: int, tmp_path: Path) -> None:
-    """By conversation and turn, by code point, however they came, in any number of runs."""
+    """They are in the order of conversation and turn, by code point, for any number of runs."""
     names = ["", "a", "A", "aa", "\u00e9", "\ue000", "\U00010000", *(f"c{n}" for n in range(150))]
     rows = [[row(name, turn) for turn in (1, 2, 10)] for name in names]
     expected = sorted(
@@ -36,7 +36,7 @@ def test_rows_are_sorted(run_bytes: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("run_bytes", [1, 1 << 20])
 def test_rows_of_a_later_reading_replace_earlier_ones(run_bytes: int, tmp_path: Path) -> None:
-    """Rows of a conversation that was read twice are those of the second reading."""
+    """A conversation that was read twice has the rows of the second time."""
     with SortedRows(tmp_path, run_bytes) as spool:
         spool.add(0, [row("c", 1)])
         spool.add(0, [row("d", 1)])
@@ -45,7 +45,7 @@ def test_rows_of_a_later_reading_replace_earlier_ones(run_bytes: int, tmp_path: 
 
 
 def test_a_conversation_of_two_partitions_has_rows_of_both(tmp_path: Path) -> None:
-    """Where producers place keys differently, each partition tells what it has seen."""
+    """If keys are placed inconsistently, each partition has rows of the events in it."""
     with SortedRows(tmp_path, 1) as spool:
         spool.add(3, [row("c", 2, 3)])
         spool.add(1, [row("c", 1, 1), row("c", 2, 1)])

@@ -1,29 +1,33 @@
-"""Expiry, the cache, early exports and bugs: the secondary duties of a state partition."""
+"""Expiry, the cache, early exports and bugs in a state partition."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.core.engine.changes import Changes, Observations
+from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder
 from stream_metrics.core.engine.state import Conversation
-from stream_metrics.core.engine.step import Step
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import MAX_TIMESTAMP_MS, Record
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import BatchWrite, ConversationKey, StoredConversation, WriteResult
-from stream_metrics.live.worker.batches import CALL_ARGUMENTS, CALL_BYTES, BatchSizer, estimate
+from stream_metrics.live.worker.batches import (
+    CALL_ARGUMENTS,
+    CALL_BYTES,
+    HARD_CAP_BYTES,
+    BatchSizer,
+    estimate,
+)
 from stream_metrics.live.worker.cache import CONVERSATION_WEIGHT, ConversationCache
 from stream_metrics.live.worker.conversations import FAR_AHEAD_MS
 from stream_metrics.live.worker.export import Export, NowTooEarly, export_state
@@ -35,6 +39,7 @@ from stream_metrics.live.worker.partition import (
     StatePartition,
 )
 from stream_metrics.live.worker.telemetry import NoTelemetry
+from tests.faulty import Bug, BuggyDeduplicators
 from tests.property.test_partition import TOPIC, once, opened, options
 
 NOON_S = 1_718_020_800
@@ -56,44 +61,44 @@ def search(conversation: str, number: int, at_s: int, *docs: str) -> tuple[bytes
     return conversation.encode(), json.dumps(event).encode(), at_s * 1000
 
 
-def labels(conversation: str, number: int, at_s: int, result_id: str) -> tuple[bytes, bytes, int]:
-    """A label of one result."""
+def labels(conversation: str, number: int, at_s: int, *result_ids: str) -> tuple[bytes, bytes, int]:
+    """A label of each of these results."""
     event = {
         "type": "relevance_labels",
         "event_id": f"e-{number}",
         "occurred_at": at_s,
         "conversation_id": conversation,
         "turn": 1,
-        "labels": [{"result_id": result_id, "gain": 2}],
+        "labels": [{"result_id": result_id, "gain": 2} for result_id in result_ids],
     }
     return conversation.encode(), json.dumps(event).encode(), at_s * 1000
 
 
 class Fed:
-    """A state partition over a memory store that records are fed into."""
+    """A state partition over a memory store, with a method that processes records."""
 
     def __init__(self, store: MemoryStore, letters: MemoryDeadLetters, state: StatePartition):
         self.store, self.letters, self.state = store, letters, state
 
     @classmethod
     async def new(cls, cache_results: int = 1_000, **changes: Any) -> Fed:
-        """An empty one."""
+        """An empty partition."""
         store, letters = MemoryStore(), MemoryDeadLetters()
         return cls(store, letters, await opened(store, letters, cache_results, **changes))
 
     async def take(self, *sent: tuple[bytes, bytes, int]) -> None:
-        """Take records as one batch."""
+        """Process records as one batch."""
         first = self.state.positions[TOPIC].offset
         records = [Record(v, k, t, TOPIC, 0, first + n) for n, (k, v, t) in enumerate(sent)]
         await self.state.process(records, once)
 
     async def export(self) -> Export:
-        """What the store holds."""
+        """The state in the store."""
         return await export_state(self.store, EngineConfig(), DEFAULT_WINDOWS, "last")
 
 
 async def test_a_conversation_expires_in_record_time() -> None:
-    """Read past its last event and the time to live, a conversation goes; its windows stay."""
+    """It expires once a record is later by more than the time to live; windows are unchanged."""
     fed = await Fed.new()
     await fed.take(search("old", 1, NOON_S, "a", "a"), search("new", 1, NOON_S + 60, "b"))
     before = (await fed.export()).windows_document(None)
@@ -107,7 +112,7 @@ async def test_a_conversation_expires_in_record_time() -> None:
 
 
 async def test_a_timestamp_of_the_far_future_keeps_no_conversation_for_ever() -> None:
-    """It goes a week later than others of its time."""
+    """It expires a week later than others of its time."""
     now_ms = NOON_S * 1000
     fed = await Fed.new(now_ms=lambda: now_ms)
     key, value, _ = search("future", 1, NOON_S, "a")
@@ -119,7 +124,7 @@ async def test_a_timestamp_of_the_far_future_keeps_no_conversation_for_ever() ->
 
 
 async def test_a_slow_clock_expires_no_conversation_early() -> None:
-    """Of two clocks the later one says which timestamps are wild; the other may be years behind."""
+    """The later of two clocks decides which timestamps are too far ahead of it."""
     fed = await Fed.new(now_ms=lambda: 0, latest_ms=lambda: (NOON_S - 60) * 1000)
     await fed.take(search("c", 1, NOON_S, "a"))
 
@@ -127,7 +132,7 @@ async def test_a_slow_clock_expires_no_conversation_early() -> None:
 
 
 async def test_a_record_without_a_timestamp_counts_as_now() -> None:
-    """Its conversation lives as long as any other that was written to at this moment."""
+    """Its conversation lives as long as any other that is written now."""
     now_ms = NOON_S * 1000
     fed = await Fed.new(now_ms=lambda: now_ms)
     key, value, _ = search("bare", 1, NOON_S, "a")
@@ -138,7 +143,7 @@ async def test_a_record_without_a_timestamp_counts_as_now() -> None:
 
 
 async def test_an_expired_conversation_starts_again_empty() -> None:
-    """What comes for an expired conversation knows nothing of what it had."""
+    """Later events of the conversation are not compared with the expired ones."""
     fed = await Fed.new()
     await fed.take(search("c", 1, NOON_S, "a"))
     await fed.state.expire(NOON_S * 1000 + DAY_MS + 1, once)
@@ -150,18 +155,18 @@ async def test_an_expired_conversation_starts_again_empty() -> None:
 
 
 class Counted(NoTelemetry):
-    """Telemetry that adds the counts up."""
+    """Telemetry that sums the counts."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
     def observe(self, observations: Observations) -> None:
-        """Add one batch's."""
+        """Add the counts of one batch."""
         self.counts += observations.counts
 
 
 async def test_events_of_an_expired_conversation_are_counted() -> None:
-    """Its stub tells them from events of a new one, for another time to live; then it goes, too."""
+    """A stub identifies them for one more time to live, and then expires as well."""
     telemetry = Counted()
     fed = await Fed.new(telemetry=telemetry)
     horizon = NOON_S * 1000 + DAY_MS + 1
@@ -180,7 +185,7 @@ async def test_events_of_an_expired_conversation_are_counted() -> None:
 
 @pytest.mark.slow
 async def test_expiry_keeps_up_with_new_conversations() -> None:
-    """A look is bounded, but deletes more than the last batch has begun: they never pile up."""
+    """A step is bounded, but deletes more conversations than the last batch began."""
     fed = await Fed.new(cache_results=0, ttl_ms=60_000, batch_records=900)
     held = []
     for minute in range(12):
@@ -195,7 +200,7 @@ async def test_expiry_keeps_up_with_new_conversations() -> None:
 
 
 async def test_records_processed_twice_count_once_for_expiry() -> None:
-    """Conversations of records that one call did not hold let no look at expiry take longer."""
+    """Records that did not fit into a call make no step of expiry longer."""
     store, letters = Watching(), MemoryDeadLetters()
     fed = Fed(store, letters, await opened(store, letters, 0, ttl_ms=60_000))
     await fed.take(*(search(f"old{n}", 1, NOON_S, "a") for n in range(5 * EXPIRY_PAGE_SIZE)))
@@ -207,26 +212,30 @@ async def test_records_processed_twice_count_once_for_expiry() -> None:
     assert await fed.state.expire((NOON_S + 90) * 1000, once) == 2 * EXPIRY_PAGE_SIZE
 
 
-async def test_a_record_with_too_much_state_becomes_a_dead_letter(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What no call takes at all becomes a dead letter; larger ones than calls are to be do not."""
-    monkeypatch.setattr("stream_metrics.live.worker.partition.CALL_BYTES", 8_000)
-    monkeypatch.setattr("stream_metrics.live.worker.partition.HARD_CAP_BYTES", 48_000)
+@pytest.mark.slow
+async def test_a_record_with_too_much_state_becomes_a_dead_letter() -> None:
+    """A record whose state exceeds the cap is a dead letter. One whose state only exceeds what
+    calls usually carry is written."""
+    many = 1 << 20
+    limits = Limits(record_bytes=1 << 28, labels_per_event=many, waiting_labels=many)
     store, letters = Watching(), MemoryDeadLetters()
-    fed = Fed(store, letters, await opened(store, letters, 1_000))
-    docs = [f"{n:040}" for n in range(2_000)]
+    engine = EngineConfig(limits=limits)
+    fed = Fed(store, letters, await opened(store, letters, 1_000, engine=engine))
+    longest = [f"{n:0128}" for n in range(HARD_CAP_BYTES // 128)]
 
-    await fed.take(search("a", 1, NOON_S, *docs), search("b", 1, NOON_S, *docs[:500]))
+    await fed.take(
+        labels("a", 1, NOON_S, *longest),
+        labels("b", 1, NOON_S, *longest[: 2 * CALL_BYTES // 128]),
+    )
 
-    assert {row["conversation_id"] for row in (await fed.export()).rows} == {"b"}
-    assert 8_000 < store.sizes[-1][0] <= 48_000
+    assert [conversation_key("b")] == await fed.store.by_age(0, 0, (NOON_S + 1) * 1000, 9)
+    assert CALL_BYTES < store.sizes[-1][0] <= HARD_CAP_BYTES
     assert [letter.reason for letter in fed.letters.letters] == ["over_limit"]
     assert fed.state.positions[TOPIC].offset == 2
 
 
 async def test_expiry_of_many_conversations_takes_several_steps() -> None:
-    """What has expired at one time is deleted in steps, each of which says that there is more."""
+    """They are deleted in steps, each of which reports whether there is more."""
     fed = await Fed.new()
     await fed.take(*(search(f"c{n}", 1, NOON_S, "a") for n in range(2 * EXPIRY_PAGE_SIZE + 10)))
     await fed.take()
@@ -240,7 +249,7 @@ async def test_expiry_of_many_conversations_takes_several_steps() -> None:
 
 
 class Watching(MemoryStore):
-    """A store that notes how many conversations were read at once, and how large writes were."""
+    """A store that records how many conversations each load reads, and the size of each write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -250,18 +259,18 @@ class Watching(MemoryStore):
     async def load(
         self, partition: int, keys: Sequence[tuple[ConversationKey, bool]], *, hot: bool = True
     ) -> list[StoredConversation]:
-        """Note how many."""
+        """Record the number of conversations."""
         self.loads.append(len(keys))
         return await super().load(partition, keys, hot=hot)
 
     async def write(self, batch: BatchWrite) -> WriteResult:
-        """Note how large."""
+        """Record the size."""
         self.sizes.append(estimate(batch))
         return await super().write(batch)
 
 
 async def test_records_beyond_one_call_are_processed_once() -> None:
-    """What the first ones filled says how many of the next to take: none is begun in vain."""
+    """The size of the first calls determines how many records the next one takes."""
     store, letters = Watching(), MemoryDeadLetters()
     fed = Fed(store, letters, await opened(store, letters, 1_000, batch_records=100))
     docs = [f"{n:040}" for n in range(400)]
@@ -279,7 +288,7 @@ async def test_records_beyond_one_call_are_processed_once() -> None:
 
 @given(st.integers(2, 900), st.floats(1, 100, exclude_min=True))
 def test_a_batch_that_no_call_holds_is_split(records: int, filled: float) -> None:
-    """Fewer records are taken next, so that a partition never stands before the same ones."""
+    """The next batch takes fewer records, so that the partition makes progress."""
     sizer = BatchSizer()
     sizer.note(records, filled)
 
@@ -287,7 +296,7 @@ def test_a_batch_that_no_call_holds_is_split(records: int, filled: float) -> Non
 
 
 def test_a_batch_grows_up_to_the_arguments_of_a_call() -> None:
-    """However long batches leave calls half empty."""
+    """Small and fast batches grow step by step, and stay below the limit."""
     sizer = BatchSizer()
     taken = [sizer.records]
     for _ in range(2_000):
@@ -300,7 +309,7 @@ def test_a_batch_grows_up_to_the_arguments_of_a_call() -> None:
 
 @pytest.mark.slow
 async def test_large_conversations_expire_in_smaller_steps() -> None:
-    """A step reads about as much as one call may carry, and takes fewer of them for it."""
+    """A step reads at most about the size of a call, so it takes fewer large conversations."""
     store, letters = Watching(), MemoryDeadLetters()
     fed = Fed(store, letters, await opened(store, letters, 0))
     docs = [f"{n:0120}" for n in range(2_000)]
@@ -315,7 +324,7 @@ async def test_large_conversations_expire_in_smaller_steps() -> None:
 
 
 async def test_writes_of_expiry_fit_into_one_call() -> None:
-    """Conversations that leave sums in many buckets are deleted in several calls."""
+    """Conversations with sums in many buckets are deleted in several calls."""
     store, letters = Watching(), MemoryDeadLetters()
     fed = Fed(store, letters, await opened(store, letters, 0, ttl_ms=60_000))
     for n in range(EXPIRY_PAGE_SIZE):
@@ -332,7 +341,7 @@ async def test_writes_of_expiry_fit_into_one_call() -> None:
 
 
 async def test_an_evicted_conversation_is_loaded_again() -> None:
-    """A conversation that the cache had no room for goes on from the store."""
+    """It continues with its state in the store."""
     fed = await Fed.new(cache_results=0)
     await fed.take(search("c", 1, NOON_S, "a", "b"))
     await fed.take(search("c", 2, NOON_S + 1, "b", "c"))
@@ -342,7 +351,7 @@ async def test_an_evicted_conversation_is_loaded_again() -> None:
 
 
 async def test_a_conversation_keeps_its_digest_key() -> None:
-    """After the digest key was changed, results are still found in what was digested before."""
+    """Its results are still recognized after the digest key was changed."""
     fed = await Fed.new(cache_results=0)
     await fed.take(search("c", 1, NOON_S, "a", "b"))
     both = options().keys | {"new": b"a new key"}
@@ -356,7 +365,7 @@ async def test_a_conversation_keeps_its_digest_key() -> None:
 
 
 def test_the_cache_evicts_the_least_recently_used_conversation() -> None:
-    """The cache keeps the conversations used last, by the results that they hold."""
+    """The size of the cache is the number of results in it."""
     cache = ConversationCache(max_results=2 * CONVERSATION_WEIGHT)
     for name in ("a", "b"):
         cache.put(0, name.encode(), Conversation(name))
@@ -368,7 +377,7 @@ def test_the_cache_evicts_the_least_recently_used_conversation() -> None:
 
 
 async def test_an_export_of_the_past_is_refused() -> None:
-    """A time whose windows need buckets that are gone is refused, and says until when to go."""
+    """The error names the window whose buckets are deleted."""
     fed = await Fed.new()
     await fed.take(search("c", 1, NOON_S, "a"), search("c", 2, NOON_S + 600, "b"))
     export = await fed.export()
@@ -378,29 +387,14 @@ async def test_an_export_of_the_past_is_refused() -> None:
         export.windows_document((NOON_S + 500) * 10**6)
 
 
-def instead(step: Step, apply: Callable[..., Any]) -> Any:
-    """``step`` with another ``apply``; its own methods may be compiled, which nothing replaces."""
-    return SimpleNamespace(apply=apply, restore=step.restore)
-
-
 async def test_a_bug_rejects_one_event() -> None:
     """An event that the step fails on is a dead letter; its conversation stays as it was."""
-    fed = await Fed.new()
+    bug = Bug(ZeroDivisionError, at_search=lambda results: results == 3)
+    fed = await Fed.new(dedups=BuggyDeduplicators(b"secret", bug))
     await fed.take(search("c", 1, NOON_S, "a"))
-    healthy = fed.state.conversations.step
 
-    def failing(
-        conversation: Conversation, events: Iterable[DigestedEvent], seen: Observations
-    ) -> Changes:
-        taken: list[Any] = list(events)
-        changes = healthy.apply(conversation, taken, seen)
-        if any(event.event_id == "e-2" for event in taken):
-            raise ZeroDivisionError("a bug of the test's")
-        return changes
-
-    fed.state.conversations.step = instead(healthy, failing)
     await fed.take(
-        search("c", 2, NOON_S + 1, "a"),
+        search("c", 2, NOON_S + 1, "a", "c", "d"),
         search("c", 3, NOON_S + 2, "a", "b"),
         search("d", 1, NOON_S + 2, "a"),
     )
@@ -415,20 +409,11 @@ async def test_a_bug_rejects_one_event() -> None:
     ]
 
 
-@pytest.mark.parametrize("place", ["decode", "step"])
-async def test_a_lack_of_memory_rejects_no_event(
-    place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("place", ["at_record", "at_search"])
+async def test_a_lack_of_memory_rejects_no_event(place: str) -> None:
     """It says nothing about the record: the worker ends, and the next one reads it again."""
-    fed = await Fed.new()
-
-    def failing(*_: Any, **__: Any) -> Any:
-        raise MemoryError
-
-    if place == "decode":
-        monkeypatch.setattr(RecordDecoder, "decode", failing)
-    else:
-        fed.state.conversations.step = instead(fed.state.conversations.step, failing)
+    bug = Bug(MemoryError, **{place: lambda _: True})
+    fed = await Fed.new(dedups=BuggyDeduplicators(b"secret", bug))
     with pytest.raises(MemoryError):
         await fed.take(search("c", 1, NOON_S, "a"))
 
@@ -437,7 +422,7 @@ async def test_a_lack_of_memory_rejects_no_event(
 
 
 async def test_partitions_share_the_memory_of_their_deduplicators() -> None:
-    """The results that came last are remembered once a worker, not once a partition."""
+    """A worker has one cache of recent results, and not one per partition."""
     shared, store, letters = options(), MemoryStore(), MemoryDeadLetters()
     one = await opened(store, letters, 0, dedups=shared.dedups)
     other = await opened(store, letters, 0, dedups=shared.dedups)
@@ -447,13 +432,13 @@ async def test_partitions_share_the_memory_of_their_deduplicators() -> None:
 
 
 def test_conversation_keys_are_digests() -> None:
-    """Nothing of a conversation's id stands in the name of its key."""
+    """The name of the key contains nothing of the conversation's id."""
     assert len(conversation_key("x" * 128)) == 16
     assert b"secret" not in conversation_key("secret")
 
 
 def test_windows_can_be_kept_by_release() -> None:
-    """With `dimension` release, sums are kept by release; what has none is `none`."""
+    """With `dimension` release, sums are by release; events without one have `none`."""
     engine = Replay(EngineConfig(dimension="release"))
     for number, release in ((1, "2024-06"), (2, None)):
         key, value, stamp = search("c", number, NOON_S + number, "a")
@@ -468,7 +453,7 @@ def test_windows_can_be_kept_by_release() -> None:
 
 
 async def test_a_record_from_the_future_drops_no_bucket() -> None:
-    """A timestamp ahead of the wall clock counts as now: no bucket is dropped for it."""
+    """A timestamp ahead of the wall clock counts as now, so that no bucket is dropped."""
     fed = await Fed.new(now_ms=lambda: NOON_S * 1000 + 1_000)
     await fed.take(search("c", 1, NOON_S, "a"))
     await fed.take((b"c", b"junk", 4_102_444_800_000))
@@ -478,7 +463,7 @@ async def test_a_record_from_the_future_drops_no_bucket() -> None:
 
 
 async def test_markers_change_only_the_offset() -> None:
-    """Offsets passed without a record are noted, and nothing else changes."""
+    """Offsets without a record, such as those of markers, are stored, and nothing else changes."""
     fed = await Fed.new()
     await fed.take(search("c", 1, NOON_S, "a"))
     before = fed.state.positions[TOPIC]
@@ -490,7 +475,7 @@ async def test_markers_change_only_the_offset() -> None:
 
 
 async def test_an_idle_partition_sends_heartbeats() -> None:
-    """They tell the store who works on it and how far behind, until another owner does."""
+    """They record the owner and its lag, until another worker owns the partition."""
     store, letters = MemoryStore(), MemoryDeadLetters()
     store.clock = lambda: 1_000
     state = await opened(store, letters, 1_000, worker="host:9464")
@@ -511,7 +496,7 @@ async def test_an_idle_partition_sends_heartbeats() -> None:
 
 @pytest.mark.parametrize("why", ["fenced", "moved"])
 async def test_an_idle_partition_notices_changes_of_its_state(why: str) -> None:
-    """Another owner, or a store that went back, is noticed without a write."""
+    """It notices another owner and a restored older state without writing."""
     fed = await Fed.new()
     past = fed.store.snapshot()
     await fed.take(search("c", 1, NOON_S, "a"))

@@ -1,4 +1,4 @@
-"""Instance ids: which are taken, and what ends a worker whose place another has."""
+"""Instance ids: which are valid, and what happens to a worker that is fenced."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.unit.test_inputs import Copying
 
 
 async def fenced(*_: Any, **__: Any) -> NoReturn:
-    """A call of a client whose place another has."""
+    """A call of a fenced client."""
     raise FencedInstance("group", "worker-1")
 
 
 @pytest.mark.parametrize("name", ["worker-1", "a.b_c-D9", "...", "x" * 249])
 def test_valid_instance_ids_are_accepted(name: str) -> None:
-    """They are those that it takes for topics, too."""
+    """The rules are those of names of topics."""
     assert KafkaSettings(group_instance_id=name).group_instance_id == name
 
 
@@ -28,18 +28,18 @@ def test_valid_instance_ids_are_accepted(name: str) -> None:
     "name", ["", ".", "..", "worker 1", "worker/1", "wörker", "a\n", "x" * 250]
 )
 def test_invalid_instance_ids_are_refused(name: str) -> None:
-    """A worker would not be let into the group; so it does not start."""
+    """The worker does not start, because brokers would not admit it to the group."""
     with pytest.raises(ValidationError, match=r"group_instance_id\n.*up to 249 of the letters"):
         KafkaSettings(group_instance_id=name)
 
 
 def test_a_worker_has_no_instance_id_by_default() -> None:
-    """A name that is made up would be no name that comes back."""
+    """A generated id would not survive a restart."""
     assert KafkaSettings().group_instance_id is None
 
 
 async def test_a_fenced_member_ends() -> None:
-    """The worker ends, where other errors are waited out."""
+    """The worker ends instead of retrying, as it does after other errors."""
     brokers = Brokers(["events"], 1)
     copying = Copying(brokers)
     await copying.turn()

@@ -1,4 +1,4 @@
-"""Intervals and tests against scipy, and what they promise of order, seeds and few values."""
+"""Intervals and tests against scipy, and their behaviour for any order, any seed and few values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stream_metrics.lab.statistics.by_values import (
 )
 from stream_metrics.lab.statistics.comparison import compare
 from stream_metrics.lab.statistics.intervals import estimate, resampled
-from stream_metrics.lab.statistics.resampling import generator, resamples
+from stream_metrics.lab.statistics.resampling import BLOCK, generator, resamples
 from stream_metrics.lab.statistics.strata_and_corrections import holm, stratify
 from stream_metrics.lab.statistics.units import Units, sums_from
 from stream_metrics.lab.statistics.unpaired import UNPAIRED_TESTS, compare_unpaired
@@ -32,12 +32,12 @@ VALUES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 1.0]), min_size=2
 
 
 def one_each(values: Sequence[float]) -> Units:
-    """A value a unit."""
+    """Units with one value each."""
     return Units.of_values((f"{at:05}", value) for at, value in enumerate(values))
 
 
 def clustered(seed: int, units: int, shift: float = 0.0) -> list[tuple[str, float]]:
-    """Some values a unit, alike within it."""
+    """Units with several similar values each."""
     draw = random.Random(seed)
     rows = []
     for at in range(units):
@@ -61,7 +61,7 @@ def drawn(seed: int, n: int) -> np.ndarray[Any, np.dtype[np.float64]]:
 @pytest.mark.parametrize("n", [2, 3, 9, 50, 301])
 @pytest.mark.parametrize(("method", "theirs"), [("percentile", "percentile"), ("bca", "BCa")])
 def test_bootstrap_intervals_are_scipys(method: Method, theirs: str, n: int) -> None:
-    """With the same stream of draws the bounds are the same."""
+    """With the same random stream the bounds are equal."""
     for seed in range(20):
         values = drawn(seed, n)
         if len(set(values.tolist())) == 1:
@@ -77,7 +77,7 @@ def test_bootstrap_intervals_are_scipys(method: Method, theirs: str, n: int) -> 
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
 @pytest.mark.parametrize("n", [2, 9, 200])
 def test_t_intervals_are_scipys(n: int, confidence: float) -> None:
-    """Student's interval has the true quantile, not 1.96."""
+    """The quantile is that of Student's distribution, not 1.96."""
     for seed in range(20):
         values = drawn(seed, n)
         if np.ptp(values) == 0:
@@ -90,7 +90,7 @@ def test_t_intervals_are_scipys(n: int, confidence: float) -> None:
 
 @pytest.mark.parametrize("n", [2, 9, 200])
 def test_wilson_intervals_are_scipys(n: int) -> None:
-    """Every number of ones, none and all included."""
+    """This holds for every number of ones, including none and all."""
     for ones in range(0, n + 1, max(1, n // 10)):
         expected = stats.binomtest(ones, n).proportion_ci(method="wilson")
         found = estimate(one_each([1.0] * ones + [0.0] * (n - ones)), "wilson")
@@ -100,7 +100,7 @@ def test_wilson_intervals_are_scipys(n: int) -> None:
 
 @given(st.lists(st.lists(st.floats(-1e9, 1e9) | st.just(-0.0), min_size=1, max_size=5), min_size=1))
 def test_sums_of_runs_are_rounded_once(runs: list[list[float]]) -> None:
-    """Each is that of fsum, to the last bit, whatever its length."""
+    """Each sum equals that of fsum, to the last bit, for any length."""
     starts = np.cumsum([0, *map(len, runs[:-1])])
 
     found = sums_from(np.array([value for run in runs for value in run]), starts)
@@ -143,7 +143,7 @@ def test_bca_of_ratios_is_scipys() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_fewer_than_two_units_have_no_interval(method: Method) -> None:
-    """One value, or several of one conversation, are no basis for bounds."""
+    """This includes several values of one conversation."""
     none = estimate(Units.of_values([]), method)
     one = estimate(Units.of_values([("a", 1.0)]), method)
     several = estimate(Units.of_values([("a", 1.0), ("a", 0.0)]), method)
@@ -155,7 +155,7 @@ def test_fewer_than_two_units_have_no_interval(method: Method) -> None:
 
 @pytest.mark.parametrize("method", ["percentile", "bca", "t"])
 def test_equal_values_suggest_wilson(method: Method) -> None:
-    """Without spread the interval is a point, and a note says so."""
+    """With zero variance the interval is a point, and a note suggests Wilson's."""
     found = estimate(one_each([1.0] * 20), method)
 
     assert (found.mean, found.ci_low, found.ci_high, found.sd) == (1.0, 1.0, 1.0, 0.0)
@@ -172,7 +172,7 @@ def test_wilson_is_for_single_zeros_and_ones() -> None:
 
 
 def test_unknown_methods_and_confidences_are_refused() -> None:
-    """The error has what there is."""
+    """The error lists those that exist."""
     units = one_each([0.0, 1.0])
     with pytest.raises(ValueError, match="there are percentile, bca, t, wilson"):
         estimate(units, "normal")  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ def test_unknown_methods_and_confidences_are_refused() -> None:
 
 
 def test_micro_figures_are_ratios_of_sums() -> None:
-    """Duplicates 1 of 10 and 4 of 5: SRR 1/3, not the mean of 0.1 and 0.8."""
+    """With duplicates 1 of 10 and 4 of 5, SRR is 1/3, not the mean of 0.1 and 0.8."""
     units = Units.of_sums([("a", 1, 10), ("b", 4, 5), ("c", 0, 0)])
     found = estimate(units)
 
@@ -202,7 +202,7 @@ def test_micro_figures_are_ratios_of_sums() -> None:
 def test_the_order_of_rows_does_not_matter(
     rows: list[tuple[str, float]], shuffler: random.Random
 ) -> None:
-    """Whatever order the rows come in, every bit of the estimate is the same."""
+    """The estimate is the same in every bit for any order of rows."""
     shuffled = rows[:]
     shuffler.shuffle(shuffled)
 
@@ -212,19 +212,21 @@ def test_the_order_of_rows_does_not_matter(
         )
 
 
-@pytest.mark.parametrize("units", [1, 2, 7, 100, 4_001])
-def test_blocks_do_not_change_the_stream(units: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one block or in many, the draws are those of one long stream."""
-    expected = generator(SEED).integers(0, units, size=(60, units))
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+@pytest.mark.parametrize("units", [1, 2, 7, 100, 4_001, BLOCK + 1])
+def test_blocks_do_not_change_the_stream(units: int, blocks: int) -> None:
+    """In one block or in several, the draws are those of one long stream."""
+    count = (blocks - 1) * max(1, BLOCK // units) + 1
+    expected = generator(SEED).integers(0, units, size=(count, units))
 
-    for block in (1, 3 * units, 10**9):
-        monkeypatch.setattr("stream_metrics.lab.statistics.resampling.BLOCK", block)
-        found = np.concatenate(list(resamples(units, 60)))
-        assert np.array_equal(found, expected)
+    found = list(resamples(units, count))
+
+    assert len(found) == blocks
+    assert np.array_equal(np.concatenate(found), expected)
 
 
 def test_more_resamples_extend_the_stream() -> None:
-    """More resamples continue the stream, and another seed or stream is another one."""
+    """More resamples continue the stream; another seed gives another stream."""
     short, long = (np.concatenate(list(resamples(9, count))) for count in (10, 40))
 
     assert np.array_equal(short, long[:10])
@@ -247,7 +249,7 @@ def test_tests_are_reproducible(test: Test) -> None:
 
 
 def brute_force_permutation(differences: Sequence[float]) -> float:
-    """The share of all changes of sign whose mean is as far from 0."""
+    """The share of all assignments of signs with a mean at least as far from 0."""
     observed = abs(fsum(differences))
     signs = list(product((1, -1), repeat=len(differences)))
     sums = [abs(fsum(s * d for s, d in zip(sign, differences, strict=True))) for sign in signs]
@@ -256,7 +258,7 @@ def brute_force_permutation(differences: Sequence[float]) -> float:
 
 @pytest.mark.parametrize("n", [5, 8, 13])
 def test_small_permutation_tests_are_exact(n: int) -> None:
-    """All 2^n changes of place, as scipy makes them and as brute force does."""
+    """All 2^n assignments are computed, as by scipy and by brute force."""
     for seed in range(8):
         a, b = drawn(seed, n), drawn(seed + 100, n)
         found = compare(one_each(a.tolist()), one_each(b.tolist()), "permutation")
@@ -270,7 +272,7 @@ def test_small_permutation_tests_are_exact(n: int) -> None:
 
 
 def test_larger_permutation_tests_are_near_exact_ones() -> None:
-    """With 10,000 of 2^16 changes p is within four standard errors of the exact one."""
+    """With 10,000 of 2^16 assignments, p is within four standard errors of the exact value."""
     a, b = drawn(1, 16), drawn(40, 16)
     sampled = compare(one_each(a.tolist()), one_each(b.tolist()), "permutation").p
     exact = compare(
@@ -284,7 +286,7 @@ def test_larger_permutation_tests_are_near_exact_ones() -> None:
 
 @pytest.mark.parametrize("n", [5, 20, 200])
 def test_paired_t_and_wilcoxon_are_scipys(n: int) -> None:
-    """On the units' means, zeros left out by Wilcoxon's."""
+    """They are computed from means of units; Wilcoxon's test drops zeros."""
     for seed in range(20):
         a, b = drawn(seed, n), drawn(seed + 100, n)
         t = compare(one_each(a.tolist()), one_each(b.tolist()), "t")
@@ -296,7 +298,7 @@ def test_paired_t_and_wilcoxon_are_scipys(n: int) -> None:
 
 
 def slow_bootstrap(a: Units, b: Units, count: int, studentise: bool) -> float:
-    """The test unit by unit, as in Sakai's description, for ratios of sums."""
+    """The test in Sakai's description, unit by unit, for ratios of sums."""
 
     def spread_of(ratio: float, sums: Any, counts: Any) -> Any:
         return (sums - ratio * counts) / counts.mean()
@@ -326,7 +328,7 @@ def slow_bootstrap(a: Units, b: Units, count: int, studentise: bool) -> float:
 def test_bootstrap_tests_follow_their_description(
     test: Test, studentise: bool, single: bool
 ) -> None:
-    """Unit by unit in plain Python p is the same, for single values and for clusters."""
+    """p equals that of plain Python, for single values and for clusters."""
     for seed in range(6):
         if single:
             a = one_each(drawn(seed, 12).tolist())
@@ -340,7 +342,7 @@ def test_bootstrap_tests_follow_their_description(
 
 
 def test_only_shared_units_are_compared() -> None:
-    """Units that one system lacks take no part, in the figures either."""
+    """Units that one system lacks are excluded, also from the figures."""
     a = Units.of_values([(key, 1.0) for key in "abcdef"] + [("g", 0.0)])
     b = Units.of_values(
         [(key, value) for key, value in zip("bcdefh", [0, 0, 1, 0, 1, 9], strict=True)]
@@ -353,7 +355,7 @@ def test_only_shared_units_are_compared() -> None:
 
 @pytest.mark.parametrize("test", TESTS)
 def test_degenerate_comparisons_say_why(test: Test) -> None:
-    """No difference: p = 1. Too few units, or a constant difference: no p, and the reason."""
+    """Without a difference p is 1; few units or a constant difference have a reason and no p."""
     some = one_each([0.1, 0.2, 0.3, 0.4, 0.5])
     same, few = compare(some, some, test), compare(some, one_each([0.0] * 4), test)
     constant = compare(one_each([1.0] * 6), one_each([0.5] * 6), test)
@@ -372,7 +374,7 @@ def test_degenerate_comparisons_say_why(test: Test) -> None:
 def test_changing_sides_changes_the_sign(
     test: Test, rows: Callable[[int, int], list[tuple[str, float]]]
 ) -> None:
-    """a against b and b against a: the same p, opposite differences and bounds."""
+    """b against a has the same p as a against b, with the opposite difference and bounds."""
     a, b = Units.of_values(rows(5, 15)), Units.of_values(rows(6, 15))
     one, other = compare(a, b, test), compare(b, a, test)
 
@@ -382,7 +384,7 @@ def test_changing_sides_changes_the_sign(
 
 
 def test_scipy_has_no_value_where_nothing_differs() -> None:
-    """Zero differences give NaN there and p = 1 here; a constant one t = inf, and no test here."""
+    """scipy has NaN for zero differences, and t = inf for constant ones; p here is 1 and None."""
     with np.errstate(all="ignore"), pytest.warns(RuntimeWarning, match="Precision loss"):
         constant = stats.ttest_rel([1.0] * 6, [0.5] * 6)
     assert np.isnan(stats.ttest_rel([1.0] * 6, [1.0] * 6).pvalue)
@@ -391,7 +393,7 @@ def test_scipy_has_no_value_where_nothing_differs() -> None:
 
 
 def test_scipys_bca_has_no_value_without_spread() -> None:
-    """NaN there, the percentile interval here."""
+    """scipy has NaN, and we have the percentile interval."""
     with np.errstate(all="ignore"), pytest.warns(stats.DegenerateDataWarning):
         theirs = stats.bootstrap((np.ones(9),), np.mean, n_resamples=99).confidence_interval
 
@@ -404,7 +406,7 @@ def test_scipys_bca_has_no_value_without_spread() -> None:
 
 @pytest.mark.parametrize(("test", "pooled"), [("welch", False), ("pooled_t", True)])
 def test_unpaired_t_tests_are_scipys(test: Any, pooled: bool) -> None:
-    """On the units' means, of samples of different size."""
+    """They are computed from means of units, for samples of different size."""
     for seed in range(20):
         a, b = drawn(seed, 20), drawn(seed + 100, 33)
         found = compare_unpaired(one_each(a.tolist()), one_each(b.tolist()), test)
@@ -415,7 +417,7 @@ def test_unpaired_t_tests_are_scipys(test: Any, pooled: bool) -> None:
 @given(st.integers(0, 10_000))
 @example(1365)
 def test_an_effect_has_the_sign_of_its_difference(seed: int) -> None:
-    """Of quotients of sums too, where long conversations may move another way than short ones."""
+    """This includes ratios of sums, for which long conversations may differ from short ones."""
     draw = random.Random(seed)
 
     def drawn() -> Units:
@@ -434,7 +436,7 @@ def test_an_effect_has_the_sign_of_its_difference(seed: int) -> None:
 
 @given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.7, 1.0]), min_size=2, max_size=12))
 def test_figures_that_are_equal_have_no_effect(values: list[float]) -> None:
-    """However the differences of single units round: the same values, on other units."""
+    """Rounding of single differences does not matter if the same values are on other units."""
     keys = [f"c{at:02}" for at in range(len(values))]
     a = Units.of_values(zip(keys, values, strict=True))
     b = Units.of_values(zip(keys, reversed(values), strict=True))
@@ -444,7 +446,7 @@ def test_figures_that_are_equal_have_no_effect(values: list[float]) -> None:
 
 
 def test_units_with_equal_ratios_have_no_effect() -> None:
-    """The spread that rounding leaves is none."""
+    """Variance that is only rounding counts as zero."""
     sizes = (10, 30, 70, 110)
     a, b = (
         Units.of_sums([(f"c{at}", share * size, size) for at, size in enumerate(sizes)])
@@ -456,14 +458,14 @@ def test_units_with_equal_ratios_have_no_effect() -> None:
 
 
 def test_hedges_g_by_hand() -> None:
-    """Means 3 and 2, standard deviation √2, 2 degrees of freedom: 0.5642 · 0.7071."""
+    """Means are 3 and 2, deviation √2, 2 degrees of freedom: g = 0.5642 · 0.7071."""
     found = compare_unpaired(one_each([2.0, 4.0]), one_each([1.0, 3.0]))
 
     assert found.effect == pytest.approx(0.39894, abs=1e-5)
 
 
 def test_the_two_sample_bootstrap_is_near_welch() -> None:
-    """For samples of some size both tests say about the same."""
+    """For samples of moderate size both tests have similar p."""
     for seed in range(5):
         a = one_each(drawn(seed, 150).tolist())
         b = one_each(np.minimum(drawn(seed + 9, 120) + 0.03, 1).tolist())
@@ -474,7 +476,7 @@ def test_the_two_sample_bootstrap_is_near_welch() -> None:
 
 @pytest.mark.parametrize("test", UNPAIRED_TESTS)
 def test_degenerate_unpaired_comparisons_say_why(test: Any) -> None:
-    """No spread on either side, or fewer than five units on one."""
+    """Reasons are that one side has no spread, or fewer than five units."""
     ones, halves = one_each([1.0] * 6), one_each([0.5] * 6)
 
     assert compare_unpaired(ones, ones, test)[-2:] == (1.0, "no unit differs")
@@ -491,7 +493,7 @@ def test_degenerate_unpaired_comparisons_say_why(test: Any) -> None:
 
 @given(st.lists(st.floats(0, 1), max_size=12))
 def test_holm_is_the_largest_step_so_far(p_values: list[float]) -> None:
-    """Each p times the tests that are left, never below an earlier one, never above 1."""
+    """p is multiplied by the number of remaining tests, never below an earlier p or above 1."""
     expected = []
     for p in p_values:
         smaller = [(other, sum(q >= other for q in p_values)) for other in p_values if other <= p]
@@ -501,13 +503,13 @@ def test_holm_is_the_largest_step_so_far(p_values: list[float]) -> None:
 
 
 def test_tests_that_were_not_made_count_in_the_family() -> None:
-    """A missing p neither gets a value nor makes the others smaller."""
+    """A missing p gets no value, and does not make the others smaller."""
     assert holm([0.01, None]) == [0.02, None]
     assert holm([]) == []
 
 
 def test_averages_over_strata_weigh_each_the_same() -> None:
-    """Their variance divides by n."""
+    """The variance is divided by n."""
     found = stratify({
         "en": one_each([1.0, 0.0] * 100), "de": one_each([1.0] * 60), "fr": one_each([0.0] * 9),
         "it": Units.of_values([]),
@@ -526,7 +528,7 @@ def test_averages_over_strata_weigh_each_the_same() -> None:
 
 
 def test_functions_of_lists_are_the_same_statistics() -> None:
-    """Each plain function gives what scipy, or the method that it stands for, gives."""
+    """Each function of lists gives the result of scipy, or of the method that it calls."""
     a, b = drawn(1, 30).tolist(), drawn(2, 30).tolist()
     bounds = stats.t.interval(0.99, 29, np.mean(a), stats.sem(a))
     significance = statistical_significance_test(a, b)
@@ -545,7 +547,7 @@ def test_functions_of_lists_are_the_same_statistics() -> None:
 
 
 def test_functions_of_lists_refuse_empty_and_unpaired_lists() -> None:
-    """No scores, and lists that do not pair."""
+    """The error has the lengths of unpaired lists; one score has no interval."""
     with pytest.raises(ValueError, match="there are no scores"):
         calculate_confidence_interval([])
     with pytest.raises(ValueError, match="2 and 1 values"):

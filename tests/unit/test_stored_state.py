@@ -1,4 +1,4 @@
-"""What `check` reports about the state: the same as a worker, without changing anything."""
+"""``check`` reports on the state as a worker would, and changes nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OURS = identity(Settings(), COUNTS)
 
 
 async def stored() -> tuple[MemoryStore, Generation]:
-    """A generation in which both partitions have started."""
+    """A generation with both partitions started."""
     space = MemoryStore()
     generation = await begin(space, OURS, 0)
     store = space.generation(generation)
@@ -36,14 +36,14 @@ async def stored() -> tuple[MemoryStore, Generation]:
 
 
 async def test_started_partitions_are_reported() -> None:
-    """The report says so if there are none yet."""
+    """The report says if there are none yet."""
     assert await inspect_state(*await stored()) == StoredState((0, 1), (), ())
     generation = await begin(empty := MemoryStore(), OURS, 0)
     assert await inspect_state(empty.generation(generation), generation) == StoredState((), (), ())
 
 
 async def test_an_interrupted_wipe_is_reported() -> None:
-    """Workers finish it."""
+    """Workers will complete it."""
     store, generation = await stored()
     await store.wipe(1)
 
@@ -52,7 +52,7 @@ async def test_an_interrupted_wipe_is_reported() -> None:
 
 @pytest.fixture
 def namespace(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> RedisOptions:
-    """An empty namespace, which the settings point to; there is no Kafka."""
+    """An empty namespace that the settings point to; Kafka is unavailable."""
     options = RedisOptions(url=redis_server.url, namespace=f"standing-{uuid4()}")
     monkeypatch.setenv("STREAM_METRICS_REDIS__URL", options.url)
     monkeypatch.setenv("STREAM_METRICS_REDIS__NAMESPACE", options.namespace)
@@ -78,13 +78,13 @@ def fill(options: RedisOptions, **damage: bytes) -> None:
 
 
 def lines(about: str) -> list[str]:
-    """The lines of `check` about a subject."""
+    """The lines of `check` with this subject."""
     said = CliRunner().invoke(app, ["check"])
     return [line for line in said.stdout.splitlines() if line.startswith(about)]
 
 
 def test_check_reports_state_even_without_kafka(namespace: RedisOptions) -> None:
-    """It has the number of partitions, their schema and their tables."""
+    """It prints the number of partitions, their schema and their tables."""
     fill(namespace)
 
     [line] = lines("state")
@@ -95,7 +95,7 @@ def test_check_reports_state_even_without_kafka(namespace: RedisOptions) -> None
 
 
 def test_check_reports_a_new_group(namespace: RedisOptions) -> None:
-    """There is no state yet."""
+    """It says that there is no state yet."""
     [line] = lines("state")
 
     assert line.split()[1:] == ["ok", "none", "yet"]
@@ -127,8 +127,7 @@ def test_check_changes_nothing(namespace: RedisOptions) -> None:
 
 
 def built(options: RedisOptions, *, good_gain: int = 3, switched: bool = False) -> None:
-    """Start to build another generation as `stream-metrics build` does, and switch to it
-    if asked."""
+    """Build another generation as `stream-metrics build` does, and switch to it if asked."""
 
     async def work() -> None:
         space = connect(options)
@@ -158,7 +157,7 @@ def test_check_reports_a_build_and_who_joins_it(
     state: str,
     joins: str,
 ) -> None:
-    """It has the differences, the progress, and the generation of these settings."""
+    """It prints the differences, the progress, and the generation that has these settings."""
     fill(namespace)
     assert lines("build") == []
     built(namespace, good_gain=good_gain)
@@ -175,7 +174,7 @@ def test_check_reports_a_build_and_who_joins_it(
 def test_check_reports_an_unfinished_switch(
     namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says with whose settings to finish it."""
+    """It says which settings can complete it."""
     fill(namespace)
     built(namespace, switched=True)
     monkeypatch.setenv("STREAM_METRICS_METRICS__GOOD_GAIN", "3")

@@ -1,4 +1,4 @@
-"""The generated streams reach every feature that the property tests claim to cover."""
+"""The generated streams contain every feature that the property tests claim to cover."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ EXPECTED = sorted(
 
 
 def test_invalid_records_are_invalid() -> None:
-    """Every record of the pool of invalid ones is refused, and all reasons but size occur."""
+    """Every record in the pool of invalid records is refused; all reasons but size occur."""
     outcome = evaluate([Record(value, b"c1") for value in INVALID])
     assert [index for index, _ in outcome.invalid] == list(range(len(INVALID)))
     assert {reason for _, reason in outcome.invalid} == {
@@ -252,7 +252,7 @@ def test_every_feature_occurs() -> None:
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(st.data())
 def test_arrivals_hold_every_record(data: st.DataObject) -> None:
-    """An arrival order has each record of the stream at least once, and no other."""
+    """An arrival order has each record of the stream at least once, and no others."""
     stream = data.draw(streams(max_events=8))
     batches = data.draw(arrivals(stream))
     assert Counter(stream).keys() == {record for batch in batches for record in batch}
@@ -263,7 +263,7 @@ def test_arrivals_hold_every_record(data: st.DataObject) -> None:
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(st.data())
 def test_arrival_order_changes_nothing(data: st.DataObject) -> None:
-    """The oracle gives the same rows and windows for every arrival of one stream."""
+    """The oracle gives the same rows and windows for every arrival order of a stream."""
     stream = data.draw(streams())
     batches = data.draw(arrivals(stream))
     here = _outcome(stream)
@@ -276,6 +276,6 @@ def test_arrival_order_changes_nothing(data: st.DataObject) -> None:
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(streams(min_events=3, max_events=6, conversations=1))
 def test_streams_stay_within_their_bounds(stream: list[KeyedRecord]) -> None:
-    """A stream is no longer than asked for, and of no more conversations."""
+    """No stream has more records or conversations than requested."""
     assert len(stream) <= 6
     assert {key for key, _, _ in stream} <= {b"c1", b"stray"}

@@ -223,9 +223,9 @@ class World:
             assert b"old" not in values[values.index(b"new") :], values
 
     async def settle(self, *, cleared: bool = False) -> None:
-        """All troubles end; the new generation's workers go on.
+        """End all faults; the workers of the new generation continue.
 
-        ``cleared``: then another generation is about to be registered.
+        With ``cleared`` another generation is about to be registered.
         """
         for _ in range(4):
             for number in range(PARTITIONS):

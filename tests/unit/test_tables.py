@@ -1,4 +1,4 @@
-"""The built-in deduplication tables: numbered, never changed, and part of the state's identity."""
+"""The built-in deduplication tables: numbered, immutable, and part of the state's identity."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NEXT = NEWEST + 1
 
 
 def digest(content: object) -> str:
-    """A digest of plain data, the same in every process."""
+    """A digest of plain data that is the same in every process."""
 
     def plain(value: object) -> list[Any]:
         assert isinstance(value, Set)
@@ -55,7 +55,7 @@ def digest(content: object) -> str:
 
 
 def later(kernel: str, *arguments: str, given: object = None) -> dict[str, Any]:
-    """What the release of tomorrow says, which has tables that this one has not."""
+    """Simulates a later release, with tables that this one lacks."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.later_release", *arguments],
         input=json.dumps(given),
@@ -71,12 +71,12 @@ def later(kernel: str, *arguments: str, given: object = None) -> dict[str, Any]:
 
 
 def duplicates(state: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """Which result repeats which, by conversation."""
+    """Pairs of duplicate results, by conversation."""
     return {row["conversation_id"]: row["duplicates_of"] for row in state["rows"]}
 
 
 async def ours() -> dict[str, Any]:
-    """State of this release."""
+    """The state of this release."""
     store = MemoryStore()
     await work.worked(Settings(), store, 0)
     return await work.told(Settings(), store)
@@ -84,14 +84,14 @@ async def ours() -> dict[str, Any]:
 
 @pytest.mark.parametrize("number", published())
 def test_published_tables_never_change(number: int) -> None:
-    """Each number stands for the rows that it was published with."""
+    """Each number always means the rows that were published with it."""
     content = asdict(published()[number])
 
     assert digest(content) == DIGESTS[number], "publish changed rows under the next number"
 
 
 def test_what_all_tables_share_never_changes() -> None:
-    """These rules of candidate keys hold under every number, so that no number may change them."""
+    """These rules of candidate keys apply under every number, so no number can change them."""
     shared = [
         tables.TITLE_FIELDS,
         tables.CASELESS_COMPONENTS,
@@ -106,7 +106,7 @@ def test_what_all_tables_share_never_changes() -> None:
 
 
 def test_stored_names_never_change() -> None:
-    """Packed fingerprints store places in this list; an older release could not read a new one."""
+    """Packed fingerprints store indexes into this list, which older releases must know."""
     assert digest(KNOWN_NAMES) == "9d2a53aa9a51b604"
 
 
@@ -118,7 +118,7 @@ def test_kernels_that_know_one_table_are_refused_for_more() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 async def test_a_release_with_more_tables_uses_those_of_the_state(kernel: str) -> None:
-    """By default it decides and stores as the release before, and that one goes on with it."""
+    """It decides and stores as the earlier release does by default, and that one can continue."""
     before = await ours()
 
     after = later(kernel, "on", given=before)
@@ -133,7 +133,7 @@ async def test_a_release_with_more_tables_uses_those_of_the_state(kernel: str) -
 
 
 async def test_state_is_refused_under_other_tables_than_its_own() -> None:
-    """A worker that is told another number is refused as for any setting, with the way out."""
+    """As with any setting, a worker with another number is refused with a remedy."""
     refusal = later("python", "on", given=await ours())["refusal"]
 
     assert f"dedup.tables was {NEWEST}, is {NEXT}" in refusal
@@ -144,7 +144,7 @@ async def test_state_is_refused_under_other_tables_than_its_own() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 async def test_new_state_is_built_under_the_newest_tables(kernel: str) -> None:
-    """All of its rows count: that of a new type, and that of types which none names."""
+    """All of its rows apply: that of a new type, and that of types without a row."""
     state = later(kernel)
 
     assert state["tables"] == NEXT
@@ -153,7 +153,7 @@ async def test_new_state_is_built_under_the_newest_tables(kernel: str) -> None:
 
 @pytest.mark.slow
 async def test_state_under_later_tables_is_refused_with_the_release_that_is_needed() -> None:
-    """After a rollback: the worker names the tables that it lacks, and what to do."""
+    """After a rollback, the error names the missing tables and the remedy."""
     store = await work.read(later("python"))
 
     generation = (await store.layout()).in_force
@@ -170,7 +170,7 @@ async def test_state_under_later_tables_is_refused_with_the_release_that_is_need
 
 @pytest.mark.slow
 async def test_a_type_that_is_not_known_names_the_release_that_is_needed() -> None:
-    """The stored code of a later type is no damage that a backup would mend."""
+    """The stored code of a later type is not reported as damage."""
     store = await work.read(later("python"))
     [hot] = [parts.hot async for _, parts in store.conversations(0)]
 
@@ -181,7 +181,7 @@ async def test_a_type_that_is_not_known_names_the_release_that_is_needed() -> No
 
 
 async def test_codes_do_not_depend_on_the_order_of_rows() -> None:
-    """A type that is published between others leaves their stored codes as they are."""
+    """A type that is inserted between others does not change their stored codes."""
     codes = {kind.name: kind.code for kind in published()[1].types}
 
     assert codes == {
@@ -212,7 +212,7 @@ FILE = newest().types[0]
 def test_tables_with_clashing_stored_codes_are_refused(
     types: tuple[EntityType, ...], number: int, why: str
 ) -> None:
-    """Stored codes are for ever, of one type each; nothing is published where they clash."""
+    """A stored code belongs to one type forever."""
     before = set(published())
     with pytest.raises(ValueError, match=why):
         publish(Tables(number, types, newest().other))
@@ -221,7 +221,7 @@ def test_tables_with_clashing_stored_codes_are_refused(
 
 
 def test_the_number_is_part_of_the_fingerprint() -> None:
-    """Naming the number that state has anyway changes nothing; numbers that are not there, no."""
+    """The number that the state has changes nothing, and unknown numbers are refused."""
     named = Settings.model_validate({"dedup": {"tables": NEWEST}})
 
     assert named.fingerprint() == Settings.model_validate({}).fingerprint()
@@ -232,7 +232,7 @@ def test_the_number_is_part_of_the_fingerprint() -> None:
 
 
 async def test_state_without_tables_was_built_under_the_first() -> None:
-    """Releases before numbers came noted none, and the earliest noted no settings at all."""
+    """Earlier releases stored no number, and the earliest stored no settings."""
     unnamed = Identity("g", 1, "fingerprint", {TOPIC: 1})
 
     assert settings_for_state(Settings(), unnamed).dedup.tables == 1

@@ -54,17 +54,17 @@ STEPS = 4  # three conversations each
 
 
 class Crash(Exception):
-    """The process dies here."""
+    """Simulates the death of the process."""
 
 
 class Fuse:
-    """Dies when it has been passed ``left`` times; never if that is None."""
+    """Raises ``Crash`` once it has been passed ``left`` times; never if that is None."""
 
     def __init__(self, left: int | None = None) -> None:
         self.left = left
 
     def passing(self, place: str) -> None:
-        """Count, and die if it is time."""
+        """Count a pass; raises ``Crash`` after the last."""
         if self.left == 0:
             raise Crash(place)
         if self.left is not None:
@@ -146,7 +146,7 @@ class ScriptedLog:
         self.records[topic] = [r for r in self.records[topic] if r.offset >= first]
 
     def after(self, positions: Mapping[str, Position]) -> list[Record]:
-        """What is to be read from there."""
+        """The records from this position on."""
         return [
             record
             for topic in TOPICS
@@ -181,7 +181,7 @@ _read: list[tuple[MemorySnapshot, dict[PartitionId, Commit]]] = []  # made once
 
 @dataclass
 class World:
-    """A group with one partition number: its store and its logs, and workers that come and go."""
+    """A group with one partition number, its store and its logs, and workers that come and go."""
 
     fuse: Fuse
     store: FusedStore
@@ -190,7 +190,7 @@ class World:
 
     @classmethod
     async def that_has_read(cls) -> World:
-        """All of the traffic is in the state, and committed."""
+        """A group whose state has all of the traffic, which is committed."""
         fuse = Fuse()
         world = cls(fuse, FusedStore(fuse), ScriptedLog(fuse, traffic(5)))
         if not _read:
@@ -202,7 +202,7 @@ class World:
         return world
 
     def take_over(self, policy: Policy, retry: Retry = once) -> TakeOver:
-        """What a worker that was just started takes partitions over with."""
+        """The takeover of a worker that has just started."""
         shared = replace(options(), identity=IDENTITY)
 
         def make(number: int, token: bytes) -> StatePartition:
@@ -228,7 +228,7 @@ class World:
     async def take(
         self, policy: Policy, found: Sequence[OffsetGap] = ()
     ) -> TakenOver | Blocked | None:
-        """A worker that was just started takes over."""
+        """Take over as a worker that has just started."""
         return await self.take_over(policy).take(0, None, found)
 
     async def work(self, policy: Policy, found: Sequence[OffsetGap] = ()) -> None:
@@ -243,7 +243,7 @@ class World:
         await self.log.confirm({PartitionId(topic, 0): Commit(offset) for topic, offset in read})
 
     async def dies(self, policy: Policy, found: Sequence[OffsetGap], left: int) -> str:
-        """Work until the fuse has been passed ``left`` times; where that was, or nothing."""
+        """Work until the fuse has been passed ``left`` times; where that was, or an empty text."""
         self.fuse.left = left
         try:
             await self.work(policy, found)
@@ -254,13 +254,13 @@ class World:
         return ""
 
     async def replayed_so_far(self) -> object:
-        """One pass over the records of the logs below the stored positions."""
+        """The result of one pass over the records below the stored positions."""
         positions = (await self.store.describe(0)).positions
         read = [r for r in self.log.all if positions and r.offset < positions[r.topic].offset]
         return replayed(read)
 
     async def shown(self) -> object:
-        """Rows and windows as an export has them."""
+        """Rows and windows of an export."""
         export = await export_state(self.store, EngineConfig(), DEFAULT_WINDOWS, "last")
         rows = [canonical(row) for row in export.rows]
         return rows, canonical(export.windows_document(now_us())) if export.windows else None
@@ -288,7 +288,7 @@ def replayed(records: Sequence[Record]) -> object:
 
 
 def made_anew(world: World) -> Sequence[OffsetGap]:
-    """A topic is made anew and has more records than were read; the last one is another."""
+    """A topic is recreated and has more records than were read; the last one differs."""
     offset = world.log.end("events")
     world.log.records["events"] = longer_than(offset)
     return [other_record("events", offset)]
@@ -307,13 +307,13 @@ def longer_than(offset: int) -> list[Record]:
 
 
 def made_anew_and_short(world: World) -> Sequence[OffsetGap]:
-    """A topic is made anew and has fewer records than were read."""
+    """A topic is recreated and has fewer records than were read."""
     world.log.records["events"] = traffic(6)["events"][:20]
     return ()
 
 
 def deleted(world: World) -> Sequence[OffsetGap]:
-    """More was produced than is kept: the log starts behind the position."""
+    """Retention has deleted records that were not read: the log starts after the position."""
     end = world.log.end("events")
     more = [structs.replace(r, offset=end + n) for n, r in enumerate(traffic(6)["events"])]
     world.log.records["events"] += more
@@ -322,7 +322,7 @@ def deleted(world: World) -> Sequence[OffsetGap]:
 
 
 def lost(world: World) -> Sequence[OffsetGap]:
-    """Redis was emptied, and the group has commits."""
+    """Redis was emptied, while the group has commits."""
     world.store.restore(MemoryStore().snapshot())
     return ()
 
@@ -334,7 +334,7 @@ BY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 @pytest.mark.parametrize(("kind", "words"), list(zip(KINDS, NEEDLES, strict=True)))
 async def test_halt_changes_nothing_and_says_why(kind: Any, words: str) -> None:
-    """Under `halt` a gap of any kind leaves state and commits as they are."""
+    """With `halt` a gap of any kind leaves state and commits unchanged."""
     world = await World.that_has_read()
     found = kind(world)
     before, commits = await world.shown(), dict(world.log.commits)
@@ -349,7 +349,7 @@ async def test_halt_changes_nothing_and_says_why(kind: Any, words: str) -> None:
 
 @BY_KIND
 async def test_rebuild_ends_as_a_replay_of_the_log(kind: Any) -> None:
-    """Under `rebuild` a gap of any kind ends with what one pass over the logs gives."""
+    """With `rebuild` a gap of any kind ends with the result of one pass over the logs."""
     world = await World.that_has_read()
 
     await world.work("rebuild", kind(world))
@@ -383,7 +383,7 @@ async def test_a_rebuild_may_crash_anywhere(kind: Any) -> None:
 @pytest.mark.slow
 @BY_KIND
 async def test_an_interrupted_rebuild_is_not_undone_by_halt(kind: Any) -> None:
-    """If the policy is `halt` meanwhile, the partition is held, or ends as a replay."""
+    """If the policy changes to `halt`, the partition is halted, or ends as a replay."""
     ends = set()
     for left in count():
         world = await World.that_has_read()
@@ -412,7 +412,7 @@ async def test_an_interrupted_rebuild_is_not_undone_by_halt(kind: Any) -> None:
     ],
 )
 async def test_continue_reads_from_the_nearest_offset(kind: Any, nearest: Any) -> None:
-    """Under `continue` reading goes on as near as can be; the other topic is not touched."""
+    """With `continue` reading resumes as near as possible; the other topic is not affected."""
     world = await World.that_has_read()
     before = {topic: world.log.end(topic) for topic in TOPICS}
 
@@ -428,7 +428,7 @@ async def test_continue_reads_from_the_nearest_offset(kind: Any, nearest: Any) -
 
 @pytest.mark.parametrize("kind", [made_anew, made_anew_and_short, deleted])
 async def test_continue_keeps_the_state(kind: Any) -> None:
-    """Under `continue` rows and windows stay as they are until more is read."""
+    """With `continue` rows and windows do not change until more records are read."""
     world = await World.that_has_read()
     found = kind(world)
     before = await world.shown()
@@ -441,7 +441,7 @@ async def test_continue_keeps_the_state(kind: Any) -> None:
 
 @BY_KIND
 async def test_after_continue_there_is_no_gap(kind: Any) -> None:
-    """The next worker finds none, whatever its policy."""
+    """The next worker finds no gap, whatever its policy."""
     world = await World.that_has_read()
     found = kind(world)
     await world.take("continue", found)
@@ -455,7 +455,7 @@ async def test_after_continue_there_is_no_gap(kind: Any) -> None:
 @pytest.mark.slow
 @BY_KIND
 async def test_continue_may_crash_anywhere(kind: Any) -> None:
-    """Wherever it dies, the next worker goes on with what an undisturbed one has."""
+    """After a crash at any point the next worker has the state of an uninterrupted one."""
     undisturbed = await World.that_has_read()
     await undisturbed.work("continue", kind(undisturbed))
     expected = await undisturbed.shown()
@@ -474,7 +474,7 @@ async def test_continue_may_crash_anywhere(kind: Any) -> None:
 
 @pytest.mark.parametrize("policy", ["rebuild", "continue"])
 async def test_nothing_is_changed_without_membership(policy: Policy) -> None:
-    """A worker that the group does not hold for a member neither wipes nor moves."""
+    """A worker that is no member of the group neither wipes nor moves positions."""
     world = await World.that_has_read()
     found = deleted(world)
     before = await world.store.describe(0)
@@ -485,7 +485,7 @@ async def test_nothing_is_changed_without_membership(policy: Policy) -> None:
 
 
 async def test_a_wipe_gives_way_to_another_owner() -> None:
-    """If somebody claims between the look and the wipe, that state stays, and is looked at anew."""
+    """If another worker claims before the wipe, its state is kept, and is inspected again."""
     world = await World.that_has_read()
     deleted(world)
     healthy = world.store.wipe
@@ -506,7 +506,7 @@ async def test_a_wipe_gives_way_to_another_owner() -> None:
 
 
 async def test_a_returning_owner_keeps_its_cache() -> None:
-    """After a rebalance without a gap the same partition goes on, with its open conversations."""
+    """After a rebalance without a gap the partition keeps its cached conversations."""
     world = await World.that_has_read()
     ready = await world.take("rebuild")
     assert isinstance(ready, TakenOver)
@@ -518,7 +518,7 @@ async def test_a_returning_owner_keeps_its_cache() -> None:
 
 
 async def test_a_fresh_group_has_no_gap() -> None:
-    """Without state and commits reading begins at the start, under any policy."""
+    """Without state and commits, reading begins at the start, with any policy."""
     fuse = Fuse()
     policies: tuple[Policy, ...] = ("halt", "rebuild", "continue")
     for policy in policies:
@@ -531,7 +531,7 @@ async def test_a_fresh_group_has_no_gap() -> None:
 
 @pytest.mark.parametrize("policy", ["halt", "rebuild", "continue"])
 async def test_nothing_is_taken_over_once_another_generation_is_in_force(policy: Policy) -> None:
-    """A worker that comes late finds its partition frozen, whatever it finds in the log."""
+    """A late worker finds its partition frozen, whatever it finds in the log."""
     world = await World.that_has_read()
     found = deleted(world) if policy != "halt" else ()
     before = await world.shown()
@@ -544,7 +544,7 @@ async def test_nothing_is_taken_over_once_another_generation_is_in_force(policy:
 
 
 async def test_a_switch_just_before_a_wipe_is_respected() -> None:
-    """One that comes after the worker has looked finds the state whole."""
+    """A switch after the inspection leaves the state complete."""
     world = await World.that_has_read()
     deleted(world)
     before = await world.shown()
@@ -562,7 +562,7 @@ async def test_a_switch_just_before_a_wipe_is_respected() -> None:
 
 
 async def test_an_outage_does_not_skip_a_step() -> None:
-    """A wipe repeated by whoever waits for the store goes on where it was."""
+    """A wipe that is retried after an outage continues where it stopped."""
     world = await World.that_has_read()
     deleted(world)
     failures = iter(range(100))

@@ -74,7 +74,7 @@ def figures(name: str, **options: Any) -> tuple[list[Figures], Counter[str], boo
 
 
 def expected(name: str) -> list[Figures]:
-    """What the program itself recorded."""
+    """The turns that the program itself recorded."""
     return [
         (row["conversation_id"], row["iterations"], row["results"], row["srr"])
         for row in EXPECTED[name]
@@ -85,7 +85,7 @@ def expected(name: str) -> list[Figures]:
     "name", sorted(EXPECTED.keys() - NOT_IN_THE_SPANS - {GROUPED_BY_TIME, TOLD_TWICE})
 )
 def test_rows_of_a_captured_program_equal_its_own_account(name: str) -> None:
-    """Iterations, results and SRR of each turn equal what the agent program recorded."""
+    """Iterations, results and SRR of each turn equal those that the agent program recorded."""
     rows, refused, _ = figures(name)
 
     assert (rows, refused) == (expected(name), {})
@@ -93,7 +93,7 @@ def test_rows_of_a_captured_program_equal_its_own_account(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(NOT_IN_THE_SPANS))
 def test_a_capture_without_what_figures_need_is_refused(name: str) -> None:
-    """Turns whose spans lack necessary data have no rows."""
+    """Turns whose spans lack required data have no rows."""
     rows, refused, _ = figures(name)
 
     assert (rows, refused) == ([], NOT_IN_THE_SPANS[name])

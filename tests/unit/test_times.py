@@ -36,7 +36,7 @@ def written(naive: datetime, offset: int, digits: str, letters: str) -> str:
 def test_any_instant_is_read_like_the_standard_library(
     naive: datetime, offset: int, digits: str, letters: str
 ) -> None:
-    """Any instant of the years 1 to 9999 reads as the standard library computes it."""
+    """Any instant of the years 1 to 9999 is read as the standard library computes it."""
     micros = int(digits[:6].ljust(6, "0"))
     zone = timezone(timedelta(minutes=offset))
     # The offset is taken off by hand: near the years 1 and 10000 an aware datetime cannot hold it.
@@ -76,7 +76,7 @@ SHAPE = re.compile(
 @example("2024-12-31T23:59:60Z")
 @example("2024-12-31T23:59:59-23:59")
 def test_text_of_the_right_shape_is_an_instant_if_its_numbers_are_in_range(text: str) -> None:
-    """Text of the right shape is an instant just if each number is in its range."""
+    """Text of the right shape is an instant if and only if each number is in its range."""
     assert parse_rfc3339(text) == reference(text)
 
 
@@ -86,7 +86,7 @@ def test_text_of_the_right_shape_is_an_instant_if_its_numbers_are_in_range(text:
     st.sampled_from(["", " ", "0", "\n", "\u0660", "\uff11", "T", ":", "-", "\x00", "Z"]),
 )
 def test_one_wrong_character_follows_the_grammar(text: str, place: int, wrong: str) -> None:
-    """A character too many, too few or from another script leaves the grammar, or stays in it."""
+    """An added, removed or foreign character is refused unless the grammar permits the result."""
     assume(place < len(text))
     for changed in (text[:place] + wrong + text[place:], text[:place] + wrong + text[place + 1 :]):
         if SHAPE.fullmatch(changed) is not None:
@@ -97,7 +97,7 @@ def test_one_wrong_character_follows_the_grammar(text: str, place: int, wrong: s
 
 @given(st.text())
 def test_arbitrary_text_never_raises(text: str) -> None:
-    """Text of any kind is answered with None or an integer."""
+    """The result for any text is None or an integer."""
     assert parse_rfc3339(text) is None or re.match(r"[0-9]{4}-", text)
 
 
@@ -125,7 +125,7 @@ def test_the_year_zero_exists(naive: datetime, offset: int) -> None:
     ],
 )
 def test_known_instants_are_exact(text: str, expected: int) -> None:
-    """Hand-computed instants, among them decimals that are cut and not rounded."""
+    """They are computed by hand, some with decimals that are truncated and not rounded."""
     assert parse_rfc3339(text) == expected
 
 
@@ -147,7 +147,7 @@ def test_known_instants_are_exact(text: str, expected: int) -> None:
     ],
 )  # fmt: skip
 def test_forms_outside_rfc_3339_are_refused(text: str) -> None:
-    """Forms of ISO 8601 and of other habits that RFC 3339 does not have are refused."""
+    """These include forms of ISO 8601 that RFC 3339 does not have."""
     assert parse_rfc3339(text) is None
 
 

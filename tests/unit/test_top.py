@@ -28,7 +28,7 @@ HOSTILE = "\x1b[2J[red]x[/red]<img src=x onerror=alert(1)>"
 
 @pytest.fixture
 def namespace(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> RedisOptions:
-    """A namespace of its own, which the settings point to; nothing is in it."""
+    """An empty namespace that the settings point to."""
     options = RedisOptions(url=redis_server.url, namespace=f"top-{uuid4()}")
     monkeypatch.setenv("STREAM_METRICS_REDIS__URL", options.url)
     monkeypatch.setenv("STREAM_METRICS_REDIS__NAMESPACE", str(options.namespace))
@@ -37,7 +37,7 @@ def namespace(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Red
 
 
 def fill(options: RedisOptions, *events: dict[str, Any]) -> None:
-    """Let a worker take these events."""
+    """Let a worker process these events."""
 
     async def work() -> None:
         space = connect(options)
@@ -75,7 +75,7 @@ EVENTS = (
 
 
 def test_it_lists_conversations_and_duplicates(namespace: RedisOptions) -> None:
-    """Each ranking is a table, and each conversation's duplicates stand below, once."""
+    """Each ranking is a table; the duplicates of a conversation follow, once."""
     fill(namespace, *EVENTS)
 
     done = run()
@@ -90,7 +90,7 @@ def test_it_lists_conversations_and_duplicates(namespace: RedisOptions) -> None:
 
 
 def test_a_turn_is_shown_with_its_time(namespace: RedisOptions) -> None:
-    """Where a conversation has several, and their numbers are times, as those of traces are."""
+    """This applies if a conversation has several turns, numbered by times as those of traces."""
     turns = (1_718_020_800_000_000, 1_718_020_860_000_000)
     fill(namespace, *(searched("c", 1, "aa", turn=one, event_id=str(one)) for one in turns))
 
@@ -101,7 +101,7 @@ def test_a_turn_is_shown_with_its_time(namespace: RedisOptions) -> None:
 
 
 def test_the_window_ends_with_the_last_event(namespace: RedisOptions) -> None:
-    """Without --now it is that of an export, unless an event is ahead of all records."""
+    """Without --now it ends as in an export, unless an event is later than all records."""
     fill(namespace, *EVENTS)
 
     assert "2024-06-10 11:01:00Z to 2024-06-10 12:01:00Z" in run().stdout
@@ -110,7 +110,7 @@ def test_the_window_ends_with_the_last_event(namespace: RedisOptions) -> None:
 
 @pytest.mark.parametrize("ahead_seconds", [3_600, 86_000])
 def test_a_clock_that_is_ahead_hides_nothing(namespace: RedisOptions, ahead_seconds: int) -> None:
-    """Without --now the window does not end after the latest record."""
+    """Without --now the window ends no later than the latest record."""
     ahead = searched("ahead", 1, ["a", "a"], NOON_S + ahead_seconds)
     fill(namespace, *EVENTS, ahead)
 
@@ -121,7 +121,7 @@ def test_a_clock_that_is_ahead_hides_nothing(namespace: RedisOptions, ahead_seco
 
 
 def test_it_says_how_many_partitions_were_read(namespace: RedisOptions) -> None:
-    """All that the namespace holds are read, whichever worker owns them."""
+    """All partitions in the namespace are read, whichever worker owns them."""
     fill(namespace, *EVENTS)
 
     assert "results in 1 of 1 partitions" in run().stdout
@@ -130,7 +130,7 @@ def test_it_says_how_many_partitions_were_read(namespace: RedisOptions) -> None:
 
 
 def test_json_has_the_ranking_asked_for(namespace: RedisOptions) -> None:
-    """With --format json there is one object, with figures as numbers."""
+    """With --format json the output is one object, with figures as numbers."""
     fill(namespace, *EVENTS)
 
     document = json.loads(run("--format", "json", "--by", "wasted", "--agent", "second").stdout)
@@ -141,7 +141,7 @@ def test_json_has_the_ranking_asked_for(namespace: RedisOptions) -> None:
 
 
 def test_json_is_always_ascii(namespace: RedisOptions) -> None:
-    """Names in other alphabets, or of bytes that are no UTF-8, are escaped and come back."""
+    """Names in other alphabets, or with invalid UTF-8, are escaped and can be restored."""
     fill(namespace, searched("größe", 1, ["a", "a"], agent="first"))
 
     named = run("--format", "json")
@@ -153,7 +153,7 @@ def test_json_is_always_ascii(namespace: RedisOptions) -> None:
 
 
 def test_an_unknown_agent_is_refused_with_the_known_ones(namespace: RedisOptions) -> None:
-    """A misspelt name is not answered like an agent whose window is empty."""
+    """A misspelt name is an error, and not an empty window."""
     fill(namespace, *EVENTS)
 
     misspelt = run("--agent", "frist")
@@ -167,14 +167,14 @@ def test_an_unknown_agent_is_refused_with_the_known_ones(namespace: RedisOptions
 
 
 def test_the_heading_has_the_singular_for_one_conversation(namespace: RedisOptions) -> None:
-    """The heading counts as people do."""
+    """The heading says "1 conversation"."""
     fill(namespace, *EVENTS)
 
     assert "1 conversation, 3 results" in run("--agent", "second").stdout
 
 
 def test_an_empty_ranking_says_whether_there_was_enough_to_judge(namespace: RedisOptions) -> None:
-    """Conversations that are too short, or without labels, are not called good."""
+    """Conversations that are too short, or without labels, are not reported as good."""
     fill(namespace, searched("c-1", 1, ["a", "a"]), searched("c-2", 1, ["a", "b"]))
 
     short = CliRunner().invoke(app, ["top"]).stdout
@@ -194,7 +194,7 @@ def test_an_empty_ranking_says_whether_there_was_enough_to_judge(namespace: Redi
 def test_an_empty_ranking_of_judged_conversations_says_so(
     namespace: RedisOptions,
 ) -> None:
-    """It says of how many conversations none is bad."""
+    """It says how many conversations were judged."""
     fill(
         namespace,
         searched("c-1", 1, ["a", "b"]),
@@ -211,7 +211,7 @@ def test_an_empty_ranking_of_judged_conversations_says_so(
 def test_each_conversation_has_a_link_to_its_trace(
     namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a template, in the text and in JSON; without one, in neither."""
+    """With a template, text and JSON have links; without one, neither does."""
     fill(namespace, searched("a/b", 1, ["a", "a"]))
     assert json.loads(run("--format", "json").stdout)["highest_srr"][0]["url"] is None
     assert "Their traces" not in run().stdout
@@ -225,14 +225,14 @@ def test_each_conversation_has_a_link_to_its_trace(
 
 
 def test_a_window_without_results_says_so(namespace: RedisOptions) -> None:
-    """An agent that did nothing gives no empty table."""
+    """An agent without traffic gets a sentence instead of an empty table."""
     fill(namespace, *EVENTS)
 
     assert run("--agent", "third").stdout.count("no results in this window") == 3
 
 
 def test_hostile_names_are_shown_as_text(namespace: RedisOptions) -> None:
-    """What stands in ids and names neither steers the terminal nor is taken for markup."""
+    """Ids and names cannot control the terminal and are not parsed as markup."""
     fill(namespace, searched(HOSTILE, 1, ["a", "a"], agent=HOSTILE))
 
     done = run()
@@ -244,7 +244,7 @@ def test_hostile_names_are_shown_as_text(namespace: RedisOptions) -> None:
 def test_settings_that_differ_from_the_workers_are_refused(
     namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message names the setting, and no figures by other settings are shown."""
+    """The error names the setting, and no figures are shown."""
     fill(namespace, *EVENTS)
     monkeypatch.setenv("STREAM_METRICS_METRICS__GOOD_GAIN", "3")
 
@@ -256,7 +256,7 @@ def test_settings_that_differ_from_the_workers_are_refused(
 
 
 def test_an_unknown_window_is_refused(namespace: RedisOptions) -> None:
-    """The message names those that are kept."""
+    """The error lists the windows that exist."""
     done = run("--window", "2h")
 
     assert isinstance(done.exception, UsageError)
@@ -264,7 +264,7 @@ def test_an_unknown_window_is_refused(namespace: RedisOptions) -> None:
 
 
 def test_an_empty_namespace_is_refused(namespace: RedisOptions) -> None:
-    """Nothing stored is more likely a wrong name than a quiet day."""
+    """The name is more probably wrong than the traffic empty."""
     done = run()
 
     assert isinstance(done.exception, UsageError)

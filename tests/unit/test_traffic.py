@@ -1,4 +1,4 @@
-"""The traffic generator: the same bytes for ever, the stated shares, the published contract."""
+"""The traffic generator: reproducible bytes, the stated shares, and the published contract."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ print(digest.hexdigest())
 
 @lru_cache(maxsize=8)
 def made(profile: TrafficProfile) -> tuple[tuple[TrafficRecord, ...], Ledger]:
-    """The records of a profile and what the generator says it planted."""
+    """The records of a profile, and the generator's account of them."""
     ledger = Ledger()
     return tuple(generate(profile, ledger)), ledger
 
@@ -86,7 +86,7 @@ def seconds(event: dict[str, Any]) -> float:
 
 
 def repeats(results: list[dict[str, Any]]) -> int:
-    """Results that an independent, coarse look finds shown before: by an id, place or text."""
+    """Results that were shown before, by a coarse independent check of ids, places and texts."""
     met: set[tuple[str, str]] = set()
     found = 0
     for result in results:
@@ -118,7 +118,7 @@ _DEFINITIVE = {
 
 
 def shares_by_agent(profile: TrafficProfile, within: tuple[float, float]) -> dict[str, float]:
-    """Repeats among the results of turns that began within a span (seconds), found by looking."""
+    """The share of such repeats among the results of turns that began in a period (seconds)."""
     turns: dict[tuple[str, int], list[tuple[int, float, int, list[Any]]]] = defaultdict(list)
     agents: dict[str, str] = {}
     for event, found in searches(profile):
@@ -138,7 +138,7 @@ def shares_by_agent(profile: TrafficProfile, within: tuple[float, float]) -> dic
 
 @pytest.mark.parametrize("hash_seed", ["0", "1", "4242"])
 def test_same_bytes_in_every_process(hash_seed: str) -> None:
-    """The same profile gives the same records whatever Python's hash seed is."""
+    """A profile gives the same records for any hash seed of Python."""
     digest = hashlib.sha256()
     for record in generate(SMALL):
         digest.update(repr(tuple(record)).encode())
@@ -151,13 +151,13 @@ def test_same_bytes_in_every_process(hash_seed: str) -> None:
 
 
 def test_another_seed_gives_other_traffic() -> None:
-    """The seed matters."""
+    """Records depend on the seed."""
     assert list(generate(SMALL)) != list(generate(replace(SMALL, seed=6)))
 
 
 @pytest.mark.slow
 def test_record_timestamps_never_decrease() -> None:
-    """Record timestamps never fall, and conversations overlap."""
+    """Record timestamps are in order, although conversations overlap."""
     records = made(PROFILE)[0]
     assert all(a.timestamp_ms <= b.timestamp_ms for a, b in pairwise(records))
     keys = [record.key for record in records if record.stream == "events"]
@@ -167,7 +167,7 @@ def test_record_timestamps_never_decrease() -> None:
 
 @pytest.mark.slow
 def test_records_are_valid_exactly_if_marked_so() -> None:
-    """Decoding accepts exactly the records that are marked as valid."""
+    """Decoding accepts a record if and only if it is marked as valid."""
     wrong = [
         (record.valid, record.value[:80])
         for record in made(PROFILE)[0]
@@ -187,7 +187,7 @@ def _decoded(record: TrafficRecord) -> object:
 
 
 def test_handles_are_unique_in_their_turn() -> None:
-    """No result handle and no search id occurs twice in a turn, so no label is ambiguous."""
+    """No result handle or search id occurs twice in a turn, so that no label is ambiguous."""
     handles: set[tuple[str, int, str]] = set()
     for event, found in searches(PROFILE):
         turn = (event["conversation_id"], event["turn"])
@@ -198,14 +198,14 @@ def test_handles_are_unique_in_their_turn() -> None:
 
 
 def test_every_kind_of_invalid_record_occurs() -> None:
-    """A larger share of invalid records shows all the ways in which one can be broken."""
+    """With a larger share of invalid records each way of being invalid occurs."""
     _, ledger = made(replace(SMALL, conversations=200, invalid=0.2))
     assert set(ledger.invalid) == set(INVALID_KINDS)
     assert ledger.invalid.total() / ledger.total() == pytest.approx(0.2, abs=0.02)
 
 
 def test_share_of_redelivered_and_invalid_records() -> None:
-    """About 1 % of the records come twice, and 0.5 % are invalid, as the profile asks."""
+    """About 1% of the records are sent twice, and 0.5% are invalid, as the profile says."""
     records, ledger = made(PROFILE)
     valid = [record for record in records if record.valid]
     again = len(valid) - len({record.value for record in valid})
@@ -215,7 +215,7 @@ def test_share_of_redelivered_and_invalid_records() -> None:
 
 
 def test_share_of_records_out_of_order() -> None:
-    """About 2 % of the records arrive after a later one of their conversation and stream."""
+    """About 2% of the records arrive after a later one of their conversation and stream."""
     latest: dict[tuple[bytes | None, str], float] = {}
     met: set[bytes] = set()
     late = 0
@@ -231,7 +231,7 @@ def test_share_of_records_out_of_order() -> None:
 
 
 def test_faults_can_be_switched_off() -> None:
-    """With its shares at zero the traffic has neither late nor double nor broken records."""
+    """With these shares at zero no record is late, sent twice or invalid."""
     calm = replace(SMALL, out_of_order=0.0, redelivered=0.0, invalid=0.0, early_labels=0.0)
     records, ledger = made(calm)
     assert len({record.value for record in records}) == len(records)
@@ -241,7 +241,7 @@ def test_faults_can_be_switched_off() -> None:
 
 @pytest.mark.slow
 def test_a_quarter_of_the_results_are_duplicates() -> None:
-    """A quarter of the results repeat their turn, and a coarse independent look agrees."""
+    """A quarter of the results repeat others of their turn, which an independent check confirms."""
     _, ledger = made(PROFILE)
     assert ledger.duplicate_share() == pytest.approx(0.25, abs=0.015)
     ways: dict[str, int] = defaultdict(int)
@@ -257,14 +257,14 @@ def test_a_quarter_of_the_results_are_duplicates() -> None:
     ("iterations", "share"), [((1, 4), 0.25), ((3, 12), 0.4), ((1, 8), 0.0), ((2, 2), 0.1)]
 )
 def test_duplicates_follow_the_profile(iterations: tuple[int, int], share: float) -> None:
-    """The share of duplicates is met for other lengths of turns too."""
+    """The share of duplicates is right for other lengths of turns as well."""
     _, ledger = made(replace(PROFILE, iterations=iterations, duplicates=share))
     assert ledger.duplicate_share() == pytest.approx(share, abs=0.02)
 
 
 @pytest.mark.slow
 def test_an_event_has_the_stated_size() -> None:
-    """An event with one search of ten results has about 4.6 KB, and the size is a parameter."""
+    """An event with one search of ten results has about 4.6 kB, and its size is a parameter."""
 
     def mean(profile: TrafficProfile) -> float:
         sizes = [
@@ -280,12 +280,12 @@ def test_an_event_has_the_stated_size() -> None:
 
 
 def ends(profile: TrafficProfile) -> list[dict[str, Any]]:
-    """The ends of turns, in arrival order, redelivered ones twice."""
+    """The ends of turns, in arrival order, with redelivered ones twice."""
     return [event for _, event in events(profile) if event["type"] == "turn_completed"]
 
 
 def test_share_of_turns_with_reference_answers() -> None:
-    """Some 40 % of the turns have one or two; the answer is equal to some of them, like others."""
+    """About 40% of the turns have one or two; some answers equal one, and others resemble one."""
     referenced = [event for event in ends(PROFILE) if "reference_answers" in event]
 
     assert len(referenced) / len(ends(PROFILE)) == pytest.approx(0.4, abs=0.05)
@@ -300,7 +300,7 @@ def test_share_of_turns_with_reference_answers() -> None:
 
 
 def test_reference_answers_change_nothing_else() -> None:
-    """They are drawn apart: without them the same bytes are sent at the same times."""
+    """Other bytes and times are the same with and without them."""
     without = made(replace(SMALL, conversations=100, reference_answers=0.0))[0]
     found = []
     for record in made(replace(SMALL, conversations=100))[0]:
@@ -314,7 +314,7 @@ def test_reference_answers_change_nothing_else() -> None:
 
 
 def test_labels_correlate_with_what_is_relevant() -> None:
-    """Gains lie between 0 and 4, all of them occur, and grades of the turn's end agree mostly."""
+    """Gains are 0 to 4, all of which occur, and mostly agree with grades at the end of the turn."""
     gains: dict[tuple[str, int, str], int] = {}
     documents: dict[tuple[str, int, str], str] = {}
     relevant: dict[tuple[str, int], dict[str, int]] = {}
@@ -339,14 +339,14 @@ def test_labels_correlate_with_what_is_relevant() -> None:
 
 
 def test_labels_can_be_switched_off() -> None:
-    """Without labels there is one stream only."""
+    """Without labels there is only one stream."""
     records, _ = made(replace(SMALL, labels=False))
     assert {record.stream for record in records} == {"events"}
 
 
 @pytest.mark.slow
 def test_same_pages_raises_the_duplicates_of_its_agent_only() -> None:
-    """An index that returns the same pages shows in its agent, in its time, and nowhere else."""
+    """The incident shows in its agent and period only."""
     incident = Incident("it-desk", 1200, 2400, "same_pages", 0.8)
     profile = replace(PROFILE, results_per_search=5, incidents=(incident,))
     during = shares_by_agent(profile, (1200, 2400))
@@ -357,7 +357,7 @@ def test_same_pages_raises_the_duplicates_of_its_agent_only() -> None:
 
 
 def test_gate_skips_raise_the_skips_of_their_agent_only() -> None:
-    """A gate that skips too much shows in its agent's decisions."""
+    """The incident shows in the gate decisions of its agent."""
     incident = Incident("finance-bot", 0, 3600, "gate_skips", 0.5)
     _, ledger = made(replace(SMALL, conversations=300, incidents=(incident,)))
     for agent in PROFILE.agents:
@@ -367,7 +367,7 @@ def test_gate_skips_raise_the_skips_of_their_agent_only() -> None:
 
 
 def test_a_stuck_router_takes_its_first_route() -> None:
-    """A stuck router shows as one route that takes almost all searches of its agent."""
+    """One route gets almost all searches of the agent."""
     incident = Incident("hr-helper", 0, 3600, "router_stuck", 0.9)
     profile = replace(SMALL, conversations=300, incidents=(incident,))
     routes: dict[str, list[str]] = defaultdict(list)
@@ -379,7 +379,7 @@ def test_a_stuck_router_takes_its_first_route() -> None:
 
 
 def test_a_looping_rewriter_makes_longer_turns_that_repeat() -> None:
-    """Turns of a query rewriter that loops have more iterations and far more duplicates."""
+    """Turns have more iterations and far more duplicates."""
     incident = Incident("it-desk", 0, 1e6, "rewriter_loops", 1.0)
     profile = replace(SMALL, conversations=200, incidents=(incident,))
     last: dict[bool, list[int]] = {True: [], False: []}
@@ -397,7 +397,7 @@ def test_a_looping_rewriter_makes_longer_turns_that_repeat() -> None:
 
 
 def test_searches_off_the_topic_find_little_that_is_good() -> None:
-    """Where searches miss the topic, inline gains of new documents are low."""
+    """Inline gains of new documents are low."""
     incident = Incident("it-desk", 0, 1e6, "off_topic", 1.0)
     profile = replace(SMALL, conversations=200, inline_gains=1.0, incidents=(incident,))
     gains: dict[bool, list[int]] = {True: [], False: []}
@@ -410,7 +410,7 @@ def test_searches_off_the_topic_find_little_that_is_good() -> None:
 
 
 def test_an_empty_index_returns_nothing() -> None:
-    """With the incident's probability, of its agent only; others nearly always find something."""
+    """Searches of its agent are empty with the incident's probability; others nearly never."""
     incident = Incident("it-desk", 0, 1e6, "empty_index", 0.7)
     profile = replace(SMALL, conversations=200, incidents=(incident,))
     empty: dict[bool, list[bool]] = {True: [], False: []}
@@ -423,7 +423,7 @@ def test_an_empty_index_returns_nothing() -> None:
 
 
 def test_an_inverted_reranker_shows_the_worst_first() -> None:
-    """Inline gains fall with the rank, and rise where the reranker is inverted."""
+    """Inline gains normally fall with the rank, and rise while the reranker is inverted."""
     incident = Incident("it-desk", 0, 1e6, "reranker_inverted", 1.0)
     profile = replace(SMALL, conversations=200, inline_gains=1.0, incidents=(incident,))
     gains: dict[bool, list[int]] = {True: [], False: []}
@@ -437,7 +437,7 @@ def test_an_inverted_reranker_shows_the_worst_first() -> None:
 
 
 def test_late_labels_are_late_for_their_agent_only() -> None:
-    """Labels that are late come at least a quarter of an hour after their iteration."""
+    """They arrive at least a quarter of an hour after their iteration."""
     incident = Incident("it-desk", 0, 1e6, "labels_late", 1.0)
     profile = replace(SMALL, conversations=200, revisions=0.0, incidents=(incident,))
     agents = {e["conversation_id"]: e["agent"] for e, _ in searches(profile)}
@@ -454,7 +454,7 @@ def test_late_labels_are_late_for_their_agent_only() -> None:
 
 
 def test_endless_traffic_goes_on_in_event_time() -> None:
-    """Endless traffic passes the end of its span, with new conversations and the same incidents."""
+    """It continues after its period, with new conversations and the same incidents."""
     profile = replace(SMALL, conversations=20, duration_seconds=600)
     keys: set[bytes | None] = set()
     last = 0
@@ -477,20 +477,20 @@ def test_endless_traffic_goes_on_in_event_time() -> None:
     ],
 )
 def test_impossible_profiles_are_refused(changes: dict[str, Any]) -> None:
-    """A profile that cannot be generated says so when it is made."""
+    """A profile that cannot be generated is an error when it is created."""
     with pytest.raises(ValueError, match=r"."):
         replace(PROFILE, **changes)
 
 
 @given(st.binary(max_size=64))
 def test_murmur2_is_kafkas(key: bytes) -> None:
-    """The partitioner's hash equals that of aiokafka, so recordings lie where Kafka has them."""
+    """The hash equals that of aiokafka, so that recordings have Kafka's partitions."""
     assert murmur2(key) == kafka_murmur2(key) & 0xFFFFFFFF
     assert 0 <= partition_for(key, 4) < 4
 
 
 def test_url_variants_differ_in_writing_only() -> None:
-    """Every variant of an address is another text for the same host and path."""
+    """Every variant of an address is a different text with the same host and path."""
     url = "https://help.brightharbor.example/articles/hb-20001?lang=en"
     variants = url_variants(url)
     assert len({url, *variants}) == len(variants) + 1
@@ -503,13 +503,13 @@ def test_url_variants_differ_in_writing_only() -> None:
 
 @pytest.mark.slow
 def test_day_is_current() -> None:
-    """The bundled recording is what the code makes, byte for byte once unpacked."""
+    """The bundled recording equals the generator's output, byte for byte once decompressed."""
     assert gzip.decompress(RECORDING.read_bytes()) == b"".join(record_lines(generate(DAY)))
     assert RECORDING.stat().st_size < 1_600_000
 
 
 def test_day_is_a_recording() -> None:
-    """Offsets count up from zero in every partition, and keys lie where Kafka would put them."""
+    """Offsets begin at zero in every partition, and keys are in Kafka's partitions."""
     next_offset: dict[tuple[str, int], int] = defaultdict(int)
     bare = 0
     for line in gzip.decompress(RECORDING.read_bytes()).splitlines():
@@ -526,7 +526,7 @@ def test_day_is_a_recording() -> None:
 
 @pytest.mark.slow
 def test_day_has_its_incident() -> None:
-    """After the index change it-desk repeats twice as much as before; the others go on."""
+    """After the index change it-desk repeats twice as much as before, and others as before."""
     span = (INDEX_CHANGE.from_seconds, INDEX_CHANGE.to_seconds)
     during = shares_by_agent(DAY, span)
     before = shares_by_agent(DAY, (0.0, span[0] - 300))
@@ -536,7 +536,7 @@ def test_day_has_its_incident() -> None:
 
 @pytest.mark.parametrize("to_file", [True, False])
 def test_generate_says_what_it_wrote(tmp_path: Path, to_file: bool) -> None:
-    """How many records, and where, on standard error; standard output has records only."""
+    """Standard error has the number of records and the file; standard output has only records."""
     file = tmp_path / "traffic.jsonl"
     out = str(file) if to_file else "-"
 

@@ -32,7 +32,7 @@ TRACES = {
 
 
 def replayed(out: Path, *sources: str | Path, given: bytes) -> subprocess.CompletedProcess[bytes]:
-    """Run the command with this on its standard input."""
+    """Run the command with this as standard input."""
     command = [sys.executable, "-m", "stream_metrics", "replay", *map(str, sources)]
     return subprocess.run(
         [*command, "--processes", "1", "--out", str(out)],
@@ -41,7 +41,7 @@ def replayed(out: Path, *sources: str | Path, given: bytes) -> subprocess.Comple
 
 
 def rows(out: Path, *sources: str | Path, given: bytes = b"") -> int:
-    """How many rows a replay writes."""
+    """The number of rows that a replay writes."""
     result = replayed(out, *sources, given=given)
     assert result.returncode == 0, result.stderr
     return len((out / "conversations.jsonl").read_bytes().splitlines())
@@ -49,7 +49,7 @@ def rows(out: Path, *sources: str | Path, given: bytes = b"") -> int:
 
 @pytest.mark.parametrize("form", TRACES)
 def test_traces_on_standard_input_have_a_row_for_each_turn(tmp_path: Path, form: str) -> None:
-    """As the same traces in a file have."""
+    """The same traces in a file have them, too."""
     (tmp_path / "traces").write_bytes(TRACES[form])
 
     assert rows(tmp_path / "file", tmp_path / "traces") == 3
@@ -57,7 +57,7 @@ def test_traces_on_standard_input_have_a_row_for_each_turn(tmp_path: Path, form:
 
 
 def test_events_on_standard_input_have_a_row_for_each_conversation(tmp_path: Path) -> None:
-    """The first record is not lost by looking at it, nor is anything made of an empty input."""
+    """Detection loses no first record, and an empty input has no rows."""
     assert rows(tmp_path / "out", "-", given=LINES) == 1
     report = json.loads((tmp_path / "out" / "report.json").read_bytes())
     assert report["counts"]["events"] == 3
@@ -65,7 +65,7 @@ def test_events_on_standard_input_have_a_row_for_each_conversation(tmp_path: Pat
 
 
 def test_traces_after_another_source_have_a_row_for_each_turn(tmp_path: Path) -> None:
-    """Such as labels for the results in them."""
+    """The other source may be labels for the results in the traces."""
     (tmp_path / "events.jsonl").write_bytes(LINES)
     (tmp_path / "traces").write_bytes(TRACES["a document"])
 

@@ -1,4 +1,4 @@
-"""Fields that the contract does not name have no effect, and are counted wherever they stand."""
+"""Fields that the contract does not name have no effect, and are counted at every depth."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def encoded(event: dict[str, Any]) -> bytes:
 
 
 def planted(value: Any, fields: KnownFields, extra: dict[str, Any]) -> Any:
-    """A copy of an event with ``extra`` first in each of its objects, but for maps of any names."""
+    """A copy of the event with ``extra`` first in each object, except maps with free names."""
     if isinstance(value, list):
         return [planted(one, fields, extra) for one in value]
     if not isinstance(value, dict):
@@ -44,7 +44,7 @@ def planted(value: Any, fields: KnownFields, extra: dict[str, Any]) -> Any:
 
 
 def counted(value: bytes) -> tuple[str, ...]:
-    """The unknown fields of a valid event, of which both ways of decoding say the same."""
+    """The unknown fields of a valid event, for which both decoders agree."""
     event = decode(value, limits=Limits())
     taken = DECODER.decode(value)
     assert isinstance(event, Event)
@@ -63,7 +63,7 @@ PLACES = {
 
 @pytest.mark.parametrize("kind", FULL)
 def test_an_unknown_field_is_counted_at_every_depth(kind: str) -> None:
-    """Once for each place of an event; maps such as `ids` may have any names."""
+    """It counts once for each place in an event; maps such as `ids` may have any names."""
     assert counted(encoded(FULL[kind])) == ()
 
     found = counted(encoded(planted(FULL[kind], FIELDS[kind], {"x-1": {"searches": [{}]}})))
@@ -74,7 +74,7 @@ def test_an_unknown_field_is_counted_at_every_depth(kind: str) -> None:
 @pytest.mark.kernel
 @pytest.mark.parametrize("kind", ["search_iteration", "relevance_labels"])
 def test_events_with_unknown_fields_stay_on_the_fast_path(kind: str) -> None:
-    """A field that a newer producer sends costs no worker the kernel's speed."""
+    """A field of a newer producer does not make decoding slower."""
     value = encoded(planted(FULL[kind], FIELDS[kind], {"tenant": 1, "label": None}))
 
     taken = DECODER.decode_fast(value, None, None)
@@ -91,7 +91,7 @@ def test_events_with_unknown_fields_stay_on_the_fast_path(kind: str) -> None:
 def test_events_with_many_or_unusual_fields_stay_on_the_fast_path(
     kind: str, names: list[str]
 ) -> None:
-    """They are counted as the slow way counts them."""
+    """They are counted as on the slow path."""
     extra = dict.fromkeys(names, 1)
     value = json.dumps(planted(FULL[kind], FIELDS[kind], extra), ensure_ascii=False).encode()
 
@@ -103,7 +103,7 @@ def test_events_with_many_or_unusual_fields_stay_on_the_fast_path(
 
 @pytest.mark.parametrize("kind", ["relevance_labels", "turn_completed"])
 def test_agent_and_release_are_known_everywhere(kind: str) -> None:
-    """The envelope has them; of types that do not use them they may be anything."""
+    """They are fields of the envelope; types that do not use them accept any value."""
     assert counted(encoded({**FULL[kind], "agent": [1], "release": {"x": 1}})) == ()
 
 
@@ -121,7 +121,7 @@ NAMES = st.one_of(
     st.booleans(),
 )
 def test_names_of_unknown_fields_are_bounded(kind: str, names: list[str], everywhere: bool) -> None:
-    """Kernel and Python count the same names: short, plain, and not too many of one event."""
+    """Kernel and Python count the same names: short, plain, and a limited number per event."""
     extra = {name: 1 for name in names if name not in FIELDS[kind].names}
     plain = FULL[kind]
     event = planted(plain, FIELDS[kind], extra) if everywhere else {**plain, **extra}
@@ -207,7 +207,7 @@ EMPTY = [
 
 @pytest.mark.parametrize(("kind", "changes", "count"), EMPTY)
 def test_an_empty_event_is_counted(kind: str, changes: dict[str, Any], count: int) -> None:
-    """A search iteration without searches and gate, or labels without any label."""
+    """These are search iterations without searches and gate, and labels without any label."""
     names = ("event_id", "occurred_at", "conversation_id", "turn", "iteration", "type")
     event = {name: value for name, value in FULL[kind].items() if name in names} | changes
     engine = Replay()
@@ -262,7 +262,7 @@ LABELS: dict[str, Any] = {**FULL["relevance_labels"], "labels": None}
     ],
 )
 def test_a_field_near_a_known_one_is_an_error(event: dict[str, Any], path: str, known: str) -> None:
-    """It is named with the field that is meant."""
+    """The error names both fields."""
     found = [one for one in find_problems(encoded(event), limits=Limits()) if one.level == "error"]
 
     assert [(one.kind, one.about) for one in found] == [("misspelt_field", path)]
@@ -285,7 +285,7 @@ def test_a_field_near_a_known_one_is_an_error(event: dict[str, Any], path: str, 
     ],
 )
 def test_other_unknown_fields_are_warnings(event: dict[str, Any]) -> None:
-    """A name that resembles none, or one that the object has as well, is probably meant so."""
+    """Such a name resembles no field, or only one that the object has as well."""
     found = find_problems(encoded(event), limits=Limits())
 
     assert found
@@ -302,7 +302,7 @@ def test_other_unknown_fields_are_warnings(event: dict[str, Any]) -> None:
     ],
 )
 def test_a_number_in_another_unit_is_named_so(seconds: float, unit: str) -> None:
-    """`occurred_at` takes seconds; the rejection says which unit the number looks like."""
+    """`occurred_at` is in seconds; the error says which unit the number seems to have."""
     (found,) = find_problems(encoded({**ITERATION, "occurred_at": seconds}), limits=Limits())
 
     assert found.about == "time_out_of_range"
@@ -311,7 +311,7 @@ def test_a_number_in_another_unit_is_named_so(seconds: float, unit: str) -> None
 
 @pytest.mark.parametrize("seconds", [17, -1_742_288_400_250, 1e300, 5e9, "1999-01-01T00:00:00Z"])
 def test_other_times_out_of_range_are_not_taken_for_another_unit(seconds: Any) -> None:
-    """What would lie outside 2000 to 2100 in any unit is only said to be out of range."""
+    """A number outside 2000 to 2100 in every unit is only reported as out of range."""
     (found,) = find_problems(encoded({**ITERATION, "occurred_at": seconds}), limits=Limits())
 
     assert found.about == "time_out_of_range"

@@ -1,4 +1,4 @@
-"""Without labels: relevance is unknown, and no summary shows a 0 for it."""
+"""Without labels, relevance is unknown, and no summary shows 0 for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LABELS = [labelled(f"c-{n}", {f"1.0.a{n}": 3, "1.1.b1": 0}) for n in (1, 3, 5)]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Replays in ``without`` labels, and in ``partly`` with those of one agent."""
+    """A directory with replays ``without`` labels, and ``partly`` with those of one agent."""
     monkeypatch.setenv("STREAM_METRICS_CONFIG", "")
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "without.jsonl", UNLABELLED)
@@ -44,12 +44,12 @@ def written(path: Path, events: Iterable[dict[str, Any]]) -> None:
 
 
 def ran(*arguments: str) -> Result:
-    """A command as it ends."""
+    """Run a command to its end."""
     return CliRunner().invoke(app, list(arguments))
 
 
 def page(folder: Path) -> tuple[str, str]:
-    """The HTML of a report, and its text."""
+    """The HTML of a report page, and its text."""
     found = (folder / "report.html").read_text(encoding="utf-8")
     return found, Read(found).text
 
@@ -64,7 +64,7 @@ def test_the_files_follow_the_definitions(folder: Path) -> None:
 
 
 def test_the_printed_summary_says_that_nothing_is_labelled(folder: Path) -> None:
-    """SRE and gain have no value, and SRR has its own; with labels all have one."""
+    """SRE and gain have no value, while SRR has one; with labels all have values."""
     said = {name: ran("report", name).stderr for name in ("without", "partly")}
 
     assert re.search(r"^documents +18, of them 0 labelled", said["without"], re.M)
@@ -94,7 +94,7 @@ def test_the_report_page_shows_no_efficiency(folder: Path) -> None:
 
 
 def test_an_agent_without_labels_has_no_efficiency(folder: Path) -> None:
-    """Strata, worst conversations and the distribution leave out what nobody has judged."""
+    """Strata, worst conversations and the distribution omit conversations without labels."""
     found, said = page(folder / "partly")
 
     (sums,) = re.findall(r"<h3>Sums by agent</h3>(.*?)</table>", found, re.S)
@@ -110,7 +110,7 @@ def test_an_agent_without_labels_has_no_efficiency(folder: Path) -> None:
 
 
 def test_iterations_before_the_first_label_have_no_efficiency() -> None:
-    """SRE@i is known from the first iteration on of whose documents one has a label."""
+    """SRE@i is known from the first iteration whose documents have a label."""
 
     def iteration(labelled: int) -> dict[str, Any]:
         return {"unique": 2, "labelled": labelled, "srr": 0.0, "sre": 0.5 * labelled}
@@ -131,7 +131,7 @@ def test_iterations_before_the_first_label_have_no_efficiency() -> None:
 def test_a_condition_on_an_unlabelled_metric_fails_with_the_reason(
     folder: Path, condition: str
 ) -> None:
-    """Whichever way it compares, it neither passes nor blames the agent."""
+    """Any comparison fails, and the message blames the missing labels."""
     found = ran("report", "without", "--fail-if", condition)
 
     assert found.exit_code == 1
@@ -140,7 +140,7 @@ def test_a_condition_on_an_unlabelled_metric_fails_with_the_reason(
 
 
 def test_a_comparison_leaves_out_metrics_that_one_run_has_no_labels_for(folder: Path) -> None:
-    """It compares SRR, says which run has no labels, and refuses to be asked for SRE."""
+    """It compares SRR, names the run without labels, and refuses a request for SRE."""
     found = ran("compare", "partly", "without", "--resamples", "100", "--stratify", "agent")
 
     assert found.exit_code == 0
@@ -159,7 +159,7 @@ def test_a_comparison_leaves_out_metrics_that_one_run_has_no_labels_for(folder: 
 
 
 def test_a_run_that_lost_its_labels_does_not_pass_for_not_worse(folder: Path) -> None:
-    """Its SRE cannot be tested; a comparison without figures of labels has nothing to miss."""
+    """Its SRE cannot be tested; a comparison without metrics of labels does not need them."""
     shutil.copytree("without", "again")
     gate = ("--fail-if", "any.worse", "--resamples", "100")
 
@@ -170,7 +170,7 @@ def test_a_run_that_lost_its_labels_does_not_pass_for_not_worse(folder: Path) ->
 
 
 def test_a_comparison_has_no_difference_in_a_stratum_without_labels(folder: Path) -> None:
-    """Two labelled runs are compared by SRE, but not for the agent that nobody labels."""
+    """Two labelled runs are compared by SRE, except for the agent without labels."""
     shutil.copytree("partly", "again")
 
     found = json.loads(

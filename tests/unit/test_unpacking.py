@@ -1,4 +1,4 @@
-"""Record batches are decompressed up to a limit, whichever codec they come in."""
+"""Record batches are decompressed up to a limit, with every codec."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ EVERY_CODEC = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 
 @pytest.fixture(autouse=True)
 def limited() -> Iterator[None]:
-    """A limit that suits tests; that of the settings afterwards."""
+    """Set a small limit for the test; restore that of the settings afterwards."""
     bound_batches(LIMIT)
     yield
     bound_batches(16 << 20)
 
 
 def batch(codec: int, values: list[bytes], offset: int = 0) -> bytes:
-    """A record batch as a broker hands it out."""
+    """A record batch as a broker sends it."""
     builder = DefaultRecordBatchBuilder(
         magic=2, compression_type=codec, is_transactional=0, producer_id=-1, producer_epoch=-1,
         base_sequence=-1, batch_size=1 << 30,
@@ -42,7 +42,7 @@ def batch(codec: int, values: list[bytes], offset: int = 0) -> bytes:
 
 
 def fetched(*batches: bytes) -> fetcher.PartitionRecords:
-    """What aiokafka makes of a fetched partition."""
+    """The records that aiokafka makes of a fetched partition."""
     return fetcher.PartitionRecords(
         TopicPartition("t", 3), MemoryRecords(b"".join(batches)), [], 0, None, None, True, 1
     )
@@ -50,7 +50,7 @@ def fetched(*batches: bytes) -> fetcher.PartitionRecords:
 
 @EVERY_CODEC
 def test_a_batch_within_the_limit_is_read(codec: int) -> None:
-    """A batch within the limit gives its records, a little or hardly compressible."""
+    """Its records are returned, whether or not they compress well."""
     values = [b"\0" * (LIMIT // 2), random.Random(1).randbytes(LIMIT // 3), b""]
 
     assert [record.value for record in fetched(batch(codec, values))] == values
@@ -58,7 +58,7 @@ def test_a_batch_within_the_limit_is_read(codec: int) -> None:
 
 @EVERY_CODEC
 def test_a_batch_beyond_the_limit_is_refused(codec: int) -> None:
-    """A batch beyond the limit raises, with its place and the setting that bounds it."""
+    """The error has the partition and offset, and the setting of the limit."""
     records = fetched(batch(codec, [b"first"]), batch(codec, [b"\0" * 50 * LIMIT], offset=1))
 
     assert next(records).value == b"first"
@@ -68,7 +68,7 @@ def test_a_batch_beyond_the_limit_is_refused(codec: int) -> None:
 
 @EVERY_CODEC
 def test_invalid_compressed_data_is_refused(codec: int) -> None:
-    """Bytes that the codec cannot read raise the same error, and not one of the codec's."""
+    """Bytes that the codec cannot read raise the same error, and not one of the codec."""
     made = bytearray(batch(codec, [b"value" * 99]))
     made[70:] = b"\xff" * len(made[70:])
     records = fetcher.PartitionRecords(
@@ -80,7 +80,7 @@ def test_invalid_compressed_data_is_refused(codec: int) -> None:
 
 
 async def test_a_fetch_is_bounded() -> None:
-    """Many batches within the limit come in several rounds, none twice and none left out."""
+    """Many batches within the limit are returned in several rounds, each of them once."""
     values = [bytes([n]) * (LIMIT - 100) for n in range(3 * ROUND_LIMIT_FACTOR)]
     batches = [batch(4, [value], offset=n) for n, value in enumerate(values)]
     rounds: list[list[bytes]] = []

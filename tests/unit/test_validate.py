@@ -28,7 +28,7 @@ def lines(*events: Any) -> str:
 
 
 def test_every_bad_record_is_named_with_its_line(tmp_path: Path) -> None:
-    """Lines count from 1 in each file, empty ones too; they are on standard output."""
+    """Lines are numbered from 1 in each file, including empty ones, on standard output."""
     (tmp_path / "a.jsonl").write_text(lines(GOOD) + "\nno json\n" + lines({"type": "x"}))
     (tmp_path / "b.jsonl").write_text(lines({**GOOD, "occurred_at": 1_742_288_400_000}))
 
@@ -46,12 +46,12 @@ def test_every_bad_record_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 def told(found: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
-    """The findings as objects, one a line."""
+    """The findings as objects, one on each line."""
     return [json.loads(line) for line in found.stdout.splitlines()]
 
 
 def test_findings_as_json_have_counts(tmp_path: Path) -> None:
-    """Misspelt fields are errors; unknown fields and empty events come with their counts."""
+    """Misspelt fields are errors; unknown fields and empty events are counted."""
     (tmp_path / "events.jsonl").write_text(lines(GOOD, *EMPTY_EVENTS))
 
     found = command(tmp_path, "validate", "events.jsonl", "--format", "json")
@@ -70,7 +70,7 @@ def test_findings_as_json_have_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_a_file_name_that_is_no_utf_8_is_escaped(tmp_path: Path, form: str) -> None:
-    """Names of files are bytes; what is printed about them is text."""
+    """Names of files are bytes, and output is text."""
     (tmp_path / "caf\udce9.jsonl").write_text("no json\n")
 
     found = command(tmp_path, "validate", "caf\udce9.jsonl", "--format", form)
@@ -81,7 +81,7 @@ def test_a_file_name_that_is_no_utf_8_is_escaped(tmp_path: Path, form: str) -> N
 
 
 def test_findings_before_a_damaged_file_are_listed(tmp_path: Path) -> None:
-    """The findings are listed, and then the error that ends it."""
+    """The findings are listed before the error that ends the command."""
     (tmp_path / "events.jsonl").write_text(lines(EMPTY_EVENTS[0]))
     (tmp_path / "damaged.jsonl.gz").write_bytes(gzip.compress(lines(GOOD).encode())[:-5])
 
@@ -93,7 +93,7 @@ def test_findings_before_a_damaged_file_are_listed(tmp_path: Path) -> None:
 
 
 def test_warnings_alone_end_with_0(tmp_path: Path) -> None:
-    """Empty events and fields that resemble no known one are allowed."""
+    """Empty events and fields that resemble no known one are permitted."""
     (tmp_path / "events.jsonl").write_text(lines({**ITERATION, "trace_id": 1}))
 
     found = command(tmp_path, "validate", "events.jsonl")
@@ -103,7 +103,7 @@ def test_warnings_alone_end_with_0(tmp_path: Path) -> None:
 
 
 def test_the_list_of_findings_is_bounded(tmp_path: Path) -> None:
-    """Beyond --limit findings are counted."""
+    """Findings beyond --limit are only counted."""
     extra = {f"x{n}": n for n in range(10)}
     (tmp_path / "events.jsonl").write_text("bad\n" * 7 + lines({**GOOD, **extra}))
 
@@ -119,7 +119,7 @@ def test_the_list_of_findings_is_bounded(tmp_path: Path) -> None:
 
 
 def test_standard_input_and_recordings_are_validated(tmp_path: Path) -> None:
-    """``-`` is standard input; of recorded records the key is checked."""
+    """``-`` is standard input; keys of recorded records are checked."""
     record = {
         "topic": "t", "partition": 0, "offset": 5, "timestamp": None, "key": "another",
         "value": json.dumps(GOOD),
@@ -133,7 +133,7 @@ def test_standard_input_and_recordings_are_validated(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("subcommand", ["validate", "replay"])
 def test_an_empty_input_is_refused(tmp_path: Path, subcommand: str) -> None:
-    """Nothing can be said of it: exit code 2."""
+    """The exit code is 2, because there is nothing to validate."""
     (tmp_path / "empty.jsonl").touch()
 
     assert (
@@ -143,7 +143,7 @@ def test_an_empty_input_is_refused(tmp_path: Path, subcommand: str) -> None:
 
 
 def test_a_strict_replay_ends_at_a_misspelt_field(tmp_path: Path) -> None:
-    """As ``validate`` does; other unknown fields do not end it."""
+    """It agrees with ``validate``; other unknown fields do not end it."""
     (tmp_path / "events.jsonl").write_text(lines(GOOD, EMPTY_EVENTS[0]))
     (tmp_path / "fine.jsonl").write_text(lines({**GOOD, "trace_id": 1}))
 

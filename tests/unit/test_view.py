@@ -17,7 +17,7 @@ JUDGED = 300  # results that an agent must have for its SRR to be judged, and so
 
 
 def held(**agents: tuple[float, float | None]) -> Windows:
-    """Windows of agents with an SRR of the last minute, and one of ten hours before, if any."""
+    """Windows of agents with an SRR of the last minute, and optionally one of ten hours before."""
     windows = Windows(DEFAULT_WINDOWS)
     for agent, (now, before) in agents.items():
         times = [(NOW_US, now, JUDGED)]
@@ -33,7 +33,7 @@ def held(**agents: tuple[float, float | None]) -> Windows:
 
 
 def shown(windows: Windows) -> tuple[str, str]:
-    """The panel, its lines joined, and the plain line."""
+    """The panel with its lines joined, and the plain line."""
     view = DayView(NOW_US - HOUR_US, NOW_US, 9464)
     view.update([windows], NOW_US, 10, 0)
     console = Console(width=400)
@@ -43,7 +43,7 @@ def shown(windows: Windows) -> tuple[str, str]:
 
 
 def test_a_spike_is_shown_with_its_baseline() -> None:
-    """An agent that repeats itself more than in the day before is at fault."""
+    """An agent that repeats more than in the day before is at fault."""
     panel, line = shown(held(support=(0.61, 0.2)))
 
     assert "support: 61% of its results in 5m repeat" in panel
@@ -52,7 +52,7 @@ def test_a_spike_is_shown_with_its_baseline() -> None:
 
 
 def test_a_fresh_agent_above_a_threshold_is_not_judged() -> None:
-    """Its own half hour is not what is usual for it, and it is not called fine either."""
+    """Half an hour of its own is no baseline, and the agent is not called fine either."""
     panel, line = shown(held(fresh=(0.61, None)))
 
     assert "Too little data to judge the SRR of fresh." in panel
@@ -62,7 +62,7 @@ def test_a_fresh_agent_above_a_threshold_is_not_judged() -> None:
 
 
 def test_no_agent_is_reported_fine_unless_all_are_judged() -> None:
-    """Of a calm agent beside a fresh one it does not say that no agent repeats itself."""
+    """With a calm and a fresh agent it does not say that no agent repeats itself."""
     calm, _ = shown(held(calm=(0.1, 0.1)))
     mixed, _ = shown(held(calm=(0.1, 0.1), fresh=(0.61, None)))
 
@@ -72,7 +72,7 @@ def test_no_agent_is_reported_fine_unless_all_are_judged() -> None:
 
 
 def test_the_columns_are_those_of_the_page() -> None:
-    """Shares are percentages, with a digit after the point below 10%; gain is per iteration."""
+    """Shares are percentages, with a decimal below 10%; gain is per iteration."""
     windows, sums = Windows(DEFAULT_WINDOWS), {"r": 40, "d": 3, "u": 37, "l": 37}
     sums |= {"si": 4, "sr": 40, "sg": 10, "sG": 30}
     for window in DEFAULT_WINDOWS:
@@ -86,7 +86,7 @@ def test_the_columns_are_those_of_the_page() -> None:
 
 
 def test_without_a_label_there_is_no_efficiency() -> None:
-    """Settled iterations of duplicates only are no SRE of 0%."""
+    """Settled iterations with only duplicates do not give an SRE of 0%."""
     windows, sums = Windows(DEFAULT_WINDOWS), {"r": 40, "d": 20, "u": 20, "si": 2, "sr": 20}
     for window in DEFAULT_WINDOWS:
         windows.load(window.name, NOW_US // window.bucket_us, "calm", encode_sums(sums))

@@ -40,7 +40,7 @@ PROMETHEUS_ACCEPTS = (
 
 
 class Clock:
-    """A clock that stands until it is set."""
+    """A clock that is set by the test."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -64,7 +64,7 @@ Get = Callable[..., Awaitable[tuple[int, str, str]]]
 
 @asynccontextmanager
 async def served(pages: Pages, options: WebOptions) -> AsyncIterator[Get]:
-    """A server on a free port, and how to ask it: (status, content type, body)."""
+    """A server on a free port, and a function that sends requests: (status, content type, body)."""
     runner = await serve(options, make_app(pages))
     scheme = "https" if options.tls_certificate else "http"
     host, port = runner.addresses[0][:2]
@@ -84,7 +84,7 @@ async def served(pages: Pages, options: WebOptions) -> AsyncIterator[Get]:
 def ask(
     page: str, of: Pages, options: WebOptions | None = None, **kwargs: object
 ) -> tuple[int, str, str]:
-    """One request."""
+    """Send one request."""
 
     async def run() -> tuple[int, str, str]:
         async with served(of, options or WebOptions(port=0)) as get:
@@ -94,7 +94,7 @@ def ask(
 
 
 def test_metrics_are_plain_text_by_default() -> None:
-    """Without an Accept header windows and operations come in Prometheus' own text format."""
+    """Without an Accept header, windows and operations are in Prometheus' text format."""
     status, content_type, body = ask("/metrics", pages())
 
     assert status == 200
@@ -108,7 +108,7 @@ def test_metrics_are_plain_text_by_default() -> None:
 
 @pytest.mark.parametrize("accept", PROMETHEUS_ACCEPTS)
 def test_metrics_are_openmetrics_when_asked(accept: str) -> None:
-    """With the Accept header of a Prometheus server the page is valid OpenMetrics."""
+    """The Accept header of a Prometheus server gets valid OpenMetrics."""
     status, content_type, body = ask("/metrics", pages(), headers={"Accept": accept})
 
     assert status == 200
@@ -118,7 +118,7 @@ def test_metrics_are_openmetrics_when_asked(accept: str) -> None:
 
 
 def test_concurrent_scrapes_get_the_whole_page() -> None:
-    """Several scrapers at the same time do not disturb each other."""
+    """Several concurrent scrapes are each complete."""
 
     async def run() -> list[tuple[int, str, str]]:
         async with served(pages(), WebOptions(port=0)) as get:
@@ -130,7 +130,7 @@ def test_concurrent_scrapes_get_the_whole_page() -> None:
 
 
 def test_a_worker_is_not_ready_at_the_start() -> None:
-    """A new Health gives a reason against readiness, and none against being alive."""
+    """A new Health has a reason against readiness, and none against liveness."""
     health = Health()
     status, content_type, body = ask("/readyz", pages(health))
 
@@ -141,7 +141,7 @@ def test_a_worker_is_not_ready_at_the_start() -> None:
 
 @pytest.mark.parametrize(("building", "state"), [(True, "building"), (False, "live")])
 def test_readiness_names_the_generation(building: bool, state: str) -> None:
-    """A worker that builds is ready, so that a roll-out can go on; its answer says what it is."""
+    """A worker that builds is ready, so that a roll-out can continue; the answer says so."""
     health = Health(reasons={})
     health.generation, health.building = 2, building
     named = {"generation": {"number": 2, "state": state}}
@@ -181,7 +181,7 @@ def test_readiness_follows_its_reasons() -> None:
 
 
 def test_the_watchdog_fails_the_liveness_probe() -> None:
-    """A reason of the watchdog is a reason to restart."""
+    """A reason of the watchdog asks for a restart."""
     health = Health(reasons={})
     health.set("watchdog", "no progress for 60 s with lag left")
     status, _, body = ask("/healthz", pages(health))
@@ -195,7 +195,7 @@ def test_the_watchdog_fails_the_liveness_probe() -> None:
 
 
 def test_a_silent_loop_fails_the_liveness_probe() -> None:
-    """A loop that came round once must come round again within the bound."""
+    """Once the loop has run, it must run again within the limit."""
     clock = Clock()
     health = Health(30, reasons={}, clock=clock)
     clock.now += 1_000
@@ -220,7 +220,7 @@ USERS = {
 
 
 def basic(user: str, password: str) -> dict[str, str]:
-    """The header that names a user."""
+    """The Authorization header of a user."""
     return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
@@ -240,7 +240,7 @@ def basic(user: str, password: str) -> dict[str, str]:
 def test_only_users_with_the_right_password_are_admitted(
     user: str, password: str, status: int
 ) -> None:
-    """Only a user with the right password sees the metrics."""
+    """Others do not see the metrics."""
     options = WebOptions(port=0, users=USERS)
     answer = ask("/metrics", pages(), options, headers=basic(user, password))
 
@@ -249,7 +249,7 @@ def test_only_users_with_the_right_password_are_admitted(
 
 
 def test_a_remembered_password_does_not_let_another_in() -> None:
-    """After a right password a wrong one is refused, and the right one still taken."""
+    """After a right password a wrong one is refused, and the right one is still accepted."""
 
     async def run() -> list[int]:
         async with served(pages(), WebOptions(port=0, users=USERS)) as get:
@@ -265,7 +265,7 @@ def test_a_remembered_password_does_not_let_another_in() -> None:
     "header", ["", "Basic", "Basic !!!", "Basic bm9jb2xvbg==", "Basic /w==", "Bearer x", "Basic é"]
 )
 def test_a_broken_authorization_is_refused(header: str) -> None:
-    """What is no basic authorization gets a 401 with a challenge, never a 500."""
+    """Invalid basic authorization gets a 401 with a challenge, never a 500."""
     options = WebOptions(port=0, users=USERS)
     headers = {"Authorization": header}
 
@@ -273,7 +273,7 @@ def test_a_broken_authorization_is_refused(header: str) -> None:
 
 
 def test_probes_need_no_password() -> None:
-    """An orchestrator can probe a worker whose pages have users; other paths stay closed."""
+    """An orchestrator can probe a worker whose pages have users; other paths are protected."""
     options = WebOptions(port=0, users=USERS)
 
     assert ask("/healthz", pages(), options)[0] == 200
@@ -284,7 +284,7 @@ def test_probes_need_no_password() -> None:
 
 @pytest.mark.parametrize("page", ["/healthz", "/readyz"])
 def test_probes_give_reasons_to_users_only(page: str) -> None:
-    """Where pages have users, a probe tells them what is wrong, and others that something is."""
+    """If pages have users, only these see the reasons; others see the status."""
     health = Health(reasons={})
     health.set("watchdog", "no progress")
     options = WebOptions(port=0, users=USERS)
@@ -299,7 +299,7 @@ def test_probes_give_reasons_to_users_only(page: str) -> None:
 
 @pytest.mark.slow
 def test_too_many_password_checks_are_refused() -> None:
-    """Only so many passwords wait to be looked at; who is known is served meanwhile."""
+    """A limited number of checks may wait; known users are served meanwhile."""
     slow = {"prometheus": hash_password("correct horse", 14)}
 
     async def run() -> tuple[list[int], int]:
@@ -321,7 +321,7 @@ def test_too_many_password_checks_are_refused() -> None:
 
 
 def test_hashes_are_salted_and_do_not_hold_the_password() -> None:
-    """The same password gives another hash each time."""
+    """The same password has a different hash each time."""
     one, two = hash_password("correct horse", QUICK), hash_password("correct horse", QUICK)
 
     assert one != two
@@ -329,7 +329,7 @@ def test_hashes_are_salted_and_do_not_hold_the_password() -> None:
 
 
 def test_users_come_from_a_file(tmp_path: Path) -> None:
-    """A file has name and hash a line; comments and empty lines are passed over."""
+    """A line of the file has name and hash; comments and empty lines are skipped."""
     file = tmp_path / "users"
     file.write_text("# who may look\n\n" + "".join(f"{u}:{h}\n" for u, h in USERS.items()))
 
@@ -349,7 +349,7 @@ def test_an_invalid_line_in_the_file_of_users_is_refused(tmp_path: Path, line: s
 
 @pytest.mark.parametrize("password", [None, "pass phrase"])
 def test_pages_are_served_over_tls(tmp_path: Path, password: str | None) -> None:
-    """With a certificate and its key, encrypted or not, the pages are served over TLS only."""
+    """With a certificate and its key, encrypted or not, pages are served over TLS only."""
     authority = Authority(tmp_path)
     own = authority.issue("pages", password)
     options = WebOptions(
@@ -363,7 +363,7 @@ def test_pages_are_served_over_tls(tmp_path: Path, password: str | None) -> None
 
 
 def test_invalid_options_are_refused_with_the_reason(tmp_path: Path) -> None:
-    """A mistake in the options is told before anything listens, without the secret."""
+    """Mistakes are errors before the server listens; the message contains no secret."""
     own = Authority(tmp_path).issue("pages", "pass phrase")
     for options, match in (
         (WebOptions(tls_key=own.key), "`web.tls_key` without `web.tls_certificate`"),
@@ -388,7 +388,7 @@ def test_invalid_options_are_refused_with_the_reason(tmp_path: Path) -> None:
 
 
 def test_a_taken_port_is_an_error_at_once() -> None:
-    """A port that another server holds raises instead of serving nothing."""
+    """A port that is in use raises an error at the start."""
 
     async def run() -> None:
         runner = await serve(WebOptions(port=0), make_app(pages()))
@@ -402,7 +402,7 @@ def test_a_taken_port_is_an_error_at_once() -> None:
 
 
 def test_the_server_listens_on_localhost_by_default() -> None:
-    """The default is no listener that another machine can reach."""
+    """Other machines cannot reach it."""
     assert WebOptions().host == WebSettings().host == "127.0.0.1"
     assert WebOptions().loopback
 
@@ -420,5 +420,5 @@ def test_the_server_listens_on_localhost_by_default() -> None:
     ],
 )
 def test_pages_open_to_others_have_a_warning(options: WebOptions, words: str) -> None:
-    """Who lets others reach the pages hears what they will see."""
+    """The warning says what others can see."""
     assert [words in said for said in options.warnings()] == [True] * bool(words)

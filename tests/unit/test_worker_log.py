@@ -48,5 +48,5 @@ def test_the_first_line_names_topics_group_and_servers() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_a_page_on_all_interfaces_is_logged_with_the_host_name(host: str) -> None:
-    """The address has this machine's name, not that of no interface."""
+    """The logged address has the name of the machine instead of 0.0.0.0."""
     assert host not in WebOptions(host=host).url

@@ -1,4 +1,4 @@
-"""The worst conversations of a window: what each adds, in which order, and its duplicates."""
+"""The worst conversations of a window: their figures, order and duplicates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRAFFIC = TrafficProfile(seed=5, conversations=60, duration_seconds=1_800, inval
 def searched(
     conversation: str, iteration: int, docs: Sequence[str], at_s: int = NOON_S, **more: Any
 ) -> dict[str, Any]:
-    """A search iteration; its results' ids are their documents' with the iteration before them."""
+    """A search iteration; ids of results are those of documents prefixed by the iteration."""
     results = [{"result_id": f"{iteration}.{n}.{doc}", "doc_id": doc} for n, doc in enumerate(docs)]
     return {
         "type": "search_iteration",
@@ -54,7 +54,7 @@ def labelled(conversation: str, gains: dict[str, int]) -> dict[str, Any]:
 
 
 async def store_with(*events: dict[str, Any]) -> MemoryStore:
-    """A store that holds what these events leave."""
+    """A store that has processed these events."""
     store = MemoryStore()
     partition = await opened(store, MemoryDeadLetters(), cache_results=10_000)
     records = [
@@ -75,18 +75,18 @@ async def store_with(*events: dict[str, Any]) -> MemoryStore:
 async def asked(
     store: MemoryStore, window: Window = HOUR, now_us: int = NOON_US, **more: Any
 ) -> dict[str, Any]:
-    """The answer over the whole store."""
+    """The answer for the whole store."""
     request = Request(window, now_us, **{"min_results": 2, **more})
     return (await whole(store, EngineConfig(), (), request)).document()
 
 
 def names(rows: list[dict[str, Any]]) -> list[str]:
-    """Whose rows these are."""
+    """The conversations of the rows."""
     return [row["conversation_id"] for row in rows]
 
 
 async def test_the_highest_srr_comes_first() -> None:
-    """Conversations with duplicates are ranked by their share, and those without are not listed."""
+    """Conversations are ranked by their share of duplicates; those without any are not listed."""
     store = await store_with(
         searched("none", 1, ["a", "b"]),
         searched("half", 1, ["a", "a"]),
@@ -101,7 +101,7 @@ async def test_the_highest_srr_comes_first() -> None:
 
 
 async def test_the_lowest_sre_is_of_settled_iterations() -> None:
-    """What the labeller has not seen yet makes no conversation look bad."""
+    """Results without a label yet do not lower SRE."""
     store = await store_with(
         searched("unlabelled", 1, ["a", "b"]),
         searched("good", 1, ["a", "b"]),
@@ -116,7 +116,7 @@ async def test_the_lowest_sre_is_of_settled_iterations() -> None:
 
 
 async def test_a_conversation_without_a_label_has_no_sre() -> None:
-    """An iteration of duplicates only is settled, but nobody has said that the others are bad."""
+    """Iterations with only duplicates are settled, but nothing is known of the other results."""
     store = await store_with(*(searched("c", n, ["a", "b"]) for n in (1, 2)))
 
     found = await asked(store)
@@ -127,7 +127,7 @@ async def test_a_conversation_without_a_label_has_no_sre() -> None:
 
 
 async def test_an_iteration_without_good_results_is_wasted() -> None:
-    """Only judged iterations can be wasted: those of duplicates alone, without results, or bad."""
+    """Iterations with only duplicates, without results, or with bad ones are wasted once judged."""
     store = await store_with(
         searched("c", 1, ["a", "b"]),
         searched("c", 2, ["a", "b"]),
@@ -143,7 +143,7 @@ async def test_an_iteration_without_good_results_is_wasted() -> None:
 
 
 async def test_shares_of_few_results_are_not_ranked() -> None:
-    """One duplicate in two results is no finding where ten are asked for."""
+    """One duplicate in two results is not listed if ten results are required."""
     store = await store_with(searched("c", 1, ["a", "a"]))
 
     assert names((await asked(store, min_results=3))["highest_srr"]) == []
@@ -151,7 +151,7 @@ async def test_shares_of_few_results_are_not_ranked() -> None:
 
 
 async def test_pairs_name_both_results() -> None:
-    """Each duplicate has its handle and iteration, the first occurrence's, and what proves it."""
+    """A duplicate has its handle and iteration, those of the first occurrence, and the evidence."""
     store = await store_with(searched("c", 2, ["a", "b", "a"]), searched("c", 7, ["b"]))
 
     (row,) = (await asked(store))["highest_srr"]
@@ -172,7 +172,7 @@ async def test_pairs_name_both_results() -> None:
 
 
 async def test_pairs_are_bounded() -> None:
-    """Of many duplicates the first are shown, and the figures still count all."""
+    """Only the first duplicates are shown, while the figures count all."""
     store = await store_with(searched("c", 1, ["a"] * 50))
 
     (row,) = (await asked(store, max_pairs=3))["highest_srr"]
@@ -181,7 +181,7 @@ async def test_pairs_are_bounded() -> None:
 
 
 async def test_rankings_are_bounded() -> None:
-    """Of many conversations the worst are kept, whatever the order they come in."""
+    """The worst of many conversations are kept, whatever the order in which they are read."""
     events = [
         searched(f"c-{n:02}", 1, ["a"] * (1 + n * 7 % 20) + ["b"] * 20, NOON_S) for n in range(20)
     ]
@@ -195,7 +195,7 @@ async def test_rankings_are_bounded() -> None:
 
 
 async def test_only_the_window_counts() -> None:
-    """An iteration counts in a window if its bucket does, and a pair may point before it."""
+    """An iteration counts if its bucket is in the window; a pair may refer to an earlier result."""
     store = await store_with(
         searched("c", 1, ["a", "b"], NOON_S - 7_200), searched("c", 2, ["a", "c"], NOON_S)
     )
@@ -208,7 +208,7 @@ async def test_only_the_window_counts() -> None:
 
 
 async def test_an_agent_has_its_own_iterations_only() -> None:
-    """A conversation of two agents counts for each with what that agent searched."""
+    """A conversation of two agents counts for each with that agent's searches."""
     store = await store_with(
         searched("c", 1, ["a", "a"], agent="first"),
         searched("c", 2, ["a", "b", "c"], agent="second"),
@@ -221,7 +221,7 @@ async def test_an_agent_has_its_own_iterations_only() -> None:
 
 
 async def test_other_means_agents_without_series() -> None:
-    """Agents beyond the cap are found under the name that their series have."""
+    """Agents beyond the limit are found under the label of their series."""
     events = [searched(f"c-{n}", 1, ["a", "a"], agent=f"agent-{n:03}") for n in range(60)]
     store = await store_with(*events)
 
@@ -232,7 +232,7 @@ async def test_other_means_agents_without_series() -> None:
 
 
 async def traffic() -> MemoryStore:
-    """A store that has read generated traffic."""
+    """A store that has processed generated traffic."""
     store = MemoryStore()
     partition = await opened(store, MemoryDeadLetters(), cache_results=10_000)
     records = [
@@ -245,7 +245,7 @@ async def traffic() -> MemoryStore:
 
 @pytest.mark.parametrize("window", DEFAULT_WINDOWS, ids=lambda window: window.name)
 async def test_parts_add_up_to_the_window(window: Window) -> None:
-    """The results of all parts are the window's, at the same moment, for each agent and for all."""
+    """The sum of all partitions equals the window at the same time, for each agent and all."""
     store = await traffic()
     exported = await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "last")
     now_us = exported.default_now_us()
@@ -271,7 +271,7 @@ async def looked_at(store: MemoryStore, request: Request, at_most: int = 1_000) 
 
 @pytest.mark.parametrize("window", DEFAULT_WINDOWS, ids=lambda window: window.name)
 async def test_a_worker_gives_the_answer_of_the_whole_store(window: Window) -> None:
-    """Reading only conversations with a record in the window leaves none out."""
+    """It reads only conversations with a record in the window, and misses none."""
     store = await traffic()
     now_us = (await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "last")).default_now_us()
     request = Request(window, now_us)
@@ -283,7 +283,7 @@ async def test_a_worker_gives_the_answer_of_the_whole_store(window: Window) -> N
 
 
 async def test_a_worker_reads_a_limited_number_of_conversations_and_says_so() -> None:
-    """With more conversations than it may read it takes the latest, and is not complete."""
+    """Beyond the limit it reads the latest, and marks the answer as incomplete."""
     events = [searched(f"c-{n}", 1, ["a", "a"], NOON_S - n) for n in range(10)]
     store = await store_with(*events)
 
@@ -294,7 +294,7 @@ async def test_a_worker_reads_a_limited_number_of_conversations_and_says_so() ->
 
 
 async def test_a_forgotten_conversation_is_not_listed() -> None:
-    """A tombstone adds nothing."""
+    """A tombstone adds nothing to the answer."""
     store = await store_with(
         searched("c", 1, ["a", "a"]),
         {
