@@ -132,7 +132,11 @@ class ProgressMonitor:
 async def run_together(
     parts: Sequence[Coroutine[None, None, None]], stop: Callable[[], None]
 ) -> None:
-    """Run coroutines until one ends, then stop the others; raise the first one's error."""
+    """Run coroutines until one ends, then stop the others; raise the first one's error.
+
+    Raises ``RuntimeError`` if one was cancelled although nobody cancelled all: what a library
+    cancels by mistake must not look like a graceful end.
+    """
     running = [asyncio.create_task(part) for part in parts]
     try:
         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -140,4 +144,6 @@ async def run_together(
         stop()
         await asyncio.gather(*running, return_exceptions=True)
     for ended in running:
+        if ended.cancelled():
+            raise RuntimeError(f"nobody cancelled this part, but it was: {ended.get_coro()!r}")
         ended.result()

@@ -32,6 +32,13 @@ async def test_the_error_of_a_fenced_producer_is_raised_once(kafka: Kafka) -> No
     await leaves_no_error(send_behind_another(kafka))
 
 
+async def test_a_sender_that_waits_for_metadata_ends(
+    kafka_factory: Callable[..., Awaitable[Kafka]],
+) -> None:
+    """Neither is the caller cancelled, nor does anything of the producer go on."""
+    await leaves_no_error(commit_while_suspended(await kafka_factory()))
+
+
 async def leaves_no_error(work: Awaitable[None]) -> None:
     """Await it, and check that no exception was never retrieved."""
     left_over: list[dict[str, Any]] = []
@@ -80,6 +87,46 @@ async def send_while_away(kafka: Kafka) -> None:
     assert sender.cancelled() or (sender.done() and sender.exception() is None)
 
 
-def transactional(kafka: Kafka, name: str) -> AIOKafkaProducer:
+async def commit_while_suspended(kafka: Kafka) -> None:
+    """A transaction that cannot be committed, because the brokers do not answer."""
+    topic = await kafka.create_topic("output")
+    producer = transactional(kafka, "suspended", request_timeout_ms=1_000)
+    await producer.start()
+    before = asyncio.all_tasks()
+    await producer.begin_transaction()
+    await producer.send_and_wait(topic, b"taken")
+    kafka.pause()
+    try:
+        commit = asyncio.create_task(producer.commit_transaction())
+        await wait_until(
+            waits_for_metadata,
+            SOON,
+            "the sender does not look for another coordinator",
+        )
+        commit.cancel()
+        await abandon(producer, 1.0)
+    finally:
+        kafka.resume()
+
+    assert producer._sender.sender_task.done()
+    await wait_until(lambda: asyncio.all_tasks() <= before, SOON, "a task goes on")
+
+
+def waits_for_metadata() -> bool:
+    """Whether a commit looks for its coordinator, and waits for metadata to do so."""
+    commits: list[Any] = [
+        coroutine
+        for coroutine in (task.get_coro() for task in asyncio.all_tasks())
+        if "Sender._do_txn_commit" in repr(coroutine)
+    ]
+    searches = [
+        commit.cr_await for commit in commits if "_find_coordinator" in repr(commit.cr_await)
+    ]
+    return any(not asyncio.iscoroutine(search.cr_await) for search in searches)
+
+
+def transactional(kafka: Kafka, name: str, **options: int) -> AIOKafkaProducer:
     """A producer with this transactional id."""
-    return AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=name)
+    return AIOKafkaProducer(
+        bootstrap_servers=kafka.bootstrap_servers, transactional_id=name, **options
+    )

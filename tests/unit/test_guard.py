@@ -81,3 +81,17 @@ async def test_an_error_of_one_part_stops_the_others() -> None:
         await run_together([works(), fails()], stopped.set)
 
     assert ended == ["works"]
+
+
+async def test_a_part_that_is_cancelled_by_mistake_does_not_end_quietly() -> None:
+    """Its cancellation is an error, after which a supervisor starts the process again."""
+    stopped = asyncio.Event()
+
+    async def works() -> None:
+        await stopped.wait()
+
+    async def is_cancelled() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(RuntimeError, match="is_cancelled"):
+        await run_together([works(), is_cancelled()], stopped.set)

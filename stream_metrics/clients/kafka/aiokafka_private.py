@@ -265,6 +265,12 @@ async def abandon(producer: AIOKafkaProducer, within_seconds: float) -> None:
     accumulator._pending_batches.update(b for queue in accumulator._batches.values() for b in queue)
     accumulator.fail_all(ProducerClosed())
     if sender is not None:
+        # The sender awaits its requests, and a closed client never updates the metadata that these
+        # may wait for. ``stop`` would cancel the sender once more, and then its own caller.
+        if (update := producer.client._md_update_fut) is not None:
+            update.cancel()
+        await asyncio.wait({sender}, timeout=within_seconds)
+        sender.cancel()
         await asyncio.wait({sender}, timeout=within_seconds)
     with suppress(TimeoutError, KafkaError):
         await asyncio.wait_for(producer.stop(), within_seconds)
