@@ -11,16 +11,9 @@ import numpy as np
 
 from stream_metrics.core.alerts.arrivals import COUNTS
 from stream_metrics.core.alerts.evidence import SHIFTS
-from stream_metrics.core.alerts.figures import FIGURES, LOW, Figure, Shift
-from tests.drill.evidence import (
-    Reals,
-    Weights,
-    accumulate,
-    bernoulli_weights,
-    normal_weights,
-    steps,
-    usual,
-)
+from stream_metrics.core.alerts.figures import FIGURES, Figure
+from tests.drill.evidence import Reals
+from tests.drill.gather import evidence
 from tests.rules.cases import JOB, Series, name
 
 MINUTES: Final = 420
@@ -146,33 +139,19 @@ class Agent:
         seen[:first] = np.nan
         return seen
 
-    def evidence(self, figure: Figure, shift: Shift, threshold: float) -> Reals:
-        """The evidence in units of the threshold, by minute; NaN where nothing is judged."""
+    def evidence(self, figure: Figure, threshold: float) -> Reals:
+        """The evidence of each shift in units of the threshold; NaN where nothing is judged."""
         above, below = self.net(figure.above), self.net(figure.below)
-        weights = self._weights(figure, shift, above, below)
-        unlabelled = np.isin(np.arange(MINUTES), self.unlabelled) if figure.labelled else None
-        most = np.inf if figure.most is None else figure.most * threshold
-        step = steps(above, below, weights, unlabelled, most)
-        found = accumulate(step, threshold, below <= 0) / threshold
-        return np.where(np.isnan(step), np.nan, found)
-
-    def _weights(self, figure: Figure, shift: Shift, above: Reals, below: Reals) -> Weights:
-        model = figure.model
-        if model is None:
-            ratio = usual(above, below, LOW, figure.high).ratio
-            size = np.maximum(shift.times * ratio, shift.least)
-            return bernoulli_weights(ratio, np.minimum(ratio + size, figure.high))
-        floor = (model.times, float(model.power), float(model.complement))
-        known = usual(above, below, LOW, figure.high, floor, model.sums)
-        return normal_weights(known, figure.sign, shift.times, shift.least)
+        unlabelled = np.isin(np.arange(MINUTES), self.unlabelled)
+        return evidence(figure, above, below, threshold, unlabelled)
 
     def expected(self, thresholds: Mapping[str, float]) -> tuple[Series, Reals]:
         """What numpy finds, as series of ``EXPECTED``, and how many values a minute has."""
         found: Series = {}
         judged = np.zeros(MINUTES)
         for figure in FIGURES:
-            for size, shift in zip(SHIFTS, figure.shifts, strict=True):
-                values = self.evidence(figure, shift, thresholds[figure.name])
+            gathered = self.evidence(figure, thresholds[figure.name])
+            for size, values in zip(SHIFTS, gathered, strict=True):
                 known = ~np.isnan(values)
                 judged += known
                 texts = [

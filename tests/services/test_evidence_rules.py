@@ -106,8 +106,8 @@ def test_the_order_of_rules_delays_evidence_by_two_minutes_at_most(
     rules = groups()
     rules[-1]["rules"].reverse()
     (srr,) = (figure for figure in FIGURES if figure.name == "srr")
-    values = [INCIDENT.evidence(srr, shift, threshold("srr", 1.0)) for shift in srr.shifts]
-    (first, *_) = np.flatnonzero(np.fmax(*values) >= 1)
+    values = INCIDENT.evidence(srr, threshold("srr", 1.0))
+    (first, *_) = np.flatnonzero((values >= 1).any(axis=0))
     expr = f'count(max by (agent) ({CUSUM}{{figure="srr"}}) >= 1)'
     asked: Asked = [(expr, int(first) - 1, None), (expr, int(first) + 2, 1)]
 
