@@ -18,18 +18,21 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import Final
 
+from tests.drill.bursts import place_bursts
 from tests.drill.curves import Sweep
 from tests.drill.evaluation import ALERTS, RECORDING, Firing, Rule
 from tests.drill.kept import KEPT, digest, kept
-from tests.drill.outcome import Outcome, fixed_thresholds, outcome
+from tests.drill.outcome import Outcome, Which, fixed_thresholds, outcome
+from tests.drill.pictures import picture
 from tests.drill.report import Group, page
 from tests.drill.run import Drill, fire
 from tests.drill.seeds import TUNING, commit_of_rules, drawn
 from tests.drill.simulation import Size, kept_world, world_key
 from tests.drill.window_rules import PREFIX
-from tests.drill.world import Libraries
+from tests.drill.world import Libraries, place
 
 STANDARD: Final = Size()
+BURSTS: Final = "Bursts of one kind of question"
 Fired = tuple[list[Rule], list[Firing]]
 
 
@@ -45,65 +48,87 @@ def main() -> int:
         "--prometheus", type=int, nargs="*", metavar="SEED",
         help="seeds in which Prometheus evaluates the alerts that are none of evidence; else all",
     )  # fmt: skip
+    parser.add_argument(
+        "--bursts", type=int, nargs="*", default=list(TUNING), metavar="SEED",
+        help="of worlds in which turns depend on each other",
+    )  # fmt: skip
     parser.add_argument("--agents", type=int, default=STANDARD.agents)
     parser.add_argument("--days", type=int, default=STANDARD.days, help="of each simulated world")
     parser.add_argument("--turns", type=int, default=STANDARD.turns_each, help="in each library")
     parser.add_argument("--out", type=Path, help="write the page there, not to standard output")
+    parser.add_argument("--pictures", type=Path, help="draw the curves of the first seeds there")
     parser.add_argument("--processes", type=int, default=1, help="worlds simulated at a time")
     asked = parser.parse_args()
     size = Size(asked.agents, asked.days, asked.turns)
     held_out = drawn(commit_of_rules()) if asked.held_out is None else asked.held_out
-    seeds = {"Held out": tuple(held_out), "Tuning": tuple(asked.tuning)}
-    everything = [seed for of in seeds.values() for seed in of]
-    evaluated = everything if asked.prometheus is None else asked.prometheus
+    worlds = {
+        "Held out": [Which(seed) for seed in held_out],
+        "Tuning": [Which(seed) for seed in asked.tuning],
+        BURSTS: [Which(seed, place_bursts) for seed in asked.bursts],
+    }
+    every = [which for of in worlds.values() for which in of]
+    independent = [which for which in every if which.placing is place]
+    evaluated = [
+        one for one in independent if asked.prometheus is None or one.seed in asked.prometheus
+    ]
     with ProcessPoolExecutor(asked.processes) as pool:
-        list(pool.map(partial(_simulate, size=size), everything))
+        list(pool.map(partial(_simulate, every=every, size=size), {one.seed for one in every}))
         others = {
-            (seed, well): pool.submit(_fired, seed, size, well)
-            for seed in evaluated
+            (which, well): pool.submit(_fired, which, size, well)
+            for which in evaluated
             for well in (True, False)
         }
-        fixed = fixed_thresholds(seeds["Tuning"] or seeds["Held out"], size)
-        found = list(pool.map(partial(outcome, size=size, fixed=fixed), everything))
-        outcomes = dict(zip(everything, found, strict=True))
+        fixed = fixed_thresholds((worlds["Tuning"] or worlds["Held out"]), size)
+        found = list(pool.map(partial(outcome, size=size, fixed=fixed), every))
+        outcomes = dict(zip(every, found, strict=True))
         known = {which: fired.result() for which, fired in others.items()}
-    groups = [_group(title, of, outcomes, known) for title, of in seeds.items() if of]
+    groups = [_group(title, of, outcomes, known) for title, of in worlds.items() if of]
+    if asked.pictures:
+        (first, *_) = groups
+        for figure, swept in first.swept.items():
+            file = asked.pictures / f"alert-curve-{figure.replace('_', '-')}.svg"
+            file.write_text(picture(figure, swept, first.former(figure)), encoding="utf-8")
     text = page(groups, size)
     if asked.out:
         asked.out.write_text(text, encoding="utf-8")
     else:
         print(text)
-    return 0 if all(group.kept for group in groups) else 1
+    return 0 if all(group.kept for group in groups if group.title != BURSTS) else 1
 
 
-def _simulate(seed: int, size: Size) -> None:
+def _simulate(seed: int, every: Sequence[Which], size: Size) -> None:
     """Simulate the worlds of a seed; the turns of libraries are never garbage meanwhile."""
     gc.disable()
     shelf = Libraries(size.turns_each)
-    for well in (True, False):
-        kept_world(seed, size, healthy=well, shelf=shelf, say=_saying(seed, well))
+    for which in every:
+        for well in (True, False) if which.seed == seed else ():
+            kept_world(
+                seed, size, healthy=well, shelf=shelf, placing=which.placing,
+                say=_saying(which, well),
+            )  # fmt: skip
     gc.enable()
 
 
-def _fired(seed: int, size: Size, healthy: bool) -> Fired:
+def _fired(which: Which, size: Size, healthy: bool) -> Fired:
     """What Prometheus fires in a world: the alerts that are none of evidence, and the former."""
 
     def evaluate() -> Fired:
-        world = kept_world(seed, size, healthy=healthy)
-        with tempfile.TemporaryDirectory(prefix="drill-") as place:
-            return asyncio.run(fire(world, Path(place), _saying(seed, healthy)))
+        world = kept_world(which.seed, size, healthy=healthy, placing=which.placing)
+        with tempfile.TemporaryDirectory(prefix="drill-") as folder:
+            return asyncio.run(fire(world, Path(folder), _saying(which, healthy)))
 
-    key = digest([*RECORDING, *ALERTS], world_key(size))
-    return kept(KEPT / f"{key}/{seed}-{'healthy' if healthy else 'troubled'}.fired", evaluate)
+    key = digest([*RECORDING, *ALERTS], world_key(size, which.placing))
+    name = f"{key}/{which.seed}-{'healthy' if healthy else 'troubled'}.fired"
+    return kept(KEPT / name, evaluate)
 
 
 def _group(
     title: str,
-    seeds: Sequence[int],
-    outcomes: Mapping[int, Outcome],
-    known: Mapping[tuple[int, bool], Fired],
+    worlds: Sequence[Which],
+    outcomes: Mapping[Which, Outcome],
+    known: Mapping[tuple[Which, bool], Fired],
 ) -> Group:
-    found = [outcomes[seed] for seed in seeds]
+    found = [outcomes[which] for which in worlds]
     figures = found[0].swept
     swept = {
         figure: {
@@ -114,15 +139,9 @@ def _group(
     }
     return Group(
         title,
-        tuple(seeds),
-        [
-            _with(one.healthy, known.get((seed, True)))
-            for seed, one in zip(seeds, found, strict=True)
-        ],
-        [
-            _with(one.troubled, known.get((seed, False)))
-            for seed, one in zip(seeds, found, strict=True)
-        ],
+        tuple(which.seed for which in worlds),
+        [_with(outcomes[which].healthy, known.get((which, True))) for which in worlds],
+        [_with(outcomes[which].troubled, known.get((which, False))) for which in worlds],
         ([one.windows_healthy for one in found], [one.windows_troubled for one in found]),
         swept,
     )
@@ -139,9 +158,9 @@ def _with(drill: Drill, others: Fired | None) -> Drill:
     return replace(drill, rules=[*drill.rules, *added], firings=[*drill.firings, *fired])
 
 
-def _saying(seed: int, healthy: bool) -> Callable[[str], None]:
+def _saying(which: Which, healthy: bool) -> Callable[[str], None]:
     began = time.monotonic()
-    what = f"seed {seed}, {'healthy' if healthy else 'troubled'}"
+    what = f"seed {which.seed}, {'healthy' if healthy else 'troubled'}"
 
     def say(line: str) -> None:
         print(f"{what}, {time.monotonic() - began:.0f} s: {line}", file=sys.stderr, flush=True)

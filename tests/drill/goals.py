@@ -51,6 +51,11 @@ class Rate(NamedTuple):
     alarms: int
     months: float
 
+    @property
+    def a_month(self) -> float:
+        """Alarms a month and agent."""
+        return self.alarms / self.months
+
     def __str__(self) -> str:
         """As in a table, with the 95% interval of Poisson's distribution.
 
@@ -59,8 +64,8 @@ class Rate(NamedTuple):
         """
         low = poisson_bound(self.alarms, 0.025) / self.months
         high = poisson_bound(self.alarms + 1, 0.975) / self.months
-        a_month = self.alarms / self.months
-        return f"{a_month:.2f} ({low:.2f} to {high:.2f}; {self.alarms} in {self.months:.0f} months)"
+        found = f"{self.alarms} in {self.months:.0f} months"
+        return f"{self.a_month:.2f} ({low:.2f} to {high:.2f}; {found})"
 
 
 def poisson_bound(count: int, share: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,13 +14,15 @@ from tests.drill.evidence import Reals
 from tests.drill.gather import ALERT_OF
 from tests.drill.judge import beyond, fired, judge, plain_ratio
 from tests.drill.kept import KEPT, ROOT, digest, kept
+from tests.drill.minutes import Placing
 from tests.drill.plan import KINDS
 from tests.drill.run import Drill, drill
 from tests.drill.simulation import Size, World, kept_world, world_key
 from tests.drill.window_rules import PREFIX, judge_windows
+from tests.drill.world import place
 
 _DRILL: Final = ("curves", "evidence", "gather", "judge", "outcome", "window_rules")
-_SOURCES: Final = (
+SOURCES: Final = (
     *(ROOT / "tests" / "drill" / f"{name}.py" for name in _DRILL),
     ROOT / "stream_metrics" / "core" / "alerts",
 )
@@ -34,6 +36,13 @@ PLAIN_AT: Final = {  # as in plain.rules.yml
 _PLAIN_OF: Final = {kind.alert: kind.plain for kind in KINDS}
 
 
+class Which(NamedTuple):
+    """The worlds of a seed, and how turns are placed in them."""
+
+    seed: int
+    placing: Placing = place
+
+
 class Outcome(NamedTuple):
     """The drills of a seed: of evidence and of windows, both with the plain rules beside them."""
 
@@ -44,16 +53,18 @@ class Outcome(NamedTuple):
     swept: Mapping[str, Mapping[str, Sweep]]
 
 
-def outcome(seed: int, size: Size, fixed: Fixed, folder: Path = KEPT) -> Outcome:
+def outcome(which: Which, size: Size, fixed: Fixed, folder: Path = KEPT) -> Outcome:
     """The outcome of a seed, computed unless it was before by the same sources."""
     levels = [values.tolist() for by_kind in fixed.values() for values in by_kind.values()]
-    key = digest(_SOURCES, world_key(size), levels)
-    return kept(folder / f"{key}/{seed}.outcome", lambda: _outcome(seed, size, fixed, folder))
+    key = digest(SOURCES, world_key(size, which.placing), levels)
+    path = folder / f"{key}/{which.seed}.outcome"
+    return kept(path, lambda: _outcome(which, size, fixed, folder))
 
 
-def _outcome(seed: int, size: Size, fixed: Fixed, folder: Path) -> Outcome:
+def _outcome(which: Which, size: Size, fixed: Fixed, folder: Path) -> Outcome:
     healthy, troubled = (
-        kept_world(seed, size, healthy=well, folder=folder) for well in (True, False)
+        kept_world(which.seed, size, healthy=well, placing=which.placing, folder=folder)
+        for well in (True, False)
     )
     return Outcome(
         _drill(healthy, _evidence),
@@ -89,12 +100,15 @@ def _windows(world: World) -> tuple[list[Rule], list[Firing]]:
     return list(named.values()), [one._replace(rule=named[one.rule]) for one in firings]
 
 
-def fixed_thresholds(seeds: tuple[int, ...], size: Size, folder: Path = KEPT) -> Fixed:
+def fixed_thresholds(worlds: Iterable[Which], size: Size, folder: Path = KEPT) -> Fixed:
     """The fixed thresholds to try, from healthy worlds."""
-    worlds = [kept_world(seed, size, healthy=True, folder=folder) for seed in seeds]
+    healthy = [
+        kept_world(which.seed, size, healthy=True, placing=which.placing, folder=folder)
+        for which in worlds
+    ]
     return {
         figure.name: {
-            kind: plain_thresholds(worlds, figure, plain.window)
+            kind: plain_thresholds(healthy, figure, plain.window)
             for kind, plain in plains(figure).items()
         }
         for figure in FIGURES

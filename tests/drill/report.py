@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from stream_metrics.core.alerts.alert import WARNING
 from tests.drill.bands import BANDS, Share, band_table, compare, in_band
 from tests.drill.curves import MONTH, Sweep
+from tests.drill.gather import ALERT_OF
 from tests.drill.goals import (
     Rate,
     Reached,
@@ -16,6 +17,7 @@ from tests.drill.goals import (
     goal_table,
     goals_of,
 )
+from tests.drill.pictures import Former
 from tests.drill.plan import SOON
 from tests.drill.run import Drill
 from tests.drill.score import (
@@ -87,6 +89,13 @@ class Group:
         """False pages about no agent in a month, of all alerts together."""
         return sum(one.a_month for one in self.false_alarms if one.severity == PAGE)
 
+    def former(self, figure: str) -> Former:
+        """What the former rules of a figure did."""
+        healthy, troubled = self.windows
+        alarms, _ = rates(healthy, ALERT_OF[figure])
+        found = [one for one in judged(troubled) if one.kind.alert == ALERT_OF[figure]]
+        return Former(alarms.a_month, found)
+
     @property
     def goals(self) -> list[Reached]:
         """Every goal with what became of it."""
@@ -109,14 +118,17 @@ def judged(drills: Iterable[Drill]) -> list[Caught]:
     ]
 
 
-def rates(healthy: Sequence[Drill]) -> tuple[Rate, Rate]:
-    """Alarms about agents in healthy weeks, and those that page.
+def rates(healthy: Sequence[Drill], alert: str | None = None) -> tuple[Rate, Rate]:
+    """Alarms about agents in healthy weeks, and those that page; of one alert, or of all.
 
     An alert that fires with two severities at a time is one alarm.
     """
     months = sum(len(drill.agents) * drill.minutes for drill in healthy) / MONTH
     about = [
-        (drill.rules, one) for drill in healthy for one in drill.firings if "agent" in one.labels
+        (drill.rules, one)
+        for drill in healthy
+        for one in drill.firings
+        if "agent" in one.labels and alert in (None, one.rule.name)
     ]
     pages = [one for _, one in about if one.rule.severity == PAGE]
     warned = [one for _, one in about if one.rule.severity == WARNING]
