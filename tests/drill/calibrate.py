@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,24 +17,23 @@ import numpy as np
 from stream_metrics.core.alerts.figures import FIGURES
 from tests.drill.evidence import Reals
 from tests.drill.judge import begun
+from tests.drill.seeds import CALIBRATION
 from tests.drill.simulation import Size, kept_world
 
 THRESHOLDS: Final = np.array([*np.arange(2, 6, 0.5), *np.arange(6, 20), *range(20, 40, 2)])
 MOST: Final = 40.0  # alarms a month and agent
-SIZE: Final = Size(turns_each=300)
+SIZE: Final = Size()
 
 
 def main() -> None:
     """Print the measured rates, as Python."""
     parser = argparse.ArgumentParser(prog="python -m tests.drill.calibrate", description=__doc__)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 11, *range(101, 121)])
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(CALIBRATION))
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--turns", type=int, default=SIZE.turns_each, help="in each library")
     asked = parser.parse_args()
-    size = Size(turns_each=asked.turns)
     with ProcessPoolExecutor(asked.processes) as pool:
-        counted = np.stack(list(pool.map(partial(alarms_of, size=size), asked.seeds)))
-    agent_months = size.agents * size.days / (365.25 / 12) * len(asked.seeds)
+        counted = np.stack(list(pool.map(alarms_of, asked.seeds)))
+    agent_months = SIZE.agents * SIZE.days / (365.25 / 12) * len(asked.seeds)
     print(f"# {agent_months:.0f} months of agents")
     for name, of in zip(("MEASURED", "MEASURED_LARGE"), counted.sum(axis=0), strict=True):
         print(f"{name} = {{")
@@ -44,9 +42,9 @@ def main() -> None:
         print("}")
 
 
-def alarms_of(seed: int, size: Size) -> Reals:
+def alarms_of(seed: int) -> Reals:
     """The alarms in healthy weeks: of either and of the large shift, by figure and threshold."""
-    world = kept_world(seed, size, healthy=True)
+    world = kept_world(seed, SIZE, healthy=True)
     return np.array(
         [
             [[begins.sum() for begins in both] for both in begun(world, figure, THRESHOLDS)]

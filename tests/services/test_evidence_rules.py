@@ -14,6 +14,9 @@ from stream_metrics.core.alerts.calibration import threshold
 from stream_metrics.core.alerts.evidence import CUSUM, NET, WEIGHT
 from stream_metrics.core.alerts.figures import FIGURES
 from stream_metrics.core.alerts.files import rule_groups
+from tests.drill.simulation import Size, simulate
+from tests.drill.verify import compare
+from tests.drill.world import Libraries
 from tests.rules.cases import Series, name
 from tests.rules.evidence import AGENTS, EXPECTED, MINUTES, Agent
 from tests.rules.parts import groups_for
@@ -92,6 +95,14 @@ def check(promtool: str, folder: Path, rules: list[dict[str, Any]], tests: Seque
 def test_evidence_is_that_of_numpy(agent: Agent, promtool_path: str, tmp_path: Path) -> None:
     """Of every figure and shift, at every minute."""
     run(promtool_path, tmp_path, [agent])
+
+
+def test_evidence_about_a_simulated_agent_is_that_of_numpy() -> None:
+    """The drill judges by numpy what Prometheus would gather."""
+    size = Size(agents=1, days=1, turns_each=20)
+    world = simulate(1, size, Libraries(size.turns_each), healthy=True)
+
+    assert compare(world, ["agent-00"], 240) > 1_000
 
 
 def test_another_rate_of_false_alarms_scales_evidence(promtool_path: str, tmp_path: Path) -> None:
