@@ -8,7 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_metrics.core.alerts.calibration import threshold
 from stream_metrics.core.alerts.figures import FIGURES, LOW, Figure
+from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.alerts.thresholds import JUDGED_OF_USUAL
 from tests.drill.evidence import (
     AGO,
@@ -32,6 +34,8 @@ ALERT_OF: Final[Mapping[str, str]] = {
     "reranking": "StreamMetricsRerankingWorse",
 }
 PAGING: Final = ("srr", "results", "sre", "missed_searches")  # by the large shift
+IN_USE: Final = {figure.name: threshold(figure.name, FALSE_ALARMS) for figure in FIGURES}
+"""The thresholds of the rules, in nats."""
 KEEP: Final = 10  # minutes that an alert keeps firing
 ENOUGH_PERIODS: Final = 6  # of five minutes in the usual day, with documents
 Flags = NDArray[np.bool_]

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from scipy.stats import gamma
 
-from stream_metrics.core.alerts.calibration import threshold
 from tests.drill.bands import BANDS, Band, Compared, Share, compare, in_band, share_within
 from tests.drill.curves import EVIDENCE, Point, Sweep
+from tests.drill.gather import IN_USE
 from tests.drill.score import Caught
 
 LATER: Final = 20  # minutes more than in time
@@ -146,5 +146,4 @@ def compared(swept: Mapping[str, Mapping[str, Sweep]], kind: str, band: Band) ->
 
 def in_use(figure: str, swept: Sweep) -> Point:
     """The point of the threshold that the rules have."""
-    used = threshold(figure, 1.0)
-    return min(swept.points, key=lambda point: abs(point.threshold - used))
+    return min(swept.points, key=lambda point: abs(point.threshold - IN_USE[figure]))

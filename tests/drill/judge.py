@@ -12,6 +12,7 @@ from tests.drill.evaluation import Firing, Rule, firings
 from tests.drill.evidence import Reals, Weights
 from tests.drill.gather import (
     ALERT_OF,
+    IN_USE,
     KEEP,
     PAGING,
     Flags,
@@ -58,7 +59,7 @@ def inputs(world: World, figure: Figure) -> Inputs:
 
 
 def judge(
-    world: World, thresholds: Mapping[str, float], page: float = 1.0
+    world: World, thresholds: Mapping[str, float] = IN_USE, page: float = 1.0
 ) -> tuple[list[Rule], list[Firing]]:
     """The alerts of evidence, and every time that one fires.
 
