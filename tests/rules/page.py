@@ -49,8 +49,9 @@ def routing(part: int, whole: int) -> Sums:
 
 
 def reranking(part: int, whole: int) -> Sums:
-    """NDCG shown by NDCG before, of as many searches as the latter says, in hundredths."""
-    return {"ks|shown": 10**7 * part, "ks|baseline": 10**7 * whole, "kc": whole}
+    """NDCG shown by NDCG before, in hundredths, of as many searches as the latter says."""
+    sums = {"ks|shown": 10**7 * part, "ks|baseline": 10**7 * whole, "kc": whole}
+    return {**sums, "u": whole, "l": whole}
 
 
 def course(

@@ -12,7 +12,7 @@ from stream_metrics.core.alerts.alert import CRITICAL, WARNING
 from stream_metrics.core.alerts.calibration import threshold
 from stream_metrics.core.alerts.figures import FIGURES, Figure
 from stream_metrics.core.alerts.files import FALSE_ALARMS
-from stream_metrics.core.alerts.hour import LEAST_ACTIVE, evidence, parts, usual
+from stream_metrics.core.alerts.hour import LEAST_ACTIVE, evidence, parts, usual, waits_for_labels
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window
 from stream_metrics.live.page import agent_rules
 from stream_metrics.live.page.agent_rules import LIKELY, PAGING, is_new
@@ -45,6 +45,9 @@ RULES: dict[str, tuple[agent_rules.AgentRule, Of, float, float]] = {
 EACH = pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 LABELLED = pytest.mark.parametrize(
     "figure", [figure for figure in FIGURES if figure.labelled], ids=lambda figure: figure.name
+)
+WAITING = pytest.mark.parametrize(
+    "figure", [*filter(waits_for_labels, FIGURES)], ids=lambda figure: figure.name
 )
 
 
@@ -300,7 +303,7 @@ def test_inactive_agents_do_not_lack_data(
     assert rule(course([usually] * 50, [now] * 60)) == Finding(NONE, why)
 
 
-@LABELLED
+@WAITING
 def test_minutes_without_their_labels_are_no_evidence(figure: Figure) -> None:
     """What is settled there needs no label, and is not like the rest; once labels come, it is."""
     _, of, usually, bad = RULES[figure.name]
@@ -312,7 +315,7 @@ def test_minutes_without_their_labels_are_no_evidence(figure: Figure) -> None:
     assert judged(figure, usual_day(figure), [*hour, *came]).level in FAULTS
 
 
-@LABELLED
+@WAITING
 def test_an_hour_without_its_labels_is_no_verdict(figure: Figure) -> None:
     """The finding says that few have come."""
     _, of, usually, _ = RULES[figure.name]

@@ -142,6 +142,15 @@ def noticed(figure: Figure, known: Usual, threshold: float) -> Noticed | None:
     return min(found, key=lambda each: each.below, default=None)
 
 
+def waits_for_labels(figure: Figure) -> bool:
+    """Whether a minute says something else of a figure before most of its labels have come.
+
+    What the first labels say of a reranked search, later ones correct. By arrival, both are added
+    up; by the time of the search, the last minutes are always half labelled.
+    """
+    return figure.labelled or figure.name == "reranking"
+
+
 def unlabelled_minutes(hour: Sequence[Counts], share: float) -> frozenset[int]:
     """The minutes around which far fewer documents have a label than ``share``, the usual one.
 

@@ -31,6 +31,7 @@ from stream_metrics.core.alerts.hour import (
     ratio_of,
     unlabelled_minutes,
     usual,
+    waits_for_labels,
 )
 from stream_metrics.core.alerts.thresholds import (
     BASELINE,
@@ -144,7 +145,8 @@ def agent_rule(measure: Measure) -> AgentRule:
             return Finding(NONE, f"no {measure.subject} in the last hour")
         day_before = figures.day_before(course.sums)
         share = figures.coverage(day_before)["value"] or 0.0
-        unlabelled = unlabelled_minutes(course.hour, share) if figure.labelled else frozenset()
+        waits = waits_for_labels(figure)
+        unlabelled = unlabelled_minutes(course.hour, share) if waits else frozenset()
         hour, day = parts(figure, course.hour), parts(figure, course.day)
         judged = _Judged(measure, figure, course, hour, day, unlabelled, least)
         if figure.labelled and nothing_labelled(day_before.get("u", 0), day_before.get("l", 0)):

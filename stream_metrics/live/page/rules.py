@@ -26,7 +26,9 @@ from stream_metrics.live.page.group import STALE_SECONDS
 from stream_metrics.live.page.worker_rules import Worker, WorkerRule
 
 MAX_NEW_AGENTS: Final = 3
-KNOWN_HOURS: Final = 1 + round(LEAST_ACTIVE * 24 / WINDOW_BUCKETS)  # with the last one, which is not usual
+KNOWN_HOURS: Final = 1 + round(
+    LEAST_ACTIVE * 24 / WINDOW_BUCKETS
+)  # with the last one, which is not usual
 
 _FIRES: Final = {alert.name: alert.fires for alert in ALERTS}
 
