@@ -206,8 +206,7 @@ def test_the_page_is_green_only_if_every_rule_has_a_verdict(
 def test_the_banner_names_agents_without_a_baseline() -> None:
     """It says how long collecting one takes, and names them only if something is not judged."""
     assert verdict(states_of(OK, UNKNOWN), {}, ["a", "b"])["text"] == (
-        "1 rule finds no fault. What is usual for a and b is known after about 3 hours of "
-        "searches."
+        "1 rule finds no fault. What is usual for a and b is known after about 3 hours of searches."
     )
     assert verdict(states_of(OK), {}, ["a"])["text"] == "1 rule finds no fault."
 

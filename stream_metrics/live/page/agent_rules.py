@@ -111,12 +111,8 @@ class _Judged:
         hour = self.hour if minutes is None else self.hour[-minutes:]
         value = ratio_of(hour)
         assert value is not None
-        span = (
-            "the last hour" if minutes in (None, len(self.hour)) else f"the last {minutes} minutes"
-        )
-        if minutes == 1:
-            span = "the last minute"
-        return self.measure.sentence.format(self.measure.format(value), span)
+        span = {1: "minute", len(self.hour): "hour"}.get(len(hour), f"{minutes} minutes")
+        return self.measure.sentence.format(self.measure.format(value), f"the last {span}")
 
     def evidence(self, known: Usual) -> tuple[Evidence, Evidence]:
         """The evidence of a small and of a large shift."""
@@ -197,7 +193,7 @@ def _without_usual(judged: _Judged) -> Finding:
     """The finding without a usual value: only whether the fixed threshold is exceeded."""
     measure = judged.measure
     missing = (
-        f"{DAY_BEFORE} has {measure.unit} in {active(judged.day)} of its 24-minute parts, "
+        f"{active(judged.day)} stretches of 24 minutes with {measure.unit} in {DAY_BEFORE}, "
         f"{LEAST_ACTIVE} are needed to know what is usual"
     )
     value, hint = ratio_of(judged.hour), measure.hint
