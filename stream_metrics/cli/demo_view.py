@@ -12,12 +12,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from stream_metrics.core.alerts.hour import LEAST_ACTIVE
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.engine.windows import Sums, Windows
 from stream_metrics.live.page import figures
-from stream_metrics.live.page.agent_rules import srr_spike
-from stream_metrics.live.page.courses import Course, Courses, active_parts
+from stream_metrics.live.page.agent_rules import srr_spike, usual_ratio
+from stream_metrics.live.page.courses import Course, Courses
 from stream_metrics.live.page.finding import FAULTS, OK, UNKNOWN, Finding
 
 SHORT: Final = "30m"
@@ -109,10 +108,7 @@ class DayView:
         )
 
     def _row(self, agent: str, steps: int) -> tuple[str | Text, ...]:
-        course = self._now[agent]
-        short, day = course.sums[SHORT], figures.day_before(course.sums)
-        known = active_parts([course.day], "results") >= LEAST_ACTIVE
-        usual = _ratio(day, "d", "r") if known else None
+        short = self._now[agent].sums[SHORT]
         spiking = self._spiking(agent)
         history: dict[int, float] = {}
         for step, srr in self._history.get(agent, {}).items():
@@ -127,7 +123,7 @@ class DayView:
             Text(agent, style=style),
             f"{short.get('r', 0):,}",
             Text(_percent(_ratio(short, "d", "r")), style=style),
-            _percent(usual),
+            _percent(usual_ratio("srr", self._now[agent].day)),
             _percent(figures.none_if_unlabelled(figures.sre)(short)["value"]),
             _percent(figures.coverage(short)["value"]),
             _mean(figures.none_if_unlabelled(figures.gain)(short)["value"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,11 @@ shares = st.floats(0.02, 0.98)
 
 
 @st.composite
-def stretches(draw: st.DrawFn, length: int = 60) -> list[Part]:
-    """Stretches of time with and without traffic."""
+def stretches(draw: st.DrawFn, rates: Sequence[float] = (0.3, 5.0, 200.0)) -> list[Part]:
+    """Sixty stretches of time with this traffic in each, on average."""
     seed, share = draw(st.integers(0, 2**32 - 1)), draw(shares)
     rng = np.random.default_rng(seed)
-    below = rng.poisson(draw(st.sampled_from([0.3, 5.0, 200.0])), length)
+    below = rng.poisson(draw(st.sampled_from(rates)), 60)
     above = rng.binomial(below, share)
     return [Part(int(a), int(b)) for a, b in zip(above, below, strict=True)]
 
@@ -69,25 +70,38 @@ def test_evidence_is_that_of_the_reference(figure: Figure, data: Any) -> None:
 
 
 @EACH
-@given(day=stretches())
-def test_what_is_usual_is_that_of_the_reference(figure: Figure, day: list[Part]) -> None:
-    """The ratio is that of numpy, and the variance that of numpy's residuals, or the floor."""
-    known = usual(figure, day)
+@given(day=stretches(rates=(200.0,)), silent=st.sets(st.integers(0, 59), max_size=50))
+def test_what_is_usual_is_that_of_numpy(figure: Figure, day: list[Part], silent: set[int]) -> None:
+    """Of a day without outlying parts, the ratio and the variance over all that have traffic."""
+    day = [Part(0, 0) if at in silent else part for at, part in enumerate(day)]
     above, below = (np.array(values, float) for values in zip(*day, strict=True))
-    if (below > 0).sum() < LEAST_ACTIVE:
-        assert known is None
-        return
+    ratio = above.sum() / below.sum()
+    assumed = float(np.clip(ratio, LOW, figure.high))
+    least = figure.model.floor(assumed) if figure.model else assumed * (1 - assumed)
+
+    known = usual(figure, day)
+
     assert known is not None
-    assert known.ratio == pytest.approx(above.sum() / below.sum())
-    if figure.model is not None:
-        ratio = np.clip(known.ratio, LOW, figure.high)
-        floor = (
-            figure.model.times
-            * ratio**figure.model.power
-            * (1 - ratio) ** (figure.model.complement)
-        )
-        measured = np.var(above - known.ratio * below) / below.mean()
-        assert known.variance == pytest.approx(max(measured, floor))
+    assert known.ratio == pytest.approx(ratio)
+    assert known.variance == pytest.approx(max(np.var(above - ratio * below) / below.mean(), least))
+
+
+@EACH
+@given(day=stretches(rates=(200.0,)), first=st.integers(0, 54), busy=st.sampled_from([1, 3]))
+def test_an_incident_of_yesterday_is_not_usual(
+    figure: Figure, day: list[Part], first: int, busy: int
+) -> None:
+    """Four parts in a row that are far off change neither the ratio nor the variance much."""
+    known = usual(figure, day)
+    assert known is not None
+    off = 0.02 if known.ratio > 0.5 else 0.98
+    incident = [Part(off * busy * part.below, busy * part.below) for part in day[first : first + 4]]
+
+    after = usual(figure, [*day[:first], *incident, *day[first + 4 :]])
+
+    assert after is not None
+    assert after.ratio == pytest.approx(known.ratio, abs=0.02)
+    assert after.variance <= 1.5 * known.variance
 
 
 @EACH
@@ -164,3 +178,16 @@ def test_an_hour_with_its_usual_labels_is_labelled() -> None:
     assert unlabelled_minutes([at[0]] * 60, 0.2) == frozenset()
     assert unlabelled_minutes([at[1]] * 60, 0.2) == frozenset(range(60))
     assert unlabelled_minutes([{}] * 60, 0.2) == frozenset()
+
+
+@EACH
+def test_what_a_quarter_of_the_day_has_is_usual(figure: Figure) -> None:
+    """Parts that are far off are left out only if they are fewer than that."""
+    day, other = Part(200, 1_000), Part(700, 1_000)
+
+    few, many = (usual(figure, [day] * (60 - n) + [other] * n) for n in (14, 16))
+
+    assert few is not None
+    assert many is not None
+    assert few.ratio == pytest.approx(0.2)
+    assert many.ratio == pytest.approx(0.2 + 0.5 * 16 / 60)

@@ -186,6 +186,25 @@ def test_a_figure_that_may_be_chance_is_said_to_be() -> None:
     assert most >= 1
 
 
+@EACH
+def test_the_same_incident_is_noticed_again_the_day_after(figure: Figure) -> None:
+    """That of yesterday is left out of what is usual."""
+    _, of, usually, bad = RULES[figure.name]
+    well = [at(of, usually, 1_000)]
+    day = well * 30 + [at(of, bad, 2_000)] * 4 + well * 20
+
+    again = judged(figure, day, [at(of, usually, 50)] * 50 + [at(of, bad, 50)] * 10)
+
+    assert again.level in FAULTS
+    assert again.why.endswith(f"; usually it is {text_of(figure, usually)}")
+
+
+def text_of(figure: Figure, ratio: float) -> str:
+    """A ratio as the findings of its rule have it."""
+    _, of, _, _ = RULES[figure.name]
+    return judged(figure, [at(of, ratio, 100)] * 50, [at(of, ratio, 50)] * 60).why.split()[-1]
+
+
 # -- what is missing -------------------------------------------------------------------------------
 
 

@@ -18,6 +18,9 @@ from stream_metrics.core.alerts.figures import LOW, Figure, Shift
 from stream_metrics.core.alerts.promql import clamp
 
 LEAST_ACTIVE: Final = 5  # parts with traffic in the usual day; without them nothing is judged
+OUTLYING: Final = 25.0  # variances: squared, how far a part of the day may be from the others
+LEFT_OUT: Final = 0.25  # of the day's traffic at most
+MEDIAN_SQUARE: Final = 0.455  # the median of the square of a normal variable of variance 1
 LABELLED: Final = 0.7  # of the usual share: with fewer labels, a minute only lowers evidence
 AROUND: Final = 2  # minutes before and after one whose labels count with its own
 
@@ -63,9 +66,17 @@ def parts(figure: Figure, counts: Iterable[Counts]) -> list[Part]:
     return [Part(unit * c.get(figure.above, 0), unit * c.get(figure.below, 0)) for c in counts]
 
 
+def label_parts(counts: Iterable[Counts]) -> list[Part]:
+    """Documents with a label, of all, in each stretch of time."""
+    return [Part(c.get("labelled_results", 0), c.get("unique_results", 0)) for c in counts]
+
+
 def ratio_of(found: Iterable[Part]) -> float | None:
     """The ratio over all parts, None without traffic."""
-    above, below = map(sum, zip(*found, strict=True))
+    above = below = 0.0
+    for part in found:
+        above += part.above
+        below += part.below
     return above / below if below > 0 else None
 
 
@@ -75,16 +86,57 @@ def active(day: Iterable[Part]) -> int:
 
 
 def usual(figure: Figure, day: Sequence[Part]) -> Usual | None:
-    """What is usual in the parts of a day; None if too few of them have traffic."""
-    ratio = ratio_of(day)
-    if ratio is None or active(day) < LEAST_ACTIVE:
+    """What is usual in the parts of a day; None if too few of them have traffic.
+
+    Parts that lie far from the others are left out, if they are few. Yesterday's incident is not
+    usual, and would make the variance so large that the same is hardly noticed today.
+    """
+    there = [part for part in day if part.below > 0]
+    if len(there) < LEAST_ACTIVE:
         return None
-    found = Usual(ratio, 0.0)
-    if figure.model is None:
-        return found
-    squares = sum((above - ratio * below) ** 2 for above, below in day)
-    variance = squares / sum(part.below for part in day)
-    return Usual(ratio, max(variance, figure.model.floor(found.assumed(figure))))
+    ratio = _median((above / below, below) for above, below in there)
+    squares = _median((_square(part, ratio), part.below) for part in there)
+    near = _with_floor(figure, ratio, squares / MEDIAN_SQUARE)
+    for _ in range(2):
+        kept = [part for part in there if _square(part, near.ratio) <= OUTLYING * near.variance]
+        near = _of_parts(figure, kept)
+    few = sum(part.below for part in kept) >= (1 - LEFT_OUT) * sum(part.below for part in there)
+    return near if few else _of_parts(figure, there)
+
+
+def _of_parts(figure: Figure, found: Sequence[Part]) -> Usual:
+    """What is usual if all of these parts are."""
+    below = sum(part.below for part in found)
+    ratio = sum(part.above for part in found) / below
+    squares = sum(part.below * _square(part, ratio) for part in found)
+    return _with_floor(figure, ratio, squares / below)
+
+
+def _square(part: Part, ratio: float) -> float:
+    """How far a part is from a ratio, squared, for each unit of the denominator."""
+    return (part.above - ratio * part.below) ** 2 / part.below
+
+
+def _with_floor(figure: Figure, ratio: float, variance: float) -> Usual:
+    """A ratio with its variance, or the least one that is assumed."""
+    assumed = Usual(ratio, variance).assumed(figure)
+    least = figure.model.floor(assumed) if figure.model else assumed * (1 - assumed)
+    return Usual(ratio, max(variance, least))
+
+
+def _median(weighted: Iterable[tuple[float, float]]) -> float:
+    """The median of values with weights.
+
+    >>> _median([(1.0, 1.0), (2.0, 1.0), (9.0, 3.0)])
+    9.0
+    """
+    ordered = sorted(weighted)
+    left = sum(weight for _, weight in ordered) / 2
+    for value, weight in ordered:
+        left -= weight
+        if left <= 0:
+            return value
+    return ordered[-1][0]
 
 
 def evidence(
@@ -156,7 +208,7 @@ def unlabelled_minutes(hour: Sequence[Counts], share: float) -> frozenset[int]:
 
     Iterations that need no label are settled at once, and are not like the others.
     """
-    labels = [Part(c.get("labelled_results", 0), c.get("unique_results", 0)) for c in hour]
+    labels = label_parts(hour)
     return frozenset(
         minute
         for minute in range(len(labels))

@@ -19,12 +19,14 @@ from stream_metrics.core.alerts.figures import FIGURES, Figure
 from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.alerts.hour import (
     LEAST_ACTIVE,
+    Counts,
     Evidence,
     Noticed,
     Part,
     Usual,
     active,
     evidence,
+    label_parts,
     latest,
     noticed,
     parts,
@@ -44,9 +46,8 @@ from stream_metrics.core.alerts.thresholds import (
     USUAL_RESULTS,
 )
 from stream_metrics.core.engine.windows import Sums
-from stream_metrics.core.metrics.labels import nothing_labelled
 from stream_metrics.live.page import figures
-from stream_metrics.live.page.courses import Course, active_parts
+from stream_metrics.live.page.courses import Course
 from stream_metrics.live.page.finding import NONE, OK, UNKNOWN, Finding, percent_text
 
 DAY_BEFORE: Final = "the day before the last hour"
@@ -55,6 +56,8 @@ PAGING: Final = frozenset({"srr", "results", "sre", "missed_searches"})
 LIKELY: Final = 0.5  # from so much evidence on, a figure that is no fault may be one soon
 
 REMEMBERED: Final = 64  # courses; there are fewer agents
+
+BY_NAME: Final = {figure.name: figure for figure in FIGURES}
 
 AgentRule = Callable[[Course], Finding]
 
@@ -128,7 +131,7 @@ def agent_rule(measure: Measure) -> AgentRule:
 
     Pages of several views judge the same courses, so the last findings are remembered.
     """
-    figure = next(figure for figure in FIGURES if figure.name == measure.figure)
+    figure = BY_NAME[measure.figure]
     least = threshold(figure.name, FALSE_ALARMS)
 
     def judge(course: Course) -> Finding:
@@ -139,14 +142,13 @@ def agent_rule(measure: Measure) -> AgentRule:
                 return Finding(UNKNOWN, f"the window {window} is kept without {measure.named}")
         if not measure.subjects(course.sums[RECENT]):
             return Finding(NONE, f"no {measure.subject} in the last hour")
-        day_before = figures.day_before(course.sums)
-        share = figures.coverage(day_before)["value"] or 0.0
+        share = ratio_of(label_parts(course.day))
+        if figure.labelled and share == 0:
+            return Finding(UNKNOWN, f"no document of {DAY_BEFORE} has a label")
         waits = waits_for_labels(figure)
-        unlabelled = unlabelled_minutes(course.hour, share) if waits else frozenset()
+        unlabelled = unlabelled_minutes(course.hour, share or 0.0) if waits else frozenset()
         hour, day = parts(figure, course.hour), parts(figure, course.day)
         judged = _Judged(measure, figure, course, hour, day, unlabelled, least)
-        if figure.labelled and nothing_labelled(day_before.get("u", 0), day_before.get("l", 0)):
-            return Finding(UNKNOWN, f"no document of {DAY_BEFORE} has a label")
         known = usual(figure, day)
         return _without_usual(judged) if known is None else _compared(judged, known)
 
@@ -207,10 +209,26 @@ def _without_usual(judged: _Judged) -> Finding:
     )
 
 
+def usual_ratio(name: str, day: Sequence[Counts]) -> float | None:
+    """The usual value of a figure, or of the share of labelled documents (``coverage``).
+
+    None if too little is known in these parts of a day, and for what nobody labels.
+    """
+    labels = label_parts(day)
+    if name == "coverage":
+        return ratio_of(labels) if active(labels) >= LEAST_ACTIVE else None
+    figure = BY_NAME[name]
+    if figure.labelled and ratio_of(labels) == 0:
+        return None
+    known = usual(figure, parts(figure, day))
+    return known and known.ratio
+
+
 def is_new(course: Course) -> bool:
     """Whether an agent that searches now has not searched for long enough to know what is usual."""
-    known = active_parts([course.day], "searches") >= LEAST_ACTIVE
-    return bool(course.sums.get(RECENT, {}).get("s")) and bool(course.day) and not known
+    stretches = sum(bool(part.get("searches")) for part in course.day)
+    searches = course.sums.get(RECENT, {}).get("s", 0)
+    return bool(course.day) and searches > 0 and stretches < LEAST_ACTIVE
 
 
 # -- the rules -------------------------------------------------------------------------------------

@@ -17,15 +17,15 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 
 from stream_metrics import __version__
-from stream_metrics.core.alerts.hour import LEAST_ACTIVE, Counts
-from stream_metrics.core.alerts.thresholds import BASELINE, RECENT
+from stream_metrics.core.alerts.hour import Counts
+from stream_metrics.core.alerts.thresholds import BASELINE
 from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window, parse_window
 from stream_metrics.core.engine.windows import Sums, Windows, add
 from stream_metrics.live.health import Health
 from stream_metrics.live.page import figures, rules
-from stream_metrics.live.page.agent_rules import is_new
-from stream_metrics.live.page.courses import ByWindow, Course, Courses, active_parts
+from stream_metrics.live.page.agent_rules import is_new, usual_ratio
+from stream_metrics.live.page.courses import Course, Courses, together
 from stream_metrics.live.page.finding import LEVELS, NONE
 from stream_metrics.live.page.group import Coverage, Group, OwnedPartitions, own_coverage
 from stream_metrics.live.page.operations import History, OperationsSample, read_sample
@@ -194,9 +194,7 @@ class Board:
                 name: sums.get(code, 0)
                 for code, name in (("r", "results"), ("i", "iterations"), ("t", "turns"))
             },
-            "figures": _headline(
-                sums, self._baseline(window, view.agent), _before(window, shown.values())
-            ),
+            "figures": _headline(sums, _before(window, shown.values())),
             "agents": self._agents(window.name, all_states),
             "series": self._series(window, view.agent, look, figures.core_series),
             "decisions": decisions
@@ -220,16 +218,6 @@ class Board:
         for sums in by_agent.values():
             add(total, sums, 1)
         return total
-
-    def _baseline(self, window: Window, agent: str | None) -> Sums:
-        """The sums of the last day without the window shown, and at least without the last hour."""
-        by_window = self._by_window(agent)
-        specs = {spec.name: spec for spec in self.inputs.specs}
-        recent = specs.get(RECENT, window)
-        return figures.day_before(by_window, max(recent, window, key=lambda w: w.length_us).name)
-
-    def _by_window(self, agent: str | None) -> ByWindow:
-        return {spec.name: self._sums(spec.name, agent) for spec in self.inputs.specs}
 
     def _known(self) -> list[str]:
         """Configured agents, then those with sums, by name; ``other`` is the last."""
@@ -277,28 +265,24 @@ class Board:
         }
 
 
-def _before(window: Window, shown: Iterable[Course]) -> list[Sequence[Counts]]:
-    """The days of the agents shown, without the window, which is the end of them."""
-    parts = WINDOW_BUCKETS - window.length_us // parse_window(BASELINE).bucket_us
-    return [course.day[: max(0, parts)] for course in shown]
+def _before(window: Window, shown: Iterable[Course]) -> list[Counts]:
+    """The last day of the agents shown, without the window, which is the end of it."""
+    parts_left = WINDOW_BUCKETS - window.length_us // parse_window(BASELINE).bucket_us
+    return together(course.day[: max(0, parts_left)] for course in shown)
 
 
-def _headline(sums: Sums, day_before: Sums, days: Sequence[Sequence[Counts]]) -> dict[str, Any]:
+def _headline(sums: Sums, before: Sequence[Counts]) -> dict[str, Any]:
     """The figures of the tiles, each with its usual value, or None if there is too little data.
 
-    ``days`` are those of the agents shown, up to the window.
+    ``before`` has the parts of the day before the window.
     """
-    chosen = {
-        "srr": (figures.srr, "results"),
-        "sre": (figures.none_if_unlabelled(figures.sre), "settled_results"),
-        "gain": (figures.none_if_unlabelled(figures.gain), "settled_iterations"),
-        "coverage": (figures.coverage, "unique_results"),
+    shown = {
+        "srr": figures.srr(sums),
+        "sre": figures.none_if_unlabelled(figures.sre)(sums),
+        "gain": figures.none_if_unlabelled(figures.gain)(sums),
+        "coverage": figures.coverage(sums),
     }
-    shown = {}
-    for name, (of, count) in chosen.items():
-        known = active_parts(days, count) >= LEAST_ACTIVE
-        shown[name] = {**of(sums), "usual": of(day_before)["value"] if known else None}
-    return shown
+    return {name: {**found, "usual": usual_ratio(name, before)} for name, found in shown.items()}
 
 
 def _operations(operating: OperationsSample) -> dict[str, Any]:

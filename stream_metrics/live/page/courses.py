@@ -6,6 +6,7 @@ are read again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -109,10 +110,15 @@ class Courses(RunningSums):
         return range(last - WINDOW_BUCKETS + 1, last + 1)
 
 
-def active_parts(days: Iterable[Sequence[Counts]], count: str) -> int:
-    """In how many parts of a day there is something of a count, in any of the courses.
+def together(days: Iterable[Sequence[Counts]]) -> list[Counts]:
+    """The counts of several agents in each part of a day.
 
-    >>> active_parts([[{"results": 3}, {}, {}], [{"results": 1}, {}, {"results": 2}]], "results")
-    2
+    >>> together([[{"results": 3}, {}], [{"results": 1}, {"results": 2}]])
+    [Counter({'results': 4}), Counter({'results': 2})]
     """
-    return sum(any(part.get(count) for part in at_once) for at_once in zip(*days, strict=True))
+    found = []
+    for at_once in zip(*days, strict=True):
+        found.append(Counter[str]())
+        for counts in at_once:
+            found[-1].update(counts)
+    return list(found)
