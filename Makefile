@@ -228,9 +228,9 @@ campaign: services ## Inject seeded faults into a live system under load; some m
 bridge-campaign: services ## Kill bridges and workers while traces arrive; compare with a replay
 	@$(RUN) -m tests.bridge_campaign --seed $(SEED) --rounds $(ROUNDS) $(BRIDGE)
 
-# DRILL has options, such as DRILL="--tuning 1 --held-out --agents 5 --days 4" for a look in minutes.
+# DRILL has options, such as DRILL="--tuning 1 --held-out --bursts --agents 5 --days 4" for a look in minutes.
 drill: services ## Test the alert rules on simulated weeks of traffic and incidents; long
-	@$(RUN) -m tests.drill --out docs/evidence/alerts-run.md $(DRILL)
+	@$(RUN) -m tests.drill --out docs/evidence/alerts-run.md --pictures docs/pictures $(DRILL)
 
 # CALIBRATION has options, such as CALIBRATION="--simulations 1000 --draws 1000" for a look in a minute.
 calibration: setup ## Measure the coverage of intervals and the power of tests by simulation; long

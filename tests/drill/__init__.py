@@ -1,8 +1,13 @@
-"""The alert drill: weeks of simulated traffic, judged by the real rule files.
+"""The alert drill: weeks of simulated traffic, in which the rules of the alerts are judged.
 
 ``make drill`` writes ``docs/evidence/alerts-run.md``, which ``alert-drill.md`` explains. Turns come
-from the traffic generator through the real engine (``library``), are placed in time with incidents
-(``world``, ``plan``), are summed into windows as a worker exports them (``sums``), and are
-backfilled into a real Prometheus, which evaluates ``deploy/prometheus`` (``evaluation``).
-``score`` compares the alerts with the incidents, and ``report`` writes the page.
+from the traffic generator through the real engine (``library``) and are placed in time with
+incidents (``world``, ``plan``). What a worker counts by arrival (``minutes``) and exports as window
+sums (``sums``) makes a ``simulation``, which is ``kept``.
+
+Evidence is gathered in numpy (``evidence``, ``gather``, ``judge``), and ``verify`` holds it equal
+to what Prometheus' rules gather. Other alerts are evaluated by a real Prometheus over back-filled
+samples (``evaluation``). ``window_rules`` are the former alerts. ``score`` compares alerts with
+incidents, ``curves`` try many thresholds, ``goals`` and ``report`` write the page, ``pictures``
+draws it. ``calibrate`` measures how often evidence reaches a threshold by chance.
 """

@@ -1,75 +1,166 @@
-"""Run the drill: ``python -m tests.drill --tuning 1 11 --held-out 31 32 --out page.md``."""
+"""Run the drill: ``python -m tests.drill --out page.md``.
+
+Worlds and what fires in them are kept in ``out/drill``, so that a drill goes on where it stopped.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import Final
 
+from tests.drill.bursts import place_bursts
+from tests.drill.curves import Sweep
+from tests.drill.evaluation import ALERTS, RECORDING, Firing, Rule
+from tests.drill.kept import KEPT, digest, kept
+from tests.drill.outcome import Outcome, Which, fixed_thresholds, outcome
+from tests.drill.pictures import picture
 from tests.drill.report import Group, page
-from tests.drill.run import Drill, Size, run
-from tests.drill.world import Libraries
+from tests.drill.run import Drill, fire
+from tests.drill.seeds import TUNING, commit_of_rules, drawn
+from tests.drill.simulation import Size, kept_world, world_key
+from tests.drill.window_rules import PREFIX
+from tests.drill.world import Libraries, place
 
 STANDARD: Final = Size()
+BURSTS: Final = "Bursts of one kind of question"
+Fired = tuple[list[Rule], list[Firing]]
 
 
 def main() -> int:
-    """Simulate and write the page; returns 1 if a promise was not kept."""
+    """Simulate and write the page; returns 1 if a goal was not reached."""
     parser = argparse.ArgumentParser(prog="python -m tests.drill", description=__doc__)
-    parser.add_argument("--tuning", type=int, nargs="*", default=[1, 11], metavar="SEED")
-    parser.add_argument("--held-out", type=int, nargs="*", default=[31, 32], metavar="SEED")
+    parser.add_argument("--tuning", type=int, nargs="*", default=list(TUNING), metavar="SEED")
+    parser.add_argument(
+        "--held-out", type=int, nargs="*", metavar="SEED",
+        help="drawn from the hash of the last commit that changed the rules, if not given",
+    )  # fmt: skip
+    parser.add_argument(
+        "--prometheus", type=int, nargs="*", metavar="SEED",
+        help="seeds in which Prometheus evaluates the alerts that are none of evidence; else all",
+    )  # fmt: skip
+    parser.add_argument(
+        "--bursts", type=int, nargs="*", default=list(TUNING), metavar="SEED",
+        help="of worlds in which turns depend on each other",
+    )  # fmt: skip
     parser.add_argument("--agents", type=int, default=STANDARD.agents)
     parser.add_argument("--days", type=int, default=STANDARD.days, help="of each simulated world")
     parser.add_argument("--turns", type=int, default=STANDARD.turns_each, help="in each library")
     parser.add_argument("--out", type=Path, help="write the page there, not to standard output")
-    parser.add_argument("--processes", type=int, default=1, help="seeds simulated at a time")
+    parser.add_argument("--pictures", type=Path, help="draw the curves of the first seeds there")
+    parser.add_argument("--processes", type=int, default=1, help="worlds simulated at a time")
     asked = parser.parse_args()
     size = Size(asked.agents, asked.days, asked.turns)
-    seeds = {"Held out": asked.held_out, "Tuning": asked.tuning}
+    held_out = drawn(commit_of_rules()) if asked.held_out is None else asked.held_out
+    worlds = {
+        "Held out": [Which(seed) for seed in held_out],
+        "Tuning": [Which(seed) for seed in asked.tuning],
+        BURSTS: [Which(seed, place_bursts) for seed in asked.bursts],
+    }
+    every = [which for of in worlds.values() for which in of]
+    independent = [which for which in every if which.placing is place]
+    evaluated = [
+        one for one in independent if asked.prometheus is None or one.seed in asked.prometheus
+    ]
     with ProcessPoolExecutor(asked.processes) as pool:
-        worlds = {
-            (title, seed): pool.submit(_held, title, seed, size)
-            for title, of in seeds.items()
-            for seed in of
+        list(pool.map(partial(_simulate, every=every, size=size), {one.seed for one in every}))
+        others = {
+            (which, well): pool.submit(_fired, which, size, well)
+            for which in evaluated
+            for well in (True, False)
         }
-        groups = [
-            Group(
-                title,
-                tuple(of),
-                [worlds[title, seed].result()[0] for seed in of],
-                [worlds[title, seed].result()[1] for seed in of],
-            )
-            for title, of in seeds.items()
-            if of
-        ]
+        fixed = fixed_thresholds((worlds["Tuning"] or worlds["Held out"]), size)
+        found = list(pool.map(partial(outcome, size=size, fixed=fixed), every))
+        outcomes = dict(zip(every, found, strict=True))
+        known = {which: fired.result() for which, fired in others.items()}
+    groups = [_group(title, of, outcomes, known) for title, of in worlds.items() if of]
+    if asked.pictures:
+        (first, *_) = groups
+        for figure, swept in first.swept.items():
+            file = asked.pictures / f"alert-curve-{figure.replace('_', '-')}.svg"
+            file.write_text(picture(figure, swept, first.former(figure)), encoding="utf-8")
     text = page(groups, size)
     if asked.out:
         asked.out.write_text(text, encoding="utf-8")
     else:
         print(text)
-    return 0 if all(group.kept for group in groups) else 1
+    return 0 if all(group.kept for group in groups if group.title != BURSTS) else 1
 
 
-def _held(title: str, seed: int, size: Size) -> tuple[Drill, Drill]:
-    """The worlds of a seed: one in which nothing is wrong, and one with incidents."""
+def _simulate(seed: int, every: Sequence[Which], size: Size) -> None:
+    """Simulate the worlds of a seed; the turns of libraries are never garbage meanwhile."""
+    gc.disable()
     shelf = Libraries(size.turns_each)
-    found = []
-    for healthy in (True, False):
-        with tempfile.TemporaryDirectory(prefix="drill-") as place:
-            say = _saying(f"{title.lower()}, seed {seed}, {'healthy' if healthy else 'troubled'}")
-            drill = asyncio.run(run(seed, size, Path(place), shelf, healthy=healthy, say=say))
-            found.append(drill)
-    return found[0], found[1]
+    for which in every:
+        for well in (True, False) if which.seed == seed else ():
+            kept_world(
+                seed, size, healthy=well, shelf=shelf, placing=which.placing,
+                say=_saying(which, well),
+            )  # fmt: skip
+    gc.enable()
 
 
-def _saying(what: str) -> Callable[[str], None]:
+def _fired(which: Which, size: Size, healthy: bool) -> Fired:
+    """What Prometheus fires in a world: the alerts that are none of evidence, and the former."""
+
+    def evaluate() -> Fired:
+        world = kept_world(which.seed, size, healthy=healthy, placing=which.placing)
+        with tempfile.TemporaryDirectory(prefix="drill-") as folder:
+            return asyncio.run(fire(world, Path(folder), _saying(which, healthy)))
+
+    key = digest([*RECORDING, *ALERTS], world_key(size, which.placing))
+    name = f"{key}/{which.seed}-{'healthy' if healthy else 'troubled'}.fired"
+    return kept(KEPT / name, evaluate)
+
+
+def _group(
+    title: str,
+    worlds: Sequence[Which],
+    outcomes: Mapping[Which, Outcome],
+    known: Mapping[tuple[Which, bool], Fired],
+) -> Group:
+    found = [outcomes[which] for which in worlds]
+    figures = found[0].swept
+    swept = {
+        figure: {
+            kind: reduce(Sweep.plus, [one.swept[figure][kind] for one in found])
+            for kind in figures[figure]
+        }
+        for figure in figures
+    }
+    return Group(
+        title,
+        tuple(which.seed for which in worlds),
+        [_with(outcomes[which].healthy, known.get((which, True))) for which in worlds],
+        [_with(outcomes[which].troubled, known.get((which, False))) for which in worlds],
+        ([one.windows_healthy for one in found], [one.windows_troubled for one in found]),
+        swept,
+    )
+
+
+def _with(drill: Drill, others: Fired | None) -> Drill:
+    """A drill with the alerts of Prometheus that it has not got itself."""
+    if others is None:
+        return drill
+    rules, firings = others
+    own = {rule.name for rule in drill.rules}
+    added = [rule for rule in rules if rule.name not in own and not rule.name.startswith(PREFIX)]
+    fired = [one for one in firings if one.rule in added]
+    return replace(drill, rules=[*drill.rules, *added], firings=[*drill.firings, *fired])
+
+
+def _saying(which: Which, healthy: bool) -> Callable[[str], None]:
     began = time.monotonic()
+    what = f"seed {which.seed}, {'healthy' if healthy else 'troubled'}"
 
     def say(line: str) -> None:
         print(f"{what}, {time.monotonic() - began:.0f} s: {line}", file=sys.stderr, flush=True)

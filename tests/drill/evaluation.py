@@ -17,16 +17,18 @@ import aiohttp
 
 from deploy.local.process import ServerFailed
 from deploy.local.servers import Prometheus, promtool
-from tests.drill.series import Series, write
+from tests.drill.gather import ALERT_OF
+from tests.drill.series import WINDOW_RECORDING, WINDOWS, Series, write
 from tests.drill.world import MINUTE, SECOND, START_US
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RULES: Final = ROOT / "deploy" / "prometheus"
-RECORDING: Final = tuple(  # in this order: each asks for what the ones before it record
-    RULES / f"{name}.rules.yml" for name in ("recording", "usual")
+RECORDING: Final = (*WINDOW_RECORDING, RULES / "recording.rules.yml", RULES / "usual.rules.yml")
+ALERTS: Final = (
+    RULES / "alerts.rules.yml",
+    WINDOWS / "alerts.rules.yml",
+    Path(__file__).with_name("plain.rules.yml"),
 )
-ALERTS: Final = RULES / "alerts.rules.yml"
-PLAIN: Final = Path(__file__).with_name("plain.rules.yml")
 
 CHUNK_MINUTES: Final = 3 * 1440
 POINTS: Final = 10_000  # a range query may give 11,000 a series
@@ -115,13 +117,13 @@ class Weeks:
                     f"--output-dir={self._data}", str(file),
                 )  # fmt: skip
 
-    async def fire(
-        self, files: Sequence[Path] = (ALERTS, PLAIN)
-    ) -> tuple[list[Rule], list[Firing]]:
-        """The alerts of these rule files, and every time that one fires."""
+    async def fire(self, files: Sequence[Path] = ALERTS) -> tuple[list[Rule], list[Firing]]:
+        """The alerts of these files, but for those of evidence, and every time that one fires."""
         found: list[Firing] = []
         async with self._prometheus(files) as prometheus:
-            rules = await rules_of(prometheus)
+            rules = [
+                rule for rule in await rules_of(prometheus) if rule.name not in ALERT_OF.values()
+            ]
             for rule in rules:
                 for labels, active in await self._ask(prometheus, rule.expression):
                     found += firings(rule, labels, active)

@@ -62,7 +62,7 @@ def usual(
     floor: tuple[float, float, float] = (0.0, 0.0, 0.0),
     sums: tuple[int, ...] = (3,),
 ) -> Usual:
-    """The usual ratio and variance of one agent, by minute; NaN marks a minute without a sample.
+    """The usual ratio and variance, by minute (the last axis); NaN marks a minute without a sample.
 
     The ratio is kept between ``low`` and ``high``. The variance is the largest over sums of as
     many minutes as ``sums`` says, because the results of a turn straddle minutes, and is at least
@@ -102,7 +102,7 @@ def steps(
     denominator: Reals,
     weights: Weights,
     unlabelled: NDArray[np.bool_] | None = None,
-    most: float = np.inf,
+    most: float | Reals = np.inf,
 ) -> Reals:
     """What each minute adds to the evidence; NaN where there is no sample or no usual value.
 
@@ -115,55 +115,50 @@ def steps(
     return np.where(lowers, np.minimum(found, 0.0), found)
 
 
-def accumulate(step: Reals, threshold: float, idle: NDArray[np.bool_] | None = None) -> Reals:
+def accumulate(
+    step: Reals, threshold: float | Reals, idle: NDArray[np.bool_] | None = None
+) -> Reals:
     """The evidence after each minute, for one agent or many (the last axis are the minutes).
 
+    ``threshold`` may be an array too, of all axes but the last one.
     In a minute whose step is NaN, the evidence stays what it was, for up to ``KEPT`` minutes.
     ``idle`` marks minutes in which nothing arrived on balance: in these, evidence grows old.
 
     >>> accumulate(np.array([1.0, 2.0, -0.5, np.nan, 9.0, -20.0, 1.0]), threshold=3.0).tolist()
     [1.0, 3.0, 2.5, 2.5, 6.0, 0.0, 1.0]
     """
-    found = np.zeros_like(step)
-    last = np.zeros(step.shape[:-1])
-    missing = np.zeros(step.shape[:-1], np.int64)
-    for minute in range(step.shape[-1]):
-        now = step[..., minute]
+    shape = np.broadcast_shapes(step.shape[:-1], np.shape(threshold))
+    found = np.zeros((step.shape[-1], *shape))
+    last, missing = np.zeros(shape), np.zeros(step.shape[:-1], np.int64)
+    most = 2 * np.asarray(threshold)
+    keeps = None if idle is None else np.moveaxis(np.where(idle, IDLE_KEEPS, 1.0), -1, 0)
+    for minute, now in enumerate(np.ascontiguousarray(np.moveaxis(step, -1, 0))):
         known = ~np.isnan(now)
         missing = np.where(known, 0, missing + 1)
         last = np.where(missing >= KEPT, 0.0, last)
-        kept = last if idle is None else np.where(idle[..., minute], IDLE_KEEPS * last, last)
-        last = np.where(known, np.clip(kept + now, 0.0, 2 * threshold), last)
-        found[..., minute] = last
-    return found
+        kept = last if keeps is None else last * keeps[minute]
+        last = np.where(known, np.clip(kept + now, 0.0, most), last)
+        found[minute] = last
+    return np.moveaxis(found, 0, -1)
 
 
 def _day(values: Reals) -> Reals:
     """By minute, the sum over the usual day; minutes before the first and NaN count as 0."""
-    sums = np.concatenate([[0.0], np.cumsum(np.nan_to_num(values))])
-    ends = np.arange(len(values)) - AGO + 1
-    return np.asarray(sums[np.maximum(ends, 0)] - sums[np.maximum(ends - DAY, 0)])
+    sums = np.cumsum(np.nan_to_num(values), axis=-1)
+    sums = np.concatenate([np.zeros((*sums.shape[:-1], 1)), sums], axis=-1)
+    ends = np.arange(values.shape[-1]) - AGO + 1
+    return np.asarray(sums[..., np.maximum(ends, 0)] - sums[..., np.maximum(ends - DAY, 0)])
 
 
 def _summed(values: Reals, minutes: int) -> Reals:
     """By minute, the sum over so many before it; NaN if all of them are missing."""
-    padded = np.concatenate([np.full(minutes, np.nan), values])[: len(values) + minutes - 1]
-    before = np.lib.stride_tricks.sliding_window_view(padded, minutes)
-    return np.where(np.isnan(before).all(axis=1), np.nan, np.nansum(before, axis=1))
+    padded = np.concatenate([np.full((*values.shape[:-1], minutes), np.nan), values], axis=-1)
+    before = np.lib.stride_tricks.sliding_window_view(padded[..., :-1], minutes, axis=-1)
+    return np.where(np.isnan(before).all(axis=-1), np.nan, np.nansum(before, axis=-1))
 
 
 def _day_variance(values: Reals) -> Reals:
     """By minute, the variance over the usual day of the values that are there; else NaN."""
-    padded = np.concatenate([np.full(DAY + AGO - 1, np.nan), values])
-    days = np.lib.stride_tricks.sliding_window_view(padded, DAY)[: len(values)]
-    found = np.full(len(values), np.nan)
-    for first in range(0, len(values), DAY):  # a day at a time, for the sake of memory
-        part = days[first : first + DAY]
-        there = ~np.isnan(part)
-        count = there.sum(axis=1)
-        some = count > 0
-        held = np.where(there, part, 0.0)
-        mean = held.sum(axis=1) / np.maximum(count, 1)
-        squares = (np.where(there, part - mean[:, None], 0.0) ** 2).sum(axis=1)
-        found[first : first + DAY][some] = squares[some] / count[some]
-    return found
+    count = _day(np.where(np.isnan(values), 0.0, 1.0))
+    count = np.where(count > 0, count, np.nan)
+    return np.asarray(np.maximum(_day(values**2) / count - (_day(values) / count) ** 2, 0.0))

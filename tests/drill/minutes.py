@@ -6,7 +6,7 @@ minutes then: what comes late after a stall of the consumer is no evidence about
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Final
@@ -40,18 +40,29 @@ Ways = Mapping[str, Numbers]
 """What arrived and what was withdrawn, by minute."""
 
 
+Placing = Callable[[Agent, Sequence[Incident], int, Generator, Libraries], Placed]
+"""How the turns of an agent are placed in time; ``place``, or as it."""
+
+
 def place_young(
-    agent: Agent, incidents: Sequence[Incident], minutes: int, rng: Generator, shelf: Libraries
-) -> tuple[Placed, Placed]:
+    agent: Agent, incidents: Sequence[Incident], minutes: int, rng: Generator, shelf: Libraries,
+    placing: Placing = place,
+) -> tuple[Placed, Placed]:  # fmt: skip
     """The agent's turns, and those of their changes whose records are young when they arrive.
 
-    Both are drawn from the same numbers. Without stalls of delivery, a record is read when it is
-    sent; labels that a labeller sends late are as young as any other record.
+    Both are drawn from the same numbers. Without long stalls of delivery, a record is read soon
+    after it is sent; labels that a labeller sends late are as young as any other record.
     """
+    delivered = [
+        incident
+        for incident in incidents
+        if incident.kind not in OF_DELIVERY or incident.end_us - incident.start_us < YOUNG_US
+    ]
     again = deepcopy(rng)
-    placed = place(agent, incidents, minutes, rng, shelf)
-    delivered = [incident for incident in incidents if incident.kind not in OF_DELIVERY]
-    sent_us = place(agent, delivered, minutes, again, shelf).at_us
+    placed = placing(agent, incidents, minutes, rng, shelf)
+    if len(delivered) == len(incidents):
+        return placed, placed
+    sent_us = placing(agent, delivered, minutes, again, shelf).at_us
     return placed, only(placed, placed.at_us - sent_us < YOUNG_US)
 
 

@@ -1,4 +1,4 @@
-"""One drill: agents and incidents of a seed, simulated, back-filled, and what fired."""
+"""One drill: a simulated world, and the alerts that fired in it."""
 
 from __future__ import annotations
 
@@ -6,28 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from tests.drill.evaluation import ALERTS, PLAIN, RECORDING, Firing, Rule, Weeks
-from tests.drill.library import Condition, Numbers
-from tests.drill.plan import KINDS, SOON, Kind, deploys, incidents
-from tests.drill.power import change, label_delay_minutes, tells
-from tests.drill.series import TARGET, Series, asked_for, window_series
-from tests.drill.sums import arrivals
-from tests.drill.world import (
-    DAY,
-    MINUTE,
-    OF_DELIVERY,
-    SECOND,
-    START_US,
-    Agent,
-    Incident,
-    Libraries,
-    place,
-    roster,
-)
-
-TOPICS = ("search-iterations", "relevance-labels")
+from tests.drill.evaluation import Firing, Rule, Weeks
+from tests.drill.library import Numbers
+from tests.drill.series import window_series
+from tests.drill.simulation import World
+from tests.drill.world import Agent, Incident
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,101 +34,23 @@ class Drill:
     label_minutes: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How large a drill is."""
+def drill(world: World, rules: Sequence[Rule] = (), fired: Sequence[Firing] = ()) -> Drill:
+    """A world together with what fired in it."""
+    return Drill(
+        world.agents, world.minutes, world.incidents, rules, fired, world.turns, world.telling,
+        world.changes, world.label_minutes,
+    )  # fmt: skip
 
-    agents: int = 20
-    days: int = 14
-    turns_each: int = 1_000
 
-
-async def run(
-    seed: int,
-    size: Size,
-    folder: Path,
-    shelf: Libraries,
-    *,
-    healthy: bool,
-    say: Callable[[str], None] = lambda line: None,
-) -> Drill:
-    """Simulate ``size.days`` of ``size.agents`` agents, with incidents unless ``healthy``."""
-    rng = np.random.default_rng(seed)
-    minutes = size.days * DAY // MINUTE
-    agents = roster(size.agents, seed)
-    planned = [] if healthy else incidents(agents, size.days, rng)
-    released = deploys(size.days, rng)
-    asked = asked_for(path.read_text() for path in (*RECORDING, ALERTS))
-    weeks = Weeks(folder, minutes)
-    gaps = frozenset((d.start_us - START_US) // MINUTE + 1 for d in released)
-    came: dict[bool, list[Numbers]] = {False: [], True: []}
-    turns: dict[str, Numbers] = {}
-    for agent in agents:
-        own = [i for i in planned if i.agent in (None, agent.name)]
-        placed = place(agent, [*own, *released], minutes, rng, shelf)
-        for labels in came:
-            came[labels].append(placed.at_us[placed.labels == labels])
-        turns[agent.name] = np.bincount((placed.starts_us - START_US) // MINUTE, minlength=minutes)
-        await weeks.fill(list(window_series(agent.name, placed, minutes, asked)), gaps)
-        say(f"{agent.name}: {len(placed.starts_us):,} turns, {len(own)} incidents")
-    await weeks.fill(_operations(came, [*planned, *released], minutes, gaps), gaps)
+async def fire(
+    world: World, folder: Path, say: Callable[[str], None] = lambda line: None
+) -> tuple[list[Rule], list[Firing]]:
+    """The alerts that compare windows, and every time that a real Prometheus fires one."""
+    weeks = Weeks(folder, world.minutes)
+    for agent, sums in world.sums.items():
+        await weeks.fill(list(window_series(agent, sums)), world.restarts)
+    await weeks.fill(world.operations, world.restarts)
     say("recording rules")
     await weeks.record()
     say("alerts")
-    rules, fired = await weeks.fire((ALERTS, PLAIN))
-    telling, changes = _sizes(agents, planned, turns, shelf)
-    delays = {agent.name: label_delay_minutes(shelf, agent.habits) for agent in agents}
-    return Drill(agents, minutes, planned, rules, fired, turns, telling, changes, delays)
-
-
-def _sizes(
-    agents: Sequence[Agent],
-    planned: Sequence[Incident],
-    turns: Mapping[str, Numbers],
-    shelf: Libraries,
-) -> tuple[dict[tuple[Incident, str], bool], dict[tuple[Incident, str], float]]:
-    by_name = {agent.name: agent for agent in agents}
-    kinds: dict[str, list[Kind]] = {}
-    for kind in KINDS:
-        kinds.setdefault(kind.name, []).append(kind)
-    telling, changes = {}, {}
-    for incident in planned:
-        if incident.agent is None:
-            continue
-        start = (incident.start_us - START_US) // MINUTE
-        count = int(turns[incident.agent][start : start + SOON].sum()) // 2
-        condition = Condition(incident.kind, incident.strength)
-        for kind in kinds[incident.kind]:
-            if kind.ratio is not None:
-                agent = by_name[incident.agent]
-                which = (incident, kind.alert)
-                telling[which] = tells(shelf, agent, condition, kind.ratio, count)
-                changes[which] = change(shelf, agent, condition, kind.ratio)
-    return telling, changes
-
-
-def _operations(
-    came: dict[bool, list[Numbers]],
-    troubles: Sequence[Incident],
-    minutes: int,
-    restarts: frozenset[int],
-) -> list[Series]:
-    """What the worker says of itself, as far as rules about labels and lag ask for it."""
-    series = []
-    for labels, kind in ((False, "search_iteration"), (True, "relevance_labels")):
-        count = arrivals(came[labels], minutes)
-        for restart in sorted(restarts):
-            count[restart:] -= count[min(restart, minutes - 1)]
-        of = {**TARGET, "type": kind, "outcome": "applied"}
-        series.append(Series("streammetrics_events_total", of, count))
-    now_us = START_US + MINUTE * np.arange(minutes, dtype=np.int64)
-    lag = np.zeros(minutes, np.int64)
-    for trouble in troubles:
-        if trouble.kind in OF_DELIVERY:
-            stands = (now_us >= trouble.start_us) & (now_us < trouble.end_us)
-            lag[stands] = (now_us[stands] - trouble.start_us) // SECOND
-    for topic in TOPICS:
-        of = {**TARGET, "topic": topic, "partition": "0"}
-        series.append(Series("streammetrics_consumer_lag_seconds", of, lag))
-    series.append(Series("up", TARGET, np.ones(minutes, np.int64)))
-    return series
+    return await weeks.fire()

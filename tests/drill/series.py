@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 
 from stream_metrics.core.engine.cells import CODES, split_code
 from stream_metrics.core.engine.series import PREFIX
-from stream_metrics.core.engine.window import parse_window
 from tests.drill.library import LEFT_OUT, Numbers
-from tests.drill.sums import window_sums
-from tests.drill.world import MINUTE, SECOND, START_US, Placed
+from tests.drill.world import MINUTE, SECOND, START_US
 
+WINDOWS: Final = Path(__file__).with_name("windows")
+WINDOW_RECORDING: Final = (  # in this order: each asks for what the ones before it record
+    WINDOWS / "recording.rules.yml",
+    WINDOWS / "usual.rules.yml",
+)
 TARGET: Final = {"job": "stream-metrics", "instance": "worker-1:9464"}
 _ASKED: Final = re.compile(rf"{PREFIX}(\w+)\{{([^}}]*)\}}")
 _WINDOW: Final = re.compile(r'\bwindow="(\w+)"')
@@ -46,18 +49,21 @@ def asked_for(rules: Iterable[str]) -> dict[str, set[str]]:
     return found
 
 
-def window_series(
-    agent: str, placed: Placed, minutes: int, asked: Mapping[str, set[str]]
-) -> Iterator[Series]:
-    """The agent's window sums that somebody asks for."""
-    for name in sorted({window for windows in asked.values() for window in windows}):
-        sums = window_sums(placed, _codes(asked, name), parse_window(name), minutes)
-        for code, values in sums.items():
+def window_codes(asked: Mapping[str, set[str]]) -> dict[str, tuple[str, ...]]:
+    """By window, the codes of the series that somebody asks for."""
+    windows = sorted({window for of in asked.values() for window in of})
+    return {window: tuple(_codes(asked, window)) for window in windows}
+
+
+def window_series(agent: str, sums: Mapping[str, Mapping[str, Numbers]]) -> Iterator[Series]:
+    """The agent's series of sums by window and code."""
+    for window, by_code in sums.items():
+        for code, values in by_code.items():
             series, chosen = split_code(code)
             labels = dict(zip(series.labels, chosen, strict=True))
             yield Series(
                 PREFIX + series.name,
-                {**TARGET, "agent": agent, "window": name, **labels},
+                {**TARGET, "agent": agent, "window": window, **labels},
                 values,
             )
 

@@ -11,16 +11,9 @@ import numpy as np
 
 from stream_metrics.core.alerts.arrivals import COUNTS
 from stream_metrics.core.alerts.evidence import SHIFTS
-from stream_metrics.core.alerts.figures import FIGURES, LOW, Figure, Shift
-from tests.drill.evidence import (
-    Reals,
-    Weights,
-    accumulate,
-    bernoulli_weights,
-    normal_weights,
-    steps,
-    usual,
-)
+from stream_metrics.core.alerts.figures import FIGURES, Figure
+from tests.drill.evidence import Reals, accumulate, steps
+from tests.drill.gather import evidence, weights
 from tests.rules.cases import JOB, Series, name
 
 MINUTES: Final = 420
@@ -155,35 +148,19 @@ class Agent:
         seen[:first] = np.nan
         return seen
 
-    def evidence(self, figure: Figure, shift: Shift, threshold: float) -> Reals:
-        """The evidence in units of the threshold, by minute; NaN where nothing is judged."""
-        return accumulated([self], figure, shift, threshold)
-
-    def step(self, figure: Figure, shift: Shift, threshold: float) -> Reals:
-        """What each minute adds to the evidence, in nats; NaN where nothing is judged."""
+    def evidence(self, figure: Figure, threshold: float) -> Reals:
+        """The evidence of each shift in units of the threshold; NaN where nothing is judged."""
         above, below = self.net(figure.above), self.net(figure.below)
-        weights = self._weights(figure, shift, above, below)
-        unlabelled = np.isin(np.arange(MINUTES), self.unlabelled) if figure.labelled else None
-        most = np.inf if figure.most is None else figure.most * threshold
-        return steps(above, below, weights, unlabelled, most)
-
-    def _weights(self, figure: Figure, shift: Shift, above: Reals, below: Reals) -> Weights:
-        model = figure.model
-        if model is None:
-            ratio = usual(above, below, LOW, figure.high).ratio
-            size = np.maximum(shift.times * ratio, shift.least)
-            return bernoulli_weights(ratio, np.minimum(ratio + size, figure.high))
-        floor = (model.times, float(model.power), float(model.complement))
-        known = usual(above, below, LOW, figure.high, floor, model.sums)
-        return normal_weights(known, figure.sign, shift.times, shift.least)
+        unlabelled = np.isin(np.arange(MINUTES), self.unlabelled)
+        return evidence(figure, above, below, threshold, unlabelled)
 
     def expected(self, thresholds: Mapping[str, float]) -> tuple[Series, Reals]:
         """What numpy finds, as series of ``EXPECTED``, and how many values a minute has."""
         found: Series = {}
         judged = np.zeros(MINUTES)
         for figure in FIGURES:
-            for size, shift in zip(SHIFTS, figure.shifts, strict=True):
-                values = self.evidence(figure, shift, thresholds[figure.name])
+            gathered = self.evidence(figure, thresholds[figure.name])
+            for size, values in zip(SHIFTS, gathered, strict=True):
                 known = ~np.isnan(values)
                 judged += known
                 texts = [
@@ -197,14 +174,16 @@ class Agent:
         return found, judged
 
 
-def accumulated(agents: Sequence[Agent], figure: Figure, shift: Shift, threshold: float) -> Reals:
-    """The evidence about one agent, or about all agents of a pool, in units of the threshold."""
-    added = [agent.step(figure, shift, threshold) for agent in agents]
-    unknown = np.isnan(added).all(axis=0)
-    step = np.where(unknown, np.nan, np.nansum(added, axis=0))
-    below = np.nansum([agent.net(figure.below) for agent in agents], axis=0)
-    found = accumulate(step, threshold, below <= 0) / threshold
-    return np.where(unknown, np.nan, found)
+def pooled(agents: Sequence[Agent], figure: Figure, threshold: float) -> Reals:
+    """The evidence of each shift about all agents of a pool, in units of the threshold."""
+    above, below = (
+        np.array([agent.net(count) for agent in agents]) for count in (figure.above, figure.below)
+    )
+    added = steps(above, below, weights(figure, above, below))
+    unknown = np.isnan(added).all(axis=1)
+    step = np.where(unknown, np.nan, np.nansum(added, axis=1))
+    idle = np.broadcast_to(np.nansum(below, axis=0) <= 0, step.shape)
+    return np.where(unknown, np.nan, accumulate(step, threshold, idle) / threshold)
 
 
 _QUIET: Final = traffic(2, 0.5)

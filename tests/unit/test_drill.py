@@ -16,9 +16,10 @@ from tests.drill.library import Condition
 from tests.drill.plan import KINDS, incidents
 from tests.drill.power import CHANCE, POWER, STEPS, grid_of, parts, sum_of, tells
 from tests.drill.report import Group, page
-from tests.drill.run import Drill, Size
+from tests.drill.run import Drill
 from tests.drill.score import caught, false_alarms, real, woken_for_others
 from tests.drill.series import Series, write
+from tests.drill.simulation import Size
 from tests.drill.sums import window_sums
 from tests.drill.world import (
     DAY,

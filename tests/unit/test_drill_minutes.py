@@ -6,9 +6,19 @@ import numpy as np
 import pytest
 
 from stream_metrics.core.alerts.arrivals import COUNTS
+from tests.drill.bursts import place_bursts
 from tests.drill.library import Habits
 from tests.drill.minutes import WAYS, counted, counters, net, place_young, process_starts
-from tests.drill.world import HOUR, MINUTE, START_US, Agent, Incident, Libraries, Placed
+from tests.drill.world import (
+    HOUR,
+    MINUTE,
+    START_US,
+    Agent,
+    Incident,
+    Libraries,
+    Placed,
+    place,
+)
 
 HOURS = 6
 MINUTES = HOURS * 60
@@ -99,3 +109,14 @@ def test_a_process_starts_in_the_minute_of_each_reset() -> None:
     starts = process_starts(10, [4, 7]).values
 
     assert (np.flatnonzero(np.diff(starts)) + 1).tolist() == [4, 7]
+
+
+def test_bursts_repeat_a_turn_and_leave_times_as_they_were(shelf: Libraries) -> None:
+    """Turns come when they came before, but there are runs of the same one."""
+    minutes = 24 * 60  # with busy hours, in which several turns come in a minute
+    alone = place(BUSY, [], minutes, np.random.default_rng(1), shelf)
+    bursts = place_bursts(BUSY, [], minutes, np.random.default_rng(1), shelf)
+
+    assert bursts.starts_us.tolist() == alone.starts_us.tolist()
+    spreads = [np.std(net(counted(found, minutes), "results")) for found in (alone, bursts)]
+    assert spreads[1] > spreads[0]

@@ -1,0 +1,152 @@
+"""The evidence about many agents at every minute, as the table of figures defines it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_metrics.core.alerts.figures import FIGURES, LOW, Figure
+from stream_metrics.core.alerts.thresholds import JUDGED_OF_USUAL
+from tests.drill.evidence import (
+    AGO,
+    DAY,
+    Reals,
+    Weights,
+    accumulate,
+    bernoulli_weights,
+    normal_weights,
+    steps,
+    usual,
+)
+
+ALERT_OF: Final[Mapping[str, str]] = {
+    "srr": "SRRSpike",
+    "results": "StreamMetricsResultsDrop",
+    "sre": "StreamMetricsEfficiencyDrop",
+    "gain": "StreamMetricsGainDrop",
+    "missed_searches": "StreamMetricsRetrievalMissed",
+    "wrong_routes": "StreamMetricsRoutingAccuracyDrop",
+    "reranking": "StreamMetricsRerankingWorse",
+}
+PAGING: Final = ("srr", "results", "sre", "missed_searches")  # by the large shift
+KEEP: Final = 10  # minutes that an alert keeps firing
+ENOUGH_PERIODS: Final = 6  # of five minutes in the usual day, with documents
+Flags = NDArray[np.bool_]
+
+
+def weights(figure: Figure, above: Reals, below: Reals) -> Weights:
+    """The weights for each shift (the first axis), for agents and minutes."""
+    model = figure.model
+    if model is None:
+        ratio = usual(above, below, LOW, figure.high).ratio
+        found = [
+            bernoulli_weights(
+                ratio, np.minimum(ratio + np.maximum(shift.times * ratio, shift.least), figure.high)
+            )
+            for shift in figure.shifts
+        ]
+    else:
+        floor = (model.times, float(model.power), float(model.complement))
+        known = usual(above, below, LOW, figure.high, floor, model.sums)
+        found = [
+            normal_weights(known, figure.sign, shift.times, shift.least) for shift in figure.shifts
+        ]
+    return Weights(*map(np.stack, zip(*found, strict=True)))
+
+
+def evidence(
+    figure: Figure,
+    above: Reals,
+    below: Reals,
+    threshold: float | Reals,
+    unlabelled: Flags | None = None,
+    weighed: Weights | None = None,
+) -> Reals:
+    """The evidence for each shift, in units of the threshold; NaN where nothing is judged.
+
+    ``above`` and ``below`` are what the counts gained, by agent and minute, NaN without a sample.
+    Thresholds may be many, along a first axis of their own. ``unlabelled`` are minutes in which
+    labels are missing, ``weighed`` the weights if they are known.
+    """
+    of_thresholds = np.reshape(threshold, np.shape(threshold) + (1,) * above.ndim)
+    most = np.inf if figure.most is None else figure.most * of_thresholds[..., None]
+    step = steps(
+        above, below, weighed or weights(figure, above, below),
+        unlabelled if figure.labelled else None, most,
+    )  # fmt: skip
+    found = accumulate(step, of_thresholds, np.broadcast_to(below <= 0, step.shape))
+    return np.where(np.isnan(step), np.nan, found / of_thresholds[..., None])
+
+
+def seen(gained: Reals, restarts: frozenset[int]) -> Reals:
+    """What rules see of what counts gained, by minute, where a scrape fails after each restart.
+
+    A counter begins at 0 in the first minute and after a restart, and a process that is scraped for
+    the first time has gained nothing.
+    """
+    found = np.array(gained)
+    missed = np.array(sorted(restarts), np.int64)
+    found[..., [0, *(missed + 1)[missed + 1 < found.shape[-1]]]] = 0.0
+    found[..., missed] = np.nan
+    return found
+
+
+def are_unlabelled(labelled: Reals, unique: Reals) -> Flags:
+    """The minutes in which few documents of the last five minutes have a label, by agent.
+
+    Both are sums of five minutes; NaN without a sample. Few are less than a share of what is usual
+    so soon after the search; without a usual share, labels are not known to come either.
+    """
+    found = unique > 0
+    usual = usual_share(labelled, unique)
+    return ~(found & (labelled / np.where(found, unique, 1.0) > JUDGED_OF_USUAL * usual))
+
+
+def usual_share(labelled: Reals, unique: Reals) -> Reals:
+    """By minute, the share of the last day, as of an hour ago; NaN with too few periods."""
+    some = (unique > 0) & (np.arange(unique.shape[-1]) % 5 == 0)
+    known = closed_day(some * 1.0) >= ENOUGH_PERIODS
+    return np.where(known, closed_day(labelled) / np.maximum(closed_day(unique), 1.0), np.nan)
+
+
+def closed_day(values: Reals) -> Reals:
+    """By minute, the sum over a day that ends an hour ago; both of its ends count."""
+    sums = np.cumsum(np.nan_to_num(values), axis=-1)
+    sums = np.concatenate([np.zeros((*sums.shape[:-1], 1)), sums], axis=-1)
+    ends = np.arange(values.shape[-1]) - AGO + 1
+    return np.asarray(sums[..., np.maximum(ends, 0)] - sums[..., np.maximum(ends - DAY - 1, 0)])
+
+
+def evaluated(active: Flags) -> Flags:
+    """The minutes in which an alert is active, from those for which its condition holds.
+
+    Recording rules are evaluated after the scrape, and alerts after them: a minute later. A real
+    Prometheus that is given the samples of a world takes as long.
+    """
+    found = np.roll(active, 1, axis=-1)
+    found[..., 0] = False
+    return found
+
+
+def alarms(active: Flags, pending: int = 0, keep: int = KEEP) -> Flags:
+    """The minutes in which an alert begins to fire, from those in which it is active.
+
+    Of ``pending`` and ``keep``, one has to be 0.
+    """
+    fires = _all_of_last(active, pending + 1) & (np.arange(active.shape[-1]) >= pending)
+    return fires & _all_of_last(~evaluated(fires), keep + 1)
+
+
+def _all_of_last(flags: Flags, minutes: int) -> Flags:
+    """Whether something held in each of so many minutes; none but the first looks further back."""
+    missed = np.cumsum(~flags, axis=-1)
+    earlier = np.concatenate(
+        [np.zeros((*flags.shape[:-1], minutes), missed.dtype), missed], axis=-1
+    )[..., : flags.shape[-1]]
+    return np.asarray(missed == earlier)
+
+
+FIGURE_OF: Final = {ALERT_OF[figure.name]: figure for figure in FIGURES}

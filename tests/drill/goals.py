@@ -1,0 +1,150 @@
+"""What the alerts of evidence shall do, and whether they did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from scipy.stats import gamma
+
+from stream_metrics.core.alerts.calibration import threshold
+from tests.drill.bands import BANDS, Band, Compared, Share, compare, in_band, share_within
+from tests.drill.curves import EVIDENCE, Point, Sweep
+from tests.drill.score import Caught
+
+LATER: Final = 20  # minutes more than in time
+MOST_ALARMS: Final = 1.0  # a month and agent, of any severity
+MOST_PAGES: Final = 0.3
+
+
+class Goal(NamedTuple):
+    """A share of incidents of real size that shall be caught; ``band`` is None for all of those
+    with less traffic than enough."""
+
+    title: str
+    band: Band | None
+    least: float
+    later: int = 0
+
+    def share(self, found: Sequence[Caught]) -> Share:
+        """The share that was caught."""
+        if self.band is None:
+            chosen = [one for one in found if one.real and not one.telling]
+        else:
+            chosen = in_band(found, self.band)
+        return share_within(chosen, self.later)
+
+
+GOALS: Final = (
+    Goal("20 and more turns in ten minutes: in time", Band(20, None), 0.98),
+    Goal("6 to 19 turns: in time", Band(6, 19), 0.7),
+    Goal("6 to 19 turns: with 20 minutes more", Band(6, 19), 0.9, LATER),
+    Goal("3 to 5 turns: in time", Band(3, 5), 0.45),
+    Goal("less traffic than enough: in time", None, 0.4),
+    Goal("less traffic than enough: with 20 minutes more", None, 0.55, LATER),
+)
+
+
+class Rate(NamedTuple):
+    """So many alarms in so many months of agents."""
+
+    alarms: int
+    months: float
+
+    @property
+    def a_month(self) -> float:
+        """Alarms a month and agent."""
+        return self.alarms / self.months
+
+    def __str__(self) -> str:
+        """As in a table, with the 95% interval of Poisson's distribution.
+
+        >>> str(Rate(9, 18.0))
+        '0.50 (0.23 to 0.95; 9 in 18 months)'
+        """
+        low = poisson_bound(self.alarms, 0.025) / self.months
+        high = poisson_bound(self.alarms + 1, 0.975) / self.months
+        found = f"{self.alarms} in {self.months:.0f} months"
+        return f"{self.a_month:.2f} ({low:.2f} to {high:.2f}; {found})"
+
+
+def poisson_bound(count: int, share: float) -> float:
+    """The mean of which ``share`` of the gamma distribution of ``count`` lies below."""
+    return float(gamma.ppf(share, count)) if count else 0.0
+
+
+class Reached(NamedTuple):
+    """A goal, what was found, and whether it was reached; None if there was nothing to tell by."""
+
+    title: str
+    goal: str
+    found: str
+    reached: bool | None
+
+
+def goals_of(found: Sequence[Caught], alarms: Rate, pages: Rate) -> Iterator[Reached]:
+    """Every goal with what became of it."""
+    for goal in GOALS:
+        share = goal.share(found)
+        reached = share.hits >= goal.least * share.of if share.of else None
+        yield Reached(goal.title, f"at least {goal.least:.0%}", str(share), reached)
+    for title, most, rate in (
+        ("alarms about a healthy agent in a month, of any severity", MOST_ALARMS, alarms),
+        ("pages about a healthy agent in a month", MOST_PAGES, pages),
+    ):
+        yield Reached(title, f"at most {most:g}", str(rate), rate.alarms <= most * rate.months)
+
+
+def goal_table(goals: Iterable[Reached]) -> Iterator[str]:
+    """The rows of the table of goals."""
+    yield "| incidents of real size | goal | found | reached |"
+    yield "|---|---|---|---|"
+    for one in goals:
+        said = {True: "yes", False: "no", None: "-"}[one.reached]
+        yield f"| {one.title} | {one.goal} | {one.found} | {said} |"
+
+
+def comparison_table(swept: Mapping[str, Mapping[str, Sweep]]) -> Iterator[str]:
+    """Evidence against each kind of fixed threshold, with at least as many false alarms.
+
+    ``swept`` has the sweeps of each figure by kind of rule.
+    """
+    kinds = [kind for kind in next(iter(swept.values())) if kind != EVIDENCE]
+    yield f"| turns in the first ten minutes | {' | '.join(kinds)} |"
+    yield f"|---|{'---|' * len(kinds)}"
+    for band in BANDS:
+        cells = [compared_cell(compared(swept, kind, band)) for kind in kinds]
+        yield f"| {band} | {' | '.join(cells)} |"
+
+
+def compared_cell(found: Compared) -> str:
+    """How many only the first and only the second caught, and what follows.
+
+    >>> compared_cell(Compared(9, 1, 40)), compared_cell(Compared(2, 1, 3))
+    ('9 : 1 of 40, better (p 0.021)', '2 : 1 of 3')
+    """
+    verdict = "better" if found.better else "worse" if found.worse else None
+    told = f", {verdict} (p {found.chance:.2g})" if verdict else ""
+    return f"{found.only_first} : {found.only_second} of {found.of}{told}"
+
+
+def compared(swept: Mapping[str, Mapping[str, Sweep]], kind: str, band: Band) -> Compared:
+    """What evidence and a fixed threshold caught in time, of all figures together.
+
+    Each figure's fixed threshold is the one with the fewest false alarms that still has as many as
+    evidence has.
+    """
+    ours: list[Caught] = []
+    fixed: list[Caught] = []
+    for name, by_kind in swept.items():
+        of = by_kind[EVIDENCE]
+        chosen = in_use(name, of)
+        ours += in_band(chosen.found, band)
+        fixed += in_band(by_kind[kind].at(of.a_month(chosen)).found, band)
+    return compare(ours, fixed)
+
+
+def in_use(figure: str, swept: Sweep) -> Point:
+    """The point of the threshold that the rules have."""
+    used = threshold(figure, 1.0)
+    return min(swept.points, key=lambda point: abs(point.threshold - used))

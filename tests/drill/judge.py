@@ -1,0 +1,139 @@
+"""What the rules of evidence and fixed thresholds make of a simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from stream_metrics.core.alerts.figures import FIGURES, Figure
+from tests.drill.evaluation import Firing, Rule, firings
+from tests.drill.evidence import Reals, Weights
+from tests.drill.gather import (
+    ALERT_OF,
+    KEEP,
+    PAGING,
+    Flags,
+    alarms,
+    are_unlabelled,
+    evaluated,
+    evidence,
+    seen,
+    weights,
+)
+from tests.drill.minutes import net
+from tests.drill.plan import KINDS
+from tests.drill.simulation import World
+
+RATIO_OF: Final = {kind.alert: kind.ratio for kind in KINDS if kind.ratio is not None}
+_AT_ONCE: Final = 8  # thresholds, for the sake of memory
+RISES: Final = ("srr", "missed_searches")  # others are worse if the ratio of window sums falls
+
+
+class Inputs(NamedTuple):
+    """What a world has of a figure: by agent and minute, and the weights by shift too."""
+
+    above: Reals
+    below: Reals
+    unlabelled: Flags
+    weighed: Weights
+
+    def evidence(self, figure: Figure, threshold: float | Reals) -> Reals:
+        """The evidence by shift, agent and minute; thresholds may be many, as the first axis."""
+        return evidence(figure, self.above, self.below, threshold, self.unlabelled, self.weighed)
+
+
+def inputs(world: World, figure: Figure) -> Inputs:
+    """What the figure is judged by."""
+    above, below = (
+        seen(np.stack([net(world.gained[agent.name], count) for agent in world.agents]),
+             world.restarts)
+        for count in (figure.above, figure.below)
+    )  # fmt: skip
+    labelled, unique = (window_sum(world, "5m", (code,)) for code in "lu")
+    labelled[:, sorted(world.restarts)] = unique[:, sorted(world.restarts)] = np.nan
+    unlabelled = are_unlabelled(labelled, unique)
+    return Inputs(above, below, unlabelled, weights(figure, above, below))
+
+
+def judge(
+    world: World, thresholds: Mapping[str, float], page: float = 1.0
+) -> tuple[list[Rule], list[Firing]]:
+    """The alerts of evidence, and every time that one fires.
+
+    ``thresholds`` are in nats, by figure. An alert pages if the evidence of the large shift is
+    ``page`` times its threshold.
+    """
+    rules: list[Rule] = []
+    found: list[Firing] = []
+    for figure in FIGURES:
+        gathered = inputs(world, figure).evidence(figure, thresholds[figure.name])
+        severities: dict[str, Flags] = {"warning": np.any(gathered >= 1, axis=0)}
+        if figure.name in PAGING:
+            severities["critical"] = gathered[-1] >= page
+        for severity, active in severities.items():
+            rules.append(Rule(ALERT_OF[figure.name], severity, "", 0, KEEP))
+            found += fired(world, rules[-1], active)
+    return rules, found
+
+
+def fired(world: World, rule: Rule, holds: Flags) -> Iterator[Firing]:
+    """The firings of a rule whose condition holds in these minutes, by agent."""
+    for agent, active in zip(world.agents, evaluated(holds), strict=True):
+        yield from firings(rule, {"agent": agent.name}, np.flatnonzero(active).tolist())
+
+
+def begun(world: World, figure: Figure, thresholds: Reals) -> Iterator[tuple[Flags, Flags]]:
+    """For each threshold, the minutes in which the alert of evidence begins, by agent.
+
+    First those of either shift, and then those of the large one alone.
+    """
+    of = inputs(world, figure)
+    for part in np.array_split(thresholds, -(-len(thresholds) // _AT_ONCE)):
+        reached = evaluated(of.evidence(figure, part) >= 1)
+        either: Flags = np.any(reached, axis=1)
+        yield from zip(alarms(either), alarms(reached[:, -1]), strict=True)
+
+
+class Plain(NamedTuple):
+    """A fixed threshold for a ratio over a window, which has to hold for so many minutes."""
+
+    window: str
+    wait: int
+
+
+def beyond(figure: Figure, ratio: Reals, threshold: float) -> Flags:
+    """The minutes in which a ratio is worse than a fixed threshold."""
+    return ratio > threshold if figure.name in RISES else ratio < threshold
+
+
+def plain_begun(world: World, figure: Figure, plain: Plain, thresholds: Reals) -> Iterator[Flags]:
+    """For each threshold, the minutes in which the alert begins, by agent."""
+    ratio = plain_ratio(world, figure, plain.window)
+    for threshold in thresholds.tolist():
+        yield alarms(evaluated(beyond(figure, ratio, threshold)), plain.wait, 0)
+
+
+def plain_ratio(world: World, figure: Figure, window: str) -> Reals:
+    """The ratio of window sums, by agent and minute; NaN if there is nothing to divide by."""
+    of = RATIO_OF[ALERT_OF[figure.name]]
+    return quotient(*(window_sum(world, window, codes) for codes in of))
+
+
+def quotient(above: Reals, below: Reals) -> Reals:
+    """One by the other; NaN if there is nothing to divide by."""
+    return np.where(below > 0, above / np.where(below > 0, below, 1.0), np.nan)
+
+
+def window_sum(world: World, window: str, codes: Sequence[str]) -> Reals:
+    """The sum of some codes by agent and minute; without a scrape, that of the minute before."""
+    found = np.stack(
+        [
+            np.sum([world.sums[agent.name][window][code] for code in codes], axis=0, dtype=float)
+            for agent in world.agents
+        ]
+    )
+    missed = sorted(world.restarts)
+    found[:, missed] = found[:, np.array(missed, np.int64) - 1]
+    return found

@@ -1,0 +1,32 @@
+"""The seeds of the drill: of worlds by which rules were tuned, and of worlds that judge them."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from itertools import count, islice
+from typing import Final
+
+from tests.drill.kept import ROOT
+
+TUNING: Final = (1, 11)
+CALIBRATION: Final = (*TUNING, *range(101, 121))  # healthy worlds of which rates are measured
+SEEN: Final = frozenset({*CALIBRATION, 2, 21, 22, 31, 32})  # by which something was chosen once
+HELD_OUT: Final = 7
+RULES: Final = ("deploy/prometheus", "stream_metrics/core/alerts")
+
+
+def drawn(commit: str, number: int = HELD_OUT) -> tuple[int, ...]:
+    """Seeds that nobody could choose before the rules were committed.
+
+    They follow from the hash of the commit, and are none of ``SEEN``.
+    """
+    hashes = (hashlib.sha256(f"{commit} {turn}".encode()).hexdigest() for turn in count())
+    seeds = dict.fromkeys(int(found[:8], 16) % 1_000_000 for found in islice(hashes, 2 * number))
+    return tuple([seed for seed in seeds if seed not in SEEN][:number])
+
+
+def commit_of_rules() -> str:
+    """The hash of the last commit that changed the rules."""
+    asked = ("git", "-C", str(ROOT), "log", "-1", "--format=%H", "--", *RULES)
+    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
