@@ -12,12 +12,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from stream_metrics.core.alerts.thresholds import USUAL_RESULTS
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
-from stream_metrics.core.engine.windows import Sums, Windows, add
+from stream_metrics.core.engine.windows import Sums, Windows
 from stream_metrics.live.page import figures
-from stream_metrics.live.page.conditions import OK, UNKNOWN, Finding, srr_spike
-from stream_metrics.live.page.rules import FAULTS
+from stream_metrics.live.page.agent_rules import srr_spike, usual_ratio
+from stream_metrics.live.page.courses import Course, Courses
+from stream_metrics.live.page.finding import FAULTS, OK, UNKNOWN, Finding
 
 SHORT: Final = "30m"
 STEPS: Final = 48
@@ -54,7 +54,8 @@ class DayView:
         self._now_us = start_us
         self._played = 0
         self._rejected = 0
-        self._now: dict[str, dict[str, Sums]] = {}  # by agent, then by window
+        self._courses = Courses(DEFAULT_WINDOWS)
+        self._now: dict[str, Course] = {}
         self._found: dict[str, Finding] = {}
         self._history: dict[str, dict[int, float]] = {}
         self._spikes: dict[str, tuple[int, int, float]] = {}
@@ -62,17 +63,14 @@ class DayView:
     def update(self, windows: Iterable[Windows], now_us: int, played: int, rejected: int) -> None:
         """Update the view from the windows at ``now_us``."""
         self._now_us, self._played, self._rejected = now_us, played, rejected
-        totals: dict[str, dict[str, Sums]] = {}
-        for held in windows:
-            for window, agent, sums in held.sums_at(now_us):
-                by_window = totals.setdefault(agent, {spec.name: {} for spec in DEFAULT_WINDOWS})
-                add(by_window[window], sums, 1)
-        self._now = totals
-        self._found = {agent: srr_spike(by_window) for agent, by_window in totals.items()}
+        self._courses.update({held: held for held in windows}, now_us)
+        agents = {name for by_agent in self._courses.sums.values() for name in by_agent}
+        self._now = {agent: self._courses.course(agent, now_us) for agent in agents}
+        self._found = {agent: srr_spike(course) for agent, course in self._now.items()}
         span = max(1, self._end_us - self._start_us)
         step = min(STEPS - 1, (now_us - self._start_us) * STEPS // span)
         for agent in self._agents():
-            srr = _ratio(totals[agent][SHORT], "d", "r")
+            srr = _ratio(self._now[agent].sums[SHORT], "d", "r")
             if srr is not None:
                 self._history.setdefault(agent, {})[step] = srr
             if self._spiking(agent):
@@ -110,8 +108,7 @@ class DayView:
         )
 
     def _row(self, agent: str, steps: int) -> tuple[str | Text, ...]:
-        short, day = self._now[agent][SHORT], figures.day_before(self._now[agent])
-        usual = _ratio(day, "d", "r") if day.get("r", 0) >= USUAL_RESULTS else None
+        short = self._now[agent].sums[SHORT]
         spiking = self._spiking(agent)
         history: dict[int, float] = {}
         for step, srr in self._history.get(agent, {}).items():
@@ -126,7 +123,7 @@ class DayView:
             Text(agent, style=style),
             f"{short.get('r', 0):,}",
             Text(_percent(_ratio(short, "d", "r")), style=style),
-            _percent(usual),
+            _percent(usual_ratio("srr", self._now[agent].day)),
             _percent(figures.none_if_unlabelled(figures.sre)(short)["value"]),
             _percent(figures.coverage(short)["value"]),
             _mean(figures.none_if_unlabelled(figures.gain)(short)["value"]),
@@ -156,7 +153,7 @@ class DayView:
     def line(self) -> str:
         """The state as one line, for output that is not a terminal."""
         parts = [
-            f"{agent} {_percent(_ratio(self._now[agent][SHORT], 'd', 'r'))}{self._mark(agent)}"
+            f"{agent} {_percent(_ratio(self._now[agent].sums[SHORT], 'd', 'r'))}{self._mark(agent)}"
             for agent in self._agents()
         ]
         return f"{self._clock(self._now_us)}  {self._played:,} records  SRR: {', '.join(parts)}"

@@ -121,6 +121,7 @@ class Runtime:
             dict.fromkeys(settings.kafka.topics + settings.kafka.state_topics),
             settings.metrics.windows,
             settings.metrics.dimension,
+            settings.metrics.pools,
         )
         self.retry = RetryPolicy(self.health, self.operations.redis_error)
         self.cache = ConversationCache(settings.state.cache_results)

@@ -168,7 +168,7 @@ class Settings(BaseSettings):
 
     def _metrics_settings(self) -> dict[str, Any]:
         """Those of ``metrics``, without settings of later releases that are empty."""
-        values = self.metrics.model_dump(mode="json", exclude={"turn_scope"})
+        values = self.metrics.model_dump(mode="json", exclude={"turn_scope", "pools"})
         added = ("retrieval", "series_windows")
         return {name: value for name, value in values.items() if name not in added or value}
 

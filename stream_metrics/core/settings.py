@@ -324,6 +324,11 @@ class MetricSettings(SettingsTable):
     """Whether window metrics are split by agent or by release (to compare a canary)."""
     agents: tuple[str, ...] = Field((), max_length=MAX_AGENTS, examples=[["support", "research"]])
     """Agents (or releases) that always have their own series."""
+    pools: dict[str, str] = Field(
+        {}, max_length=MAX_AGENTS, examples=[{"support": "handbook", "sales": "handbook"}]
+    )
+    """What agents share, such as an index or a model, by agent. Alert rules also add up the
+    evidence about all agents of a pool, and then fire for each of them."""
     routes: tuple[str, ...] = Field((), max_length=MAX_ROUTES, examples=[["handbook", "web"]])
     """Routes that always have their own series."""
     retrieval: tuple[str, ...] = Field((), examples=[["ndcg@10", "recall@10"]])
@@ -364,6 +369,8 @@ class MetricSettings(SettingsTable):
             raise ValueError(
                 f"with `dimension` release, `agents` may have at most {MAX_RELEASES} names"
             )
+        if self.dimension == "release" and self.pools:
+            raise ValueError("with `dimension` release, there are no agents in `pools`")
         return self
 
     @model_validator(mode="after")

@@ -66,7 +66,8 @@ def usual(
 
     The ratio is kept between ``low`` and ``high``. The variance is the largest over sums of as
     many minutes as ``sums`` says, because the results of a turn straddle minutes, and is at least
-    ``c * p**m * (1 - p)**n`` for ``floor = (c, m, n)``.
+    ``c * p**m * (1 - p)**n`` for ``floor = (c, m, n)``. It is not known before the residuals of
+    ``LEAST_ACTIVE`` minutes of the day are, because it may be far above the floor.
     """
     above, below = _day(numerator), _day(denominator)
     active = _day(np.where(np.isnan(denominator), 0.0, denominator > 0))
@@ -79,7 +80,8 @@ def usual(
     for minutes in sums:
         residual = _summed(numerator, minutes) - ratio * _summed(denominator, minutes)
         variance = np.fmax(variance, _day_variance(residual) / (minutes * mean))
-    return Usual(ratio, np.where(known, variance, np.nan))
+    measured = _day(np.where(np.isnan(residual), 0.0, 1.0)) >= LEAST_ACTIVE
+    return Usual(ratio, np.where(known & measured, variance, np.nan))
 
 
 def normal_weights(of: Usual, sign: int, shift: float, least: float = 0.05) -> Weights:

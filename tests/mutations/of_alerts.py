@@ -10,7 +10,6 @@ EVIDENCE: Final = "stream_metrics/core/alerts/evidence.py"
 PROMQL: Final = "stream_metrics/core/alerts/promql.py"
 
 _NUMPY: Final = "tests/services/test_evidence_rules.py::test_evidence_is_that_of_numpy"
-_PAGE: Final = "tests/services/test_page_alerts.py"
 
 
 def _of_evidence(name: str, breaks: str, old: str, new: str, agent: str) -> Mutation:
@@ -101,8 +100,8 @@ ALERTS: Final = (
                 "return self.text",
             ),
         ),
-        f"{_PAGE}::test_page_and_alerts_agree_on_the_windows_of_the_page",
-        "assert",
+        f"{_NUMPY}[a quiet agent with an incident]",
+        "FAILED:",
         service=True,
     ),
 )

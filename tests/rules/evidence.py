@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -12,22 +12,27 @@ import numpy as np
 from stream_metrics.core.alerts.arrivals import COUNTS
 from stream_metrics.core.alerts.evidence import SHIFTS
 from stream_metrics.core.alerts.figures import FIGURES, Figure
-from tests.drill.evidence import Reals
-from tests.drill.gather import evidence
+from tests.drill.evidence import Reals, accumulate, steps
+from tests.drill.gather import evidence, weights
 from tests.rules.cases import JOB, Series, name
 
 MINUTES: Final = 420
 LOOKBACK: Final = 5  # minutes for which Prometheus takes an old sample for the present one
 EXPECTED: Final = "expected_evidence"
-CALM: Final = {"srr": 0.25, "sre": 0.3, "gain": 5.0, "missed": 0.05, "wrong": 0.08, "shown": 1.1}
-BAD: Final = {"srr": 0.55, "sre": 0.08, "gain": 1.5, "missed": 0.6, "wrong": 0.5, "shown": 0.8}
+CALM: Final = {
+    "srr": 0.25, "found": 1.0, "sre": 0.3, "gain": 5.0, "missed": 0.05, "wrong": 0.08, "shown": 1.1
+}  # fmt: skip
+BAD: Final = {
+    "srr": 0.55, "found": 0.2, "sre": 0.08, "gain": 0.5, "missed": 0.6, "wrong": 0.5, "shown": 0.8
+}  # fmt: skip
 
 
 def traffic(seed: int, rate: float, figures: Mapping[str, float] = CALM) -> dict[str, Reals]:
     """What every count gains by minute from turns that come at random; labels come later."""
     rng = np.random.default_rng(seed)
     turns = rng.poisson(rate, MINUTES)
-    results = np.array([rng.integers(10, 60, n).sum() for n in turns])
+    returned = np.array([rng.integers(10, 60, n).sum() for n in turns])
+    results = (figures["found"] * returned).astype(int)
     settled, later = np.roll(results, 2), np.roll(turns, 2)
     settled[:2] = later[:2] = 0
     found = {
@@ -63,7 +68,8 @@ class Agent:
 
     ``workers``: the minutes in which each is scraped. ``missed``: minutes without samples, which
     Prometheus marks (True) or not. ``restarts`` of the first worker reset its counters.
-    ``unlabelled``: minutes in which few documents of the last minutes have a label.
+    ``unlabelled``: minutes in which few documents of the last minutes have a label. ``label``
+    names the agent, or the release.
     """
 
     claim: str
@@ -73,17 +79,20 @@ class Agent:
     missed: Mapping[int, bool] = field(default_factory=dict)
     restarts: Sequence[int] = ()
     unlabelled: range = range(0)
+    label: tuple[str, str] = ("agent", "a")
+    instances: str = "worker"
 
-    def series(self) -> Series:
-        """The counters, and the share of documents with a label."""
+    def series(self, counts: Iterable[str] = COUNTS) -> Series:
+        """Counters, by default all, and the share of documents with a label."""
         found: Series = {}
+        named = dict([self.label])
         for number, scraped in enumerate(self.workers):
-            of = {**JOB, "instance": f"worker-{number}:9464"}
+            of = {**JOB, "instance": f"{self.instances}-{number}:9464"}
             starts = [scraped.start, *(self.restarts if number == 0 else ())]
             boots = np.repeat(starts, np.diff([*starts, scraped.stop]))
             found[name("process_start_time_seconds", **of)] = self._samples(1_000 + boots, scraped)
             for way in ("arrived", "withdrawn"):
-                for count in COUNTS:
+                for count in counts:
                     gained = self._gained(way, count)
                     total = np.concatenate(
                         [
@@ -94,10 +103,10 @@ class Agent:
                             )
                         ]
                     )
-                    series = name(f"streammetrics_{way}_{count}_total", agent="a", **of)
+                    series = name(f"streammetrics_{way}_{count}_total", **named, **of)
                     found[series] = self._samples(total, scraped)
         few = " ".join(str(20 if minute in self.unlabelled else 90) for minute in range(MINUTES))
-        of = {**JOB, "instance": "worker-0:9464", "agent": "a", "window": "5m"}
+        of = {**JOB, "instance": f"{self.instances}-0:9464", **named, "window": "5m"}
         found[name("streammetrics_window_labelled_results", **of)] = few
         found[name("streammetrics_window_unique_results", **of)] = f"100x{MINUTES - 1}"
         return found
@@ -163,6 +172,18 @@ class Agent:
                 series = name(EXPECTED, agent="a", figure=figure.name, shift=size, **JOB)
                 found[series] = " ".join(texts)
         return found, judged
+
+
+def pooled(agents: Sequence[Agent], figure: Figure, threshold: float) -> Reals:
+    """The evidence of each shift about all agents of a pool, in units of the threshold."""
+    above, below = (
+        np.array([agent.net(count) for agent in agents]) for count in (figure.above, figure.below)
+    )
+    added = steps(above, below, weights(figure, above, below))
+    unknown = np.isnan(added).all(axis=1)
+    step = np.where(unknown, np.nan, np.nansum(added, axis=1))
+    idle = np.broadcast_to(np.nansum(below, axis=0) <= 0, step.shape)
+    return np.where(unknown, np.nan, accumulate(step, threshold, idle) / threshold)
 
 
 _QUIET: Final = traffic(2, 0.5)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from stream_metrics.core.alerts.alert import LOCAL
 from stream_metrics.core.alerts.files import rule_groups
 
-_RECORDED: Final = re.compile(r"\b(?:agent|job):\w+:\w+")
+_RECORDED: Final = re.compile(r"\b(?:agent|job|pool):\w+:\w+")
 
 GROUPS: Final = [group for file in rule_groups(LOCAL).values() for group in file]
 RULES: Final = [rule for group in GROUPS for rule in group["rules"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,14 +12,14 @@ import numpy as np
 import pytest
 
 from stream_metrics.core.alerts.calibration import threshold
-from stream_metrics.core.alerts.evidence import CUSUM, NET, WEIGHT
+from stream_metrics.core.alerts.evidence import CUSUM, NET, POOLED, SHIFTS, WEIGHT
 from stream_metrics.core.alerts.figures import FIGURES
 from stream_metrics.core.alerts.files import rule_groups
 from tests.drill.simulation import Size, simulate
 from tests.drill.verify import compare
 from tests.drill.world import Libraries
-from tests.rules.cases import Series, name
-from tests.rules.evidence import AGENTS, EXPECTED, MINUTES, Agent
+from tests.rules.cases import JOB, Series, name
+from tests.rules.evidence import AGENTS, EXPECTED, MINUTES, Agent, pooled
 from tests.rules.parts import groups_for
 from tests.services.test_alert_rules import ask
 
@@ -26,15 +27,17 @@ Asked = list[tuple[str, int, float | None]]
 Test = tuple[str, Series, Asked]
 
 (INCIDENT,) = (agent for agent in AGENTS if agent.claim == "a quiet agent with an incident")
+SHORT: Final = (INCIDENT.claim, "restarts after which counters soon pass what they were",
+                "2,000 healthy results are forgotten")  # fmt: skip
 TOLERANCE: Final = 1e-9
 _ON: Final = "on (job, agent, figure, shift)"
 LENGTH: Final = 60  # minutes of a question: promtool loads at most 10,000 samples for each
 
 
-def groups(false_alarms: float = 1.0) -> list[dict[str, Any]]:
+def groups(false_alarms: float = 1.0, series: str = CUSUM) -> list[dict[str, Any]]:
     """The rules of evidence, and what they ask for."""
     files = rule_groups(false_alarms=false_alarms).values()
-    return groups_for(CUSUM, [group for file in files for group in file])
+    return groups_for(series, [group for file in files for group in file])
 
 
 def run(
@@ -91,7 +94,13 @@ def check(promtool: str, folder: Path, rules: list[dict[str, Any]], tests: Seque
     ask(promtool, "test", "rules", str(folder / "test.json"))
 
 
-@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.claim)
+@pytest.mark.parametrize(
+    "agent",
+    [
+        pytest.param(a, id=a.claim, marks=[] if a.claim in SHORT else pytest.mark.long)
+        for a in AGENTS
+    ],
+)
 def test_evidence_is_that_of_numpy(agent: Agent, promtool_path: str, tmp_path: Path) -> None:
     """Of every figure and shift, at every minute."""
     run(promtool_path, tmp_path, [agent])
@@ -139,3 +148,32 @@ def test_what_was_recorded_before_a_restart_is_not_added_again(
     tests: list[Test] = [("a restart", series, [(f"max_over_time({CUSUM}[10m])", 14, None)])]
 
     check(promtool_path, tmp_path, groups(), tests)
+
+
+def test_evidence_about_a_pool_is_the_sum_over_its_agents(
+    promtool_path: str, tmp_path: Path
+) -> None:
+    """What a minute adds is added up over agents, at every minute."""
+    one, two = (
+        replace(agent, label=("agent", name)) for name, agent in zip("ab", AGENTS[:2], strict=True)
+    )
+    (srr,) = (figure for figure in FIGURES if figure.name == "srr")
+    counts = (srr.above, srr.below)
+    series = one.series(counts) | two.series(counts)
+    for name_of in "ab":
+        series[name("streammetrics_agent_pool", agent=name_of, pool="p", **JOB)] = f"1x{MINUTES}"
+    judged = 0
+    for size, values in zip(SHIFTS, pooled([one, two], srr, threshold("srr", 1.0)), strict=True):
+        known = ~np.isnan(values)
+        judged += int(known.sum())
+        of = {"pool": "p", "figure": "srr", "shift": size, **JOB}
+        texts = [repr(float(v)) if here else "_" for v, here in zip(values, known, strict=True)]
+        series[name(EXPECTED, **of)] = " ".join(texts)
+    close = f"abs({POOLED} - on (job, pool, figure, shift) {EXPECTED}) < {TOLERANCE}"
+    expr = f"sum(count_over_time(({close})[{MINUTES - 1}m:1m])) or vector(0)"
+
+    check(
+        promtool_path, tmp_path, groups(series=POOLED),
+        [("a pool", series, [(expr, MINUTES - 1, judged)])],
+    )  # fmt: skip
+    assert judged > MINUTES / 2

@@ -13,7 +13,7 @@ import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from stream_metrics.live.page.conditions import OK, Finding
+from stream_metrics.live.page.finding import OK, Finding
 from stream_metrics.live.page.rules import Rule
 from tests.helpers import rest_long
 from tests.page import NOON_US, Showcase
@@ -385,7 +385,7 @@ async def test_a_fresh_start_is_reported_once(browser: Browser) -> None:
         banner = page.locator("#verdict")
         await expect(banner).to_contain_text("Too little data to judge: ")
         await expect(banner).to_contain_text(
-            "What is usual for first, second and third is known after more than an hour"
+            "What is usual for first, second and third is known after about 3 hours"
         )
         assert len(re.findall("cannot tell|Too little", await banner.inner_text())) == 1
         assert not any(await page.locator("#tiles .state").all_inner_texts())

@@ -10,6 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from stream_metrics.core.alerts.alert import CRITICAL
+from stream_metrics.core.alerts.hour import LEAST_ACTIVE
+from stream_metrics.core.engine.config import WINDOW_BUCKETS
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window, window_specs
 from stream_metrics.core.engine.windows import Windows
 from stream_metrics.lab.traffic import TrafficProfile, generate
@@ -66,9 +68,9 @@ async def test_the_baseline_is_before_the_shown_window(window: str, usual: float
     """The day has 10% repeats, its last six hours 30%, and the last hour 90%."""
     events = [
         searched(f"{hours}-{n}", 1, [f"d{min(at, unique - 1)}" for at in range(10)], at_s)
-        for hours, unique, count in ((10, 9, 200), (3, 7, 200), (0, 1, 200))
-        for n in range(count)
-        for at_s in [NOON_S - 3_600 * hours - n]
+        for hours, unique, apart_s in ((10, 9, 60), (3, 7, 60), (0, 1, 1))
+        for n in range(150)
+        for at_s in [NOON_S - 3_600 * hours - apart_s * n]
     ]
     showcase = await Showcase.new(*events)
 
@@ -77,14 +79,20 @@ async def test_the_baseline_is_before_the_shown_window(window: str, usual: float
     assert shown["usual"] == usual
 
 
-@pytest.mark.parametrize(("searches", "usual"), [(99, None), (100, 0.0)])
-async def test_the_baseline_needs_enough_results(searches: int, usual: float | None) -> None:
-    """It takes 1,000 results in the day before, whatever the last hour has."""
-    before = [searched(f"b-{n}", 1, "abcdefghij", NOON_S - 7_200 - n) for n in range(searches)]
+@pytest.mark.parametrize("window", ["5m", "1h", "6h"])
+@pytest.mark.parametrize(("parts", "usual"), [(LEAST_ACTIVE - 1, None), (LEAST_ACTIVE, 0.0)])
+async def test_the_baseline_needs_traffic_in_enough_parts_of_the_day(
+    parts: int, usual: float | None, window: str
+) -> None:
+    """Those with what the window shows do not count, whatever there is in it."""
+    apart_s = 86_400 // WINDOW_BUCKETS
+    before = [
+        searched(f"b-{n}", 1, "abcdefghij", NOON_S - 28_800 - apart_s * n) for n in range(parts)
+    ]
     now = [searched(f"n-{n}", 1, "aaaaaaaaaa", NOON_S - n) for n in range(200)]
     showcase = await Showcase.new(*before, *now)
 
-    assert (await showcase.state("1h"))["figures"]["srr"]["usual"] == usual
+    assert (await showcase.state(window))["figures"]["srr"]["usual"] == usual
 
 
 async def test_a_chosen_agent_has_its_own_figures(showcase: Showcase) -> None:
@@ -103,7 +111,7 @@ async def test_a_chosen_agent_has_its_own_figures(showcase: Showcase) -> None:
 async def test_the_choice_of_an_agent_does_not_change_the_table_of_agents() -> None:
     """The agent that repeats itself is at fault there, even if another one is shown."""
     usual = [
-        searched(f"{agent}-{n}", 1, "abcdefghij", NOON_S - 7_200 - n, agent=agent)
+        searched(f"{agent}-{n}", 1, "abcdefghij", NOON_S - 7_200 - 120 * n, agent=agent)
         for agent in ("calm", "wild")
         for n in range(100)
     ]
@@ -137,9 +145,12 @@ async def test_without_labels_there_is_no_efficiency() -> None:
     assert (await showcase.state("1h"))["figures"]["sre"]["value"] == 0.0
 
 
-async def test_the_banner_names_agents_that_started_within_the_hour() -> None:
-    """Agents with searches in the day before are not among them."""
-    old = [searched("old", 1, "ab", NOON_S - 7_200, agent="old")]
+async def test_the_banner_names_agents_of_which_nothing_is_usual_yet() -> None:
+    """Agents with searches in enough parts of the day before are not among them."""
+    old = [
+        searched(f"old-{n}", 1, "ab", NOON_S - 7_200 - 1_440 * n, agent="old")
+        for n in range(LEAST_ACTIVE)
+    ]
     new = [searched(f"{agent}-now", 1, "cd", agent=agent) for agent in ("old", "new")]
     showcase = await Showcase.new(*old, *new)
 

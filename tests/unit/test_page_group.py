@@ -283,7 +283,9 @@ async def test_a_missing_worker_is_named(group: TwoWorkers) -> None:
 async def test_rules_on_incomplete_figures_say_so(group: TwoWorkers) -> None:
     """No agent is fine while partitions are missing, and each reason names them."""
     docs = list("abcdefghij")
-    usual = [searched(f"o-{n}", 1, docs, NOON_S - 40_000, agent="first") for n in range(300)]
+    usual = [
+        searched(f"o-{n}", 1, docs, NOON_S - 40_000 + 60 * n, agent="first") for n in range(300)
+    ]
     lately = [searched(f"g-{n}", 1, docs, NOON_S + 540, agent="first") for n in range(30)]
     await group.one.take([*usual, *lately])
     whole = await group.shown()

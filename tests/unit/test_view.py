@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from stream_metrics.cli.demo_view import DayView
+from stream_metrics.core.alerts.hour import LEAST_ACTIVE
 from stream_metrics.core.engine.codec import encode_sums
 from stream_metrics.core.engine.config import WINDOW_BUCKETS
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
@@ -12,17 +13,20 @@ from stream_metrics.core.engine.windows import Windows
 
 DAY_US = 86_400_000_000
 HOUR_US = DAY_US // 24
+PART_US = DAY_US // WINDOW_BUCKETS
 NOW_US = 20_000 * DAY_US
 JUDGED = 300  # results that an agent must have for its SRR to be judged, and some more
 
 
 def held(**agents: tuple[float, float | None]) -> Windows:
-    """Windows of agents with an SRR of the last minute, and optionally one of ten hours before."""
+    """Windows of agents with an SRR of the last minute, and optionally one of hours before."""
     windows = Windows(DEFAULT_WINDOWS)
     for agent, (now, before) in agents.items():
         times = [(NOW_US, now, JUDGED)]
         if before is not None:
-            times.append((NOW_US - 10 * HOUR_US, before, 9_000))
+            times += [
+                (NOW_US - 10 * HOUR_US + n * PART_US, before, 900) for n in range(LEAST_ACTIVE)
+            ]
         for at_us, srr, results in times:
             sums = {"r": results, "d": round(srr * results)}
             for window in DEFAULT_WINDOWS:
@@ -46,7 +50,7 @@ def test_a_spike_is_shown_with_its_baseline() -> None:
     """An agent that repeats more than in the day before is at fault."""
     panel, line = shown(held(support=(0.61, 0.2)))
 
-    assert "support: 61% of its results in 5m repeat" in panel
+    assert "support: 61% of its results in the last minute repeat" in panel
     assert "usually it is 20%" in panel
     assert line.endswith("support 61% SPIKE")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from stream_metrics.core.engine.cells import CODES, split_code
+from stream_metrics.core.engine.cells import CODES
 from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.engine.windows import Names
 
@@ -58,7 +58,7 @@ def net_arrivals(cells: Iterable[tuple[int, Cell]], names: Names) -> dict[str, d
     for sign, cell in cells:
         into = found.setdefault(names.agent(cell.agent), {})
         for code, value in cell.sums.items():
-            for count in _counts_of(code):
+            for count in counts_of(code):
                 into[count] = into.get(count, 0) + sign * value
     return {
         agent: kept
@@ -68,12 +68,15 @@ def net_arrivals(cells: Iterable[tuple[int, Cell]], names: Names) -> dict[str, d
 
 
 @lru_cache(maxsize=8_192)
-def _counts_of(code: str) -> tuple[str, ...]:
-    """The counts to which a series code adds."""
-    head = code.partition("|")[0]
-    series, labels = split_code(code)
+def counts_of(code: str) -> tuple[str, ...]:
+    """The counts to which a series code adds.
+
+    >>> counts_of("q|skip|yes"), counts_of("u")
+    (('labelled_gate_decisions', 'missed_searches'), ())
+    """
+    head, *labels = code.split("|")
     if head in _WHOLE:
-        return (series.name,)
+        return (CODES[head].name,)
     match head, *labels:
         case "q", "skip", "yes":
             return "labelled_gate_decisions", "missed_searches"

@@ -11,6 +11,8 @@ once a minute; its rules do not depend on their order, which may only delay evid
 - Ranges end half a minute off the minute, so that they hold the same samples in every version.
 - A minute in which more was withdrawn than arrived only lowers evidence. Evidence is at most twice
   the threshold, and grows old without traffic.
+- Agents of a pool share an index or a model. What a minute adds is added up over them too, so
+  that a fault of what they share is seen sooner than in any of them.
 """
 
 from __future__ import annotations
@@ -32,11 +34,22 @@ _VARIANCE: Final = "agent:streammetrics_usual:variance"
 WEIGHT: Final = "agent:streammetrics_evidence:weight"
 _STEP: Final = "agent:streammetrics_evidence:step"
 CUSUM: Final = "agent:streammetrics_evidence:cusum"
+_POOLED_STEP: Final = "pool:streammetrics_evidence:step"
+POOLED: Final = "pool:streammetrics_evidence:cusum"
+LEVEL: Final = "agent:streammetrics_evidence:level"
+NOW: Final = "agent:streammetrics_arrivals:ratio"
 
-SHIFTS: Final = ("small", "large")
+SMALL: Final = "small"
+LARGE: Final = "large"
+SHIFTS: Final = (SMALL, LARGE)
 LEAST_ACTIVE: Final = 30  # minutes with traffic in the usual day; without them nothing is judged
 IDLE_LOSES: Final = 0.01  # of the evidence, in a minute without traffic
 _DAY: Final = "[86370s] offset 1h"  # 1,440 minutes
+# One pool for each agent, also while workers that start disagree with those that end.
+_POOLS: Final = (
+    "max without (instance, pod) (\n"
+    "    topk without (instance, pod, pool) (1, streammetrics_agent_pool)\n  )"
+)
 _RESTARTED: Final = "process_start_time_seconds != process_start_time_seconds offset 1m"
 
 
@@ -69,11 +82,55 @@ def evidence_records(thresholds: Mapping[str, float]) -> Iterator[Record]:
                 {"figure": figure.name, "shift": name},
             )
     yield Record(_STEP, _step())
-    idle = f"1 - {IDLE_LOSES:g} * ({_of(NET, part='denominator')} <= bool 0)"
-    yield Record(
-        CUSUM,
-        f"clamp(\n  (last_over_time({CUSUM}[1h] offset 30s) >= 0 or 0 * {_STEP})\n"
-        f"    * ignoring (shift, part) group_left () ({idle})\n  + {_fresh(_STEP)},\n  0, 2\n)",
+    yield Record(CUSUM, _cusum(CUSUM, _STEP, _of(NET, part="denominator")))
+    pooled = f"sum without (agent) (\n  {_in_pools(_fresh(_STEP), 'figure, shift')}\n)"
+    traffic = _in_pools(_of(NET, part="denominator"), "figure, part")
+    yield Record(_POOLED_STEP, pooled)
+    yield Record(POOLED, _cusum(POOLED, _POOLED_STEP, f"sum without (agent) ({traffic})"))
+    yield Record(LEVEL, _level())
+    yield Record(NOW, "\nor ".join(map(_ratio_of, _LATELY)))
+
+
+_LATELY: Final = (10, 30)  # minutes; the longer one where the shorter one had no traffic
+
+
+def _cusum(name: str, step: str, traffic: str) -> str:
+    """The cumulative sum of ``step``, which reads its own last value under ``name``."""
+    idle = f"1 - {IDLE_LOSES:g} * ({traffic} <= bool 0)"
+    return (
+        f"clamp(\n  (last_over_time({name}[1h] offset 30s) >= 0 or 0 * {step})\n"
+        f"    * ignoring (shift, part) group_left () ({idle})\n  + {_fresh(step)},\n  0, 2\n)"
+    )
+
+
+def _in_pools(series: str, labels: str) -> str:
+    """A series once for each pool of its agent; ``labels`` are those that are not the agent's."""
+    return f"{series}\n  * ignoring ({labels}, pool) group_left (pool) {_POOLS}"
+
+
+def _level() -> str:
+    """The evidence about an agent: its own, or that of one of its pools if that is more."""
+    members = _in_pools(f"0 * {CUSUM}", "figure, shift")
+    return (
+        f"max without (pool) (\n  {CUSUM}\n  or {indented(members).strip()}\n"
+        f"  + ignoring (agent) group_left () {POOLED}\n)"
+    )
+
+
+def _ratio_of(minutes: int) -> str:
+    above, below = (_over(minutes, _of(NET, part=part)) for part in ("numerator", "denominator"))
+    return f"{above}\n  / ignoring (part) ({below} > 0)"
+
+
+def shifted(figure: str, shift: str | None = None) -> str:
+    """The condition that a figure has shifted, by the size of ``shift`` or by any.
+
+    Its value is the ratio of what has arrived in the last ten minutes, or in the last half hour if
+    those had no traffic. Without traffic in half an hour, it does not hold.
+    """
+    size = {} if shift is None else {"shift": shift}
+    return (
+        f"{_of(NOW, figure=figure)}\nand ignoring (shift) {_of(LEVEL, figure=figure, **size)} >= 1"
     )
 
 
@@ -117,16 +174,19 @@ def _over(minutes: int, series: str) -> str:
 
 
 def _variance(figure: Figure, model: Normal) -> str:
-    """The variance for each unit of the denominator, and at least the floor."""
+    """The variance for each unit of the denominator, and at least the floor.
+
+    There is none before it has been measured for half an hour: it may be far above the floor.
+    """
     name = figure.name
     count = f"avg_over_time({_of(NET, figure=name, part='denominator')}{_DAY}) > 0"
     found = Promql(_text(model.floor(Promql(_of(RATIO, figure=name)))))
     text = f"({found.text})"
     for minutes in model.sums:
-        spread = f"stdvar_over_time({_of(f'{_RESIDUAL}_{minutes}m', figure=name)}{_DAY})"
-        measured = f"{spread}\n    / ignoring (part) ({minutes} * ({count}))"
+        residuals = f"{_of(f'{_RESIDUAL}_{minutes}m', figure=name)}{_DAY}"
+        measured = f"stdvar_over_time({residuals})\n    / ignoring (part) ({minutes} * ({count}))"
         text = f"(\n  {measured}\n  >= {text}\n  or {text}\n)"
-    return text
+    return f"{text}\nand count_over_time({residuals}) >= {LEAST_ACTIVE}"
 
 
 def _step() -> str:

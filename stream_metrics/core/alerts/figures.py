@@ -60,6 +60,20 @@ class Figure:
     labelled: bool = False
     most: float | None = None
 
+    def beyond(self, shift: Shift) -> str:
+        """From where on evidence of the shift grows, in words: half of it.
+
+        >>> BY_NAME["srr"].beyond(BY_NAME["srr"].shifts[0])
+        '1.45 times the usual share'
+        >>> [BY_NAME[name].beyond(Shift(0.5, 0.25)) for name in ("results", "wrong_routes")]
+        ['75% of what is usual', '12.5 points above the usual share']
+        """
+        if self.model is None:
+            return f"{50 * shift.least:g} points above the usual share"
+        if self.sign > 0:
+            return f"{1 + shift.times / 2:g} times the usual share"
+        return f"{100 - 50 * shift.times:g}% of what is usual"
+
     def weights(self, shift: Shift, usual: Value, variance: Value) -> tuple[Value, Value]:
         """What a unit of the numerator and one of the denominator add to the evidence, in nats.
 
@@ -106,3 +120,4 @@ FIGURES: Final = (
         Normal(0.02, 0, 0), high=10, most=0.35,
     ),
 )  # fmt: skip
+BY_NAME: Final = {figure.name: figure for figure in FIGURES}

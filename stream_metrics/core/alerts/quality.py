@@ -2,117 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import groupby
+from dataclasses import replace
 from typing import Final
 
 from stream_metrics.core.alerts.alert import CRITICAL, PERCENT, WARNING, WHO, Alert, Rule
+from stream_metrics.core.alerts.bounds import share_below, spread_below
+from stream_metrics.core.alerts.evidence import LARGE, shifted
+from stream_metrics.core.alerts.figures import BY_NAME
+from stream_metrics.core.alerts.promql import Promql
 from stream_metrics.core.alerts.recording import BUSY, LABELS_CAME, LABELS_USUAL, SEARCHED
 from stream_metrics.core.alerts.thresholds import (
-    DECISIONS,
     DRIFT,
     DRIFT_YESTERDAY,
-    DROPS,
-    EVEN_RERANKED,
-    ITERATIONS,
     JUDGED_OF_USUAL,
-    MISSED,
-    MISSED_OF_USUAL,
     ORPHAN_LABELS,
     ORPHAN_SHARE,
-    RERANKED,
-    RERANKING_DROP,
+    RERANKED_SEARCHES,
+    RERANKING,
     RESULTS,
-    RESULTS_DROPS,
-    ROUTES,
-    ROUTING_DROP,
-    SEARCHES,
-    SRR_CRITICAL,
-    SRR_OF_USUAL,
-    SRR_WARNING,
-    SRR_WINDOWS,
 )
-from stream_metrics.core.alerts.windows import (
-    CORRECT_ROUTES,
-    GAIN,
-    LABELLED,
-    MISSED_SEARCHES,
-    RERANKED_ORDER,
-    RESULTS_PER_SEARCH,
-    SRE,
-    SRR,
-    WindowRule,
-    indented,
-)
+from stream_metrics.core.alerts.windows import LABELLED, NAMED, RERANKED, SRR, indented
 
 _QUALITY: Final = "quality"
 _LABELLING: Final = "labelling"
-_DAY: Final = SRR.ratio.value("24h").text
+_DAY: Final = SRR.value("24h").text
 _WEEK_BEFORE: Final = f"{_DAY}[7d:1h] offset 2d"
-
-
-def _limits(limits: Iterable[tuple[str, str]]) -> str:
-    """Limits with their windows.
-
-    >>> _limits([("5m", "20%"), ("10m", "20%"), ("1h", "10%")])
-    '20% in 5m or 10m, or 10% in 1h'
-    """
-    return ", or ".join(
-        f"{limit} in {' or '.join(window for window, _ in same)}"
-        for limit, same in groupby(limits, lambda pair: pair[1])
-    )
-
-
-_DROP: Final = (
-    f"below {_limits((window, f'{part:.0%}') for window, part, _ in DROPS)}, of that of its last "
-    "day"
-)
 
 
 def _hour(counter: str) -> str:
     return f"sum without (instance, pod) (increase(streammetrics_labels_{counter}[1h]))"
 
 
+# The labels of a turn arrive together: the variance is about 20 times that of independent results.
+_FEW_LABELS: Final = share_below(4.5, 20, least=0.05)
+
+
 def _judged(window: str) -> str:
     value, usual = LABELLED.value(window), LABELLED.usual(window)
     count = LABELLED.number(window)
     whole = (
-        (value < JUDGED_OF_USUAL * usual)
-        & LABELLED.bound(value, usual, count)
-        & (count >= LABELLED.min_count)
+        (value < JUDGED_OF_USUAL * usual) & _FEW_LABELS(value, usual, count) & (count >= RESULTS)
     )
     return f"({indented(whole.text)}\n)"
 
 
-def _of_windows(
-    name: str, of: WindowRule, severity: str, fires: str, summary: str, description: str,
-    *, board: str = "quality", wait: str = "1m",
+def _shifts(
+    name: str, figure: str, what: str, summary: str, description: str, *, pages: bool = False,
+    board: str = "quality", more: str = "", fires: str = "",
 ) -> Alert:  # fmt: skip
-    rule = Rule(severity, of.promql(severity), wait, "10m", summary, description)
-    return Alert(name, _QUALITY, severity, fires, board, (rule,), "agent")
+    """An alert about the evidence that a figure has shifted.
 
+    ``what`` says what has happened. If the alert ``pages``, it does so for a large shift. It also
+    fires by the condition ``more``, of which ``fires`` tells.
+    """
+    of = BY_NAME[figure]
+    small, large = map(of.beyond, of.shifts)
+    expr = shifted(figure)
+    warning = Rule(
+        WARNING, f"{expr}\n{more}" if more else expr, "0s", "10m", summary,
+        f"{description} Its own last day and chance do not explain that.",
+    )  # fmt: skip
+    rules: tuple[Rule, ...] = (warning,)
+    severity = WARNING
+    if pages:
+        rules = (replace(warning, severity=CRITICAL, expr=shifted(figure, LARGE)), warning)
+        severity = f"critical for a shift to {large} or beyond, else warning"
+    fires = (
+        f"{what} than on its last day, by more than chance; evidence grows from {small} on{fires}"
+    )
+    return Alert(name, _QUALITY, severity, fires, board, rules, "agent")
+
+
+# A reranker that was bad from its first day has no usual value to be compared with. For one search,
+# the ratio of the two NDCGs has a standard deviation of 0.25.
+_NEVER_BETTER: Final = spread_below(4, 0.25)(
+    RERANKED.value("1h"), RERANKING, RERANKED.number("1h")
+) & (Promql(f"{RERANKED.number('1h').text}{{{NAMED}}}") >= RERANKED_SEARCHES)
 
 QUALITY: Final = (
-    Alert(
-        "SRRSpike", _QUALITY, f"critical from {SRR_CRITICAL:.0%}, warning from {SRR_WARNING:.0%}",
-        f"over {SRR_WARNING:.0%} of an agent's results repeat what the turn had already, which is "
-        f"over {SRR_OF_USUAL:g} times the share of its last day, in "
-        f"{' or '.join(' and '.join(pair) for pair in SRR_WINDOWS)}; from {RESULTS} results on",
-        "quality",
-        tuple(
-            Rule(
-                severity, SRR.promql(severity), "1m", "10m", summary,
-                f"{PERCENT} of the results of {WHO} repeat what the turn had already: over "
-                f"{limit:.0%}, and over {SRR_OF_USUAL:g} times its own last day.",
-            )
-            for severity, limit, summary in (
-                (CRITICAL, SRR_CRITICAL, f"{WHO} keeps finding what it has already"),
-                (WARNING, SRR_WARNING, f"{WHO} finds more of what it has already than usual"),
-            )
-        ),
-        "agent",
+    _shifts(
+        "SRRSpike", "srr", "more of an agent's results repeat what the turn had already",
+        f"{WHO} finds more of what it has already than usual",
+        f"{PERCENT} of the latest results of {WHO} repeat what the turn had already.",
+        pages=True,
     ),
-    # A baseline of one day follows a slow drift. Compares today and yesterday, each a whole day,
+    # A usual value of one day follows a slow drift. Compares today and yesterday, each a whole day,
     # with the week before; a bad hour affects a whole day for one day only.
     Alert(
         "StreamMetricsRedundancyDrift", _QUALITY, WARNING,
@@ -125,7 +99,7 @@ QUALITY: Final = (
                 f"({_DAY} > {DRIFT:g} * avg_over_time({_WEEK_BEFORE}))\n"
                 f"and ({_DAY} offset 1d > {DRIFT_YESTERDAY:g} * avg_over_time({_WEEK_BEFORE}))\n"
                 f"and count_over_time({_WEEK_BEFORE}) >= 72\n"
-                f"and {SRR.ratio.number('24h').text} >= 1000",
+                f"and {SRR.number('24h').text} >= 1000",
                 "1h", "1h", f"{WHO} repeats itself more from day to day",
                 f"{PERCENT} of the results of {WHO} in the last day repeat what the turn had "
                 f"already: {DRIFT:g} times its week before, and it was on the way yesterday.",
@@ -135,62 +109,48 @@ QUALITY: Final = (
     ),
     # Ratios of results do not show that results are missing: without results there are no SRR, SRE
     # or labels.
-    _of_windows(
-        "StreamMetricsResultsDrop", RESULTS_PER_SEARCH, CRITICAL,
-        f"an agent's searches return less than {RESULTS_DROPS[0][1]:.0%} of the results of its "
-        f"last day in {' or '.join(window for window, _ in RESULTS_DROPS)}; from "
-        f"{SEARCHES} searches on",
-        f"Searches of {WHO} find half of what they did, or nothing",
-        f"A search of {WHO} returns {{{{ $value | humanize }}}} results: less than "
-        f"{RESULTS_DROPS[0][1]:.0%} of what is usual in its own last day, and less than chance "
-        "explains.",
+    _shifts(
+        "StreamMetricsResultsDrop", "results", "an agent's searches return fewer results",
+        f"Searches of {WHO} find less than they did, or nothing",
+        f"The latest searches of {WHO} returned {{{{ $value | humanize }}}} results each.",
+        pages=True,
     ),
-    _of_windows(
-        "StreamMetricsEfficiencyDrop", SRE, CRITICAL,
-        f"an agent's SRE is {_DROP}; from {RESULTS} labelled results on",
+    _shifts(
+        "StreamMetricsEfficiencyDrop", "sre",
+        "fewer of an agent's labelled results are good and new",
         f"{WHO} finds little that is good and new",
-        f"{PERCENT} of the labelled results of {WHO} are good and new: less than usual in its own "
-        "last day, and than chance explains.",
+        f"{PERCENT} of the latest labelled results of {WHO} are good and new.",
+        pages=True,
     ),
-    _of_windows(
-        "StreamMetricsGainDrop", GAIN, WARNING,
-        f"an agent's good gain per iteration is {_DROP}; from {ITERATIONS} labelled iterations on",
+    _shifts(
+        "StreamMetricsGainDrop", "gain", "an agent's labelled iterations gain less",
         f"An iteration of {WHO} brings less than usual",
-        f"A labelled iteration of {WHO} gains {{{{ $value | humanize }}}}: less than usual in its "
-        "own last day, and than chance explains.",
+        f"The latest labelled iterations of {WHO} gained {{{{ $value | humanize }}}} each.",
         board="iterations",
     ),
-    _of_windows(
-        "StreamMetricsRetrievalMissed", MISSED_SEARCHES, CRITICAL,
-        f"over {_limits((window, f'{limit:.0%}') for window, limit in MISSED.items())}, of an "
-        "agent's labelled gate decisions skipped a search that was needed, which is over "
-        f"{MISSED_OF_USUAL:g} times the share of its last day; from {DECISIONS} decisions on",
+    _shifts(
+        "StreamMetricsRetrievalMissed", "missed_searches",
+        "more of an agent's labelled gate decisions skip a search that is needed",
         f"The gate of {WHO} skips searches that are needed",
-        f"In {PERCENT} of the labelled decisions of {WHO} the gate skipped a search that was "
-        f"needed: over {MISSED['5m']:.0%} of some minutes, or {MISSED['1h']:.0%} of an hour, and "
-        "more than chance makes of its own last day.",
+        f"In {PERCENT} of the latest labelled decisions of {WHO} the gate skipped a search that "
+        "was needed.",
+        pages=True, board="decisions",
+    ),
+    _shifts(
+        "StreamMetricsRoutingAccuracyDrop", "wrong_routes",
+        "more of an agent's labelled searches do not take the best route",
+        f"The router of {WHO} takes the wrong route more often",
+        f"{PERCENT} of the latest labelled searches of {WHO} did not take the best route.",
         board="decisions",
     ),
-    _of_windows(
-        "StreamMetricsRoutingAccuracyDrop", CORRECT_ROUTES, WARNING,
-        "the share of an agent's searches that took the best route is lower than on its last day "
-        f"by {_limits((window, f'{100 * by:g} points') for window, by in ROUTING_DROP.items())}; "
-        f"from {ROUTES} labelled searches on",
-        f"The router of {WHO} takes the wrong route more often",
-        f"{PERCENT} of the labelled searches of {WHO} took the best route: less than in its own "
-        "last day, by more than chance explains.",
-        board="decisions", wait="30s",
-    ),
-    _of_windows(
-        "StreamMetricsRerankingWorse", RERANKED_ORDER, WARNING,
-        "reranking lowers NDCG instead of raising it, for some minutes although it usually helps "
-        "more, or for a whole hour; or over an hour it raises NDCG by "
-        f"{100 * RERANKING_DROP:g} percentage points less than usual; from {RERANKED} labelled "
-        f"searches on, or {EVEN_RERANKED} where nothing is usual",
+    _shifts(
+        "StreamMetricsRerankingWorse", "reranking",
+        "reranking betters the order of an agent's results less, or makes it worse",
         f"The reranker of {WHO} makes the order worse, or betters it less",
-        f"The order that {WHO} shows has {PERCENT} of the NDCG of the order before reranking: less "
-        "than in its own last day, or for an hour worse than no reranking.",
-        wait="30s",
+        f"The order that {WHO} shows has {PERCENT} of the NDCG of the order before reranking.",
+        more=f"or ignoring (figure) ({indented(_NEVER_BETTER.text)}\n)",
+        fires="; also when reranking lowers NDCG for a whole hour, from "
+        f"{RERANKED_SEARCHES} labelled searches on",
     ),
 )  # fmt: skip
 

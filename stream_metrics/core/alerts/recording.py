@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from stream_metrics.core.alerts.windows import LABELLED, NAMED, RULES
+from stream_metrics.core.alerts.windows import LABELLED, NAMED, RERANKED, SRR
 
 
 class Record(NamedTuple):
@@ -31,10 +31,8 @@ _AGES: Final = ("5m", "1h")
 
 def window_records() -> Iterator[Record]:
     """Ratios and counts of windows, by agent or release."""
-    found: dict[str, str] = {}
-    for ratio in (*(rule.ratio for rule in RULES), LABELLED):
-        found |= dict(ratio.records())  # two ratios may count the same
-    yield from (Record(name, expr) for name, expr in found.items())
+    for ratio in (SRR, RERANKED, LABELLED):
+        yield from (Record(name, expr) for name, expr in ratio.records())
     for window in _AGES:
         yield Record(f"{_LABELLED}_{window}", LABELLED.part(window))
     yield Record(

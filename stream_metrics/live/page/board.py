@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,21 +17,19 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 
 from stream_metrics import __version__
-from stream_metrics.core.alerts.thresholds import (
-    RECENT,
-    SRR_WARNING,
-    USUAL_ITERATIONS,
-    USUAL_RESULTS,
-)
-from stream_metrics.core.engine.config import OTHER
-from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window
+from stream_metrics.core.alerts.hour import Counts
+from stream_metrics.core.alerts.thresholds import BASELINE
+from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window, parse_window
 from stream_metrics.core.engine.windows import Sums, Windows, add
 from stream_metrics.live.health import Health
-from stream_metrics.live.page import conditions, figures, rules
+from stream_metrics.live.page import figures, rules
+from stream_metrics.live.page.agent_rules import is_new, usual_ratio
+from stream_metrics.live.page.courses import Course, Courses, together
+from stream_metrics.live.page.finding import LEVELS, NONE
 from stream_metrics.live.page.group import Coverage, Group, OwnedPartitions, own_coverage
 from stream_metrics.live.page.operations import History, OperationsSample, read_sample
 from stream_metrics.live.page.worker_rules import Worker
-from stream_metrics.live.prometheus.windows import RunningSums
 
 DEFAULT_WINDOW: Final = "1h"  # shown unless another is requested
 MAX_DOCUMENTS: Final = 64  # cached; there are fewer clients
@@ -94,7 +92,7 @@ class Board:
         self.history = History()
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="page")
-        self._running = RunningSums()
+        self._running = Courses(inputs.specs)
         self._documents: dict[View, tuple[float, asyncio.Future[bytes]]] = {}
 
     def view(self, window: str | None, agent: str | None) -> View:
@@ -170,16 +168,17 @@ class Board:
             operating, self.history, look.reasons, len(look.owned.numbers), look.coverage
         )
 
-        def judged(sums_of: Mapping[str, conditions.ByWindow]) -> list[dict[str, Any]]:
-            return rules.judge(sums_of, worker, inputs.rules, inputs.runbook_url)
+        def judged(agents: Mapping[str, Course]) -> list[dict[str, Any]]:
+            return rules.judge(agents, worker, inputs.rules, inputs.runbook_url)
 
-        all_sums = {name: self._by_window(name) for name in self._known()}
-        all_states = judged(all_sums)
-        shown, states = all_sums, all_states
+        courses = {name: self._running.course(name, look.now_us) for name in self._known()}
+        all_states = judged(courses)
+        shown, states = courses, all_states
         if view.agent is not None:
-            shown = {view.agent: all_sums.get(view.agent) or self._by_window(view.agent)}
+            course = courses.get(view.agent) or self._running.course(view.agent, look.now_us)
+            shown = {view.agent: course}
             states = judged(shown)
-        fresh = [name for name, of_agent in shown.items() if conditions.is_new(of_agent)]
+        fresh = [name for name, course in shown.items() if is_new(course)]
         decisions = figures.decisions_window(inputs.specs, window)
         return {
             "schema_version": 1,
@@ -195,7 +194,7 @@ class Board:
                 name: sums.get(code, 0)
                 for code, name in (("r", "results"), ("i", "iterations"), ("t", "turns"))
             },
-            "figures": _headline(sums, self._baseline(window, view.agent)),
+            "figures": _headline(sums, _before(window, shown.values())),
             "agents": self._agents(window.name, all_states),
             "series": self._series(window, view.agent, look, figures.core_series),
             "decisions": decisions
@@ -206,7 +205,6 @@ class Board:
             },
             "operating": _operations(operating),
             "lag": self.history.lag(),
-            "limits": {"srr": SRR_WARNING},
             "verdict": rules.verdict(states, look.reasons, fresh, look.building),
             "rules": states,
         }
@@ -221,16 +219,6 @@ class Board:
             add(total, sums, 1)
         return total
 
-    def _baseline(self, window: Window, agent: str | None) -> Sums:
-        """The sums of the last day without the window shown, and at least without the last hour."""
-        by_window = self._by_window(agent)
-        specs = {spec.name: spec for spec in self.inputs.specs}
-        recent = specs.get(RECENT, window)
-        return figures.day_before(by_window, max(recent, window, key=lambda w: w.length_us).name)
-
-    def _by_window(self, agent: str | None) -> conditions.ByWindow:
-        return {spec.name: self._sums(spec.name, agent) for spec in self.inputs.specs}
-
     def _known(self) -> list[str]:
         """Configured agents, then those with sums, by name; ``other`` is the last."""
         found = {name for by in self._running.sums.values() for name, sums in by.items() if sums}
@@ -242,15 +230,15 @@ class Board:
         levels: dict[str, str] = {}
         for state in states:
             for found in state["findings"]:
-                known = levels.get(found["agent"], conditions.NONE)
-                levels[found["agent"]] = min(found["level"], known, key=conditions.LEVELS.index)
+                known = levels.get(found["agent"], NONE)
+                levels[found["agent"]] = min(found["level"], known, key=LEVELS.index)
         rows = []
         for name in self._known():
             sums = self._sums(window, name)
             rows.append(
                 {
                     "agent": name,
-                    "level": levels.get(name, conditions.NONE),
+                    "level": levels.get(name, NONE),
                     "results": sums.get("r", 0),
                     "srr": figures.srr(sums),
                     "sre": figures.none_if_unlabelled(figures.sre)(sums),
@@ -277,20 +265,24 @@ class Board:
         }
 
 
-def _headline(sums: Sums, day_before: Sums) -> dict[str, Any]:
-    """The figures of the tiles, each with its usual value, or None if there is too little data."""
-    chosen = {
-        "srr": (figures.srr, USUAL_RESULTS),
-        "sre": (figures.none_if_unlabelled(figures.sre), USUAL_RESULTS),
-        "gain": (figures.none_if_unlabelled(figures.gain), USUAL_ITERATIONS),
-        "coverage": (figures.coverage, USUAL_RESULTS),
+def _before(window: Window, shown: Iterable[Course]) -> list[Counts]:
+    """The last day of the agents shown, without the window, which is the end of it."""
+    parts_left = WINDOW_BUCKETS - window.length_us // parse_window(BASELINE).bucket_us
+    return together(course.day[: max(0, parts_left)] for course in shown)
+
+
+def _headline(sums: Sums, before: Sequence[Counts]) -> dict[str, Any]:
+    """The figures of the tiles, each with its usual value, or None if there is too little data.
+
+    ``before`` has the parts of the day before the window.
+    """
+    shown = {
+        "srr": figures.srr(sums),
+        "sre": figures.none_if_unlabelled(figures.sre)(sums),
+        "gain": figures.none_if_unlabelled(figures.gain)(sums),
+        "coverage": figures.coverage(sums),
     }
-    shown = {}
-    for name, (of, enough) in chosen.items():
-        usual = of(day_before)
-        known = usual["value"] if usual["whole"] >= enough else None
-        shown[name] = {**of(sums), "usual": known}
-    return shown
+    return {name: {**found, "usual": usual_ratio(name, before)} for name, found in shown.items()}
 
 
 def _operations(operating: OperationsSample) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The rules of the page: the alerts' conditions, evaluated on the sums of all partitions.
+"""The rules of the page: agents by the evidence that alerts go by, the worker by their conditions.
 
-Prometheus evaluates the same conditions, some also over ten minutes, and waits before it alerts.
-The page evaluates them immediately, and those on lag and the like for its own worker only. With too
-little data, or without that of all partitions, the page says so and does not report that all is ok.
+Prometheus gathers evidence from what arrives, and waits before it alerts. The page gathers it from
+the sums of all partitions, and judges lag and the like of its own worker only. With too little
+data, or without that of all partitions, the page says so and does not report that all is ok.
 """
 
 from __future__ import annotations
@@ -13,25 +13,22 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from stream_metrics.core.alerts.alert import CRITICAL, RUNBOOK, WARNING
+from stream_metrics.core.alerts.hour import LEAST_ACTIVE
 from stream_metrics.core.alerts.table import ALERTS
 from stream_metrics.core.alerts.thresholds import COVERED, LABELLED_OF_DAY, LAG_SECONDS, RESULTS
-from stream_metrics.core.engine.config import OTHER
+from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
 from stream_metrics.live.links import ALERT, fill_template
-from stream_metrics.live.page import conditions, worker_rules
-from stream_metrics.live.page.conditions import (
-    LEVELS,
-    NONE,
-    OK,
-    UNKNOWN,
-    AgentRule,
-    ByWindow,
-    Finding,
-)
+from stream_metrics.live.page import agent_rules, worker_rules
+from stream_metrics.live.page.agent_rules import AgentRule
+from stream_metrics.live.page.courses import Course
+from stream_metrics.live.page.finding import FAULTS, LEVELS, NONE, OK, UNKNOWN, Finding
 from stream_metrics.live.page.group import STALE_SECONDS
 from stream_metrics.live.page.worker_rules import Worker, WorkerRule
 
-FAULTS: Final = (CRITICAL, WARNING)
 MAX_NEW_AGENTS: Final = 3
+KNOWN_HOURS: Final = 1 + round(
+    LEAST_ACTIVE * 24 / WINDOW_BUCKETS
+)  # with the last one, which is not usual
 
 _FIRES: Final = {alert.name: alert.fires for alert in ALERTS}
 
@@ -40,7 +37,7 @@ _FIRES: Final = {alert.name: alert.fires for alert in ALERTS}
 class Rule:
     """A rule; ``fires`` says when it fires, ``look`` where to look then.
 
-    ``alert`` is the name of the alert with the same condition, which has a runbook; None without.
+    ``alert`` is the name of the alert that goes by the same, which has a runbook; None without.
     """
 
     name: str
@@ -64,38 +61,38 @@ RULES: Final = (
         "srr_spike", "SRR spike", "SRRSpike",
         "Did an index, a query rewriter or a prompt change? The worst conversations show what "
         "repeats.",
-        of_agent=conditions.srr_spike,
+        of_agent=agent_rules.srr_spike,
     ),
     _of_alert(
         "results_drop", "Results drop", "StreamMetricsResultsDrop",
         "Is an index empty, or does a source answer with nothing?",
-        of_agent=conditions.results_drop,
+        of_agent=agent_rules.results_drop,
     ),
     _of_alert(
         "sre_drop", "SRE drop", "StreamMetricsEfficiencyDrop",
         "Did a source go missing, or the labeller change? The worst conversations show where it "
         "is low.",
-        of_agent=conditions.sre_drop,
+        of_agent=agent_rules.sre_drop,
     ),
     _of_alert(
         "gain_drop", "Gain drop", "StreamMetricsGainDrop",
         "Do later iterations bring less? The worst conversations show wasted ones.",
-        of_agent=conditions.gain_drop,
+        of_agent=agent_rules.gain_drop,
     ),
     _of_alert(
         "missed_retrievals", "Missed retrievals", "StreamMetricsRetrievalMissed",
         "Was the gate, or its threshold, changed?",
-        of_agent=conditions.missed_retrievals,
+        of_agent=agent_rules.missed_retrievals,
     ),
     _of_alert(
         "routing_drop", "Routing drop", "StreamMetricsRoutingAccuracyDrop",
         "Did a route's source change, or the router?",
-        of_agent=conditions.routing_drop,
+        of_agent=agent_rules.routing_drop,
     ),
     _of_alert(
         "reranking_worse", "Reranking made worse", "StreamMetricsRerankingWorse",
         "Was the reranker, or its model, changed?",
-        of_agent=conditions.reranking_worse,
+        of_agent=agent_rules.reranking_worse,
     ),
     Rule(
         "labels_missing", "Labels missing", None,
@@ -103,7 +100,7 @@ RULES: Final = (
         f"{LABELLED_OF_DAY:g} of what is usual, from {RESULTS} documents on; labels that always "
         "come later look the same, which the alerts about labels know",
         "Is the labeller up, and does it send to the topic that is read?",
-        of_agent=conditions.labels_missing,
+        of_agent=agent_rules.labels_missing,
     ),
     Rule(
         "not_ready", "Worker not ready", None, "/readyz gives a reason",
@@ -141,7 +138,7 @@ RULES: Final = (
 
 
 def judge(
-    agents: Mapping[str, ByWindow],
+    agents: Mapping[str, Course],
     now: Worker,
     rules: Sequence[Rule] = RULES,
     runbook_url: str | None = None,
@@ -227,14 +224,14 @@ def _new_agents_text(agents: Sequence[str]) -> str:
     """When usual values of new agents will be known.
 
     >>> _new_agents_text(["a", "b", "c", "d", "e"])
-    'What is usual for a, b, c and 2 more is known after more than an hour of searches.'
+    'What is usual for a, b, c and 2 more is known after about 3 hours of searches.'
     """
     if not agents:
         return ""
     more = len(agents) - MAX_NEW_AGENTS
     *named, last = [*agents[:MAX_NEW_AGENTS], *([f"{more} more"] if more > 0 else [])]
     who = f"{', '.join(named)} and {last}" if named else last
-    return f"What is usual for {who} is known after more than an hour of searches."
+    return f"What is usual for {who} is known after about {KNOWN_HOURS} hours of searches."
 
 
 def _counts(rules: Mapping[str, int]) -> str:
@@ -252,12 +249,12 @@ def _counts(rules: Mapping[str, int]) -> str:
     return f"{'; '.join(parts)}." if parts else ""
 
 
-def _findings(rule: Rule, agents: Mapping[str, ByWindow], now: Worker) -> Iterator[Finding]:
+def _findings(rule: Rule, agents: Mapping[str, Course], now: Worker) -> Iterator[Finding]:
     if rule.of_worker is not None:
         yield rule.of_worker(now)
     elif rule.of_agent is not None:
-        for agent, sums in agents.items():
-            found = replace(rule.of_agent(sums), agent=agent)
+        for agent, course in agents.items():
+            found = replace(rule.of_agent(course), agent=agent)
             if agent == OTHER and found.level != NONE:  # a mixture has no usual values
                 found = Finding(UNKNOWN, "agents without series of their own are not judged", agent)
             yield _with_missing_partitions(now.coverage.missing, found)
@@ -267,5 +264,5 @@ def _with_missing_partitions(missing: str, found: Finding) -> Finding:
     """The finding if sums lack the latest events of some partitions: it cannot be ok then."""
     if not missing:
         return found
-    level = found.level if found.level in (CRITICAL, WARNING) else UNKNOWN
+    level = found.level if found.level in FAULTS else UNKNOWN
     return replace(found, level=level, why=f"{found.why}, without the latest of {missing}")

@@ -18,13 +18,7 @@ from stream_metrics.core.alerts.thresholds import (
     LAG_STAYS_SECONDS,
     MEMORY_SHARE,
 )
-from stream_metrics.live.page.conditions import (
-    NONE,
-    OK,
-    UNKNOWN,
-    Finding,
-    percent_text,
-)
+from stream_metrics.live.page.finding import NONE, OK, UNKNOWN, Finding, percent_text
 from stream_metrics.live.page.group import FULL_COVERAGE, Coverage
 from stream_metrics.live.page.operations import History, OperationsSample, increase
 

@@ -51,7 +51,7 @@ class Operations(ServiceMetrics):
     """What the worker reports about itself; all calls come from the event loop's thread.
 
     ``topics`` (the input topics) and ``windows`` (their names) have series from the start.
-    ``dimension`` is the name of the label for agents.
+    ``dimension`` is the name of the label for agents, ``pools`` what agents share, by agent.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Operations(ServiceMetrics):
         topics: Iterable[str] = (),
         windows: Iterable[str] = WINDOWS,
         dimension: str = "agent",
+        pools: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(registry)
         self._arrivals = ArrivalCounters(registry, dimension)
@@ -68,6 +69,9 @@ class Operations(ServiceMetrics):
         self._measure_reading(topics)
         self._measure_batches()
         self._describe_worker()
+        pool = self._gauge("agent_pool", "1 for an agent and its configured pool.", "agent", "pool")
+        for pair in (pools or {}).items():
+            pool.labels(*pair).set(1)
 
     def _histogram(self, name: str, help: str, bounds: Sequence[float], *labels: str) -> Histogram:
         return Histogram(PREFIX + name, help, labels, buckets=bounds, registry=self._registry)

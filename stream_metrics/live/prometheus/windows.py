@@ -144,17 +144,19 @@ class RunningSums:
     def _change(
         self, window: str, before: Mapping[Bucket, bytes], after: Mapping[Bucket, bytes]
     ) -> None:
-        totals = self.sums.setdefault(window, {})
         for at, sums in after.items():
             old = before.get(at)
             if old is sums:
                 continue
-            into = totals.setdefault(at[1], {})
             if old is not None:
-                add(into, decode_sums(old), -1)
-            add(into, decode_sums(sums), 1)
+                self.add(window, at, decode_sums(old), -1)
+            self.add(window, at, decode_sums(sums), 1)
         for at in before.keys() - after.keys():
-            add(totals[at[1]], decode_sums(before[at]), -1)
+            self.add(window, at, decode_sums(before[at]), -1)
+
+    def add(self, window: str, at: Bucket, sums: Sums, sign: int) -> None:
+        """Add what a bucket has, or subtract what it had."""
+        add(self.sums.setdefault(window, {}).setdefault(at[1], {}), sums, sign)
 
 
 class WindowCollector(Collector):

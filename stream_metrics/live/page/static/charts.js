@@ -23,11 +23,9 @@ export class Chart {
   /**
    * `kind` is "lines" or "bars", `limit` the largest possible value, `format` formats a value;
    * `whole` means that values are whole numbers.
-   * `threshold`, if set, is drawn as a line and explained in the legend: `{value, text}`.
    */
   constructor({ title, about, kind = "lines", limit = null, whole = false, format, axis = format }) {
     Object.assign(this, { title, kind, limit, whole, format, axis });
-    this.threshold = null;
     this.data = null;
     this.key = ""; // the drawn data, so that the same data is not drawn again
     this.chosen = null;
@@ -69,7 +67,10 @@ export class Chart {
     });
   }
 
-  /** Show `{times, series: [{name, values, tone}], seconds, now, none}`; `none` is a text to show instead. */
+  /**
+   * Show `{times, series: [{name, values, tone}], seconds, now, none, usual}`; `none` is a text to show instead.
+   * `usual`, if there is one, is drawn as a line and explained in the legend: `{value, text}`.
+   */
   update(data) {
     const key = JSON.stringify(data);
     if (key === this.key) return;
@@ -81,7 +82,7 @@ export class Chart {
     this.value.textContent = data.none ? "" : data.now ?? "";
     const titled = this.kind === "lines" && data.series.length < 2; // the title names the only line
     const keys = titled ? [] : shown.map(({ tone, name }) => [`key ${tone}`, name]);
-    if (this.#limited()) keys.push(["key dashed", this.threshold.text]);
+    if (this.#compared()) keys.push(["key dashed", this.data.usual.text]);
     this.legend.hidden = !keys.length || Boolean(data.none);
     this.legend.replaceChildren(...keys.map(([key, name]) => el("li", {}, el("span", { class: key }), name)));
     if (this.chosen !== null && this.chosen > this.#last()) this.chosen = null;
@@ -146,7 +147,7 @@ export class Chart {
     this.picture.replaceChildren(
       ...this.#grid(place),
       ...(this.kind === "bars" ? this.#bars(place) : this.#lines(place)),
-      ...this.#limit(place),
+      ...this.#usual(place),
       ...this.#cursor(place),
     );
   }
@@ -159,9 +160,7 @@ export class Chart {
       const height = this.kind === "bars" ? values.reduce((a, b) => a + b, 0) : Math.max(...values);
       largest = Math.max(largest, height);
     });
-    if (this.threshold && largest > 0.6 * this.threshold.value) {
-      largest = Math.max(largest, this.threshold.value * 1.08);
-    }
+    largest = Math.max(largest, 1.08 * (this.data.usual?.value ?? 0));
     return niceEnd(largest, this.limit, this.whole);
   }
 
@@ -229,15 +228,15 @@ export class Chart {
     return parts;
   }
 
-  /** Whether the threshold is within the axis. */
-  #limited() {
-    return this.threshold !== null && this.threshold.value <= this.#end();
+  /** Whether there is a usual value to compare with. */
+  #compared() {
+    return Boolean(this.data.usual);
   }
 
-  #limit({ width, y }) {
-    if (!this.#limited()) return [];
-    const at = y(this.threshold.value);
-    return [svg("line", { class: "limit", x1: EDGE.left, x2: width - EDGE.right, y1: at, y2: at })];
+  #usual({ width, y }) {
+    if (!this.#compared()) return [];
+    const at = y(this.data.usual.value);
+    return [svg("line", { class: "usual-line", x1: EDGE.left, x2: width - EDGE.right, y1: at, y2: at })];
   }
 
   #cursor({ x, y }) {

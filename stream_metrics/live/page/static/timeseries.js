@@ -26,17 +26,17 @@ export function showCharts(state) {
   const quiet = figures.srr.whole || state.sums.iterations ? null : "No searches in this window.";
   const why = (figure) => quiet ?? (figure.value === null ? sentence(missingReason(figure, state)) : null);
   const base = { times: series.times, seconds: series.bucket_seconds < 60 };
-  const line = (name, values, now, none, tone = "tone-1") =>
-    ({ ...base, series: [{ name, values, tone }], now, none });
+  const line = (name, values, now, none, tone = "tone-1", usual = null) =>
+    ({ ...base, series: [{ name, values, tone }], now, none, usual });
+  const usually = ({ usual }, format) => (usual === null ? null : { value: usual, text: `usually ${format(usual)}` });
   setText($("course-text"), `Each point is over ${span(series.smoothed_seconds)} that end there, `
     + "by the time of the search. A late label corrects the past, so lines may change.");
-  CHARTS.srr.threshold = { value: state.limits.srr, text: `a warning above ${percent(state.limits.srr)}, if that is unusual` };
-  CHARTS.srr.update(line("SRR", series.srr, percent(figures.srr.value), quiet));
+  CHARTS.srr.update(line("SRR", series.srr, percent(figures.srr.value), quiet, "tone-1", usually(figures.srr, percent)));
   CHARTS.results.update({ ...base, none: quiet, now: count(state.sums.results), series: [
     { name: "new", values: series.unique, tone: "tone-1" },
     { name: "repeated", values: series.duplicates, tone: "tone-3" }] });
-  CHARTS.sre.update(line("SRE", series.sre, percent(figures.sre.value), why(figures.sre), "tone-2"));
-  CHARTS.gain.update(line("good gain", series.gain, mean(figures.gain.value), why(figures.gain), "tone-2"));
+  CHARTS.sre.update(line("SRE", series.sre, percent(figures.sre.value), why(figures.sre), "tone-2", usually(figures.sre, percent)));
+  CHARTS.gain.update(line("good gain", series.gain, mean(figures.gain.value), why(figures.gain), "tone-2", usually(figures.gain, mean)));
   CHARTS.coverage.update(line("labelled", series.coverage, percent(figures.coverage.value), quiet, "tone-4"));
   showDecisions(decisions, state.window);
   const read = lag.seconds.some((value) => value !== null);

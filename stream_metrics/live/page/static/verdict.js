@@ -63,9 +63,15 @@ export function showRules(state) {
     return el("li", { class: "card", data: { level: rule.level } },
       el("div", { class: "rule-head" }, el("h3", {}, rule.title), levelBadge(rule.level)),
       ...said, el("p", { class: "muted" }, `Fires: ${rule.fires}.`),
-      el("p", { class: "muted" }, rule.alert ? `Same as the alert ${rule.alert}.` : "There is no alert for this."),
+      el("p", { class: "muted" }, alertText(rule)),
       rule.alert ? el("p", { class: "muted" }, ...runbook(rule)) : null);
   }));
+}
+
+/** Which alert goes by the same. */
+function alertText({ alert, of }) {
+  if (!alert) return "There is no alert for this.";
+  return of === "agent" ? `The alert ${alert} goes by the same evidence.` : `Same as the alert ${alert}.`;
 }
 
 /** A link to the runbook, or its path in the repository if `web.runbook_url` is not set. */

@@ -1,0 +1,331 @@
+"""The page's rules on agents: evidence that a figure has shifted, as the alerts gather it.
+
+What is usual is that of the agent's last day without the last hour. The evidence is that of the
+last hour, so that the page needs no more than the windows. A rule with too little data says what is
+missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+from typing import Final
+
+from stream_metrics.core.alerts.alert import CRITICAL, WARNING
+from stream_metrics.core.alerts.calibration import threshold
+from stream_metrics.core.alerts.figures import FIGURES, Figure
+from stream_metrics.core.alerts.files import FALSE_ALARMS
+from stream_metrics.core.alerts.hour import (
+    LEAST_ACTIVE,
+    Counts,
+    Evidence,
+    Noticed,
+    Part,
+    Usual,
+    active,
+    evidence,
+    label_parts,
+    latest,
+    noticed,
+    parts,
+    ratio_of,
+    unlabelled_minutes,
+    usual,
+    waits_for_labels,
+)
+from stream_metrics.core.alerts.thresholds import (
+    BASELINE,
+    COVERED,
+    DECISIONS,
+    LABELLED_OF_DAY,
+    RECENT,
+    RESULTS,
+    SRR_CRITICAL,
+    USUAL_RESULTS,
+)
+from stream_metrics.core.engine.windows import Sums
+from stream_metrics.live.page import figures
+from stream_metrics.live.page.courses import Course
+from stream_metrics.live.page.finding import NONE, OK, UNKNOWN, Finding, percent_text
+
+DAY_BEFORE: Final = "the day before the last hour"
+PAGING: Final = frozenset({"srr", "results", "sre", "missed_searches"})
+"""The figures of which a large shift is critical."""
+LIKELY: Final = 0.5  # from so much evidence on, a figure that is no fault may be one soon
+
+REMEMBERED: Final = 64  # courses; there are fewer agents
+
+BY_NAME: Final = {figure.name: figure for figure in FIGURES}
+
+AgentRule = Callable[[Course], Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A fixed threshold for agents of which nothing is usual yet, from so many items on."""
+
+    above: float
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How the page words a figure.
+
+    ``sentence`` is a template for a value and a stretch of time, ``format`` formats a value.
+    ``unit`` names what is judged, which ``items`` counts. ``subject`` names what could be judged,
+    which ``subjects`` counts: if it is 0, there is nothing to judge. ``families`` are the codes of
+    the families that it needs, as ``named``.
+    """
+
+    figure: str
+    sentence: str
+    format: Callable[[float], str]
+    unit: str
+    items: Callable[[Sums], int]
+    subject: str
+    subjects: Callable[[Sums], int]
+    families: frozenset[str] = frozenset()
+    named: str = ""
+    hint: Hint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A course as a rule looks at it."""
+
+    measure: Measure
+    figure: Figure
+    course: Course
+    hour: Sequence[Part]
+    day: Sequence[Part]
+    unlabelled: frozenset[int]
+    threshold: float
+
+    @property
+    def items(self) -> int:
+        """What is there to be judged in the last hour."""
+        return self.measure.items(self.course.sums[RECENT])
+
+    def said(self, minutes: int | None = None) -> str:
+        """The figure of the last minutes, or of the whole hour, as a sentence."""
+        hour = self.hour if minutes is None else self.hour[-minutes:]
+        value = ratio_of(hour)
+        assert value is not None
+        span = {1: "minute", len(self.hour): "hour"}.get(len(hour), f"{minutes} minutes")
+        return self.measure.sentence.format(self.measure.format(value), f"the last {span}")
+
+    def evidence(self, known: Usual) -> tuple[Evidence, Evidence]:
+        """The evidence of a small and of a large shift."""
+        small, large = (
+            latest(evidence(self.figure, shift, known, self.hour, self.threshold, self.unlabelled))
+            for shift in self.figure.shifts
+        )
+        return small, large
+
+
+def agent_rule(measure: Measure) -> AgentRule:
+    """The judgement of a figure by the evidence that it has shifted.
+
+    Pages of several views judge the same courses, so the last findings are remembered.
+    """
+    figure = BY_NAME[measure.figure]
+    least = threshold(figure.name, FALSE_ALARMS)
+
+    def judge(course: Course) -> Finding:
+        for window in (RECENT, BASELINE):
+            if window not in course.families:
+                return Finding(UNKNOWN, f"the window {window} is not kept")
+            if not course.families[window] >= measure.families:
+                return Finding(UNKNOWN, f"the window {window} is kept without {measure.named}")
+        if not measure.subjects(course.sums[RECENT]):
+            return Finding(NONE, f"no {measure.subject} in the last hour")
+        share = ratio_of(label_parts(course.day))
+        if figure.labelled and share == 0:
+            return Finding(UNKNOWN, f"no document of {DAY_BEFORE} has a label")
+        waits = waits_for_labels(figure)
+        unlabelled = unlabelled_minutes(course.hour, share or 0.0) if waits else frozenset()
+        hour, day = parts(figure, course.hour), parts(figure, course.day)
+        judged = _Judged(measure, figure, course, hour, day, unlabelled, least)
+        known = usual(figure, day)
+        return _without_usual(judged) if known is None else _compared(judged, known)
+
+    return lru_cache(maxsize=REMEMBERED)(judge)
+
+
+def _compared(judged: _Judged, known: Usual) -> Finding:
+    """The finding where it is known what is usual."""
+    measure, figure = judged.measure, judged.figure
+    usually = f"usually it is {measure.format(known.ratio)}"
+    small, large = judged.evidence(known)
+    if large.value >= 1 and figure.name in PAGING:
+        return Finding(CRITICAL, f"{judged.said(large.minutes)}; {usually}")
+    most = max(small, large)
+    if most.value >= 1:
+        return Finding(WARNING, f"{judged.said(most.minutes)}; {usually}")
+    least = noticed(figure, known, judged.threshold)
+    if least is None:
+        return Finding(NONE, f"{usually}, and can hardly get worse")
+    below = sum(part.below for part in judged.hour)
+    if below < least.below:
+        return Finding(UNKNOWN, _too_few(judged, known, least, below))
+    why = f"{judged.said()}; {usually}"
+    labelled = sum(
+        part.below for minute, part in enumerate(judged.hour) if minute not in judged.unlabelled
+    )
+    if labelled < least.below:
+        return Finding(UNKNOWN, f"{why}, but few labels have come")
+    return Finding(OK, f"{why}, which may be chance" if most.value >= LIKELY else why)
+
+
+def _too_few(judged: _Judged, known: Usual, least: Noticed, below: float) -> str:
+    """The message that a shift would not be noticed in so little traffic."""
+    measure = judged.measure
+    why = f"{judged.items} {measure.unit} in the last hour"
+    shifted, usually = measure.format(least.ratio), measure.format(known.ratio)
+    if not below:
+        return why
+    needed = ceil(judged.items * least.below / below)
+    return f"{why}, {needed} are needed to tell {shifted} from the usual {usually}"
+
+
+def _without_usual(judged: _Judged) -> Finding:
+    """The finding without a usual value: only whether the fixed threshold is exceeded."""
+    measure = judged.measure
+    missing = (
+        f"{active(judged.day)} stretches of 24 minutes with {measure.unit} in {DAY_BEFORE}, "
+        f"{LEAST_ACTIVE} are needed to know what is usual"
+    )
+    value, hint = ratio_of(judged.hour), measure.hint
+    if value is None or hint is None or judged.items < hint.items or value <= hint.above:
+        return Finding(UNKNOWN, missing)
+    return Finding(
+        UNKNOWN,
+        f"{judged.said()}, which is above {measure.format(hint.above)}; whether that is unusual "
+        f"cannot be told yet: {missing}",
+        above=True,
+    )
+
+
+def usual_ratio(name: str, day: Sequence[Counts]) -> float | None:
+    """The usual value of a figure, or of the share of labelled documents (``coverage``).
+
+    None if too little is known in these parts of a day, and for what nobody labels.
+    """
+    labels = label_parts(day)
+    if name == "coverage":
+        return ratio_of(labels) if active(labels) >= LEAST_ACTIVE else None
+    figure = BY_NAME[name]
+    if figure.labelled and ratio_of(labels) == 0:
+        return None
+    known = usual(figure, parts(figure, day))
+    return known and known.ratio
+
+
+def is_new(course: Course) -> bool:
+    """Whether an agent that searches now has not searched for long enough to know what is usual."""
+    stretches = sum(bool(part.get("searches")) for part in course.day)
+    searches = course.sums.get(RECENT, {}).get("s", 0)
+    return bool(course.day) and searches > 0 and stretches < LEAST_ACTIVE
+
+
+# -- the rules -------------------------------------------------------------------------------------
+
+
+def _whole(of: Callable[[Sums], figures.Figure]) -> Callable[[Sums], int]:
+    return lambda sums: int(of(sums)["whole"])
+
+
+def _count(*heads: str) -> Callable[[Sums], int]:
+    """Counts by the heads of series codes."""
+    return lambda sums: sum(n for code, n in sums.items() if code.partition("|")[0] in heads)
+
+
+def _skips(sums: Sums) -> int:
+    return int(figures.gate(sums)["skips"]["part"])
+
+
+def _labelled_decisions(sums: Sums) -> int:
+    return int(figures.gate(sums)["missed_share"]["whole"])
+
+
+def _labelled_routes(sums: Sums) -> int:
+    return int(figures.routing(sums)["accuracy"]["whole"])
+
+
+srr_spike: Final = agent_rule(
+    Measure(
+        "srr", "{} of its results in {} repeat what the turn had already", percent_text,
+        "results", _count("r"), "results", _count("r"), hint=Hint(SRR_CRITICAL, RESULTS),
+    )
+)  # fmt: skip
+
+results_drop: Final = agent_rule(
+    Measure(
+        "results", "a search returns {} results in {}", "{:.1f}".format,
+        "searches", _count("s"), "searches", _count("s"),
+    )
+)  # fmt: skip
+
+sre_drop: Final = agent_rule(
+    Measure(
+        "sre", "SRE is {} in {}", percent_text,
+        "labelled results", _whole(figures.sre), "results", _count("r"),
+    )
+)  # fmt: skip
+
+gain_drop: Final = agent_rule(
+    Measure(
+        "gain", "good gain per iteration is {} in {}", "{:.2f}".format,
+        "labelled iterations", _whole(figures.gain), "iterations", _count("i"),
+    )
+)  # fmt: skip
+
+missed_retrievals: Final = agent_rule(
+    Measure(
+        "missed_searches", "the gate skipped a search that was needed in {} of the cases of {}",
+        percent_text, "labelled decisions", _labelled_decisions, "skipped searches", _skips,
+        frozenset("q"), "gate decisions", Hint(0.2, DECISIONS),
+    )
+)  # fmt: skip
+
+routing_drop: Final = agent_rule(
+    Measure(
+        "wrong_routes", "{} of the searches of {} took the best route",
+        lambda wrong: percent_text(1 - wrong),
+        "labelled routes", _labelled_routes, "routed searches", _count("R"),
+        frozenset("R"), "routes",
+    )
+)  # fmt: skip
+
+reranking_worse: Final = agent_rule(
+    Measure(
+        "reranking", "NDCG after reranking is {} of that before in {}", percent_text,
+        "reranked searches", _count("kc"), "reranked searches", _count("kc"),
+        frozenset({"ks", "kc"}), "reranked searches",
+    )
+)  # fmt: skip
+
+
+def labels_missing(course: Course) -> Finding:
+    """Far fewer documents of the last hour have a label than usual; there is no such alert."""
+    sums = course.sums
+    for window in (COVERED, BASELINE):
+        if window not in sums:
+            return Finding(UNKNOWN, f"the window {window} is not kept")
+    now = figures.coverage(sums[COVERED])
+    usual_share = figures.coverage(figures.day_before(sums))
+    if not now["whole"]:
+        return Finding(NONE, f"no documents in {COVERED}")
+    if not now["part"] and not usual_share["part"]:
+        return Finding(UNKNOWN, f"no label has come in {BASELINE}")
+    if usual_share["whole"] < USUAL_RESULTS:
+        why = f"{usual_share['whole']} documents in {DAY_BEFORE}, {USUAL_RESULTS} are needed"
+        return Finding(UNKNOWN, f"{why} to know what is usual")
+    if now["whole"] < RESULTS:
+        return Finding(UNKNOWN, f"{now['whole']} documents in {COVERED}, {RESULTS} are needed")
+    level = OK if now["value"] > LABELLED_OF_DAY * usual_share["value"] else WARNING
+    why = f"{percent_text(now['value'])} of the documents of {COVERED} have a label"
+    return Finding(level, f"{why}; usually it is {percent_text(usual_share['value'])}")

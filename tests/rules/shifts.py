@@ -1,0 +1,194 @@
+"""Cases of the alerts about figures that shift: evidence of a few turns fires them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from stream_metrics.core.alerts.figures import BY_NAME
+from tests.rules.cases import Case, Series, gauge
+from tests.rules.evidence import BAD, CALM, MINUTES, Agent, changed, traffic
+
+BEGINS, ENDS = 210, 232  # minutes of the incident
+OVER: Final = 310  # until evidence has drained, and ten minutes more
+SILENT: Final = dict.fromkeys(range(100, OVER, 10), ())
+RATE: Final = 1.0  # turns a minute
+SLIGHT: Final = {"srr": 0.44}  # between the two sizes of shifts
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An alert, and what of ``traffic`` goes bad.
+
+    ``minutes``: after how many it fires. ``figure`` is that of the evidence.
+    """
+
+    alert: str
+    goes_bad: str
+    figure: str
+    minutes: int
+    pages: bool = False
+    labelled: bool = False
+
+    @property
+    def fired(self) -> list[dict[str, str]]:
+        """What fires of an agent ``a``: a page has a message beside it."""
+        severities = ("critical", "warning") if self.pages else ("warning",)
+        return [{"agent": "a", "severity": severity} for severity in severities]
+
+
+SUBJECTS: Final = (
+    Subject("SRRSpike", "srr", "srr", 10, pages=True),
+    Subject("StreamMetricsResultsDrop", "found", "results", 6, pages=True),
+    Subject("StreamMetricsEfficiencyDrop", "sre", "sre", 8, pages=True, labelled=True),
+    Subject("StreamMetricsGainDrop", "gain", "gain", 18, labelled=True),
+    Subject("StreamMetricsRetrievalMissed", "missed", "missed_searches", 7, pages=True),
+    Subject("StreamMetricsRoutingAccuracyDrop", "wrong", "wrong_routes", 11),
+    Subject("StreamMetricsRerankingWorse", "shown", "reranking", 7),
+)
+
+
+def agent(
+    seed: int,
+    bad: Mapping[str, float] | None = None,
+    name: str = "a",
+    rate: float = RATE,
+    **more: object,
+) -> Agent:
+    """An agent that is calm, but for the incident if some of its figures are ``bad`` then."""
+    course = traffic(seed, rate)
+    if bad:
+        course = changed(course, slice(BEGINS, ENDS), traffic(seed, rate, {**CALM, **bad}))
+    return replace(Agent("", course, label=("agent", name)), **more)  # type: ignore[arg-type]
+
+
+def together(figure: str, *agents: Agent) -> Series:
+    """What workers export of several agents, as far as a figure needs it."""
+    of = BY_NAME[figure]
+    counts = (of.above, of.below)
+    return {series: values for one in agents for series, values in one.series(counts).items()}
+
+
+def half(of: Agent, instances: str) -> Agent:
+    """Half of an agent's traffic, which other workers read."""
+    arrived = {count: values / 2 for count, values in of.arrived.items()}
+    return replace(of, arrived=arrived, instances=instances)
+
+
+def cases(subject: Subject) -> list[Case]:
+    """The claims about one alert."""
+    bad = {subject.goes_bad: BAD[subject.goes_bad]}
+    of = subject.figure
+    troubled = agent(1, bad)
+    fires = {BEGINS - 1: (), BEGINS + subject.minutes: subject.fired, ENDS: subject.fired, OVER: ()}
+    found = [
+        Case("fires for the one bad agent among three, and resolves when it is over",
+             together(of, troubled, *(agent(seed, name=f"b{seed}") for seed in (2, 3))), fires),
+        Case("is silent while workers restart and partitions move, and about a new agent",
+             together(of, agent(5, restarts=[212, 214, 240]),
+                      agent(6, name="moved", instances="other",
+                            workers=(range(215), range(213, MINUTES))),
+                      agent(7, bad, name="new", instances="third",
+                            workers=(range(BEGINS - 40, MINUTES),))), SILENT),
+    ]  # fmt: skip
+    if subject.labelled:
+        missing = replace(troubled, unlabelled=range(BEGINS, OVER))
+        found.append(Case("is silent while labels are missing, and only what needs none is settled",
+                          together(of, missing), SILENT))  # fmt: skip
+    return found
+
+
+def of_sizes() -> list[Case]:
+    """A shift that is not large does not page, and one that two workers see counts whole."""
+    fired = [{"agent": "a", "severity": "warning"}]
+    troubled = agent(1, {"srr": BAD["srr"]})
+    return [
+        Case("adds up what two workers hold of an agent",
+             together("srr", half(troubled, "one"), half(troubled, "two")),
+             {BEGINS - 1: (), BEGINS + SUBJECTS[0].minutes: SUBJECTS[0].fired}),
+        Case("is a warning if SRR is between 1.45 and 1.9 times the usual share",
+             together("srr", agent(1, SLIGHT, rate=2.0)), {BEGINS + 15: fired, OVER: ()}),
+    ]  # fmt: skip
+
+
+def of_names() -> list[Case]:
+    """Agents that have no series of their own, and releases."""
+    bad = {"srr": BAD["srr"]}
+    releases = (
+        agent(1, bad, label=("release", "v2")), agent(2, label=("release", "v1")),
+        agent(3, bad, label=("release", "other")),
+    )  # fmt: skip
+    fired = [{"release": "v2", "severity": severity} for severity in ("critical", "warning")]
+    return [
+        Case("is silent about agents that are added up under `other`",
+             together("srr", agent(1, bad, "other")), SILENT),
+        Case("names the release, where counts are by release", together("srr", *releases),
+             {BEGINS - 1: (), BEGINS + 10: fired}),
+    ]  # fmt: skip
+
+
+def in_pool(members: Iterable[str], pool: str, **of: str) -> Series:
+    """What workers export of the pools of agents."""
+    series: Series = {}
+    for member in members:
+        series |= gauge("streammetrics_agent_pool", (MINUTES, 1), agent=member, pool=pool, **of)
+    return series
+
+
+def of_pools() -> list[Case]:
+    """Quiet agents that share an index."""
+    members = {"a": 21, "b": 22, "c": 24, "d": 26, "e": 34}
+    shared = together(
+        "srr", *(agent(seed, {"srr": 0.42}, one, 0.7) for one, seed in members.items())
+    )
+    alone = together("srr", agent(30, name="alone", rate=0.7))
+    minute = BEGINS + 10
+    fired = [{"agent": one, "severity": "warning"} for one in members]
+    pools = in_pool(members, "handbook") | in_pool(["alone"], "web")
+    disagree = in_pool(["a"], "web") | in_pool(["a"], "handbook", instance="worker-2:9464")
+    return [
+        Case("fires for all agents of a pool, and for no other", shared | alone | pools,
+             {BEGINS - 1: (), minute: fired}),
+        Case("is silent about each of them without the pool", shared | alone, {minute: ()}),
+        Case("fires for an agent about whose pool workers disagree",
+             together("srr", agent(1, {"srr": BAD["srr"]})) | disagree,
+             {BEGINS - 1: (), BEGINS + SUBJECTS[0].minutes: SUBJECTS[0].fired}),
+    ]  # fmt: skip
+
+
+def of_rerankers() -> list[Case]:
+    """Agents whose reranker was bad from its first day: only the order before it counts."""
+    minutes = 60
+
+    def new(*ratios: tuple[int, float], searches: float = 700.0, name: str = "a") -> Series:
+        of = {"agent": name, "window": "1h"}
+        shown = [(n, ratio * 0.7e9 * searches) for n, ratio in ratios]
+        before = [(n, 0.7e9 * searches) for n, _ in ratios]
+        return (
+            gauge("streammetrics_window_rerank_ndcg_sum", *shown, order="shown", **of)
+            | gauge("streammetrics_window_rerank_ndcg_sum", *before, order="baseline", **of)
+            | gauge("streammetrics_window_rerank_ndcg_count",
+                    *[(n, searches) for n, _ in ratios], **of)
+        )  # fmt: skip
+
+    fired = [{"agent": "a", "severity": "warning"}]
+    silent = dict.fromkeys(range(0, minutes, 5), ())
+    return [
+        Case("fires where a new agent's reranker is bad from the first day, and resolves",
+             new((minutes, 0.9), (30, 1.1)), {5: fired, minutes - 1: fired, minutes + 12: ()}),
+        Case("is silent about a new agent whose reranker is good", new((minutes, 1.1)), silent),
+        Case("is silent where a new agent's reranker changes nothing", new((minutes, 0.98)),
+             silent),
+        Case("is silent on 40 searches that chance may have made worse",
+             new((minutes, 0.87), searches=40), silent),
+        Case("is silent where a new agent has 29 reranked searches in an hour",
+             new((minutes, 0.5), searches=29), silent),
+        Case("is silent about other agents' rerankers, added up under `other`",
+             new((minutes, 0.7), name="other"), silent),
+    ]  # fmt: skip
+
+
+CASES: Final = {subject.alert: cases(subject) for subject in SUBJECTS}
+CASES["SRRSpike"] += [*of_sizes(), *of_names(), *of_pools()]
+CASES["StreamMetricsRerankingWorse"] += of_rerankers()

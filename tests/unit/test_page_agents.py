@@ -1,0 +1,459 @@
+"""The page's rules on agents: a fault from the threshold of evidence on, and never a guess."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+
+from stream_metrics.core.alerts.alert import CRITICAL, WARNING
+from stream_metrics.core.alerts.calibration import threshold
+from stream_metrics.core.alerts.figures import FIGURES, Figure
+from stream_metrics.core.alerts.files import FALSE_ALARMS
+from stream_metrics.core.alerts.hour import LEAST_ACTIVE, evidence, parts, usual, waits_for_labels
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window
+from stream_metrics.live.page import agent_rules
+from stream_metrics.live.page.agent_rules import LIKELY, PAGING, is_new
+from stream_metrics.live.page.courses import Course
+from stream_metrics.live.page.finding import FAULTS, NONE, OK, UNKNOWN, Finding
+from tests.rules.page import (
+    Sums,
+    course,
+    found,
+    gain,
+    missed,
+    reranking,
+    routing,
+    sre,
+    srr,
+)
+
+Of = Callable[[int, int], Sums]
+
+# For each figure: its rule, its sums of a part and a whole, its usual ratio and a bad one.
+RULES: dict[str, tuple[agent_rules.AgentRule, Of, float, float]] = {
+    "srr": (agent_rules.srr_spike, srr, 0.25, 0.65),
+    "results": (agent_rules.results_drop, found, 9.0, 1.0),
+    "sre": (agent_rules.sre_drop, sre, 0.3, 0.1),
+    "gain": (agent_rules.gain_drop, gain, 5.0, 1.5),
+    "missed_searches": (agent_rules.missed_retrievals, missed, 0.02, 0.5),
+    "wrong_routes": (agent_rules.routing_drop, routing, 0.08, 0.5),
+    "reranking": (agent_rules.reranking_worse, reranking, 1.1, 0.7),
+}
+EACH = pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+LABELLED = pytest.mark.parametrize(
+    "figure", [figure for figure in FIGURES if figure.labelled], ids=lambda figure: figure.name
+)
+WAITING = pytest.mark.parametrize(
+    "figure", [*filter(waits_for_labels, FIGURES)], ids=lambda figure: figure.name
+)
+
+
+def at(of: Of, ratio: float, whole: int) -> Sums:
+    """Sums at a ratio."""
+    return of(round(ratio * whole), whole)
+
+
+def usual_day(figure: Figure, parts_of_day: int = 50) -> list[Sums]:
+    """Parts of a day at the usual ratio."""
+    _, of, ratio, _ = RULES[figure.name]
+    return [at(of, ratio, 100)] * parts_of_day
+
+
+def judged(figure: Figure, day: list[Sums], hour: list[Sums]) -> Finding:
+    """What the rule of a figure finds."""
+    return RULES[figure.name][0](course(day, hour))
+
+
+def evidence_of(figure: Figure, of: Course) -> tuple[float, float]:
+    """The evidence of a small and of a large shift."""
+    known = usual(figure, parts(figure, of.day))
+    assert known is not None
+    nats = threshold(figure.name, FALSE_ALARMS)
+    small, large = (
+        evidence(figure, shift, known, parts(figure, of.hour), nats)[-1] for shift in figure.shifts
+    )
+    return small, large
+
+
+@EACH
+def test_a_shift_is_a_fault_from_its_threshold_on(figure: Figure) -> None:
+    """With a little less traffic it is none; a large shift is critical where its alert pages."""
+    rule, of, usually, bad = RULES[figure.name]
+    day, seen = usual_day(figure), set()
+
+    for whole, part in product(range(2, 120, 2), (1, 0.6, 0.5)):
+        now = course(day, [at(of, usually + part * (bad - usually), whole)] * 4)
+        small, large = evidence_of(figure, now)
+        level = rule(now).level
+        seen.add(level)
+
+        assert (level in FAULTS) == (max(small, large) >= 1)
+        assert (level == CRITICAL) == (large >= 1 and figure.name in PAGING)
+    assert seen >= ({CRITICAL, WARNING} if figure.name in PAGING else {WARNING})
+    assert seen - set(FAULTS)
+
+
+@EACH
+def test_a_fault_says_since_when_how_it_is_and_what_is_usual(figure: Figure) -> None:
+    """The minutes are those in which evidence has grown, not the whole hour."""
+    _, of, usually, bad = RULES[figure.name]
+    hour = [at(of, usually, 40)] * 55 + [at(of, bad, 40)] * 5
+
+    fault = judged(figure, usual_day(figure), hour)
+
+    assert fault.level in FAULTS
+    assert "the last 5 minutes" in fault.why
+    assert "; usually it is " in fault.why
+
+
+@EACH
+def test_an_agent_as_usual_is_fine(figure: Figure) -> None:
+    """Its finding says how it is and what is usual."""
+    _, of, usually, _ = RULES[figure.name]
+
+    well = judged(figure, usual_day(figure), [at(of, usually, 50)] * 60)
+
+    assert well.level == OK
+    assert "the last hour" in well.why
+    assert "; usually it is " in well.why
+
+
+@EACH
+def test_a_shift_for_the_better_is_no_fault(figure: Figure) -> None:
+    """Evidence is of shifts in the bad direction only."""
+    _, of, usually, bad = RULES[figure.name]
+    better = max(0.0, usually + (usually - bad) / 2)
+
+    assert judged(figure, usual_day(figure), [at(of, better, 50)] * 60).level == OK
+
+
+@EACH
+def test_an_incident_that_is_over_is_no_fault_any_more(figure: Figure) -> None:
+    """Evidence goes down again with what comes after it."""
+    _, of, usually, bad = RULES[figure.name]
+    hour = [at(of, bad, 40)] * 10 + [at(of, usually, 200)] * 50
+
+    assert judged(figure, usual_day(figure), hour).level == OK
+
+
+@pytest.mark.parametrize(
+    ("figure", "why"),
+    [
+        (
+            "srr",
+            "65% of its results in the last 7 minutes repeat what the turn had already; usually it "
+            "is 25%",
+        ),
+        ("results", "a search returns 1.0 results in the last 7 minutes; usually it is 9.0"),
+        ("sre", "SRE is 10% in the last 7 minutes; usually it is 30%"),
+        ("gain", "good gain per iteration is 1.50 in the last 7 minutes; usually it is 5.00"),
+        (
+            "missed_searches",
+            "the gate skipped a search that was needed in 50% of the cases of the last 7 minutes; "
+            "usually it is 2%",
+        ),
+        (
+            "wrong_routes",
+            "50% of the searches of the last 7 minutes took the best route; usually it is 92%",
+        ),
+        (
+            "reranking",
+            "NDCG after reranking is 70% of that before in the last 7 minutes; usually it is 110%",
+        ),
+    ],
+)
+def test_findings_are_sentences(figure: str, why: str) -> None:
+    """With the figure since evidence has grown, and the usual one."""
+    rule, of, usually, bad = RULES[figure]
+    hour = [at(of, usually, 40)] * 53 + [at(of, bad, 40)] * 7
+
+    assert rule(course([at(of, usually, 100)] * 50, hour)).why == why
+
+
+def test_a_figure_that_may_be_chance_is_said_to_be() -> None:
+    """It has half of the evidence that a fault needs."""
+    srr_figure, usually = FIGURES[0], srr(25, 100)
+
+    for duplicates in range(8, 33):
+        now = course([usually] * 50, [usually, srr(duplicates, 32)])
+        most = max(evidence_of(srr_figure, now))
+        if most < 1:
+            why = agent_rules.srr_spike(now).why
+            assert why.endswith("; usually it is 25%, which may be chance") == (most >= LIKELY)
+    assert most >= 1
+
+
+@EACH
+def test_the_same_incident_is_noticed_again_the_day_after(figure: Figure) -> None:
+    """That of yesterday is left out of what is usual."""
+    _, of, usually, bad = RULES[figure.name]
+    well = [at(of, usually, 1_000)]
+    day = well * 30 + [at(of, bad, 2_000)] * 4 + well * 20
+
+    again = judged(figure, day, [at(of, usually, 50)] * 50 + [at(of, bad, 50)] * 10)
+
+    assert again.level in FAULTS
+    assert again.why.endswith(f"; usually it is {text_of(figure, usually)}")
+
+
+def text_of(figure: Figure, ratio: float) -> str:
+    """A ratio as the findings of its rule have it."""
+    _, of, _, _ = RULES[figure.name]
+    return judged(figure, [at(of, ratio, 100)] * 50, [at(of, ratio, 50)] * 60).why.split()[-1]
+
+
+# -- what is missing -------------------------------------------------------------------------------
+
+
+@EACH
+def test_too_little_traffic_to_notice_a_shift_is_no_verdict(figure: Figure) -> None:
+    """So much as the finding says is enough for one."""
+    _, of, usually, _ = RULES[figure.name]
+    few = judged(figure, usual_day(figure), [at(of, usually, 1)])
+    assert few.level == UNKNOWN
+    needed = int(few.why.split(" in the last hour, ")[1].split()[0])
+
+    enough = judged(figure, usual_day(figure), [at(of, usually, needed + 1)])
+
+    assert enough.level == OK
+
+
+def test_the_finding_says_what_could_be_told_with_more_traffic() -> None:
+    """The shift with the least traffic, beside what is usual."""
+    few = agent_rules.srr_spike(course([srr(25, 100)] * 50, [srr(3, 12)]))
+
+    assert few.level == UNKNOWN
+    assert re.fullmatch(
+        r"12 results in the last hour, \d+ are needed to tell 70% from the usual 25%", few.why
+    )
+
+
+@EACH
+def test_a_new_agent_has_no_usual_figures(figure: Figure) -> None:
+    """However active it is in a few parts of its day; the finding says how many are needed."""
+    _, of, usually, bad = RULES[figure.name]
+    few = [at(of, usually, 9_000)] * (LEAST_ACTIVE - 1)
+
+    unknown = judged(figure, few, [at(of, bad, 900)] * 60)
+    known = judged(figure, [*few, at(of, usually, 100)], [at(of, bad, 900)] * 60)
+
+    assert unknown.level == UNKNOWN
+    assert re.search(
+        f"{LEAST_ACTIVE - 1} stretches of 24 minutes with [a-z ]+ in the day before the last hour, "
+        f"{LEAST_ACTIVE} are needed to know what is usual$",
+        unknown.why,
+    )
+    assert known.level in FAULTS
+
+
+@EACH
+def test_the_last_hour_is_not_part_of_what_is_usual(figure: Figure) -> None:
+    """An agent that has started within it has no usual figures."""
+    _, of, _, bad = RULES[figure.name]
+
+    assert judged(figure, [], [at(of, bad, 900)] * 60).level == UNKNOWN
+    assert "0 stretches of 24 minutes" in judged(figure, [], [at(of, bad, 900)] * 60).why
+
+
+@pytest.mark.parametrize(
+    ("rule", "now", "why"),
+    [
+        (
+            agent_rules.srr_spike,
+            srr(61, 100),
+            "61% of its results in the last hour repeat what the turn had already, which is above "
+            "40%; whether that is unusual cannot be told yet: 0 stretches of 24 minutes with "
+            "results in the day before the last hour, 5 are needed to know what is usual",
+        ),
+        (
+            agent_rules.missed_retrievals,
+            missed(30, 100),
+            "the gate skipped a search that was needed in 30% of the cases of the last hour, which "
+            "is above 20%; whether that is unusual cannot be told yet: 0 stretches of 24 minutes "
+            "with labelled decisions in the day before the last hour, 5 are needed to know what is "
+            "usual",
+        ),
+    ],
+)
+def test_a_new_agent_above_a_fixed_threshold_is_named_without_a_verdict(
+    rule: agent_rules.AgentRule, now: Sums, why: str
+) -> None:
+    """It is neither fine nor at fault."""
+    assert rule(course([], [now] * 60)) == Finding(UNKNOWN, why, above=True)
+
+
+@pytest.mark.parametrize("hour", [[srr(40, 100)] * 60, [srr(119, 199)]])
+def test_a_new_agent_below_the_threshold_or_with_few_results_is_not_named(hour: list[Sums]) -> None:
+    """Nor is it fine: what is usual may be less."""
+    unknown = agent_rules.srr_spike(course([], hour))
+
+    assert (unknown.level, unknown.above) == (UNKNOWN, False)
+    assert unknown.why.startswith("0 stretches of 24 minutes with results in ")
+
+
+@pytest.mark.parametrize(
+    ("rule", "usually", "now", "why"),
+    [
+        (agent_rules.srr_spike, srr(1, 10), {}, "no results in the last hour"),
+        (agent_rules.results_drop, found(9, 1), {}, "no searches in the last hour"),
+        (agent_rules.sre_drop, sre(3, 10), {"s": 5}, "no results in the last hour"),
+        (agent_rules.gain_drop, gain(30, 10), {}, "no iterations in the last hour"),
+        (
+            agent_rules.missed_retrievals, missed(1, 50), {"r": 900, "q|search|unknown": 90},
+            "no skipped searches in the last hour",
+        ),
+        (
+            agent_rules.routing_drop, routing(1, 20), {"r": 900, "s": 90},
+            "no routed searches in the last hour",
+        ),
+        (
+            agent_rules.reranking_worse, reranking(11, 10), {"r": 900},
+            "no reranked searches in the last hour",
+        ),
+        (agent_rules.labels_missing, {"u": 900, "l": 900}, {}, "no documents in 1h"),
+    ],
+)  # fmt: skip
+def test_inactive_agents_do_not_lack_data(
+    rule: agent_rules.AgentRule, usually: Sums, now: Sums, why: str
+) -> None:
+    """This covers agents that make no searches or have no gate."""
+    assert rule(course([usually] * 50, [now] * 60)) == Finding(NONE, why)
+
+
+@WAITING
+def test_minutes_without_their_labels_are_no_evidence(figure: Figure) -> None:
+    """What is settled there needs no label, and is not like the rest; once labels come, it is."""
+    _, of, usually, bad = RULES[figure.name]
+    hour = [at(of, usually, 40)] * 50
+    waiting = [{**at(of, bad, 40), "u": 90, "l": 40}] * 10
+    came = [at(of, bad, 40)] * 10
+
+    assert judged(figure, usual_day(figure), [*hour, *waiting]).level == OK
+    assert judged(figure, usual_day(figure), [*hour, *came]).level in FAULTS
+
+
+@WAITING
+def test_an_hour_without_its_labels_is_no_verdict(figure: Figure) -> None:
+    """The finding says that few have come."""
+    _, of, usually, _ = RULES[figure.name]
+    waiting = [{**at(of, usually, 40), "u": 90, "l": 10}] * 60
+
+    unknown = judged(figure, usual_day(figure), waiting)
+
+    assert unknown.level == UNKNOWN
+    assert unknown.why.endswith(", but few labels have come")
+
+
+@LABELLED
+def test_iterations_without_need_of_labels_do_not_make_an_agent_fine(figure: Figure) -> None:
+    """Iterations of only duplicates have SRE 0 without any label."""
+    _, of, usually, _ = RULES[figure.name]
+    unlabelled = [{**at(of, usually, 100), "l": 0, "u": 500}]
+
+    assert judged(figure, unlabelled * 50, unlabelled * 60) == Finding(
+        UNKNOWN, "no document of the day before the last hour has a label"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "unlabelled", "why"),
+    [
+        (agent_rules.sre_drop, {"r": 900, "i": 90, "u": 9, "l": 9}, "labelled results"),
+        (agent_rules.missed_retrievals, {"q|skip|unknown": 900}, "labelled decisions"),
+        (agent_rules.routing_drop, {"R|a|unknown": 900}, "labelled routes"),
+    ],
+)
+def test_what_labels_alone_can_show_is_unknown_without_them(
+    rule: agent_rules.AgentRule, unlabelled: Sums, why: str
+) -> None:
+    """Agents search but no label of that kind comes, so the rule applies without a verdict."""
+    unknown = rule(course([unlabelled] * 50, [unlabelled] * 60))
+
+    assert unknown.level == UNKNOWN
+    assert f"0 stretches of 24 minutes with {why} in " in unknown.why
+
+
+@pytest.mark.parametrize(
+    ("rule", "now", "why"),
+    [
+        (agent_rules.srr_spike, srr(96, 100), "usually it is 96%, and can hardly get worse"),
+        (agent_rules.sre_drop, sre(1, 100), "usually it is 1%, and can hardly get worse"),
+    ],
+)
+def test_what_is_as_bad_as_can_be_is_not_judged(
+    rule: agent_rules.AgentRule, now: Sums, why: str
+) -> None:
+    """Nothing that comes could be told from what is usual."""
+    assert rule(course([now] * 50, [now] * 60)) == Finding(NONE, why)
+
+
+@EACH
+@pytest.mark.parametrize("window", ["1h", "24h"])
+def test_a_rule_names_a_window_that_is_not_kept(figure: Figure, window: str) -> None:
+    """Settings may replace the default windows."""
+    rule, of, usually, bad = RULES[figure.name]
+    kept = [each for each in DEFAULT_WINDOWS if each.name != window]
+    day, hour = [at(of, usually, 100)] * 50, [at(of, bad, 900)] * 60
+
+    assert rule(course(day, hour, kept)) == Finding(UNKNOWN, f"the window {window} is not kept")
+
+
+@pytest.mark.parametrize(
+    ("figure", "head", "named"),
+    [
+        ("missed_searches", "q", "gate decisions"),
+        ("wrong_routes", "R", "routes"),
+        ("reranking", "ks", "reranked searches"),
+    ],
+)
+def test_a_rule_names_what_a_window_is_kept_without(figure: str, head: str, named: str) -> None:
+    """Settings say which windows have which series."""
+    rule, of, usually, bad = RULES[figure]
+    hour = parse_window("1h")
+    kept = [hour._replace(heads=hour.heads - {head}), parse_window("24h")]
+    found = rule(course([at(of, usually, 100)] * 50, [at(of, bad, 900)] * 60, kept))
+
+    assert found == Finding(UNKNOWN, f"the window 1h is kept without {named}")
+
+
+def test_an_agent_is_new_until_enough_parts_of_its_day_have_searches() -> None:
+    """One that does not search now is not new."""
+    now = [found(9, 1)]
+
+    assert is_new(course([], now))
+    assert is_new(course(now * (LEAST_ACTIVE - 1), now))
+    assert not is_new(course(now * LEAST_ACTIVE, now))
+    assert not is_new(course([], []))
+
+
+# -- labels ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("long", "usually", "level"),
+    [
+        ({"l": 0, "u": 300}, {"l": 5_000, "u": 9_000}, WARNING),
+        ({"l": 60, "u": 300}, {"l": 5_000, "u": 9_000}, WARNING),
+        ({"l": 90, "u": 300}, {"l": 5_000, "u": 9_000}, OK),
+        ({"l": 0, "u": 300}, {"l": 0, "u": 9_000}, UNKNOWN),  # nobody labels here
+        ({"l": 0, "u": 10}, {"l": 5_000, "u": 9_000}, UNKNOWN),
+        ({"l": 300, "u": 300}, {"l": 999, "u": 999}, UNKNOWN),
+    ],
+)
+def test_labels_are_missing_only_if_there_were_some_before(
+    long: Sums, usually: Sums, level: str
+) -> None:
+    """If nothing was ever labelled, nothing has stopped."""
+    assert agent_rules.labels_missing(course([usually], [long])).level == level
+
+
+@pytest.mark.parametrize("window", ["1h", "24h"])
+def test_the_label_rule_names_a_missing_window(window: str) -> None:
+    """A missing window differs from one without labels."""
+    kept = [each for each in DEFAULT_WINDOWS if each.name != window]
+    of = course([{"u": 9_000, "l": 9_000}], [{"u": 900, "l": 900}], kept)
+
+    assert agent_rules.labels_missing(of) == Finding(UNKNOWN, f"the window {window} is not kept")

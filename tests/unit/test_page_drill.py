@@ -1,0 +1,146 @@
+"""The page and the evidence that alerts go by, over the same simulated days of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pytest
+
+from stream_metrics.core.alerts.calibration import threshold
+from stream_metrics.core.alerts.figures import FIGURES, LOW, Figure, Shift
+from stream_metrics.core.alerts.files import FALSE_ALARMS
+from stream_metrics.core.engine.state import Cell
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.core.engine.windows import Names, Windows
+from stream_metrics.live.page.courses import Courses
+from stream_metrics.live.page.finding import FAULTS
+from stream_metrics.live.page.rules import RULES
+from tests.drill.evidence import (
+    Reals,
+    Weights,
+    accumulate,
+    bernoulli_weights,
+    normal_weights,
+    steps,
+    usual,
+)
+from tests.drill.library import Habits, Numbers
+from tests.drill.minutes import counted, net
+from tests.drill.world import MINUTE, START_US, Agent, Incident, Libraries, Placed, place
+
+pytestmark = pytest.mark.slow
+
+HOURS: Final = 38
+MINUTES: Final = HOURS * 60
+BEGINS: Final = 34 * 60  # minutes: on the second day at ten, when there is most traffic
+LASTS: Final = 60
+SOON: Final = 5  # minutes
+SLOW_LABELS_SECONDS: Final = 600.0
+
+
+class Page:
+    """The findings of a page about one agent, as what is placed arrives at real windows."""
+
+    def __init__(self, placed: Placed) -> None:
+        self._placed = placed
+        self._order = np.argsort(placed.at_us, kind="stable")
+        self._taken = 0
+        self._windows = Windows(DEFAULT_WINDOWS)
+        self._courses = Courses(DEFAULT_WINDOWS)
+
+    def faults(self, minute: int) -> set[str]:
+        """The rules about agents that find a fault at the start of a minute."""
+        now_us = START_US + minute * MINUTE
+        until = int(np.searchsorted(self._placed.at_us[self._order], now_us))
+        names = Names(frozenset({"agent"}), frozenset({"any"}))
+        cells = list(self._cells(self._order[self._taken : until]))
+        self._windows.install(self._windows.changes(cells, names, now_us))
+        self._taken = until
+        self._courses.update({self._windows: self._windows}, now_us)
+        course = self._courses.course("agent", now_us)
+        return {
+            rule.name for rule in RULES if rule.of_agent and rule.of_agent(course).level in FAULTS
+        }
+
+    def _cells(self, rows: Numbers) -> Iterator[tuple[int, Cell]]:
+        for row in rows.tolist():
+            deltas = dict(zip(self._placed.codes, self._placed.deltas[row].tolist(), strict=True))
+            for sign in (1, -1):
+                sums = {code: sign * n for code, n in deltas.items() if sign * n > 0}
+                if sums:
+                    yield sign, Cell(int(self._placed.about_us[row]), "agent", sums)
+
+
+def days_of(habits: Habits, turns_per_minute: float, incidents: Sequence[Incident] = ()) -> Placed:
+    """The turns of an agent."""
+    agent = Agent("agent", habits, turns_per_minute)
+    return place(agent, incidents, MINUTES, np.random.default_rng(5), Libraries(100))
+
+
+def alerted(placed: Placed, figure: str) -> set[int]:
+    """The minutes in which the evidence that an alert goes by has reached its threshold."""
+    found = counted(placed, MINUTES)
+    (of,) = (each for each in FIGURES if each.name == figure)
+    above, below = net(found, of.above), net(found, of.below)
+    nats = threshold(figure, FALSE_ALARMS)
+    most = np.inf if of.most is None else of.most * nats
+    reached: set[int] = set()
+    for shift in of.shifts:
+        step = steps(above, below, weights(of, shift, above, below), most=most)
+        values = accumulate(step, nats, below <= 0)
+        reached |= set(np.flatnonzero(values >= nats).tolist())
+    return reached
+
+
+def weights(figure: Figure, shift: Shift, above: Reals, below: Reals) -> Weights:
+    """The weights of a shift by minute."""
+    if figure.model is None:
+        ratio = usual(above, below, LOW, figure.high).ratio
+        size = np.maximum(shift.times * ratio, shift.least)
+        return bernoulli_weights(ratio, np.minimum(ratio + size, figure.high))
+    floor = (figure.model.times, float(figure.model.power), float(figure.model.complement))
+    known = usual(above, below, LOW, figure.high, floor, figure.model.sums)
+    return normal_weights(known, figure.sign, shift.times, shift.least)
+
+
+@pytest.mark.parametrize(
+    ("kind", "strength", "figure", "rule"),
+    [
+        ("same_pages", 0.8, "srr", "srr_spike"),
+        ("rewriter_loops", 0.9, "srr", "srr_spike"),
+        ("off_topic", 1.0, "sre", "sre_drop"),
+        ("off_topic", 1.0, "gain", "gain_drop"),
+        ("empty_index", 0.7, "results", "results_drop"),
+        ("gate_skips", 0.6, "missed_searches", "missed_retrievals"),
+        ("router_stuck", 0.7, "wrong_routes", "routing_drop"),
+        ("reranker_inverted", 0.7, "reranking", "reranking_worse"),
+    ],
+)
+def test_the_page_shows_an_incident_when_its_alert_fires(
+    kind: str, strength: float, figure: str, rule: str
+) -> None:
+    """Within minutes of each other, neither before it begins, and the page not after an hour."""
+    start_us = START_US + BEGINS * MINUTE
+    incident = Incident(kind, "agent", start_us, start_us + LASTS * MINUTE, strength)
+    placed = days_of(Habits(label_delay_seconds=60.0), 3.0, [incident])
+    page = Page(placed)
+
+    before = [minute for minute in range(BEGINS - 300, BEGINS, 10) if page.faults(minute)]
+    shown = next(m for m in range(BEGINS, BEGINS + LASTS) if rule in page.faults(m))
+    fired = min(alerted(placed, figure))
+
+    assert before == []
+    assert fired > BEGINS
+    assert abs(shown - fired) <= SOON
+    assert rule not in page.faults(BEGINS + 2 * LASTS)
+
+
+@pytest.mark.parametrize("turns_per_minute", [0.5, 3.0, 12.0])
+def test_slow_labels_do_not_make_a_healthy_agent_look_bad(turns_per_minute: float) -> None:
+    """The last ten minutes are always half labelled, and what is settled there says little."""
+    habits = Habits(label_delay_seconds=SLOW_LABELS_SECONDS)
+    page = Page(days_of(habits, turns_per_minute))
+
+    assert [m for m in range(26 * 60, MINUTES, 5) if page.faults(m)] == []
