@@ -77,11 +77,12 @@ def usual(
     mean = np.where(known, below, 1.0) / np.where(known, present, 1.0)
     times, power, complement = floor
     variance = times * ratio**power * (1 - ratio) ** complement
+    measured = known
     for minutes in sums:
         residual = _summed(numerator, minutes) - ratio * _summed(denominator, minutes)
         variance = np.fmax(variance, _day_variance(residual) / (minutes * mean))
-    measured = _day(np.where(np.isnan(residual), 0.0, 1.0)) >= LEAST_ACTIVE
-    return Usual(ratio, np.where(known & measured, variance, np.nan))
+        measured = known & (_day(np.where(np.isnan(residual), 0.0, 1.0)) >= LEAST_ACTIVE)
+    return Usual(ratio, np.where(measured, variance, np.nan))
 
 
 def normal_weights(of: Usual, sign: int, shift: float, least: float = 0.05) -> Weights:
