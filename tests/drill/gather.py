@@ -31,7 +31,6 @@ ALERT_OF: Final[Mapping[str, str]] = {
     "wrong_routes": "StreamMetricsRoutingAccuracyDrop",
     "reranking": "StreamMetricsRerankingWorse",
 }
-PAGING: Final = ("srr", "results", "sre", "missed_searches")  # by the large shift
 KEEP: Final = 10  # minutes that an alert keeps firing
 ENOUGH_PERIODS: Final = 6  # of five minutes in the usual day, with documents
 Flags = NDArray[np.bool_]
@@ -50,7 +49,7 @@ def weights(figure: Figure, above: Reals, below: Reals) -> Weights:
         ]
     else:
         floor = (model.times, float(model.power), float(model.complement))
-        known = usual(above, below, LOW, figure.high, floor, model.sums)
+        known = usual(above, below, LOW, figure.high, floor)
         found = [
             normal_weights(known, figure.sign, shift.times, shift.least) for shift in figure.shifts
         ]

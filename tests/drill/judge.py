@@ -13,7 +13,6 @@ from tests.drill.evidence import Reals, Weights
 from tests.drill.gather import (
     ALERT_OF,
     KEEP,
-    PAGING,
     Flags,
     alarms,
     are_unlabelled,
@@ -70,7 +69,7 @@ def judge(
     for figure in FIGURES:
         gathered = inputs(world, figure).evidence(figure, thresholds[figure.name])
         severities: dict[str, Flags] = {"warning": np.any(gathered >= 1, axis=0)}
-        if figure.name in PAGING:
+        if figure.pages:
             severities["critical"] = gathered[-1] >= page
         for severity, active in severities.items():
             rules.append(Rule(ALERT_OF[figure.name], severity, "", 0, KEEP))

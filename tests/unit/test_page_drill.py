@@ -101,7 +101,7 @@ def weights(figure: Figure, shift: Shift, above: Reals, below: Reals) -> Weights
         size = np.maximum(shift.times * ratio, shift.least)
         return bernoulli_weights(ratio, np.minimum(ratio + size, figure.high))
     floor = (figure.model.times, float(figure.model.power), float(figure.model.complement))
-    known = usual(above, below, LOW, figure.high, floor, figure.model.sums)
+    known = usual(above, below, LOW, figure.high, floor)
     return normal_weights(known, figure.sign, shift.times, shift.least)
 
 

@@ -97,6 +97,7 @@ def usual(figure: Figure, day: Sequence[Part]) -> Usual | None:
     ratio = _median((above / below, below) for above, below in there)
     squares = _median((_square(part, ratio), part.below) for part in there)
     near = _with_floor(figure, ratio, squares / MEDIAN_SQUARE)
+    kept = there
     for _ in range(2):
         kept = [part for part in there if _square(part, near.ratio) <= OUTLYING * near.variance]
         near = _of_parts(figure, kept)
