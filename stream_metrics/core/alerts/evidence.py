@@ -28,7 +28,7 @@ from stream_metrics.core.alerts.windows import LABELLED, NAMED, indented
 
 NET: Final = "agent:streammetrics_arrivals:net_1m"
 _SUM: Final = "agent:streammetrics_arrivals:sum_1d"
-_RESIDUAL: Final = "agent:streammetrics_arrivals:residual_3m"
+RESIDUAL: Final = "agent:streammetrics_arrivals:residual_3m"
 RATIO: Final = "agent:streammetrics_usual:ratio"
 _VARIANCE: Final = "agent:streammetrics_usual:variance"
 WEIGHT: Final = "agent:streammetrics_evidence:weight"
@@ -65,7 +65,7 @@ def evidence_records(thresholds: Mapping[str, float]) -> Iterator[Record]:
     yield Record(_SUM, f"sum_over_time({NET}{_DAY})")
     for figure in FIGURES:
         yield Record(RATIO, _ratio(figure), {"figure": figure.name})
-    yield Record(_RESIDUAL, _residual())
+    yield Record(RESIDUAL, _residual())
     for figure in FIGURES:
         if figure.model is not None:
             yield Record(_VARIANCE, _variance(figure, figure.model), {"figure": figure.name})
@@ -178,7 +178,7 @@ def _variance(figure: Figure, model: Normal) -> str:
     """
     count = f"avg_over_time({_of(NET, figure=figure.name, part='denominator')}{_DAY}) > 0"
     floor = Promql(_text(model.floor(Promql(_of(RATIO, figure=figure.name))))).text
-    residuals = f"{_of(_RESIDUAL, figure=figure.name)}{_DAY}"
+    residuals = f"{_of(RESIDUAL, figure=figure.name)}{_DAY}"
     return (
         f"(\n  stdvar_over_time({residuals})\n    / ignoring (part) ({STRADDLED} * ({count}))\n"
         f"  >= ({floor})\n  or ({floor})\n)\n"
