@@ -175,7 +175,7 @@ def test_findings_are_sentences(figure: str, why: str) -> None:
 
 def test_a_figure_that_may_be_chance_is_said_to_be() -> None:
     """It has half of the evidence that a fault needs."""
-    srr_figure, usually = FIGURES[0], srr(25, 100)
+    srr_figure, usually, most = FIGURES[0], srr(25, 100), 0.0
 
     most = 0.0
     for duplicates in range(8, 33):

@@ -91,7 +91,7 @@ def usual(figure: Figure, day: Sequence[Part]) -> Usual | None:
     Parts that lie far from the others are left out, if they are few. Yesterday's incident is not
     usual, and would make the variance so large that the same is hardly noticed today.
     """
-    there = [part for part in day if part.below > 0]
+    there = kept = [part for part in day if part.below > 0]
     if len(there) < LEAST_ACTIVE:
         return None
     ratio = _median((above / below, below) for above, below in there)
