@@ -42,8 +42,11 @@ def main() -> int:
     parser.add_argument("--tuning", type=int, nargs="*", default=list(TUNING), metavar="SEED")
     parser.add_argument(
         "--held-out", type=int, nargs="*", metavar="SEED",
-        help="drawn from the hash of the last commit that changed the rules, if not given",
+        help="drawn from the hash of a commit, if not given",
     )  # fmt: skip
+    parser.add_argument(
+        "--rules", metavar="COMMIT", help="the hash; else of the last that changed evidence"
+    )
     parser.add_argument(
         "--prometheus", type=int, nargs="*", metavar="SEED",
         help="seeds in which Prometheus evaluates the alerts that are none of evidence; else all",
@@ -60,7 +63,8 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1, help="worlds simulated at a time")
     asked = parser.parse_args()
     size = Size(asked.agents, asked.days, asked.turns)
-    held_out = drawn(commit_of_rules()) if asked.held_out is None else asked.held_out
+    commit = (asked.rules or commit_of_rules()) if asked.held_out is None else None
+    held_out = asked.held_out if commit is None else drawn(commit)
     worlds = {
         "Held out": [Which(seed) for seed in held_out],
         "Tuning": [Which(seed) for seed in asked.tuning],
@@ -88,7 +92,7 @@ def main() -> int:
         for figure, swept in first.swept.items():
             file = asked.pictures / f"alert-curve-{figure.replace('_', '-')}.svg"
             file.write_text(picture(figure, swept, first.former(figure)), encoding="utf-8")
-    text = page(groups, size)
+    text = page(groups, size, commit)
     if asked.out:
         asked.out.write_text(text, encoding="utf-8")
     else:

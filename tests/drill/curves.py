@@ -14,10 +14,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from stream_metrics.core.alerts.calibration import threshold
 from stream_metrics.core.alerts.figures import Figure
 from tests.drill.evidence import Reals
-from tests.drill.gather import ALERT_OF, Flags
+from tests.drill.gather import ALERT_OF, IN_USE, Flags
 from tests.drill.judge import RISES, Plain, begun, plain_begun, plain_ratio
 from tests.drill.run import drill
 from tests.drill.score import AFTERWARDS, Caught, caught
@@ -27,7 +26,7 @@ from tests.drill.world import MINUTE, START_US, Incident
 MONTH: Final = 1440 * 365.25 / 12  # minutes
 DECISIONS: Final = ("missed_searches", "wrong_routes", "reranking")  # have no window of 30m
 EVIDENCE: Final = "evidence"
-_EVIDENCE_GRID: Final = np.geomspace(0.3, 2.2, 24)  # times the threshold for one alarm a month
+_EVIDENCE_GRID: Final = np.geomspace(0.3, 2.2, 24)  # times the threshold in use
 _TAIL: Final = np.concatenate([[0.0], np.geomspace(1e-6, 0.3, 28)])  # of the healthy ratios
 
 
@@ -109,7 +108,7 @@ def _after(begins: Flags, incident: Incident) -> int | None:
 
 def evidence_thresholds(figure: Figure) -> Reals:
     """Thresholds around those of the rules, in nats."""
-    return np.sort(np.append(_EVIDENCE_GRID, 1.0)) * threshold(figure.name, 1.0)
+    return np.sort(np.append(_EVIDENCE_GRID, 1.0)) * IN_USE[figure.name]
 
 
 def plain_thresholds(worlds: Iterable[World], figure: Figure, window: str) -> Reals:

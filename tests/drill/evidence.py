@@ -126,18 +126,21 @@ def accumulate(
     >>> accumulate(np.array([1.0, 2.0, -0.5, np.nan, 9.0, -20.0, 1.0]), threshold=3.0).tolist()
     [1.0, 3.0, 2.5, 2.5, 6.0, 0.0, 1.0]
     """
+    known = ~np.isnan(step)
+    minutes = np.arange(step.shape[-1])
+    missing = minutes - np.maximum.accumulate(np.where(known, minutes, -1), axis=-1)
+    keeps = np.where(missing >= KEPT, 0.0, 1.0)
+    if idle is not None:
+        keeps = np.where(known & idle, IDLE_KEEPS, keeps)
     shape = np.broadcast_shapes(step.shape[:-1], np.shape(threshold))
-    found = np.zeros((step.shape[-1], *shape))
-    last, missing = np.zeros(shape), np.zeros(step.shape[:-1], np.int64)
-    most = 2 * np.asarray(threshold)
-    keeps = None if idle is None else np.moveaxis(np.where(idle, IDLE_KEEPS, 1.0), -1, 0)
-    for minute, now in enumerate(np.ascontiguousarray(np.moveaxis(step, -1, 0))):
-        known = ~np.isnan(now)
-        missing = np.where(known, 0, missing + 1)
-        last = np.where(missing >= KEPT, 0.0, last)
-        kept = last if keeps is None else last * keeps[minute]
-        last = np.where(known, np.clip(kept + now, 0.0, most), last)
-        found[minute] = last
+    found = np.empty((step.shape[-1], *shape))
+    last, most = np.zeros(shape), 2 * np.asarray(threshold)
+    by_minute = (
+        np.ascontiguousarray(np.moveaxis(of, -1, 0)) for of in (keeps, np.nan_to_num(step))
+    )
+    for now, (keep, added) in enumerate(zip(*by_minute, strict=True)):
+        last = np.minimum(np.maximum(last * keep + added, 0.0), most)
+        found[now] = last
     return np.moveaxis(found, 0, -1)
 
 

@@ -8,7 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_metrics.core.alerts.calibration import threshold
 from stream_metrics.core.alerts.figures import FIGURES, LOW, Figure
+from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.alerts.thresholds import JUDGED_OF_USUAL
 from tests.drill.evidence import (
     AGO,
@@ -31,6 +33,9 @@ ALERT_OF: Final[Mapping[str, str]] = {
     "wrong_routes": "StreamMetricsRoutingAccuracyDrop",
     "reranking": "StreamMetricsRerankingWorse",
 }
+IN_USE: Final = {figure.name: threshold(figure.name, FALSE_ALARMS) for figure in FIGURES}
+"""The thresholds of the rules, in nats."""
+LATELY: Final = (10, 30)
 KEEP: Final = 10  # minutes that an alert keeps firing
 ENOUGH_PERIODS: Final = 6  # of five minutes in the usual day, with documents
 Flags = NDArray[np.bool_]
@@ -78,6 +83,16 @@ def evidence(
     )  # fmt: skip
     found = accumulate(step, of_thresholds, np.broadcast_to(below <= 0, step.shape))
     return np.where(np.isnan(step), np.nan, found / of_thresholds[..., None])
+
+
+def lately(below: Reals) -> Flags:
+    """Whether traffic came in the ten or the thirty minutes before; else no alert is active."""
+    sums = np.cumsum(np.nan_to_num(below), axis=-1)
+    found = np.zeros(below.shape, np.bool_)
+    for minutes in LATELY:
+        padded = np.concatenate([np.zeros((*sums.shape[:-1], minutes + 1)), sums], axis=-1)
+        found |= padded[..., minutes:-1] > padded[..., : -minutes - 1]
+    return found
 
 
 def seen(gained: Reals, restarts: frozenset[int]) -> Reals:

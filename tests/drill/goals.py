@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from scipy.stats import gamma
 
-from stream_metrics.core.alerts.calibration import threshold
 from tests.drill.bands import BANDS, Band, Compared, Share, compare, in_band, share_within
 from tests.drill.curves import EVIDENCE, Point, Sweep
+from tests.drill.gather import IN_USE
 from tests.drill.score import Caught
 
 LATER: Final = 20  # minutes more than in time
@@ -56,21 +56,22 @@ class Rate(NamedTuple):
         """Alarms a month and agent."""
         return self.alarms / self.months
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95% interval of Poisson's distribution."""
+        low = gamma.ppf(0.025, self.alarms) if self.alarms else 0.0
+        high = gamma.ppf(0.975, self.alarms + 1)
+        return float(low) / self.months, float(high) / self.months
+
     def __str__(self) -> str:
-        """As in a table, with the 95% interval of Poisson's distribution.
+        """As in a table.
 
         >>> str(Rate(9, 18.0))
         '0.50 (0.23 to 0.95; 9 in 18 months)'
         """
-        low = poisson_bound(self.alarms, 0.025) / self.months
-        high = poisson_bound(self.alarms + 1, 0.975) / self.months
+        low, high = self.interval
         found = f"{self.alarms} in {self.months:.0f} months"
         return f"{self.a_month:.2f} ({low:.2f} to {high:.2f}; {found})"
-
-
-def poisson_bound(count: int, share: float) -> float:
-    """The mean of which ``share`` of the gamma distribution of ``count`` lies below."""
-    return float(gamma.ppf(share, count)) if count else 0.0
 
 
 class Reached(NamedTuple):
@@ -146,5 +147,4 @@ def compared(swept: Mapping[str, Mapping[str, Sweep]], kind: str, band: Band) ->
 
 def in_use(figure: str, swept: Sweep) -> Point:
     """The point of the threshold that the rules have."""
-    used = threshold(figure, 1.0)
-    return min(swept.points, key=lambda point: abs(point.threshold - used))
+    return min(swept.points, key=lambda point: abs(point.threshold - IN_USE[figure]))

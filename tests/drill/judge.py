@@ -7,17 +7,20 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from stream_metrics.core.alerts.figures import FIGURES, Figure
+from stream_metrics.core.alerts.figures import BY_NAME, FIGURES, Figure
+from stream_metrics.core.alerts.thresholds import RERANKED_SEARCHES, RERANKING
 from tests.drill.evaluation import Firing, Rule, firings
 from tests.drill.evidence import Reals, Weights
 from tests.drill.gather import (
     ALERT_OF,
+    IN_USE,
     KEEP,
     Flags,
     alarms,
     are_unlabelled,
     evaluated,
     evidence,
+    lately,
     seen,
     weights,
 )
@@ -31,12 +34,18 @@ RISES: Final = ("srr", "missed_searches")  # others are worse if the ratio of wi
 
 
 class Inputs(NamedTuple):
-    """What a world has of a figure: by agent and minute, and the weights by shift too."""
+    """What a world has of a figure: by agent and minute, and the weights by shift too.
+
+    ``may_fire``: whether there was traffic lately. ``fires_anyway``: whether a condition beside
+    evidence holds.
+    """
 
     above: Reals
     below: Reals
     unlabelled: Flags
     weighed: Weights
+    may_fire: Flags
+    fires_anyway: Flags
 
     def evidence(self, figure: Figure, threshold: float | Reals) -> Reals:
         """The evidence by shift, agent and minute; thresholds may be many, as the first axis."""
@@ -53,11 +62,21 @@ def inputs(world: World, figure: Figure) -> Inputs:
     labelled, unique = (window_sum(world, "5m", (code,)) for code in "lu")
     labelled[:, sorted(world.restarts)] = unique[:, sorted(world.restarts)] = np.nan
     unlabelled = are_unlabelled(labelled, unique)
-    return Inputs(above, below, unlabelled, weights(figure, above, below))
+    never_better = _never_better(world) & (figure.name == "reranking")
+    return Inputs(
+        above, below, unlabelled, weights(figure, above, below), lately(below), never_better,
+    )  # fmt: skip
+
+
+def _never_better(world: World) -> Flags:
+    """Whether reranking has done harm for an hour, whatever is usual."""
+    ratio, count = plain_ratio(world, BY_NAME["reranking"], "1h"), window_sum(world, "1h", ["kc"])
+    harm = ratio < RERANKING - 4 * 0.25 / np.sqrt(np.maximum(count, 1))
+    return harm & (count >= RERANKED_SEARCHES)
 
 
 def judge(
-    world: World, thresholds: Mapping[str, float], page: float = 1.0
+    world: World, thresholds: Mapping[str, float] = IN_USE, page: float = 1.0
 ) -> tuple[list[Rule], list[Firing]]:
     """The alerts of evidence, and every time that one fires.
 
@@ -67,10 +86,13 @@ def judge(
     rules: list[Rule] = []
     found: list[Firing] = []
     for figure in FIGURES:
-        gathered = inputs(world, figure).evidence(figure, thresholds[figure.name])
-        severities: dict[str, Flags] = {"warning": np.any(gathered >= 1, axis=0)}
+        of = inputs(world, figure)
+        gathered = of.evidence(figure, thresholds[figure.name])
+        severities: dict[str, Flags] = {
+            "warning": of.may_fire & np.any(gathered >= 1, axis=0) | of.fires_anyway
+        }
         if figure.pages:
-            severities["critical"] = gathered[-1] >= page
+            severities["critical"] = of.may_fire & (gathered[-1] >= page)
         for severity, active in severities.items():
             rules.append(Rule(ALERT_OF[figure.name], severity, "", 0, KEEP))
             found += fired(world, rules[-1], active)
@@ -90,7 +112,8 @@ def begun(world: World, figure: Figure, thresholds: Reals) -> Iterator[tuple[Fla
     """
     of = inputs(world, figure)
     for part in np.array_split(thresholds, -(-len(thresholds) // _AT_ONCE)):
-        reached = evaluated(of.evidence(figure, part) >= 1)
+        reached = of.evidence(figure, part) >= 1
+        reached = evaluated(of.may_fire & reached | of.fires_anyway)
         either: Flags = np.any(reached, axis=1)
         yield from zip(alarms(either), alarms(reached[:, -1]), strict=True)
 

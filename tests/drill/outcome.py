@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from stream_metrics.core.alerts.calibration import threshold
 from stream_metrics.core.alerts.figures import FIGURES
 from tests.drill.curves import Sweep, plain_thresholds, plains, sweeps
 from tests.drill.evaluation import Firing, Rule
@@ -90,7 +89,7 @@ def _drill(world: World, rules: Rules) -> Drill:
 
 
 def _evidence(world: World) -> tuple[list[Rule], list[Firing]]:
-    return judge(world, {figure.name: threshold(figure.name, 1.0) for figure in FIGURES})
+    return judge(world)
 
 
 def _windows(world: World) -> tuple[list[Rule], list[Firing]]:

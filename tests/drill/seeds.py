@@ -13,7 +13,7 @@ TUNING: Final = (1, 11)
 CALIBRATION: Final = (*TUNING, *range(101, 121))  # healthy worlds of which rates are measured
 SEEN: Final = frozenset({*CALIBRATION, 2, 21, 22, 31, 32})  # by which something was chosen once
 HELD_OUT: Final = 7
-RULES: Final = ("deploy/prometheus", "stream_metrics/core/alerts")
+RULES: Final = "deploy/prometheus/evidence.rules.yml"
 
 
 def drawn(commit: str, number: int = HELD_OUT) -> tuple[int, ...]:
@@ -27,6 +27,6 @@ def drawn(commit: str, number: int = HELD_OUT) -> tuple[int, ...]:
 
 
 def commit_of_rules() -> str:
-    """The hash of the last commit that changed the rules."""
-    asked = ("git", "-C", str(ROOT), "log", "-1", "--format=%H", "--", *RULES)
+    """The hash of the last commit that changed the rules of evidence."""
+    asked = ("git", "-C", str(ROOT), "log", "-1", "--format=%H", "--", RULES)
     return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()

@@ -18,11 +18,11 @@ from typing import Any, Final
 import numpy as np
 
 from deploy.local.servers import promtool
-from stream_metrics.core.alerts.calibration import threshold
 from stream_metrics.core.alerts.evidence import CUSUM, SHIFTS
 from stream_metrics.core.alerts.figures import FIGURES
 from stream_metrics.core.alerts.files import rule_groups
 from tests.drill.evidence import Reals
+from tests.drill.gather import IN_USE
 from tests.drill.judge import inputs
 from tests.drill.kept import KEPT, digest, kept
 from tests.drill.minutes import counters, process_starts
@@ -80,7 +80,7 @@ def compare(world: World, agents: Sequence[str], minutes: int) -> int:
     series = dict(_exported(world, agents, minutes))
     judged = np.zeros(minutes, np.int64)
     for figure in FIGURES:
-        found = inputs(world, figure).evidence(figure, threshold(figure.name, 1.0))
+        found = inputs(world, figure).evidence(figure, IN_USE[figure.name])
         for shift, of_agents in zip(SHIFTS, found[:, rows, :minutes], strict=True):
             for agent, values in zip(agents, of_agents, strict=True):
                 labels = {"agent": agent, "figure": figure.name, "shift": shift}

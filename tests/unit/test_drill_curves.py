@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stream_metrics.core.alerts.calibration import threshold
 from stream_metrics.core.alerts.figures import FIGURES
 from tests.drill.bands import BANDS
 from tests.drill.curves import (
@@ -20,7 +19,7 @@ from tests.drill.curves import (
     plains,
     sweeps,
 )
-from tests.drill.gather import ALERT_OF
+from tests.drill.gather import ALERT_OF, IN_USE
 from tests.drill.goals import comparison_table, in_use
 from tests.drill.judge import judge
 from tests.drill.plan import KINDS
@@ -69,7 +68,7 @@ def minutes_of(found: list[Caught]) -> list[int | None]:
 
 def test_evidence_and_the_former_rules_see_a_large_incident(troubled: World) -> None:
     """Within ten minutes, since there is much traffic."""
-    by_evidence = judge(troubled, {figure.name: threshold(figure.name, 1.0) for figure in FIGURES})
+    by_evidence = judge(troubled)
     rules, fired = judge_windows(troubled)
 
     (ours,) = minutes_of(caught(drill(troubled, *by_evidence)))
@@ -83,7 +82,7 @@ def test_evidence_and_the_former_rules_see_a_large_incident(troubled: World) -> 
 
 def test_nothing_large_is_seen_in_healthy_days(healthy: World) -> None:
     """Neither by evidence that pages nor by the former rules."""
-    thresholds = {figure.name: 2 * threshold(figure.name, 1.0) for figure in FIGURES}
+    thresholds = {figure.name: 2 * IN_USE[figure.name] for figure in FIGURES}
     _, fired = judge(healthy, thresholds)
 
     assert not [one for one in fired if one.rule.severity == "critical"]
@@ -107,7 +106,7 @@ def test_a_sweep_goes_from_sensitive_to_blunt(healthy: World, troubled: World) -
     ours = swept[EVIDENCE]
     delayed = [delays(point.found)[0] for point in ours.points]
     assert delayed == sorted(delayed)
-    assert in_use("srr", ours).threshold == pytest.approx(threshold("srr", 1.0))
+    assert in_use("srr", ours).threshold == pytest.approx(IN_USE["srr"])
     assert len(list(comparison_table({"srr": swept}))) == 2 + len(BANDS)
 
 
@@ -135,4 +134,4 @@ def test_delays_count_missed_incidents_as_the_latest() -> None:
 def test_thresholds_of_evidence_have_the_one_in_use() -> None:
     """So that the curve has a point for the rules as they are."""
     for figure in FIGURES:
-        assert threshold(figure.name, 1.0) in evidence_thresholds(figure)
+        assert IN_USE[figure.name] in evidence_thresholds(figure)

@@ -8,13 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.core.alerts.figures import FIGURES, Figure
+from stream_metrics.core.alerts.table import ALERTS
 from tests.drill.evaluation import Rule, firings
 from tests.drill.gather import (
     ALERT_OF,
+    KEEP,
+    PAGING,
     alarms,
     are_unlabelled,
     evaluated,
     evidence,
+    lately,
     seen,
 )
 from tests.drill.plan import KINDS
@@ -91,3 +95,25 @@ def test_every_figure_has_the_alert_of_some_incident() -> None:
     """So that each is judged by incidents that are meant for it."""
     assert set(ALERT_OF.values()) <= {kind.alert for kind in KINDS}
     assert ALERT_OF.keys() == {figure.name for figure in FIGURES}
+
+
+def test_an_alert_needs_traffic_in_the_half_hour_before() -> None:
+    """That of the present minute counts from the next one on."""
+    found = lately(np.array([0.0, 5.0, *[0.0] * 40]))
+
+    assert np.flatnonzero(found).tolist() == list(range(2, 32))
+    assert lately(np.array([[5.0, np.nan, 0.0], [0.0, 0.0, 0.0]])).tolist() == [
+        [False, True, True], [False] * 3,
+    ]  # fmt: skip
+
+
+def test_alerts_of_the_drill_are_those_of_the_table() -> None:
+    """Each by the evidence of its figure, with the same severities and times."""
+    alerts = {alert.name: alert for alert in ALERTS}
+    for figure, name in ALERT_OF.items():
+        rules = alerts[name].rules
+        paging = {"critical"} if figure in PAGING else set()
+        assert {rule.severity for rule in rules} == {"warning"} | paging
+        for rule in rules:
+            assert f'figure="{figure}"' in rule.expr
+            assert (rule.wait, rule.keep) == ("0s", f"{KEEP}m")
