@@ -486,6 +486,19 @@ async def test_the_verdict_is_green_only_if_every_rule_could_judge(browser: Brow
         await expect(verdict).to_have_attribute("data-level", "unknown")
 
 
+async def test_a_rule_says_what_is_missing_to_judge_an_agent(browser: Browser) -> None:
+    """The reason is there beside the agents that are fine, whichever agent is chosen."""
+    fresh = [searched(f"f-{n}", 1, TEN, NOON_S - n, agent="fresh") for n in range(3)]
+    showcase = await Showcase.new(*every_ten_seconds(), *fresh, now_us=NOON_US + 1)
+    async with looking(browser, showcase) as looked:
+        rule = looked.page.locator("#rules > li").filter(has_text="SRR spike")
+        await expect(rule).to_contain_text("Fine for support; too little data for fresh.")
+        await expect(rule).to_contain_text(
+            "fresh: 0 stretches of 24 minutes with results in the day before the last hour, "
+            "5 are needed to know what is usual."
+        )
+
+
 async def test_a_fresh_agent_above_a_threshold_is_not_green(browser: Browser) -> None:
     """Redundancy without a previous day is shown, and called neither usual nor fine."""
     fresh = [
