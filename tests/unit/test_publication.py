@@ -30,6 +30,8 @@ from stream_metrics.live.ports import (
     Position,
     StateStore,
     StoredConversation,
+    StoreUnavailable,
+    Superseded,
 )
 from stream_metrics.live.worker.announce import Announcement, AnnouncementScope, Announcer
 from stream_metrics.live.worker.generations import begin, change
@@ -212,6 +214,25 @@ async def test_a_muted_worker_sends_no_rows_and_exports_no_windows() -> None:
 
     assert [message.value for message in topic.messages] == [b"2"]
     assert publication.windows(windows) == windows  # type: ignore[arg-type]
+
+
+async def test_an_output_begins_only_once_the_layout_has_been_read() -> None:
+    """A worker of a retired generation that could not read it tries again, and sends nothing."""
+    space, old, _ = await two()
+    topic = MemoryTopic()
+    outputs = Publication(space, old, MemoryDeadLetters(), MemoryOutputs(topic)).outputs
+    assert outputs is not None
+    way = outputs.of(0)
+    await switched(space)
+    space.available = False
+    with pytest.raises(StoreUnavailable):
+        await way.begin()
+    space.available = True
+
+    assert not way.begun
+    with pytest.raises(Superseded):
+        await way.begin()
+    assert not outputs.of(0).begun
 
 
 async def owner(
