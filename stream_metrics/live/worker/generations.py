@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 from stream_metrics.live.layout import Generation, Identity, Layout
-from stream_metrics.live.ports import StateStore, StoreUnavailable, Superseded
+from stream_metrics.live.ports import StateStore, StoreUnavailable, Superseded, Wiping
 from stream_metrics.live.worker.identity import OtherIdentity, check_identity
 from stream_metrics.live.worker.retry import Retry
 
@@ -146,6 +146,24 @@ async def check_in_use(store: StateStore, generation: Generation) -> None:
             "which a worker will restore"
         )
     find_in_use(layout, generation)
+
+
+async def check_claimed(
+    store: StateStore, generation: Generation, partition: int, token: bytes, *, begun: bool
+) -> None:
+    """What ``StateStore.claim`` does after it has claimed a partition that nothing was written to.
+
+    Another claim may have begun the partition, in vain or with a reply that was lost. Raises as
+    ``check_in_use`` does; this deletes a partition of a generation that has ended, and one that was
+    ``begun`` by this claim.
+    """
+    try:
+        await check_in_use(store, generation)
+    except (StoreUnavailable, Superseded) as error:
+        if begun or isinstance(error, Superseded):
+            while await store.wipe(partition, token) == Wiping():
+                pass
+        raise
 
 
 def find_in_use(layout: Layout, generation: Generation) -> Generation:
