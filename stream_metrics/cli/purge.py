@@ -94,7 +94,7 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
             return 1
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task("deleting", total=content.conversations or None)
-            await delete_all(store, content.layout, lambda count: progress.advance(task, count))
+            await delete_all(store, lambda count: progress.advance(task, count))
     finally:
         await store.close()
     console.print(

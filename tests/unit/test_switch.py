@@ -374,13 +374,13 @@ def test_an_old_worker_paused_during_the_switch_does_no_harm(
     world.check_topic()
 
 
-@pytest.mark.parametrize("turns", range(28))
+@pytest.mark.parametrize("turns", range(29))
 def test_a_late_worker_is_refused_during_a_purge(turns: int) -> None:
     """At every step of a purge it is refused, or begins what is deleted after it; it never hears of
     another generation, and nothing of it is left."""
     world = ran(World.made())
     store: Any = Stepped(world.store)
-    deleting = delete_all(store, world.layout)
+    deleting = delete_all(store)
     for _ in range(turns):
         step_once(deleting)
     deleted = []
@@ -392,11 +392,31 @@ def test_a_late_worker_is_refused_during_a_purge(turns: int) -> None:
     while step_once(deleting):
         pass
 
-    assert len(deleted) >= (turns > 1)
+    assert len(deleted) >= (turns > 2)
     assert all("is deleted, or is being deleted" in str(one) for one in deleted)
     assert ran(world.store.layout()).generations == ()
     for generation in (world.old, world.new):
         assert ran(world.store.generation(generation).partitions()) == []
+
+
+@pytest.mark.parametrize("turns", range(10))
+def test_a_build_that_begins_during_a_purge_is_deleted_too(turns: int) -> None:
+    """At every step of the purge, from when it has read the layout; or the build is refused."""
+    store = MemoryStore()
+    ran(begin(store, OLD, 0))
+    stepped: Any = Stepped(store)
+    deleting = delete_all(stepped)
+    for _ in range(turns):
+        step_once(deleting)
+    with suppress(InvalidTransition):
+        building = ran(change(store, lambda now: now.registered(NEW, "b2", 1))).building
+        ran(store.generation(building).claim(0, b"new", {"events": Position(0)}))
+    while step_once(deleting):
+        pass
+
+    assert ran(store.layout()).is_emptied
+    late = store.generation(Generation(2, "b2", "building", NEW))
+    assert (ran(late.partitions()), ran(late.frozen_by(0))) == ([], 0)
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -412,7 +432,7 @@ def test_a_worker_that_slept_through_a_purge_ends_and_brings_nothing_back(
     watcher = LayoutWatcher(
         world.store, world.layout, generation, Fence(world.topic), world.rest, lambda _: None
     )
-    ran(delete_all(world.store, world.layout))
+    ran(delete_all(world.store))
     if anew:
         ran(begin(world.store, NEW, 9))
     purged = ran(world.store.layout())

@@ -104,23 +104,28 @@ async def forget_purged(store: StateStore, old: Generation) -> None:
         await state.freeze(number, 0)
 
 
-async def delete_all(
-    store: StateStore, layout: Layout, deleted: Callable[[int], None] = lambda _: None
-) -> None:
+async def delete_all(store: StateStore, deleted: Callable[[int], None] = lambda _: None) -> None:
     """Delete every partition, then what the layout says; a worker that comes meanwhile is refused.
 
     A partition is frozen while it is deleted, by the number of its own generation: no other one
-    takes its place. ``deleted`` is told how many conversations each step has deleted.
+    takes its place. ``deleted`` is told how many conversations each step has deleted. Generations
+    that are registered meanwhile are deleted, too.
     """
-    for generation in layout.generations:
-        state = store.generation(generation)
-        for number in range(generation.identity.count):
-            await state.freeze(number, generation.number)
-            while (step := await state.wipe(number)) != Wiped():
-                if isinstance(step, Wiping):
-                    deleted(step.deleted)
-    await change(store, Layout.emptied)
-    for generation in layout.generations:
+    done: dict[str, Generation] = {}
+
+    def step(now: Layout) -> Layout:
+        return now if any(g.mark not in done for g in now.generations) else now.emptied()
+
+    while others := [g for g in (await change(store, step)).generations if g.mark not in done]:
+        for generation in others:
+            state = store.generation(generation)
+            for number in range(generation.identity.count):
+                await state.freeze(number, generation.number)
+                while (wiped := await state.wipe(number)) != Wiped():
+                    if isinstance(wiped, Wiping):
+                        deleted(wiped.deleted)
+            done[generation.mark] = generation
+    for generation in done.values():
         for number in range(generation.identity.count):
             await store.generation(generation).freeze(number, 0)
 
