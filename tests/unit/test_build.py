@@ -32,7 +32,7 @@ from stream_metrics.live.worker.build import (
 )
 from stream_metrics.live.worker.generations import Step, begin, change, join, joined
 from stream_metrics.live.worker.identity import OtherIdentity
-from tests.unit.test_publication import OldDamaged
+from tests.unit.test_publication import Damaged
 
 NOW_MS = 1_800_000_000_000
 OLD = Identity("group", 1, "old", {"events": 2}, '{"metrics.good_gain": 2, "state.ttl": "24h"}')
@@ -259,9 +259,9 @@ async def test_the_needed_memory_is_estimated_from_a_sample() -> None:
     )
 
     assert await needed_bytes(space, generation) == 200 * (2 * KEY_BYTES + 300)
-    one_damaged = cast(StateStore, OldDamaged(space, partitions=[1]))
+    one_damaged = cast(StateStore, Damaged(space, partitions=[1]))
     assert await needed_bytes(one_damaged, generation) == 2 * 200 * (2 * KEY_BYTES + 300)
-    all_damaged = cast(StateStore, OldDamaged(space))
+    all_damaged = cast(StateStore, Damaged(space))
     assert await needed_bytes(all_damaged, generation) is None
 
 

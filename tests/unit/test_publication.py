@@ -62,14 +62,21 @@ async def switched(space: MemoryStore) -> Generation:
     return found
 
 
-class OldDamaged:
-    """A store in which these partitions of generation 1 are unreadable, as in Redis with offsets
-    that are not numbers and lists of another type."""
+class Damaged:
+    """A store in which these partitions of a generation, the first by default, are unreadable, as
+    in Redis with offsets that are not numbers and lists of another type."""
 
-    def __init__(self, inner: Any, number: int = 0, partitions: Collection[int] = (0, 1)) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        number: int = 0,
+        partitions: Collection[int] = (0, 1),
+        damaged: int = 1,
+    ) -> None:
         self._inner = inner
         self._number = number
         self._partitions = partitions
+        self._damaged = damaged
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -77,11 +84,11 @@ class OldDamaged:
     def generation(self, generation: Generation) -> Any:
         """See ``StateStore.generation``."""
         found = self._inner.generation(generation)
-        return OldDamaged(found, generation.number, self._partitions)
+        return Damaged(found, generation.number, self._partitions, self._damaged)
 
     async def describe(self, partition: int) -> PartitionState:
         """See ``StateStore.describe``."""
-        if self._number == 1 and partition in self._partitions:
+        if self._number == self._damaged and partition in self._partitions:
             raise DamagedState("offsets")
         found: PartitionState = await self._inner.describe(partition)
         return found
@@ -92,7 +99,7 @@ class OldDamaged:
         """See ``StateStore.conversations``; the first one is read before the damage."""
         async for found in self._inner.conversations(partition):
             yield found
-            if self._number == 1 and partition in self._partitions:
+            if self._number == self._damaged and partition in self._partitions:
                 raise DamagedState("a list")
 
 
@@ -129,7 +136,7 @@ async def test_letters_are_written_if_the_old_offsets_are_unreadable() -> None:
     """A build often repairs damaged state, so it must not halt."""
     space, old, building = await two()
     await read_up_to(space.generation(old), 5)
-    letters, store = MemoryDeadLetters(), cast(StateStore, OldDamaged(space))
+    letters, store = MemoryDeadLetters(), cast(StateStore, Damaged(space))
 
     await Publication(store, building, letters, None).letters.send([letter(4), letter(5)])
 
@@ -270,7 +277,7 @@ async def announced_after(
     state, topic = space.generation(building), MemoryTopic()
     await owner(was, before)
     if damaged:
-        was = cast(StateStore, OldDamaged(was, old.number))
+        was = cast(StateStore, Damaged(was, old.number))
     output = MemoryOutputs(topic).of(0)
     partition = await owner(state, now, output=output)
     topic.messages.clear()

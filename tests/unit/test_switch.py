@@ -47,7 +47,7 @@ from stream_metrics.live.worker.switch import (
     unsent,
 )
 from tests.helpers import examples
-from tests.unit.test_publication import OldDamaged
+from tests.unit.test_publication import Damaged
 
 PARTITIONS: Final = 2
 OLD = Identity("group", 1, "old", {"events": PARTITIONS})
@@ -294,17 +294,35 @@ def test_damaged_state_is_replaced_too() -> None:
     """Nobody can read the offsets of the old generation; that it is frozen can be seen all the
     same."""
     world = ran(World.made())
-    damaged: Any = OldDamaged(world.store)
+    damaged: Any = Damaged(world.store)
     ran(change(damaged, lambda now: now.switched(2, 5)))
     ran(finish(damaged, Fence(world.topic), world.rest))
     assert ran(world.store.layout()).of(2).state == "live"
     ran(world.settle())
 
 
+def test_damage_of_the_new_state_ends_no_worker_while_a_switch_is_unfinished() -> None:
+    """Its partition is not announced, so the old generation is kept until it is repaired."""
+    world = ran(World.made())
+    ran(change(world.store, lambda now: now.switched(2, 5)))
+    damaged: Any = Damaged(world.store, partitions=[1], damaged=2)
+    watcher = LayoutWatcher(
+        damaged, world.layout, world.new, Fence(world.topic), world.rest, lambda _: None
+    )
+
+    ran(watcher.look())
+
+    assert [(g.state, g.purged) for g in watcher.newest.generations] == [
+        ("retired", False),
+        ("live", False),
+    ]
+    ran(world.settle())
+
+
 def test_a_build_over_damaged_state_can_be_abandoned() -> None:
     """Nobody needs to read that state for it."""
     world = ran(World.made())
-    damaged: Any = OldDamaged(world.store)
+    damaged: Any = Damaged(world.store)
 
     ran(give_up(damaged, 2))
 
@@ -314,7 +332,7 @@ def test_a_build_over_damaged_state_can_be_abandoned() -> None:
 def test_a_build_that_has_frozen_damaged_state_cannot_be_abandoned() -> None:
     """One partition that is frozen tells of a switch, also where its offsets cannot be read."""
     world = ran(World.made())
-    damaged: Any = OldDamaged(world.store)
+    damaged: Any = Damaged(world.store)
     ran(world.store.generation(world.old).freeze(0, 2))
 
     with pytest.raises(InvalidTransition, match="is taking the place of 1"):

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Protocol
 
+from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.layout import Generation, InvalidTransition, Layout
 from stream_metrics.live.ports import StateStore, Superseded, Wiped, Wiping
 from stream_metrics.live.worker.generations import change, find_in_use
@@ -131,9 +132,12 @@ async def delete_all(store: StateStore, deleted: Callable[[int], None] = lambda 
 
 
 async def all_announced(store: StateStore, generation: Generation) -> bool:
-    """Whether every partition of a generation has sent its rows."""
+    """Whether every partition of a generation has sent its rows; one that is damaged has not."""
     state = store.generation(generation)
-    found = [(await state.describe(n)).marks for n in range(generation.identity.count)]
+    try:
+        found = [(await state.describe(n)).marks for n in range(generation.identity.count)]
+    except DamagedState:
+        return False
     return all(announced(generation, marks) in marks for marks in found)
 
 
