@@ -40,7 +40,7 @@ from stream_metrics.live.kafka.internal_topic import KafkaUpstream
 from stream_metrics.live.kafka.output import KafkaFence, KafkaOutputs
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from stream_metrics.live.kafka.repartition import KafkaRepartition
-from stream_metrics.live.layout import Generation, Identity, InvalidTransition
+from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
 from stream_metrics.live.page.board import Board, Inputs
 from stream_metrics.live.page.group import Group, OwnedPartitions, StateSource
 from stream_metrics.live.page.server import PageServer
@@ -201,9 +201,9 @@ class Runtime:
         store = connect(redis_options(settings))
         try:
             await self._check_store(store)
-            generation = await self._join(settings, store)
+            generation, layout = await self._join(settings, store)
             settings = settings_for_state(settings, generation.identity)
-            await self._work(settings, generation, store)
+            await self._work(settings, generation, layout, store)
         except Stopped:
             pass
         except Superseded as superseded:
@@ -213,8 +213,8 @@ class Runtime:
         finally:
             await store.close()
 
-    async def _join(self, settings: Settings, store: RedisStore) -> Generation:
-        """The generation of state to work on; the first worker creates one."""
+    async def _join(self, settings: Settings, store: RedisStore) -> tuple[Generation, Layout]:
+        """The generation of state to work on, and the layout; the first worker creates one."""
         topics = dict.fromkeys(settings.kafka.state_topics, 0)
 
         def ours(built: Identity) -> Identity:
@@ -241,8 +241,10 @@ class Runtime:
             check_state_topics(settings.kafka, counts)
             return counts
 
-    async def _work(self, settings: Settings, generation: Generation, space: RedisStore) -> None:
-        """Work on a generation until ``stop``."""
+    async def _work(
+        self, settings: Settings, generation: Generation, layout: Layout, space: RedisStore
+    ) -> None:
+        """Work until ``stop`` on a generation, which was in use in this layout."""
         store, base = space.generation(generation), settings.kafka
         kafka = kafka_settings_for(settings.kafka, generation)
         settings = settings.model_copy(update={"kafka": kafka})
@@ -290,8 +292,6 @@ class Runtime:
                 token,
                 shown.of(number) if shown is not None else None,
             )
-
-        layout = await self.retry(space.layout)
 
         async def prepare(partition: StatePartition) -> None:
             """Copy tombstones if the log does not reach back to the ``forget`` events.

@@ -32,6 +32,7 @@ from stream_metrics.live.worker.build import (
 )
 from stream_metrics.live.worker.generations import Step, begin, change, join, joined
 from stream_metrics.live.worker.identity import OtherIdentity
+from stream_metrics.live.worker.publication import before
 from tests.unit.test_publication import Damaged
 
 NOW_MS = 1_800_000_000_000
@@ -127,8 +128,8 @@ class Joining:
         self.calls += 1
         return await call()
 
-    async def join(self, ours: Identity) -> Generation:
-        """The generation that a worker with these settings joins, which writes schema 2."""
+    async def join(self, ours: Identity) -> tuple[Generation, Layout]:
+        """What a worker with these settings joins, which writes schema 2."""
 
         async def first() -> Identity:
             return ours
@@ -147,11 +148,24 @@ async def test_a_worker_begins_anew_if_the_namespace_is_purged_while_it_joins(
     if state:
         await begin(store, OLD, 0)
 
-    found = await Joining(store, Layout.emptied, before).join(OLD)
+    found, _ = await Joining(store, Layout.emptied, before).join(OLD)
 
     layout = await store.layout()
     assert [g.mark for g in layout.generations] == [found.mark]
     assert layout.generations[0].identity.schema_version == 2
+
+
+async def test_a_worker_knows_the_layout_in_which_it_has_joined() -> None:
+    """It can put that back if the store loses it right after, and copy tombstones of the generation
+    that it is to replace."""
+    store = MemoryStore()
+    await begin(store, OLD, 0)
+    await change(store, lambda now: now.registered(NEW, "b", 1, retained=True))
+
+    found, layout = await Joining(store, lambda now: now, before=0).join(NEW)
+
+    assert layout == await store.layout()
+    assert [found.mark, before(layout, found)] == ["b", layout.in_force]
 
 
 async def test_a_worker_is_refused_if_its_build_is_given_up_while_it_joins() -> None:

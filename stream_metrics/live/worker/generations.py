@@ -95,8 +95,8 @@ async def join(
     retry: Retry,
     *,
     build: bool = False,
-) -> Generation:
-    """The generation that a worker joins, which it may then write in ``schema``.
+) -> tuple[Generation, Layout]:
+    """The generation that a worker joins, which it may then write in ``schema``, and the layout.
 
     See ``joined`` for the choice, ``ours`` and ``build``. If there is no state yet, creates the
     first generation, with the identity that ``first`` returns. Chooses again if the generation ends
@@ -109,20 +109,19 @@ async def join(
             await retry(partial(begin, store, identity, now_ms()))
             continue  # another worker may have been quicker, with other settings
         try:
-            await retry(partial(allow_schema, store, found, schema))
+            return found, await retry(partial(allow_schema, store, found, schema))
         except Superseded:
             continue
-        return found
 
 
-async def allow_schema(store: StateStore, generation: Generation, schema: int) -> None:
+async def allow_schema(store: StateStore, generation: Generation, schema: int) -> Layout:
     """Allow a generation to be written in a later schema; raises as ``find_in_use`` does."""
 
     def step(layout: Layout) -> Layout:
         find_in_use(layout, generation)
         return layout.with_schema(generation.number, schema)
 
-    await change(store, step)
+    return await change(store, step)
 
 
 async def admit(
