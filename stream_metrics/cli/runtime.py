@@ -53,7 +53,7 @@ from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.web import Pages
 from stream_metrics.live.worker.announce import AnnouncementScope, Announcer
-from stream_metrics.live.worker.build import pause_reason
+from stream_metrics.live.worker.build import gap_policy, pause_reason
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.generations import change, join
@@ -331,10 +331,10 @@ class Runtime:
             )
 
         def muted(is_muted: bool) -> None:
-            """Speak, or do not; while it is built, a partition with a gap is built anew."""
+            """Speak, or do not, and handle offset gaps as the state of the generation demands."""
             published.muted = self.health.building = is_muted
             self.operations.generation(generation.number, building=is_muted)
-            loop.set_gap_policy("rebuild" if is_muted else base.on_offset_gap)
+            loop.set_gap_policy(gap_policy(watcher.newest, generation, base.on_offset_gap))
 
         fence = KafkaFence(base) if base.output_topic is not None else NoFence()
         rest = partial(self.retry.pause, 2 * SETTLE_SECONDS)  # half of it at least

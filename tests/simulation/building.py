@@ -41,6 +41,7 @@ from stream_metrics.live.ports import StoreUnavailable, Superseded
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.worker.announce import AnnouncementScope, Announcer
 from stream_metrics.live.worker.audit import AuditOptions, audit
+from stream_metrics.live.worker.build import gap_policy
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.export import export_state
@@ -395,7 +396,7 @@ class BuildSystem:
 
         def muted(is_muted: bool) -> None:
             publication.muted = is_muted
-            loop.set_gap_policy("rebuild" if is_muted else "halt")
+            loop.set_gap_policy(gap_policy(watcher.newest, generation, "halt"))
 
         def scope_of(partition: StatePartition) -> AnnouncementScope | None:
             newest = watcher.newest
@@ -547,10 +548,10 @@ class BuildSystem:
         self._marks = {g.mark for g in (await self.space.layout()).generations}
 
     async def go_back(self) -> None:
-        """Fail the store over to the snapshot, unless that would lose all live state: this is an
-        offset gap, which halts its partitions."""
+        """Fail the store over to the snapshot, unless that would lose all state in force: an offset
+        gap, which halts its partitions."""
         live = (await self.space.layout()).in_force
-        lost = live is not None and live.state == "live" and live.mark not in self._marks
+        lost = live is not None and live.mark not in self._marks
         if self._past is not None and not lost:
             self.space.restore(self._past)
             self.seen["store went back"] += 1
