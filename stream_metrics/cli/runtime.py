@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import socket
 from collections.abc import Sequence
@@ -383,16 +382,10 @@ class Runtime:
         if self._repartition is not None:
             parts.append((self._repartition, REPARTITION_WAITING))
         guard = ProgressMonitor(self.health, self._watchdog_seconds, parts, self.operations.stuck)
-        watchers: list[asyncio.Task[None]] = []
+        running = [*(part.run() for part, _ in parts), self._follow(watcher)]
         try:
-            watchers.append(asyncio.create_task(self._watch(space)))
-            watchers.append(asyncio.create_task(guard.run()))
-            running = [part.run() for part, _ in parts]
-            await run_together([*running, self._follow(watcher)], self.stop)
+            await run_together(running, self.stop, [self._watch(space), guard.run()])
         finally:
-            for task in watchers:
-                task.cancel()
-            await asyncio.gather(*watchers, return_exceptions=True)
             await letters.stop()
             self._source = None
             if outputs is not None:
