@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+from structlog.testing import capture_logs
 
 from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
 from stream_metrics.live.memory import (
@@ -317,6 +318,26 @@ def test_damage_of_the_new_state_ends_no_worker_while_a_switch_is_unfinished() -
         ("live", False),
     ]
     ran(world.settle())
+
+
+def test_a_switch_that_cannot_be_finished_yet_is_logged() -> None:
+    """The store loses that partitions were frozen, until the worker tries again; the reason is in
+    the log."""
+    world = ran(World.made())
+    decided = ran(change(world.store, lambda now: now.switched(2, 5)))
+    before = world.store.snapshot()
+
+    async def goes_back() -> None:
+        world.store.restore(before)
+
+    watcher = LayoutWatcher(
+        world.store, decided, world.new, Fence(world.topic), goes_back, lambda _: None
+    )
+    with capture_logs() as logs:
+        ran(watcher.look())
+
+    assert [line["reason"] for line in logs] == ["the store has lost that generation 1 was frozen"]
+    assert ran(world.store.layout()).in_force.state == "fencing"
 
 
 def test_a_build_over_damaged_state_can_be_abandoned() -> None:

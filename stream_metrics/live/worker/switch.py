@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Protocol
 
+import structlog
+
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.layout import Generation, InvalidTransition, Layout
 from stream_metrics.live.ports import StateStore, Superseded, Wiped, Wiping
@@ -29,6 +31,8 @@ ANNOUNCED: Final = "announced"
 UNSENT: Final = "unsent"
 
 Retry = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
+
+log = structlog.get_logger(__name__)
 
 
 class Fence(Protocol):
@@ -228,7 +232,8 @@ class LayoutWatcher:
         if mine.in_force and (mine.state == "fencing" or layout.to_purge):
             try:
                 layout = await finish(self._store, self._fence, self._rest)
-            except InvalidTransition:
+            except InvalidTransition as error:
+                log.warning("the switch cannot be finished yet", reason=str(error))
                 return  # the next call reads the layout again
             self.newest = layout
             self._muted(find_in_use(layout, self._generation).state != "live")
