@@ -30,7 +30,7 @@ from stream_metrics.live.worker.build import (
     progress,
     short_logs,
 )
-from stream_metrics.live.worker.generations import Step, begin, change, join, joined
+from stream_metrics.live.worker.generations import Step, begin, change, generation_to_join, join
 from stream_metrics.live.worker.identity import OtherIdentity
 from tests.unit.test_publication import OldDamaged
 
@@ -86,7 +86,7 @@ def test_a_worker_joins_the_generation_with_its_settings(
     ours: Identity, build: bool, number: int
 ) -> None:
     """That is the generation in force or the one being built."""
-    found = joined(LIVE.registered(NEW, "b", 2), lambda _: ours, build=build)
+    found = generation_to_join(LIVE.registered(NEW, "b", 2), lambda _: ours, build=build)
 
     assert found is not None
     assert found.number == number
@@ -95,7 +95,7 @@ def test_a_worker_joins_the_generation_with_its_settings(
 @pytest.mark.parametrize(("build", "number"), [(False, 1), (True, 2)])
 def test_an_option_decides_if_both_generations_fit(build: bool, number: int) -> None:
     """A repair builds state with equal settings."""
-    found = joined(LIVE.registered(OLD, "b", 2), lambda _: OLD, build=build)
+    found = generation_to_join(LIVE.registered(OLD, "b", 2), lambda _: OLD, build=build)
 
     assert found is not None
     assert found.number == number
@@ -104,8 +104,8 @@ def test_an_option_decides_if_both_generations_fit(build: bool, number: int) -> 
 def test_a_worker_that_fits_no_generation_is_refused() -> None:
     """The error lists the differences from the state in force and the remedy."""
     with pytest.raises(OtherIdentity, match=r"good_gain was 2, is 3.*stream-metrics build"):
-        joined(LIVE, lambda _: NEW)
-    assert joined(NOTHING, lambda _: NEW) is None
+        generation_to_join(LIVE, lambda _: NEW)
+    assert generation_to_join(NOTHING, lambda _: NEW) is None
 
 
 T = TypeVar("T")

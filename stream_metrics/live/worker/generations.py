@@ -42,7 +42,7 @@ def new_mark() -> str:
     return secrets.token_hex(4)
 
 
-def fitting(layout: Layout, ours: Callable[[Identity], Identity]) -> list[Generation]:
+def matching_generations(layout: Layout, ours: Callable[[Identity], Identity]) -> list[Generation]:
     """The generations that a worker can join: the one in force, and the one that is being built.
 
     ``ours`` returns the identity that the worker's settings give; it is called with the
@@ -57,16 +57,16 @@ def fitting(layout: Layout, ours: Callable[[Identity], Identity]) -> list[Genera
     return found
 
 
-def joined(
+def generation_to_join(
     layout: Layout, ours: Callable[[Identity], Identity], *, build: bool = False
 ) -> Generation | None:
     """The generation that a worker or command joins; None if there is no state yet.
 
     It is the generation in force if its identity matches, else the one that is being built. With
-    ``build``, the one that is being built is preferred. For ``ours`` see ``fitting``. Raises
-    ``OtherIdentity`` if neither matches.
+    ``build``, the one that is being built is preferred. For ``ours`` see ``matching_generations``.
+    Raises ``OtherIdentity`` if neither matches.
     """
-    if found := fitting(layout, ours):
+    if found := matching_generations(layout, ours):
         return found[-1 if build else 0]
     named = (layout.building if build else None) or layout.in_force
     if named is not None:
@@ -98,12 +98,12 @@ async def join(
 ) -> Generation:
     """The generation that a worker joins, which it may then write in ``schema``.
 
-    See ``joined`` for the choice, ``ours`` and ``build``. If there is no state yet, creates the
-    first generation, with the identity that ``first`` returns. Chooses again if the generation ends
-    or is purged meanwhile.
+    See ``generation_to_join`` for the choice, ``ours`` and ``build``. If there is no state yet,
+    creates the first generation, with the identity that ``first`` returns. Chooses again if the
+    generation ends or is purged meanwhile.
     """
     while True:
-        found = joined(await retry(store.layout), ours, build=build)
+        found = generation_to_join(await retry(store.layout), ours, build=build)
         if found is None:
             identity = await first()
             await retry(partial(begin, store, identity, now_ms()))
