@@ -338,7 +338,7 @@ class Runtime:
 
         fence = KafkaFence(base) if base.output_topic is not None else NoFence()
         rest = partial(self.retry.pause, 2 * SETTLE_SECONDS)  # half of it at least
-        watcher = LayoutWatcher(space, layout, generation, fence, rest, muted)
+        watcher = LayoutWatcher(space, layout, generation, fence, rest, muted, clock.now_ms)
         announcer = Announcer(scope_of, self.retry)
 
         self.store = store

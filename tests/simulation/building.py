@@ -12,6 +12,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import Any, Final
 
 from aiokafka import TopicPartition
@@ -113,6 +114,7 @@ class BuildSystem:
         self.space.clock = lambda: self.now_ms
         self._past: MemorySnapshot | None = None
         self._marks: set[str] = set()  # of the generations that it has
+        self._looks = count(1)
         self.inner = Brokers((INTERNAL,), self.internal)
         self.copied: dict[TopicPartition, int] = {}
         new = replace(NEW, partition_counts={INTERNAL: self.internal}) if self.internal else NEW
@@ -156,6 +158,10 @@ class BuildSystem:
     def produce(self, entries: int) -> None:
         """Produce this many records and markers, and advance the clock to the last one."""
         self.now_ms = self.brokers.produce(entries) or self.now_ms
+
+    def layout_ms(self) -> int:
+        """The time, which is later at each call: a store goes back no twice in one millisecond."""
+        return self.now_ms + next(self._looks)
 
     async def start(self, generation: Generation) -> Process:
         """Start a worker, which is not a member yet."""
@@ -234,7 +240,7 @@ class BuildSystem:
             monotonic=lambda: 0.0,
         )  # fmt: skip
         fence = Fence(self.topic, fault)
-        watcher = LayoutWatcher(space, layout, generation, fence, _at_once, muted)
+        watcher = LayoutWatcher(space, layout, generation, fence, _at_once, muted, self.layout_ms)
         retry.look = watcher.look
         muted(publication.muted)
         process = Process(generation, client, loop, fault, publication, watcher, repartitioner)
@@ -274,7 +280,7 @@ class BuildSystem:
         except Superseded as superseded:
             self.seen["superseded"] += 1
             self.processes.remove(process)
-            await roll_forward(self.space, superseded, self.now_ms)
+            await roll_forward(self.space, superseded, self.layout_ms())
         finally:
             fault.kind = None
 
@@ -302,7 +308,7 @@ class BuildSystem:
         with suppress(InvalidTransition):
             await change(
                 self.space,
-                lambda now: now.registered(wanted, mark, self.now_ms, retained=self.retained),
+                lambda now: now.registered(wanted, mark, self.layout_ms(), retained=self.retained),
             )
         building = (await self.space.layout()).building
         if building is not None and self.workers_of(building) < 2:
@@ -322,7 +328,7 @@ class BuildSystem:
         try:
             if building is not None and what == "decide":
                 number = building.number
-                await change(space, lambda now: now.switched(number, self.now_ms))
+                await change(space, lambda now: now.switched(number, self.layout_ms()))
                 self.seen["decided" if number == 2 else "decided again"] += 1
             if building is not None and what == "give up":
                 number = building.number

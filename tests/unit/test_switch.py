@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import combinations, product
+from functools import partial
+from itertools import combinations, count, product
 from random import Random
 from typing import Any, Final
 
@@ -42,6 +43,7 @@ from stream_metrics.live.worker.switch import (
     delete_all,
     finish,
     forget_purged,
+    freeze,
     give_up,
     roll_forward,
     unsent,
@@ -122,6 +124,7 @@ class World:
         self.new: Generation
         self.layout: Layout
         self.shown: list[str] = []  # by whom windows were shown, in order
+        self.now_ms = partial(next, count(10))  # later at each call
 
     @classmethod
     async def made(cls) -> World:
@@ -142,7 +145,7 @@ class World:
     async def decide(self) -> None:
         """The command."""
         store: Any = Stepped(self.store)
-        await change(store, lambda now: now.switched(2, 5))
+        await change(store, lambda now: now.switched(2, self.now_ms()))
         await self.finish()
 
     async def finish(self) -> None:
@@ -179,7 +182,7 @@ class World:
             except OutputFenced:
                 continue
             except Superseded as superseded:
-                await roll_forward(store, superseded, 9)
+                await roll_forward(store, superseded, self.now_ms())
                 return
             self.shown.append("old")
             write = await state.write(batch(number, offset, token))
@@ -200,7 +203,9 @@ class World:
         def muted(is_muted: bool) -> None:
             publication.muted = is_muted
 
-        watcher = LayoutWatcher(store, self.layout, self.new, Fence(self.topic), self.rest, muted)
+        watcher = LayoutWatcher(
+            store, self.layout, self.new, Fence(self.topic), self.rest, muted, self.now_ms
+        )
         for _ in range(8):
             await watcher.look()
             if publication.muted:
@@ -221,6 +226,16 @@ class World:
         values = [message.value for message in self.topic.messages]
         if b"new" in values:
             assert b"old" not in values[values.index(b"new") :], values
+
+    async def settle_rows(self) -> None:
+        """Unmute the new generation, and send its rows; the old one is not purged yet."""
+        await freeze(self.store, self.old, 2)
+        layout = await change(self.store, lambda now: now.unmuted(2))
+        state, live = self.store.generation(self.new), layout.of(2)
+        assert live is not None
+        for number in range(PARTITIONS):
+            written = replace(batch(number, 0, b"new"), marks=[announced(live, ())])
+            await state.write(written)
 
     async def settle(self, *, cleared: bool = False) -> None:
         """End all faults; the workers of the new generation continue.
@@ -410,7 +425,13 @@ def test_a_worker_that_slept_through_a_purge_ends_and_brings_nothing_back(
     generation = world.layout.of(number)
     assert generation is not None
     watcher = LayoutWatcher(
-        world.store, world.layout, generation, Fence(world.topic), world.rest, lambda _: None
+        world.store,
+        world.layout,
+        generation,
+        Fence(world.topic),
+        world.rest,
+        lambda _: None,
+        world.now_ms,
     )
     ran(delete_all(world.store, world.layout))
     if anew:
@@ -438,7 +459,13 @@ def test_a_worker_puts_back_a_layout_that_the_store_has_lost(number: int, admitt
     assert generation is not None
     state, start = world.store.generation(generation), {"events": Position(0)}
     watcher = LayoutWatcher(
-        world.store, world.layout, generation, Fence(world.topic), world.rest, lambda _: None
+        world.store,
+        world.layout,
+        generation,
+        Fence(world.topic),
+        world.rest,
+        lambda _: None,
+        world.now_ms,
     )
     world.store.restore(MemoryStore().snapshot())
     for name in map(str, range(admitted)):
@@ -452,6 +479,36 @@ def test_a_worker_puts_back_a_layout_that_the_store_has_lost(number: int, admitt
 
     assert ran(world.store.layout()).generations == world.layout.generations
     assert len(ran(world.store.layout()).names.get("agents", ())) == admitted
+
+
+@pytest.mark.parametrize("turns", range(40))
+def test_a_worker_forgets_nothing_if_the_layout_goes_back_while_it_purges(turns: int) -> None:
+    """Its generation stays live for it, whatever the store has lost when it is done."""
+    world = ran(World.made())
+    ran(change(world.store, lambda now: now.switched(2, 5)))
+    fencing = world.store.snapshot().copy().layout
+    ran(world.settle_rows())
+    muted: list[bool] = []
+    newest = ran(world.store.layout())
+    store: Any = Stepped(world.store)
+    watcher = LayoutWatcher(
+        store, newest, newest.of(2), Fence(world.topic), world.rest, muted.append, world.now_ms
+    )
+    looking = watcher.look()
+    for _ in range(turns):
+        step_once(looking)
+    content = world.store.snapshot().copy()
+    content.layout = fencing
+    world.store.restore(MemorySnapshot(content))
+    while step_once(looking):
+        pass
+    ran(watcher.look())
+
+    assert not any(muted)
+    assert [(g.state, g.purged) for g in ran(world.store.layout()).generations] == [
+        ("retired", True),
+        ("live", False),
+    ]
 
 
 def test_a_partition_is_announced_again_after_a_muted_owner_has_read_it() -> None:

@@ -31,6 +31,11 @@ async def change(store: StateStore, step: Step) -> Layout:
             return stored
 
 
+async def put_back(store: StateStore, known: Layout, now_ms: Callable[[], int]) -> Layout:
+    """The layout, after what the store has lost of ``known`` is put back."""
+    return await change(store, lambda stored: known.put_back(stored, now_ms()))
+
+
 async def state_in_force(store: StateStore) -> StateStore:
     """The store of the generation in force; without partitions if there is no state yet."""
     found = (await store.layout()).in_force

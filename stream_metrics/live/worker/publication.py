@@ -23,7 +23,7 @@ def before(layout: Layout, generation: Generation) -> Generation | None:
     found = [
         g
         for g in layout.generations
-        if g.number < generation.number and g.state in ("live", "retired") and not g.purged
+        if g.number < generation.number and (g.in_force or g.state == "retired") and not g.purged
     ]
     return found[-1] if found else None
 

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from stream_metrics.live.layout import Generation, InvalidTransition, Layout
 from stream_metrics.live.ports import StateStore, Superseded, Wiped, Wiping
-from stream_metrics.live.worker.generations import change, find_in_use
+from stream_metrics.live.worker.generations import change, find_in_use, put_back
 
 LAYOUT_CHECK_SECONDS: Final = 5.0  # how often a worker reads the layout
 SETTLE_SECONDS: Final = 2 * LAYOUT_CHECK_SECONDS
@@ -191,8 +191,8 @@ async def roll_forward(store: StateStore, superseded: Superseded, now_ms: int) -
 class LayoutWatcher:
     """Follows changes of the layout for a worker of one generation.
 
-    ``muted`` is called with whether the generation is to be muted. ``newest`` is the last layout
-    that was read.
+    ``muted`` is called with whether the generation is to be muted, ``now_ms`` for the time of a
+    switch that is begun again. ``newest`` is the last layout that was read.
     """
 
     def __init__(
@@ -203,6 +203,7 @@ class LayoutWatcher:
         fence: Fence,
         rest: Callable[[], Awaitable[None]],
         muted: Callable[[bool], None],
+        now_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self.newest = layout
@@ -210,27 +211,21 @@ class LayoutWatcher:
         self._fence = fence
         self._rest = rest
         self._muted = muted
+        self._now_ms = now_ms
 
     async def look(self) -> None:
         """One look; finishes what is unfinished. Raises ``Superseded`` if the worker is to end."""
-        layout = await self._seen()
-        mine = find_in_use(layout, self._generation)
-        self._muted(mine.state != "live")
-        if mine.in_force and (mine.state == "fencing" or layout.to_purge):
+        mine = await self._see()
+        if mine.in_force and (mine.state == "fencing" or self.newest.to_purge):
             try:
-                layout = await finish(self._store, self._fence, self._rest)
+                await finish(self._store, self._fence, self._rest)
             except InvalidTransition:
                 return  # the next call reads the layout again
-            self.newest = layout
-            self._muted(find_in_use(layout, self._generation).state != "live")
+            await self._see()
 
-    async def _seen(self) -> Layout:
-        """Read the layout; restores the newest known one if the store has lost it."""
-        newest = self.newest
-
-        def step(stored: Layout) -> Layout:
-            went_back = stored.version < newest.version or stored.is_lost
-            return newest.put_back(stored) if went_back else stored
-
-        self.newest = await change(self._store, step)
-        return self.newest
+    async def _see(self) -> Generation:
+        """Read the layout, put back what the store has lost of it, and mute or unmute."""
+        self.newest = await put_back(self._store, self.newest, self._now_ms)
+        mine = find_in_use(self.newest, self._generation)
+        self._muted(mine.state != "live")
+        return mine
