@@ -382,6 +382,11 @@ class Output(Protocol):
         """Whether ``send`` may be called; false again after it has failed."""
         ...
 
+    @property
+    def muted(self) -> bool:
+        """Whether ``send`` sends nothing now, and returns at once."""
+        ...
+
     async def begin(self) -> None:
         """Fence every earlier writer for the partition."""
         ...

@@ -53,7 +53,6 @@ from stream_metrics.live.worker.switch import (
     forget_purged,
     give_up,
     roll_forward,
-    unsent,
 )
 from stream_metrics.live.worker.tombstones import CARRIED, carry
 from tests import oracle
@@ -206,19 +205,17 @@ class BuildSystem:
         def scope_of(partition: StatePartition) -> AnnouncementScope | None:
             newest = watcher.newest
             found, other = newest.of(generation.number), before(newest, generation)
-            if publication.muted or found is None or other is None:
+            if publication.muted or found is None or found.number == 1:
                 return None
             ours = generation.identity
             internal = partial(partition_for, partitions=ours.count) if repartitioner else None
             return AnnouncementScope(
                 store, engine, "last", DAY_MS, announced(found, partition.marks),
                 before_of(space, newest, generation, partition.number), 3,
-                belongs(other.identity, ours, partition.number, internal),
+                belongs(other.identity if other else ours, ours, partition.number, internal),
             )  # fmt: skip
 
         async def prepare(partition: StatePartition) -> None:
-            if publication.muted and (marks := unsent(partition.marks)):
-                await partition.put([], marks, retry)
             if generation.retained and CARRIED not in partition.marks:
                 held = before_of(space, layout, generation, partition.number)
                 await retry(lambda: carry(partition, held, 1, "k", 1, retry))

@@ -123,3 +123,29 @@ async def test_rows_that_a_new_worker_reads_while_the_switch_is_lost_are_sent() 
     system.processes.remove(world.worker)
     world.worker = fresh
     await world.check()
+
+
+async def test_rows_that_a_worker_reads_before_it_hears_that_its_generation_is_live_are_sent() -> (
+    None
+):
+    """The old generation is purged by then, and the partition was announced by its last owner."""
+    world = await Replaced.made()
+    system = world.system
+    await system.go_back()
+    fresh = await system.start(world.new)
+    fresh.client.max_records = 1_000
+    system.processes.remove(fresh)  # is suspended
+    system.rebalance(world.new)
+    for _ in range(2):
+        await system.act(world.worker, "look", None, 0)
+        await read(system, world.worker, ROUNDS)
+    assert not (await system.space.layout()).to_purge
+
+    system.produce(ALL)
+    system.processes[:] = [fresh]
+    system.rebalance(world.new)
+    await read(system, fresh, 4)
+    assert fresh.publication.muted
+
+    world.worker = fresh
+    await world.check()

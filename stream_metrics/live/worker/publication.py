@@ -161,6 +161,11 @@ class _Output:
         """See ``Output.begun``."""
         return self._publication.muted or self._to.begun
 
+    @property
+    def muted(self) -> bool:
+        """See ``Output.muted``."""
+        return self._publication.muted
+
     async def begin(self) -> None:
         """See ``Output.begin``; raises ``Superseded`` once the generation has ended.
 

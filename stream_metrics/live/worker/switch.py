@@ -54,10 +54,10 @@ def announced(generation: Generation, marks: Collection[str]) -> str:
 
 
 def unsent(marks: Collection[str]) -> list[str]:
-    """What a muted owner adds to the marks of a partition before it reads, if anything.
+    """What a muted owner adds to the marks of a partition with a batch of rows that it drops.
 
-    A partition that is announced has a muted owner once the store has lost that the generation is
-    live. Rows that this owner reads are not sent, so the announcement is no longer complete.
+    A partition that is announced has a muted owner if the store has lost that the generation is
+    live, or if the owner has not heard of that. Its announcement is then no longer complete.
     """
     count = _unsent_count(marks)
     complete = any(m.startswith(ANNOUNCED) and m.endswith(f" {count}") for m in marks)
