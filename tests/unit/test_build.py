@@ -14,7 +14,13 @@ from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Extent
 from stream_metrics.live.layout import NOTHING, Generation, Identity, Layout
 from stream_metrics.live.memory import MemoryStore
-from stream_metrics.live.ports import BatchWrite, ConversationWrite, Position, StateStore
+from stream_metrics.live.ports import (
+    BatchWrite,
+    ConversationWrite,
+    Position,
+    StateStore,
+    StoreUnavailable,
+)
 from stream_metrics.live.worker.build import (
     CAUGHT_UP_MS,
     DAY_MS,
@@ -30,7 +36,14 @@ from stream_metrics.live.worker.build import (
     progress,
     short_logs,
 )
-from stream_metrics.live.worker.generations import Step, begin, change, generation_to_join, join
+from stream_metrics.live.worker.generations import (
+    Step,
+    admit,
+    begin,
+    change,
+    generation_to_join,
+    join,
+)
 from stream_metrics.live.worker.identity import OtherIdentity
 from tests.unit.test_publication import OldDamaged
 
@@ -152,6 +165,36 @@ async def test_a_worker_begins_anew_if_the_namespace_is_purged_while_it_joins(
     layout = await store.layout()
     assert [g.mark for g in layout.generations] == [found.mark]
     assert layout.generations[0].identity.schema_version == 2
+
+
+async def test_a_worker_puts_back_what_the_store_loses_while_it_joins() -> None:
+    """It joins the generation that it has chosen, and does not begin anew."""
+    store = MemoryStore()
+    old = await begin(store, OLD, 0)
+    emptied = MemoryStore().snapshot()
+
+    def lose(layout: Layout) -> Layout:
+        store.restore(emptied)
+        return layout
+
+    found = await Joining(store, lose, before=1).join(OLD)
+
+    assert found.mark == old.mark
+    assert [g.mark for g in (await store.layout()).generations] == [old.mark]
+
+
+async def test_a_worker_does_not_begin_anew_while_others_admit_names() -> None:
+    """Somebody works on state that the store has lost, and will put it back; a purge says that
+    nobody does."""
+    store = MemoryStore()
+    await admit(store, "agents", ["a"], [], 9)
+    joining = Joining(store, lambda now: now, before=0)
+
+    with pytest.raises(StoreUnavailable, match="has lost the list of the generations of state"):
+        await joining.join(OLD)
+    await change(store, Layout.emptied)
+
+    assert (await joining.join(OLD)).state == "live"
 
 
 async def test_a_worker_is_refused_if_its_build_is_given_up_while_it_joins() -> None:

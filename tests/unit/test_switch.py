@@ -15,8 +15,9 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+from msgspec import structs
 
-from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
+from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout, encode
 from stream_metrics.live.memory import (
     MemoryOutput,
     MemoryOutputs,
@@ -448,6 +449,22 @@ def test_a_worker_that_slept_through_a_purge_ends_and_brings_nothing_back(
 
     assert ran(world.store.layout()) == purged
     assert ran(world.store.generation(generation).partitions()) == []
+
+
+def test_a_worker_whose_build_the_store_has_lost_is_told_so() -> None:
+    """Another build was registered under its number before a worker has put it back."""
+    world = ran(World.made())
+    watcher = LayoutWatcher(
+        world.store, world.layout, world.new, Fence(world.topic), world.rest, lambda _: None,
+        world.now_ms,
+    )  # fmt: skip
+    content = world.store.snapshot().copy()
+    content.layout = encode(structs.replace(world.layout, last=1, generations=(world.old,)))
+    world.store.restore(MemorySnapshot(content))
+    ran(change(world.store, lambda now: now.registered(NEW, "another", 9)))
+
+    with pytest.raises(Superseded, match="or the store has lost it, and state was begun or built"):
+        ran(watcher.look())
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from stream_metrics.live.layout import Generation, Identity, Layout
+from stream_metrics.live.layout import NOTHING, Generation, Identity, Layout
 from stream_metrics.live.ports import StateStore, StoreUnavailable, Superseded
 from stream_metrics.live.worker.identity import OtherIdentity, check_identity
 from stream_metrics.live.worker.retry import Retry
@@ -105,10 +105,12 @@ async def join(
 
     See ``generation_to_join`` for the choice, ``ours`` and ``build``. If there is no state yet,
     creates the first generation, with the identity that ``first`` returns. Chooses again if the
-    generation ends or is purged meanwhile.
+    generation ends or is purged meanwhile, and puts back what the store loses meanwhile.
     """
+    newest = NOTHING
     while True:
-        found = generation_to_join(await retry(store.layout), ours, build=build)
+        newest = await retry(partial(_layout_to_join, store, newest, now_ms))
+        found = generation_to_join(newest, ours, build=build)
         if found is None:
             identity = await first()
             await retry(partial(begin, store, identity, now_ms()))
@@ -118,6 +120,17 @@ async def join(
         except Superseded:
             continue
         return found
+
+
+async def _layout_to_join(store: StateStore, known: Layout, now_ms: Callable[[], int]) -> Layout:
+    """See ``put_back``; waits for other workers if they have admitted names since it was lost."""
+    layout = await put_back(store, known, now_ms)
+    if layout.version and layout.is_lost:
+        raise StoreUnavailable(
+            "the store has lost the list of the generations of state, which a running worker will "
+            "put back. If none is running, let the workers begin anew: `stream-metrics purge`"
+        )
+    return layout
 
 
 async def allow_schema(store: StateStore, generation: Generation, schema: int) -> None:
