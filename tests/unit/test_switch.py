@@ -498,6 +498,33 @@ def test_a_worker_puts_back_a_layout_that_the_store_has_lost(number: int, admitt
     assert len(ran(world.store.layout()).names.get("agents", ())) == admitted
 
 
+@pytest.mark.parametrize("unmuted", [False, True])
+@pytest.mark.parametrize("turns", range(2, 14))
+def test_who_finishes_a_switch_does_not_end_one_that_has_begun_again(
+    unmuted: bool, turns: int
+) -> None:
+    """The store has lost the switch, and another worker has put it back, at any of its calls: an
+    old worker may have started in between."""
+    world = ran(World.made())
+    ran(change(world.store, lambda now: now.switched(2, 5)))
+    if unmuted:
+        ran(world.settle_rows())
+    finishing = world.finish()
+    for _ in range(turns):
+        step_once(finishing)
+    now = ran(world.store.layout())
+    content, again = world.store.snapshot().copy(), now.put_back(world.layout, 9)
+    content.layout = encode(structs.replace(again, version=now.version + 1))
+    world.store.restore(MemorySnapshot(content))
+    while step_once(finishing):
+        pass
+
+    assert [(g.state, g.purged) for g in ran(world.store.layout()).generations] == [
+        ("retired", False),
+        ("fencing", False),
+    ]
+
+
 @pytest.mark.parametrize("turns", range(40))
 def test_a_worker_forgets_nothing_if_the_layout_goes_back_while_it_purges(turns: int) -> None:
     """Its generation stays live for it, whatever the store has lost when it is done."""

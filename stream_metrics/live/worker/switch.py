@@ -16,6 +16,7 @@ nothing of the new one is shown before both.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Final, Protocol
 
 from stream_metrics.live.layout import Generation, InvalidTransition, Layout
@@ -82,13 +83,12 @@ async def is_frozen(store: StateStore, old: Generation) -> bool:
     return all([await state.frozen_by(number) for number in numbers])
 
 
-async def purge(store: StateStore, old: Generation) -> None:
-    """Delete all partitions of ``old``, which are frozen, and record that in the layout."""
+async def wipe(store: StateStore, old: Generation) -> None:
+    """Delete all partitions of ``old``, which are frozen."""
     state = store.generation(old)
     for number in range(old.identity.count):
         while await state.wipe(number) != Wiped():
             pass
-    await change(store, lambda now: now.purged(old.number))
 
 
 async def forget_purged(store: StateStore, old: Generation) -> None:
@@ -153,13 +153,28 @@ async def finish(store: StateStore, fence: Fence, settle: Callable[[], Awaitable
                 raise InvalidTransition(
                     f"the store has lost that generation {old.number} was frozen"
                 )
-        layout = await change(store, lambda now: now.unmuted(current.number))
+        layout = await _change_after(store, current, partial(Layout.unmuted, number=current.number))
     for old in layout.to_purge:
         if old.state == "retired" and not await all_announced(store, current):
             continue
         await freeze(store, old, current.number)  # one that was given up is not yet
-        await purge(store, old)
+        await wipe(store, old)
+        await _change_after(store, current, partial(Layout.purged, number=old.number))
     return await store.layout()
+
+
+async def _change_after(
+    store: StateStore, current: Generation, step: Callable[[Layout], Layout]
+) -> Layout:
+    """Apply ``step`` unless the switch to ``current`` has begun again, or was replaced."""
+
+    def checked(layout: Layout) -> Layout:
+        found = layout.of(current.number)
+        if found is None or found.since_ms != current.since_ms:
+            raise InvalidTransition(f"generation {current.number} was replaced or fences again")
+        return step(layout)
+
+    return await change(store, checked)
 
 
 async def give_up(store: StateStore, number: int) -> None:
