@@ -24,7 +24,7 @@ from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.lab.traffic import partition_for
 from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
-from stream_metrics.live.layout import Generation, Identity, InvalidTransition
+from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
 from stream_metrics.live.memory import (
     MemoryDeadLetters,
     MemorySnapshot,
@@ -104,6 +104,8 @@ class BuildSystem:
     letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
     topic: MemoryTopic = field(default_factory=MemoryTopic)
     processes: list[Process] = field(default_factory=list)
+    sleepers: list[Process] = field(default_factory=list)  # suspended processes
+    origin: str = ""  # the mark of the first generation, if the namespace was purged
     seen: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -111,7 +113,7 @@ class BuildSystem:
         self.groups: dict[str, Brokers] = {}  # by the mark of a generation
         self.now_ms = traffic(self.seed)[0].timestamp_ms
         self.space.clock = lambda: self.now_ms
-        self._past: MemorySnapshot | None = None
+        self.past: MemorySnapshot | None = None
         self._marks: set[str] = set()  # of the generations that it has
         self._looks = count(1)
         self.inner = Brokers((INTERNAL,), self.internal)
@@ -323,7 +325,7 @@ class BuildSystem:
         space: Any = FaultyStore(self.space, fault, lambda *_: None)
         building = (await self.space.layout()).building
         try:
-            if building is not None and what == "decide":
+            if building is not None and what == "decide" and not await self.lacks(building):
                 number = building.number
                 await change(space, lambda now: now.switched(number, self.layout_ms()))
                 self.seen["decided" if number == 2 else "decided again"] += 1
@@ -337,6 +339,14 @@ class BuildSystem:
         except StoreUnavailable:
             self.seen["command refused"] += 1
 
+    async def lacks(self, generation: Generation) -> bool:
+        """Whether the store has lost partitions that the generation had begun.
+
+        They are built again while it is muted. Later this is an offset gap, which halts them.
+        """
+        begun = await self.space.generation(generation).partitions()
+        return bool(self.groups[generation.mark].commits) and len(begun) < generation.identity.count
+
     async def remember(self) -> None:
         """Take a snapshot of the store once all partitions of all generations have begun.
 
@@ -346,16 +356,23 @@ class BuildSystem:
             begun = await self.space.generation(generation).partitions()
             if not generation.ended and len(begun) < generation.identity.count:
                 return
-        self._past = self.space.snapshot()
+        self.past = self.space.snapshot()
         self._marks = {g.mark for g in (await self.space.layout()).generations}
+
+    @staticmethod
+    async def layout_of(snapshot: MemorySnapshot) -> Layout:
+        """The layout in a snapshot."""
+        store = MemoryStore()
+        store.restore(snapshot)
+        return await store.layout()
 
     async def go_back(self) -> None:
         """Fail the store over to the snapshot, unless that would lose all live state: this is an
         offset gap, which halts its partitions."""
         live = (await self.space.layout()).in_force
         lost = live is not None and live.state == "live" and live.mark not in self._marks
-        if self._past is not None and not lost:
-            self.space.restore(self._past)
+        if self.past is not None and not lost:
+            self.space.restore(self.past)
             self.seen["store went back"] += 1
 
     # -- the end
@@ -363,17 +380,24 @@ class BuildSystem:
     async def settle(self) -> None:
         """End all faults: the new generation is built, goes live, and reads what remains."""
         self.produce(10_000)
-        before, self.processes = self.processes, []
+        before, self.processes = [*self.processes, *self.sleepers], []
         mark = await self.build_and_switch()
-        late = [p for p in before if p.generation.mark != mark]
-        for process in late[:1]:  # a process that was paused all the time
-            process.client.max_records = 1_000
-            for what in ("read", "look after", "commit", "read", "look"):
-                if process not in self.processes:
-                    self.processes.append(process)
-                await self.act(process, what, None, 0)
-        if (await self.space.layout()).building is not None:  # it put back a build that was lost
+        layout = await self.space.layout()
+        for same in (False, True):  # one process each that was suspended all the time
+            late = [p for p in before if (p.generation.mark == mark) is same]
+            for process in late[:1]:
+                await self.wake_late(process)
+        if await self.space.layout() != layout:  # they put back what was lost
             await self.build_and_switch()
+
+    async def wake_late(self, process: Process) -> None:
+        """Let a process go on that was suspended, and suspend it again."""
+        process.client.max_records = 1_000
+        for what in ("read", "look after", "commit", "read", "look"):
+            if process not in self.processes:
+                self.processes.append(process)
+            await self.act(process, what, None, 0)
+        self.processes = [p for p in self.processes if p is not process]
 
     async def build_and_switch(self) -> str:
         """Build the new generation until it is live; return its mark."""
@@ -409,6 +433,7 @@ class BuildSystem:
         assert live is not None
         assert live.number > 1
         assert (live.state, layout.building, layout.to_purge) == ("live", None, ())
+        assert self.origin in ("", layout.origin), "a purged namespace was put back"
         store, good_gain = self.space.generation(live), GOOD_GAIN[live.identity.fingerprint]
         keyed = INTERNAL not in live.identity.partition_counts
         rows, windows, now_us = expected(self.seed, good_gain, keyed, self.retained)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 from typing import Any, Final
 
 from stream_metrics.live.worker.generations import begin
+from tests.simulation import setbacks
 from tests.simulation.building import OLD, BuildSystem
 from tests.simulation.faults import KINDS, Kind
 
@@ -26,6 +28,12 @@ WEIGHTS: Final = {
     "notice": 1,
     "remember": 2,
     "go back": 1,
+    "layout goes back": 1,
+    "start in force": 1,
+    "read all": 1,
+    "sleep": 1,
+    "wake": 1,
+    "purge": 1,
 }
 
 
@@ -73,17 +81,25 @@ async def _perform(
     builders: BuildSystem, what: str, number: int, kind: Kind | None, at: int, many: int
 ) -> None:
     """Perform one action."""
-    simple: dict[str, Callable[[], Awaitable[None]]] = {"register": builders.register}
+    simple: dict[str, Callable[[], Awaitable[None]]] = {
+        "register": builders.register,
+        "remember": builders.remember,
+        "go back": builders.go_back,
+        "layout goes back": partial(setbacks.go_back_alone, builders),
+        "start in force": partial(setbacks.start_in_force, builders),
+        "read all": partial(setbacks.read_all, builders, number),
+        "purge": partial(setbacks.purge, builders),
+    }
     if what in simple:
         await simple[what]()
     elif what in ("decide", "finish", "give up"):
         await builders.command(what, kind, at)
     elif what == "produce":
         builders.produce(many)
-    elif what == "remember":
-        await builders.remember()
-    elif what == "go back":
-        await builders.go_back()
+    elif what == "sleep":
+        setbacks.fall_asleep(builders, number, noticed=bool(at % 2))
+    elif what == "wake":
+        setbacks.wake(builders, number)
     elif builders.processes:
         process = builders.processes[number % len(builders.processes)]
         if what == "kill":
