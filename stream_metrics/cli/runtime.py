@@ -71,7 +71,6 @@ from stream_metrics.live.worker.switch import (
     NoFence,
     announced,
     roll_forward,
-    unsent,
 )
 from stream_metrics.live.worker.tombstones import CARRIED, carry
 
@@ -293,12 +292,7 @@ class Runtime:
             )
 
         async def prepare(partition: StatePartition) -> None:
-            """Copy tombstones if the log does not reach back to the ``forget`` events.
-
-            Rows that a muted worker will not send are noted before it reads.
-            """
-            if published.muted and (marks := unsent(partition.marks)):
-                await partition.put([], marks, self.retry)
+            """Copy tombstones if the log does not reach back to the ``forget`` events."""
             if generation.retained and CARRIED not in partition.marks:
                 other = before(layout, generation)
                 held = before_of(space, layout, generation, partition.number)
@@ -316,7 +310,7 @@ class Runtime:
             """What there is to announce, once the generation has taken another's place."""
             found = watcher.newest.of(generation.number)
             other = before(watcher.newest, generation)
-            if published.muted or found is None or other is None:
+            if published.muted or found is None or found.number == 1:
                 return None
             internal = partitioner(ours) if kafka.repartition_topic is not None else None
             return AnnouncementScope(
@@ -326,7 +320,9 @@ class Runtime:
                 options.ttl_ms,
                 announced(found, partition.marks),
                 before_of(space, watcher.newest, generation, partition.number),
-                is_mine=belongs(other.identity, ours, partition.number, internal),
+                is_mine=belongs(
+                    other.identity if other else ours, ours, partition.number, internal
+                ),
             )
 
         def muted(is_muted: bool) -> None:
@@ -337,7 +333,7 @@ class Runtime:
 
         fence = KafkaFence(base) if base.output_topic is not None else NoFence()
         rest = partial(self.retry.pause, 2 * SETTLE_SECONDS)  # half of it at least
-        watcher = LayoutWatcher(space, layout, generation, fence, rest, muted)
+        watcher = LayoutWatcher(space, layout, generation, fence, rest, muted, clock.now_ms)
         announcer = Announcer(scope_of, self.retry)
 
         self.store = store

@@ -365,6 +365,8 @@ class MemoryTopic:
 class MemoryOutput:
     """``Output`` to a ``MemoryTopic``."""
 
+    muted = False
+
     def __init__(self, topic: MemoryTopic, partition: int) -> None:
         self._topic = topic
         self._partition = partition

@@ -14,7 +14,13 @@ from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Extent
 from stream_metrics.live.layout import NOTHING, Generation, Identity, Layout
 from stream_metrics.live.memory import MemoryStore
-from stream_metrics.live.ports import BatchWrite, ConversationWrite, Position, StateStore
+from stream_metrics.live.ports import (
+    BatchWrite,
+    ConversationWrite,
+    Position,
+    StateStore,
+    StoreUnavailable,
+)
 from stream_metrics.live.worker.build import (
     CAUGHT_UP_MS,
     DAY_MS,
@@ -30,7 +36,14 @@ from stream_metrics.live.worker.build import (
     progress,
     short_logs,
 )
-from stream_metrics.live.worker.generations import Step, begin, change, join, joined
+from stream_metrics.live.worker.generations import (
+    Step,
+    admit,
+    begin,
+    change,
+    generation_to_join,
+    join,
+)
 from stream_metrics.live.worker.identity import OtherIdentity
 from stream_metrics.live.worker.publication import before
 from tests.unit.test_publication import Damaged
@@ -87,7 +100,7 @@ def test_a_worker_joins_the_generation_with_its_settings(
     ours: Identity, build: bool, number: int
 ) -> None:
     """That is the generation in force or the one being built."""
-    found = joined(LIVE.registered(NEW, "b", 2), lambda _: ours, build=build)
+    found = generation_to_join(LIVE.registered(NEW, "b", 2), lambda _: ours, build=build)
 
     assert found is not None
     assert found.number == number
@@ -96,7 +109,7 @@ def test_a_worker_joins_the_generation_with_its_settings(
 @pytest.mark.parametrize(("build", "number"), [(False, 1), (True, 2)])
 def test_an_option_decides_if_both_generations_fit(build: bool, number: int) -> None:
     """A repair builds state with equal settings."""
-    found = joined(LIVE.registered(OLD, "b", 2), lambda _: OLD, build=build)
+    found = generation_to_join(LIVE.registered(OLD, "b", 2), lambda _: OLD, build=build)
 
     assert found is not None
     assert found.number == number
@@ -105,8 +118,8 @@ def test_an_option_decides_if_both_generations_fit(build: bool, number: int) -> 
 def test_a_worker_that_fits_no_generation_is_refused() -> None:
     """The error lists the differences from the state in force and the remedy."""
     with pytest.raises(OtherIdentity, match=r"good_gain was 2, is 3.*stream-metrics build"):
-        joined(LIVE, lambda _: NEW)
-    assert joined(NOTHING, lambda _: NEW) is None
+        generation_to_join(LIVE, lambda _: NEW)
+    assert generation_to_join(NOTHING, lambda _: NEW) is None
 
 
 T = TypeVar("T")
@@ -166,6 +179,36 @@ async def test_a_worker_knows_the_layout_in_which_it_has_joined() -> None:
 
     assert layout == await store.layout()
     assert [found.mark, before(layout, found)] == ["b", layout.in_force]
+
+
+async def test_a_worker_puts_back_what_the_store_loses_while_it_joins() -> None:
+    """It joins the generation that it has chosen, and does not begin anew."""
+    store = MemoryStore()
+    old = await begin(store, OLD, 0)
+    emptied = MemoryStore().snapshot()
+
+    def lose(layout: Layout) -> Layout:
+        store.restore(emptied)
+        return layout
+
+    found, _ = await Joining(store, lose, before=1).join(OLD)
+
+    assert found.mark == old.mark
+    assert [g.mark for g in (await store.layout()).generations] == [old.mark]
+
+
+async def test_a_worker_does_not_begin_anew_while_others_admit_names() -> None:
+    """Somebody works on state that the store has lost, and will put it back; a purge says that
+    nobody does."""
+    store = MemoryStore()
+    await admit(store, "agents", ["a"], [], 9)
+    joining = Joining(store, lambda now: now, before=0)
+
+    with pytest.raises(StoreUnavailable, match="has lost the list of the generations of state"):
+        await joining.join(OLD)
+    await change(store, Layout.emptied)
+
+    assert (await joining.join(OLD))[0].state == "live"
 
 
 async def test_a_worker_is_refused_if_its_build_is_given_up_while_it_joins() -> None:

@@ -37,6 +37,7 @@ from stream_metrics.live.worker.announce import Announcement, AnnouncementScope,
 from stream_metrics.live.worker.generations import begin, change
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.publication import Publication, belongs
+from stream_metrics.live.worker.switch import announced
 from stream_metrics.live.worker.takeover import NotPrepared
 from stream_metrics.live.worker.tombstones import CARRIED, carry
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened
@@ -332,6 +333,55 @@ async def test_an_interrupted_announcement_starts_again() -> None:
 
     assert len(sent) == 7
     assert not again.belongs_to(partition, "another mark")
+
+
+async def muted_owner(space: MemoryStore) -> tuple[Publication, StatePartition, Generation]:
+    """The owner of a partition that is announced, whose worker is muted."""
+    new = await switched(space)
+    publication = Publication(space, new, MemoryDeadLetters(), MemoryOutputs(MemoryTopic()))
+    assert publication.outputs is not None
+    partition = await owner(space.generation(new), EVENTS[:2], output=publication.outputs.of(0))
+    await partition.put([], [announced(new, ())], once)
+    publication.muted = True
+    return publication, partition, new
+
+
+async def test_rows_that_a_muted_worker_drops_are_to_be_announced() -> None:
+    """The partition is not announced any more once the batch that they belong to is written."""
+    publication, partition, new = await muted_owner((await two())[0])
+    key, value, stamp = EVENTS[2]
+
+    await partition.process([Record(value, key, stamp, TOPIC, 0, 2)], once)
+    publication.muted = False
+
+    assert announced(new, partition.marks) not in partition.marks
+
+
+async def test_a_muted_worker_that_drops_no_row_asks_for_none() -> None:
+    """Offsets without records, and batches without messages, leave the announcement complete."""
+    _, partition, new = await muted_owner((await two())[0])
+
+    await partition.process([Record(b"bad", b"k", NOON_S * 1000, TOPIC, 0, 2)], once)
+    await partition.advance({TOPIC: 9}, once)
+
+    assert announced(new, partition.marks) in partition.marks
+
+
+async def test_an_announcement_during_which_the_worker_was_muted_starts_again() -> None:
+    """Its page was dropped, or a row of a conversation that it had passed."""
+    space, _, _ = await two()
+    publication, partition, new = await muted_owner(space)
+    publication.muted = False
+    scope = AnnouncementScope(
+        space.generation(new), EngineConfig(), "last", 10**9, "mark", page_size=1
+    )
+    announcement = Announcement(partition, scope)
+    await announcement.step(once)
+    publication.muted = True
+    await announcement.step(once)
+    publication.muted = False
+
+    assert not announcement.belongs_to(partition, "mark")
 
 
 # -- tombstones

@@ -23,7 +23,7 @@ def before(layout: Layout, generation: Generation) -> Generation | None:
     found = [
         g
         for g in layout.generations
-        if g.number < generation.number and g.state in ("live", "retired") and not g.purged
+        if g.number < generation.number and (g.in_force or g.state == "retired") and not g.purged
     ]
     return found[-1] if found else None
 
@@ -166,6 +166,11 @@ class _Output:
     def begun(self) -> bool:
         """See ``Output.begun``."""
         return self._publication.muted or (self._to.begun and self._checked)
+
+    @property
+    def muted(self) -> bool:
+        """See ``Output.muted``."""
+        return self._publication.muted
 
     async def begin(self) -> None:
         """See ``Output.begin``; raises ``Superseded`` once the generation has ended.
