@@ -50,13 +50,13 @@ class BuggyDeduplicator:
         self.fingerprints, self.document = healthy.fingerprints, healthy.document
         self.pack, self.unpack = healthy.pack, healthy.unpack
 
-    def take(
+    def digested_iteration(
         self, value: bytes, key: bytes | None, bounds: compiled.Bounds
     ) -> tuple[Any, ...] | None:
         """Raise if the bug is in this record."""
         if self._bug.at_record(value):
             raise self._bug.error
-        return self._healthy.take(value, key, bounds)
+        return self._healthy.digested_iteration(value, key, bounds)
 
     def index(self) -> BuggyIndex:
         """An index with the bug."""

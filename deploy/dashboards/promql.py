@@ -21,7 +21,7 @@ TARGET: Final = 'job=~"$job", instance=~"$instance"'
 def families() -> dict[str, tuple[str, frozenset[str]]]:
     """Type and labels of each family, by the name that its samples begin with."""
     registry = CollectorRegistry()
-    Operations(registry, ["topic"]).lag("topic", 0, 0, 0.0)
+    Operations(registry, ["topic"], pools={"support": "handbook"}).lag("topic", 0, 0, 0.0)
     BridgeMetrics(registry, ["topic"]).lag("topic", 0, 0, 0.0)
     ProcessCollector(registry=registry)
     found = {

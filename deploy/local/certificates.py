@@ -19,7 +19,7 @@ class Certificate:
     certificate: Path
     key: Path
 
-    def joined(self) -> Path:
+    def combined_file(self) -> Path:
         """Both in one file, as Kafka needs them."""
         file = self.key.with_suffix(".pem")
         file.write_bytes(self.key.read_bytes() + self.certificate.read_bytes())

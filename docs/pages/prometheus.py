@@ -127,7 +127,7 @@ def _series_section() -> str:
 
 def _operations_section() -> str:
     registry = CollectorRegistry()
-    Operations(registry, ["topic"]).lag("topic", 0, 0, 0.0)
+    Operations(registry, ["topic"], pools={"support": "handbook"}).lag("topic", 0, 0, 0.0)
     lines = [
         "## Operational metrics",
         "",

@@ -84,24 +84,24 @@ fn kind_and_instant<T>(
     Some((kind, instant(&found.member("occurred_at")?)?))
 }
 
-/// The result of `take` for an event of this type and its time; None if it has another type, or
+/// The result of `read` for an event of this type and its time; None if it has another type, or
 /// Python has to decide.
 pub fn event_of<T>(
     raw: &[u8],
     kind: &str,
     bounds: &Bounds,
-    take: impl FnOnce(&Canonical<'_>, i64) -> PyResult<Option<T>>,
+    read: impl FnOnce(&Canonical<'_>, i64) -> PyResult<Option<T>>,
 ) -> PyResult<Option<T>> {
     let text = match utf8(raw) {
         Some(text) if text.len() <= bounds.record_bytes && text.contains(kind) => text,
         _ => return Ok(None),
     };
-    let taken = with_scan(text, bounds.json_levels, |found| {
+    let event = with_scan(text, bounds.json_levels, |found| {
         let is_kind = |found_kind: &[u8]| (found_kind == kind.as_bytes()).then_some(());
         let ((), occurred_us) = kind_and_instant(&found, bounds.version, is_kind)?;
-        Some(take(&found, occurred_us))
+        Some(read(&found, occurred_us))
     });
-    taken.unwrap_or(Ok(None))
+    event.unwrap_or(Ok(None))
 }
 
 type Envelope<'py> = (

@@ -9,7 +9,7 @@ use crate::wire::{Bounds, RelevanceLabels};
 
 const KIND: &str = "relevance_labels";
 
-type Taken<'py> = (
+type DigestedLabels<'py> = (
     i64,                  // `occurred_at`
     Bound<'py, PyString>, // event
     Bound<'py, PyBytes>,  // digest
@@ -24,24 +24,24 @@ type Taken<'py> = (
 /// The items of labels as in `stream_metrics.core.engine.digested`; None if Python has to decide.
 #[pyfunction]
 #[pyo3(signature = (value, key, bounds))]
-fn taken_labels<'py>(
+fn digested_labels<'py>(
     value: &Bound<'py, PyBytes>,
     key: Option<&[u8]>,
     bounds: &Bounds,
-) -> PyResult<Option<Taken<'py>>> {
+) -> PyResult<Option<DigestedLabels<'py>>> {
     let py = value.py();
     event_of(value.as_bytes(), KIND, bounds, |found, occurred_us| {
-        taken(py, found, occurred_us, key, bounds)
+        digested(py, found, occurred_us, key, bounds)
     })
 }
 
-fn taken<'py>(
+fn digested<'py>(
     py: Python<'py>,
     found: &Canonical<'_>,
     occurred_us: i64,
     key: Option<&[u8]>,
     bounds: &Bounds,
-) -> PyResult<Option<Taken<'py>>> {
+) -> PyResult<Option<DigestedLabels<'py>>> {
     let event = match RelevanceLabels::read(found, bounds) {
         Some(event) => event,
         None => return Ok(None),
@@ -80,5 +80,5 @@ fn taken<'py>(
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(taken_labels, module)?)
+    module.add_function(wrap_pyfunction!(digested_labels, module)?)
 }

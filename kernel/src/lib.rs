@@ -19,7 +19,7 @@ mod wire;
 mod words;
 
 /// Increased with every change of the interface; see `stream_metrics.core.compiled`.
-const INTERFACE: u32 = 5;
+const INTERFACE: u32 = 6;
 
 #[pymodule]
 fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -160,12 +160,9 @@ class BridgeRuntime:
             parts,
             lambda _: self._metrics.obstructed(self.health.unready_reasons()),
         )
-        watcher = asyncio.create_task(guard.run())
         try:
-            await run_together(running, self.stop)
+            await run_together(running, self.stop, [guard.run()])
         finally:
-            watcher.cancel()
-            await asyncio.gather(watcher, return_exceptions=True)
             await inputs.stop()
             await events.stop()
             await letters.stop()

@@ -12,7 +12,7 @@ from stream_metrics.cli.common import Finding
 from stream_metrics.cli.kafka import cause
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.live.kafka.key_samples import latest_keys
-from stream_metrics.live.worker.keying import FITTING_SHARE, Keying, KeySample, keyed_differently
+from stream_metrics.live.worker.keying import MATCHING_SHARE, Keying, KeySample, keyed_differently
 
 WITHIN_SECONDS: Final = 60
 PARTITIONER_NAMES: Final = {
@@ -46,7 +46,9 @@ def key_findings(samples: Mapping[str, KeySample]) -> list[Finding]:
             findings.append(Finding(f"keys of {topic}", "warning", why))
     keyings = {topic: sample.keying for topic, sample in samples.items()}
     if keyed_differently(keyings):
-        named = [f"{topic} by {_names(k)}" for topic, k in keyings.items() if k.fitting]
+        named = [
+            f"{topic} by {_names(k)}" for topic, k in keyings.items() if k.matching_partitioners
+        ]
         findings.append(
             Finding(
                 "keys",
@@ -62,21 +64,21 @@ def key_findings(samples: Mapping[str, KeySample]) -> list[Finding]:
 
 
 def _names(keying: Keying) -> str:
-    return " or ".join(sorted(keying.fitting))
+    return " or ".join(sorted(keying.matching_partitioners))
 
 
 def _of_topic(topic: str, keying: Keying) -> Finding:
     what, keys, needed = f"keys of {topic}", keying.keys, keying.keys_needed
     if needed is None:
         return Finding(what, "ok", "one partition, where every partitioner places every key")
-    if keying.fitting:
-        who = " or ".join(PARTITIONER_NAMES[name] for name in sorted(keying.fitting))
-        agreeing = max(keying.agreeing[name] for name in keying.fitting)
+    if matching := keying.matching_partitioners:
+        who = " or ".join(PARTITIONER_NAMES[name] for name in sorted(matching))
+        agreeing = max(keying.agreeing[name] for name in matching)
         return Finding(what, "ok", f"placed by {who}: {agreeing:,} of {keys:,} keys")
     if keys < needed:
         why = f"{keys:,} in the latest records; {needed} are needed to tell the partitioner"
         return Finding(what, "warning", why)
-    if keying.scattered > (1 - FITTING_SHARE) * keys:
+    if keying.scattered > (1 - MATCHING_SHARE) * keys:
         why = (
             f"{keying.scattered:,} of {keys:,} keys are on several partitions: a producer does not "
             "place records by their keys (round-robin), producers use different partitioners, or "

@@ -54,7 +54,7 @@ from stream_metrics.live.layout import Identity, UnreadableLayout
 from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.live.redis.check import check as check_redis
 from stream_metrics.live.worker.export import NowTooEarly, Replaced, export_windows, rows_of
-from stream_metrics.live.worker.generations import fitting, joined
+from stream_metrics.live.worker.generations import generation_to_join, matching_generations
 from stream_metrics.live.worker.identity import OtherIdentity, other_counts
 from stream_metrics.live.worker.stored_state import (
     build_message,
@@ -213,12 +213,12 @@ async def _check_state(
     except UnreadableLayout as unreadable:
         return [Finding("state", "error", str(unreadable))]
     more = []
-    if told := await build_message(store, layout, fitting(layout, ours)):
+    if told := await build_message(store, layout, matching_generations(layout, ours)):
         more.append(Finding("build", "ok", told))
     if told := unfinished_message(layout):
         more.append(Finding("build", "warning", told))
     try:
-        generation = joined(layout, ours)
+        generation = generation_to_join(layout, ours)
     except OtherIdentity as other:
         return [Finding("state", "error", str(other)), *more]
     if generation is None:

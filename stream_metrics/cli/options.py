@@ -18,7 +18,7 @@ from stream_metrics.live.layout import Generation, Identity
 from stream_metrics.live.ports import StateStore
 from stream_metrics.live.redis.connect import RedisOptions, make_client
 from stream_metrics.live.web import WebOptions, ssl_context
-from stream_metrics.live.worker.generations import fitting, joined
+from stream_metrics.live.worker.generations import generation_to_join, matching_generations
 from stream_metrics.live.worker.identity import OtherIdentity, check_identity, kept_settings
 from stream_metrics.live.worker.options import PartitionOptions
 
@@ -103,10 +103,12 @@ async def find_state(
             raise OtherIdentity("no generation is being built. Leave out --build")
         check_identity(building.identity, identities({})(building.identity))
         found: Generation | None = building
-    elif fit := fitting(layout, identities(dict.fromkeys(settings.kafka.state_topics, 0))):
-        found = fit[0]
+    elif matching := matching_generations(
+        layout, identities(dict.fromkeys(settings.kafka.state_topics, 0))
+    ):
+        found = matching[0]
     else:
-        found = joined(layout, identities({}))
+        found = generation_to_join(layout, identities({}))
     if found is None:
         return settings, store, 0
     if building is not None:

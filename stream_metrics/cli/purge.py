@@ -20,6 +20,7 @@ from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.layout import Layout
 from stream_metrics.live.ports import StateStore
 from stream_metrics.live.redis.connect import connect
+from stream_metrics.live.worker.generations import change
 from stream_metrics.live.worker.switch import delete_all
 
 PURGE_AGAIN: Final = ". Part of the namespace is deleted; run purge again for the rest"
@@ -77,6 +78,7 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
         content = await _namespace_content(store)
         where = f"namespace {namespace!r} in {mask_url(settings.redis.url)}"
         if not content.layout.generations:
+            await change(store, Layout.emptied)  # for workers that wait until it is put back
             console.print(f"{where} has no state")
             return 0
         console.print(f"{where} holds")
@@ -94,7 +96,7 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
             return 1
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task("deleting", total=content.conversations or None)
-            await delete_all(store, content.layout, lambda count: progress.advance(task, count))
+            await delete_all(store, lambda count: progress.advance(task, count))
     finally:
         await store.close()
     console.print(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import socket
 from collections.abc import Sequence
@@ -40,7 +39,7 @@ from stream_metrics.live.kafka.internal_topic import KafkaUpstream
 from stream_metrics.live.kafka.output import KafkaFence, KafkaOutputs
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from stream_metrics.live.kafka.repartition import KafkaRepartition
-from stream_metrics.live.layout import Generation, Identity, InvalidTransition
+from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
 from stream_metrics.live.page.board import Board, Inputs
 from stream_metrics.live.page.group import Group, OwnedPartitions, StateSource
 from stream_metrics.live.page.server import PageServer
@@ -53,7 +52,7 @@ from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.web import Pages
 from stream_metrics.live.worker.announce import AnnouncementScope, Announcer
-from stream_metrics.live.worker.build import pause_reason
+from stream_metrics.live.worker.build import gap_policy, pause_reason
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.generations import change, join
@@ -72,7 +71,6 @@ from stream_metrics.live.worker.switch import (
     NoFence,
     announced,
     roll_forward,
-    unsent,
 )
 from stream_metrics.live.worker.tombstones import CARRIED, carry
 
@@ -202,9 +200,9 @@ class Runtime:
         store = connect(redis_options(settings))
         try:
             await self._check_store(store)
-            generation = await self._join(settings, store)
+            generation, layout = await self._join(settings, store)
             settings = settings_for_state(settings, generation.identity)
-            await self._work(settings, generation, store)
+            await self._work(settings, generation, layout, store)
         except Stopped:
             pass
         except Superseded as superseded:
@@ -214,8 +212,8 @@ class Runtime:
         finally:
             await store.close()
 
-    async def _join(self, settings: Settings, store: RedisStore) -> Generation:
-        """The generation of state to work on; the first worker creates one."""
+    async def _join(self, settings: Settings, store: RedisStore) -> tuple[Generation, Layout]:
+        """The generation of state to work on, and the layout; the first worker creates one."""
         topics = dict.fromkeys(settings.kafka.state_topics, 0)
 
         def ours(built: Identity) -> Identity:
@@ -242,8 +240,10 @@ class Runtime:
             check_state_topics(settings.kafka, counts)
             return counts
 
-    async def _work(self, settings: Settings, generation: Generation, space: RedisStore) -> None:
-        """Work on a generation until ``stop``."""
+    async def _work(
+        self, settings: Settings, generation: Generation, layout: Layout, space: RedisStore
+    ) -> None:
+        """Work until ``stop`` on a generation, which was in use in this layout."""
         store, base = space.generation(generation), settings.kafka
         kafka = kafka_settings_for(settings.kafka, generation)
         settings = settings.model_copy(update={"kafka": kafka})
@@ -292,15 +292,8 @@ class Runtime:
                 shown.of(number) if shown is not None else None,
             )
 
-        layout = await self.retry(space.layout)
-
         async def prepare(partition: StatePartition) -> None:
-            """Copy tombstones if the log does not reach back to the ``forget`` events.
-
-            Rows that a muted worker will not send are noted before it reads.
-            """
-            if published.muted and (marks := unsent(partition.marks)):
-                await partition.put([], marks, self.retry)
+            """Copy tombstones if the log does not reach back to the ``forget`` events."""
             if generation.retained and CARRIED not in partition.marks:
                 other = before(layout, generation)
                 held = before_of(space, layout, generation, partition.number)
@@ -318,7 +311,7 @@ class Runtime:
             """What there is to announce, once the generation has taken another's place."""
             found = watcher.newest.of(generation.number)
             other = before(watcher.newest, generation)
-            if published.muted or found is None or other is None:
+            if published.muted or found is None or found.number == 1:
                 return None
             internal = partitioner(ours) if kafka.repartition_topic is not None else None
             return AnnouncementScope(
@@ -328,18 +321,20 @@ class Runtime:
                 options.ttl_ms,
                 announced(found, partition.marks),
                 before_of(space, watcher.newest, generation, partition.number),
-                is_mine=belongs(other.identity, ours, partition.number, internal),
+                is_mine=belongs(
+                    other.identity if other else ours, ours, partition.number, internal
+                ),
             )
 
         def muted(is_muted: bool) -> None:
-            """Speak, or do not; while it is built, a partition with a gap is built anew."""
+            """Speak, or do not, and handle offset gaps as the state of the generation demands."""
             published.muted = self.health.building = is_muted
             self.operations.generation(generation.number, building=is_muted)
-            loop.set_gap_policy("rebuild" if is_muted else base.on_offset_gap)
+            loop.set_gap_policy(gap_policy(watcher.newest, generation, base.on_offset_gap))
 
         fence = KafkaFence(base) if base.output_topic is not None else NoFence()
         rest = partial(self.retry.pause, 2 * SETTLE_SECONDS)  # half of it at least
-        watcher = LayoutWatcher(space, layout, generation, fence, rest, muted)
+        watcher = LayoutWatcher(space, layout, generation, fence, rest, muted, clock.now_ms)
         announcer = Announcer(scope_of, self.retry)
 
         self.store = store
@@ -384,16 +379,10 @@ class Runtime:
         if self._repartition is not None:
             parts.append((self._repartition, REPARTITION_WAITING))
         guard = ProgressMonitor(self.health, self._watchdog_seconds, parts, self.operations.stuck)
-        watchers: list[asyncio.Task[None]] = []
+        running = [*(part.run() for part, _ in parts), self._follow(watcher)]
         try:
-            watchers.append(asyncio.create_task(self._watch(space)))
-            watchers.append(asyncio.create_task(guard.run()))
-            running = [part.run() for part, _ in parts]
-            await run_together([*running, self._follow(watcher)], self.stop)
+            await run_together(running, self.stop, [self._watch(space), guard.run()])
         finally:
-            for task in watchers:
-                task.cancel()
-            await asyncio.gather(*watchers, return_exceptions=True)
             await letters.stop()
             self._source = None
             if outputs is not None:

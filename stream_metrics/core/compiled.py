@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-INTERFACE: Final = 5
+INTERFACE: Final = 6
 """The version of the kernel's interface; a kernel of another version is refused."""
 
 VARIABLE: Final = "STREAM_METRICS_KERNEL"
@@ -70,11 +70,11 @@ __all__ = [
     "Bounds",
     "Deduplicator",
     "changed_buckets",
+    "digested_labels",
     "envelope",
     "judged_rankings",
     "reranked",
     "resampled_sums",
-    "taken_labels",
     "words_among",
 ]
 """The helpers; ``kernel/stream_metrics_kernel.pyi`` has their types."""
@@ -84,11 +84,11 @@ if TYPE_CHECKING:
         Bounds,
         Deduplicator,
         changed_buckets,
+        digested_labels,
         envelope,
         judged_rankings,
         reranked,
         resampled_sums,
-        taken_labels,
         words_among,
     )
 else:

@@ -130,20 +130,28 @@ class ProgressMonitor:
 
 
 async def run_together(
-    parts: Sequence[Coroutine[None, None, None]], stop: Callable[[], None]
+    parts: Sequence[Coroutine[None, None, None]],
+    stop: Callable[[], None],
+    watchers: Sequence[Coroutine[None, None, None]] = (),
 ) -> None:
     """Run coroutines until one ends, then stop the others; raise the first one's error.
 
-    Raises ``RuntimeError`` if one was cancelled although nobody cancelled all: what a library
-    cancels by mistake must not look like a graceful end.
+    ``watchers`` run beside the ``parts`` and are cancelled after them. Raises ``RuntimeError`` if
+    one was cancelled although nobody cancelled all: what a library cancels by mistake must not look
+    like a graceful end.
     """
     running = [asyncio.create_task(part) for part in parts]
+    watching = [asyncio.create_task(watcher) for watcher in watchers]
     try:
-        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([*running, *watching], return_when=asyncio.FIRST_COMPLETED)
     finally:
         stop()
         await asyncio.gather(*running, return_exceptions=True)
-    for ended in running:
-        if ended.cancelled():
-            raise RuntimeError(f"nobody cancelled this part, but it was: {ended.get_coro()!r}")
-        ended.result()
+        ended = [*running, *(watcher for watcher in watching if watcher.done())]
+        for watcher in watching:
+            watcher.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
+    for task in ended:
+        if task.cancelled():
+            raise RuntimeError(f"nobody cancelled this part, but it was: {task.get_coro()!r}")
+        task.result()

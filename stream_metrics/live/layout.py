@@ -32,14 +32,7 @@ State = Literal["building", "fencing", "live", "retired", "abandoned"]
 FORMAT: Final = 1
 IN_FORCE: Final = ("live", "fencing")
 ENDED: Final = ("retired", "abandoned")
-LATER: Final[dict[State, tuple[State, ...]]] = {
-    "building": ("building", "fencing", "live", "retired", "abandoned"),
-    "fencing": ("fencing", "live", "retired"),
-    "live": ("live", "retired"),
-    "retired": ("retired",),
-    "abandoned": ("abandoned",),
-}
-"""The states that a generation may have later, by its state."""
+STATES: Final = ("building", "fencing", "live", "retired", "abandoned")  # later ones come later
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +60,11 @@ class Generation(Struct, frozen=True):
 
     ``number`` increases with each generation of a namespace. ``mark`` is random, and keeps the data
     of two generations apart if the store loses one and its number is used again. ``since_ms`` is
-    the time of the last change of ``state``, except the end of ``fencing``. ``places`` are the
-    store's names of the state partitions, by number; only the store reads them. ``retained`` means
-    that the log may begin later than the windows reach back. ``purged`` means that an ended
-    generation is deleted except for the marks that keep its partitions frozen.
+    the time of the last change of ``state``, except for the end of ``fencing`` and of the
+    generation. ``places`` are the store's names of the state partitions, by number; only the store
+    reads them. ``retained`` means that the log may begin later than the windows reach back.
+    ``purged`` means that an ended generation is deleted except for the marks that keep its
+    partitions frozen.
     """
 
     number: int
@@ -92,6 +86,14 @@ class Generation(Struct, frozen=True):
         """Whether no worker may write to it."""
         return self.state in ENDED
 
+    def joined_with(self, stored: Generation) -> Generation:
+        """The later one of two entries; its schema is the later one, and it is purged if the store
+        says so."""
+        later = max(stored, self, key=lambda g: (g.ended, g.since_ms, STATES.index(g.state)))
+        schema = max(self.identity.schema_version, stored.identity.schema_version)
+        identity = replace_fields(later.identity, schema_version=schema)
+        return replace(later, purged=stored.purged, identity=identity)
+
     @property
     def group(self) -> str:
         """Its consumer group in Kafka; the first one has the name from the settings."""
@@ -108,7 +110,8 @@ class Layout(Struct, frozen=True):
     ``version`` counts changes. ``last`` is the highest number that a generation was ever given.
     ``names`` are the agents, releases and routes that have their own series, by kind, in the order
     of admission. ``grown`` has, by topic, the time since when its partition count is known to
-    differ from that of a generation, in milliseconds of Unix time.
+    differ from that of a generation, in milliseconds of Unix time. ``origin`` is the mark of the
+    first generation: another one tells that the namespace was begun anew.
     """
 
     format: int = FORMAT
@@ -117,6 +120,7 @@ class Layout(Struct, frozen=True):
     generations: tuple[Generation, ...] = ()
     names: dict[str, tuple[str, ...]] = {}
     grown: dict[str, int] = {}
+    origin: str = ""
 
     # -- what there is --------------------------------------------------------------------------
 
@@ -145,7 +149,8 @@ class Layout(Struct, frozen=True):
         """Create the first generation, which is live."""
         if self.in_force is not None or self.building is not None:
             raise InvalidTransition("the namespace has state")
-        return self.with_last(Generation(self.last + 1, mark, "live", identity, now_ms))
+        first = Generation(self.last + 1, mark, "live", identity, now_ms)
+        return replace(self.with_last(first), origin=mark)
 
     def registered(
         self, identity: Identity, mark: str, now_ms: int, *, retained: bool = False
@@ -171,7 +176,7 @@ class Layout(Struct, frozen=True):
             return self
         if new.state != "building" or old is None or old.state != "live":
             raise InvalidTransition(f"generation {number} is not being built beside a live one")
-        new = replace(new, state="fencing", since_ms=now_ms)
+        new = replace(new, state="fencing", since_ms=max(now_ms, new.since_ms + 1))
         return self._changed(replace(old, state="retired"), new)
 
     def unmuted(self, number: int) -> Layout:
@@ -262,28 +267,58 @@ class Layout(Struct, frozen=True):
         new = {topic: now_ms for topic in topics if topic not in self.grown}
         return self._next(grown={**self.grown, **new}) if new else self
 
-    def put_back(self, stored: Layout) -> Layout:
-        """Restore this layout after the store has lost it and returned to ``stored``.
+    def put_back(self, stored: Layout, now_ms: int) -> Layout:
+        """``stored`` with what it lacks of this layout, because the store went back to it.
 
-        Returns ``stored`` if it is equal or has diverged. Names admitted since are kept, because
-        sums may be stored under them.
+        Returns ``stored`` if it lacks nothing, or if others have decided otherwise since: the
+        namespace was purged or begun anew, or the build given up. Names that were admitted since
+        stay, because sums may be stored under them.
+
+        Where ``stored`` has lost which generation is in force, workers of earlier ones may have
+        started since. All steps of the switch are then repeated: that generation is ``fencing``
+        again, and the earlier ones are to be purged again.
         """
-        if not all(map(self._follows, stored.generations)):
+        begun_anew = stored.generations and stored.origin != self.origin
+        if not self.generations or stored.is_emptied or begun_anew:
             return stored
-        names = {
-            kind: tuple(dict.fromkeys((*self.names.get(kind, ()), *stored.names.get(kind, ()))))
-            for kind in self.names | stored.names
-        }
-        again = replace(self, version=stored.version, names=names)
+        found = dict[int, Generation]()
+        for known in self.generations:
+            held = stored.of(known.number)
+            if held is not None and held.mark != known.mark:
+                return stored
+            if held is not None:
+                found[known.number] = known.joined_with(held)
+            elif known.number > stored.last:
+                found[known.number] = replace(known, purged=False)
+        for held in stored.generations:
+            found.setdefault(held.number, self._forgotten(held))
+        current = next((g for g in found.values() if g.in_force), None)
+        if current is None:
+            return stored
+        held = stored.of(current.number)
+        replaced = any(g.state == "retired" for g in found.values())
+        if replaced and (held is None or held.since_ms != current.since_ms):
+            since_ms = max(now_ms, current.since_ms + 1)
+            found[current.number] = replace(current, state="fencing", since_ms=since_ms)
+        again = replace(
+            stored,
+            last=max(self.last, stored.last),
+            generations=tuple(found[number] for number in sorted(found)),
+            names={
+                kind: _all_names(self.names.get(kind, ()), stored.names.get(kind, ()))
+                for kind in self.names | stored.names
+            },
+            grown=self.grown | stored.grown,
+            origin=self.origin,
+        )
         return stored if again == stored else replace(again, version=stored.version + 1)
 
-    def _follows(self, stored: Generation) -> bool:
-        """Whether this layout's entry for a generation may be a successor of ``stored``."""
-        found = self.of(stored.number)
-        if found is None:
-            return stored.number <= self.last
-        later = found.state in LATER[stored.state] and found.purged >= stored.purged
-        return found.mark == stored.mark and later
+    def _forgotten(self, held: Generation) -> Generation:
+        """An entry that this layout does not have: it is later, or was removed after its end."""
+        if held.number > self.last or self.in_force is None:
+            return held
+        earlier = held.number < self.in_force.number
+        return replace(held, state="retired" if earlier else "abandoned")
 
     def _known(self, number: int) -> Generation:
         found = self.of(number)
@@ -300,6 +335,11 @@ class Layout(Struct, frozen=True):
 
     def _next(self, **changes: object) -> Layout:
         return replace(self, version=self.version + 1, **changes)
+
+
+def _all_names(known: tuple[str, ...], stored: tuple[str, ...]) -> tuple[str, ...]:
+    """The names that are stored, if none is missing; else all, those that were known first."""
+    return stored if set(known) <= set(stored) else tuple(dict.fromkeys((*known, *stored)))
 
 
 NOTHING: Final = Layout()

@@ -34,7 +34,7 @@ from stream_metrics.live.ports import (
 )
 from stream_metrics.live.worker.batches import check_batch, check_claim, frozen_token
 from stream_metrics.live.worker.clock import wall_ms
-from stream_metrics.live.worker.generations import check_in_use
+from stream_metrics.live.worker.generations import check_claimed
 
 Parts = dict[bytes, bytes]
 
@@ -174,12 +174,12 @@ class MemoryStore:
         check_claim(partition, token, start)
         self._require_not_frozen(partition)
         held = self._partition(partition)
-        if held is None:  # unknown, or what a wipe has left
-            if self._generation is not None:
-                await check_in_use(self, self._generation)
-            held = _Partition(token, dict(start))
-            self._content.partitions[self._place(partition)] = held
+        begun = held is None  # unknown, or what a wipe has left
+        if held is None:
+            held = self._content.partitions[self._place(partition)] = _Partition(token, dict(start))
         held.token = token
+        if self._generation is not None and not held.batch_id:
+            await check_claimed(self, self._generation, partition, token, begun=begun)
         state = await self.describe(partition)
         state.buckets = dict(held.buckets)
         return state
@@ -364,6 +364,8 @@ class MemoryTopic:
 
 class MemoryOutput:
     """``Output`` to a ``MemoryTopic``."""
+
+    muted = False
 
     def __init__(self, topic: MemoryTopic, partition: int) -> None:
         self._topic = topic

@@ -165,8 +165,8 @@ class StoreRefused(Exception):
 class Superseded(Exception):
     """Another generation of state is in force, or none, and not the one that was to be worked on.
 
-    ``by`` is the number of the one in force; 0 or ``number`` itself where it was deleted, and no
-    other one has taken its place.
+    ``by`` is the number of the one in force; 0 or ``number`` itself where it was deleted, or where
+    the store has lost it and was changed since, and no other one has taken its place.
 
     >>> str(Superseded(2, 1)).partition(":")[0]
     'generation 2 of the state is not being built any more'
@@ -181,7 +181,10 @@ class Superseded(Exception):
                 f"given up, and generation {by} is in force"
             )
         else:
-            what = f"generation {number} of the state is deleted, or is being deleted"
+            what = (
+                f"generation {number} of the state is deleted, or is being deleted, or the store "
+                "has lost it, and state was begun or built anew since"
+            )
         super().__init__(
             f"{what}. Start with the settings that the state has now, if there is any "
             "(`stream-metrics check` names them)"
@@ -380,6 +383,11 @@ class Output(Protocol):
     @property
     def begun(self) -> bool:
         """Whether ``send`` may be called; false again after it has failed."""
+        ...
+
+    @property
+    def muted(self) -> bool:
+        """Whether ``send`` sends nothing now, and returns at once."""
         ...
 
     async def begin(self) -> None:

@@ -139,8 +139,8 @@ def _deal(rng: random.Random, faults: Sequence[Fault], count: int) -> list[_Hand
     while any(len(hand.faults) < count for hand in order):
         for hand in order:
             if len(hand.faults) < count:
-                fitting = [fault for fault in faults if fault.needs in (ANY, hand.servers)]
-                give(hand, [fault for fault in fitting if hand.takes(fault)] or fitting)
+                possible = [fault for fault in faults if fault.needs in (ANY, hand.servers)]
+                give(hand, [fault for fault in possible if hand.takes(fault)] or possible)
     for hand in hands:
         rng.shuffle(hand.faults)
     return hands

@@ -240,3 +240,28 @@ async def test_nothing_can_be_claimed_in_a_retired_generation(pair: Pair) -> Non
 
     found = await pair.one.describe(0)
     assert (found.token, found.wiping) == (None, False)
+
+
+async def test_a_claim_that_is_repeated_reads_the_layout_again(pair: Pair) -> None:
+    """The reply to the first one was lost, and the generation has ended since; nothing is left."""
+    await pair.one.claim(0, b"late", START)
+    new = await register_second(pair)
+    await change(pair.spaces[0], lambda now: now.switched(new.number, 3))
+
+    with pytest.raises(Superseded, match="replaced by generation 2"):
+        await pair.one.claim(0, b"late", START)
+
+    found = await pair.one.describe(0)
+    assert (found.token, found.wiping) == (None, False)
+
+
+async def test_a_lost_layout_does_not_delete_a_partition_that_had_an_owner(pair: Pair) -> None:
+    """Nothing was written to it, so its positions are all it has; it can be claimed again once the
+    layout is restored."""
+    await pair.one.claim(0, b"owner", START)
+    lost = pair.spaces[0].generation(structs.replace(pair.generation, number=9))
+
+    with pytest.raises(StoreUnavailable, match="has lost the entry of generation 9"):
+        await lost.claim(0, b"next", {"searches": Position(5)})
+
+    assert (await pair.one.claim(0, b"next", START)).positions == START

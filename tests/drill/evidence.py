@@ -36,6 +36,7 @@ Reals = NDArray[np.float64]
 DAY: Final = 1_440  # minutes
 AGO: Final = 60  # minutes that the usual day ends before now
 LEAST_ACTIVE: Final = 30  # minutes with traffic in the usual day; without them nothing is judged
+STRADDLED: Final = 3  # minutes
 KEPT: Final = 60  # minutes without a sample after which the evidence is forgotten
 IDLE_KEEPS: Final = 0.99  # of the evidence, in a minute without traffic
 
@@ -60,12 +61,11 @@ def usual(
     low: float = 0.02,
     high: float = 0.98,
     floor: tuple[float, float, float] = (0.0, 0.0, 0.0),
-    sums: tuple[int, ...] = (3,),
 ) -> Usual:
     """The usual ratio and variance, by minute (the last axis); NaN marks a minute without a sample.
 
-    The ratio is kept between ``low`` and ``high``. The variance is the largest over sums of as
-    many minutes as ``sums`` says, because the results of a turn straddle minutes, and is at least
+    The ratio is kept between ``low`` and ``high``. The variance is that of sums of ``STRADDLED``
+    minutes, because the results of a turn straddle minutes, and at least
     ``c * p**m * (1 - p)**n`` for ``floor = (c, m, n)``. It is not known before the residuals of
     ``LEAST_ACTIVE`` minutes of the day are, because it may be far above the floor.
     """
@@ -77,12 +77,10 @@ def usual(
     mean = np.where(known, below, 1.0) / np.where(known, present, 1.0)
     times, power, complement = floor
     variance = times * ratio**power * (1 - ratio) ** complement
-    measured = known
-    for minutes in sums:
-        residual = _summed(numerator, minutes) - ratio * _summed(denominator, minutes)
-        variance = np.fmax(variance, _day_variance(residual) / (minutes * mean))
-        measured = known & (_day(np.where(np.isnan(residual), 0.0, 1.0)) >= LEAST_ACTIVE)
-    return Usual(ratio, np.where(measured, variance, np.nan))
+    residual = _summed(numerator, STRADDLED) - ratio * _summed(denominator, STRADDLED)
+    variance = np.fmax(variance, _day_variance(residual) / (STRADDLED * mean))
+    measured = _day(np.where(np.isnan(residual), 0.0, 1.0)) >= LEAST_ACTIVE
+    return Usual(ratio, np.where(known & measured, variance, np.nan))
 
 
 def normal_weights(of: Usual, sign: int, shift: float, least: float = 0.05) -> Weights:

@@ -33,7 +33,6 @@ ALERT_OF: Final[Mapping[str, str]] = {
     "wrong_routes": "StreamMetricsRoutingAccuracyDrop",
     "reranking": "StreamMetricsRerankingWorse",
 }
-PAGING: Final = ("srr", "results", "sre", "missed_searches")  # by the large shift
 IN_USE: Final = {figure.name: threshold(figure.name, FALSE_ALARMS) for figure in FIGURES}
 """The thresholds of the rules, in nats."""
 LATELY: Final = (10, 30)
@@ -55,7 +54,7 @@ def weights(figure: Figure, above: Reals, below: Reals) -> Weights:
         ]
     else:
         floor = (model.times, float(model.power), float(model.complement))
-        known = usual(above, below, LOW, figure.high, floor, model.sums)
+        known = usual(above, below, LOW, figure.high, floor)
         found = [
             normal_weights(known, figure.sign, shift.times, shift.least) for shift in figure.shifts
         ]

@@ -15,7 +15,6 @@ from tests.drill.gather import (
     ALERT_OF,
     IN_USE,
     KEEP,
-    PAGING,
     Flags,
     alarms,
     are_unlabelled,
@@ -92,7 +91,7 @@ def judge(
         severities: dict[str, Flags] = {
             "warning": of.may_fire & np.any(gathered >= 1, axis=0) | of.fires_anyway
         }
-        if figure.name in PAGING:
+        if figure.pages:
             severities["critical"] = of.may_fire & (gathered[-1] >= page)
         for severity, active in severities.items():
             rules.append(Rule(ALERT_OF[figure.name], severity, "", 0, KEEP))

@@ -123,7 +123,7 @@ def _known(values: Reals) -> str:
 
 def _promtool(series: dict[str, str], asked: Sequence[tuple[str, int, int]]) -> None:
     """Let promtool evaluate the rules; raises what it says if an answer is another."""
-    rules = groups_for(CUSUM, [group for file in rule_groups().values() for group in file])
+    rules = groups_for(CUSUM, groups=[group for file in rule_groups().values() for group in file])
     test: dict[str, Any] = {
         "interval": "1m",
         "input_series": [{"series": of, "values": values} for of, values in series.items()],

@@ -18,7 +18,7 @@ from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import Position
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.export import export_state
-from stream_metrics.live.worker.generations import begin, joined
+from stream_metrics.live.worker.generations import begin, generation_to_join
 from stream_metrics.live.worker.identity import OtherIdentity
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.partition import StatePartition
@@ -63,7 +63,12 @@ def records(first: int) -> list[Record]:
 async def worked(settings: Settings, store: MemoryStore, first: int) -> None:
     """Let a worker with these settings read the conversation at the offset ``first``."""
     layout = await store.layout()
-    if joined(layout, lambda built: identity(settings_for_state(settings, built), COUNTS)) is None:
+    if (
+        generation_to_join(
+            layout, lambda built: identity(settings_for_state(settings, built), COUNTS)
+        )
+        is None
+    ):
         await begin(store, identity(settings, COUNTS), 0)
     built = (await store.layout()).in_force
     assert built is not None

@@ -7,15 +7,25 @@ from typing import Final
 from tests.mutations.mutation import Edit, Mutation
 
 EVIDENCE: Final = "stream_metrics/core/alerts/evidence.py"
+QUALITY: Final = "stream_metrics/core/alerts/quality.py"
 PROMQL: Final = "stream_metrics/core/alerts/promql.py"
 
 _NUMPY: Final = "tests/services/test_evidence_rules.py::test_evidence_is_that_of_numpy"
+_POOL: Final = (
+    "tests/services/test_evidence_rules.py::test_evidence_about_a_pool_is_the_sum_over_its_agents"
+)
+_FIRES: Final = "tests/services/test_alert_rules.py::test_the_rule_fires_as_expected[SRRSpike]"
 
 
 def _of_evidence(name: str, breaks: str, old: str, new: str, agent: str) -> Mutation:
     """A mutation of the rules of evidence, which an agent of the cases shows."""
     edits = (Edit(EVIDENCE, old, new),)
     return Mutation(name, breaks, edits, f"{_NUMPY}[{agent}]", "FAILED:", service=True)
+
+
+def _of_rules(name: str, breaks: str, edit: tuple[str, str, str], check: str) -> Mutation:
+    """A mutation of rules that promtool shows."""
+    return Mutation(name, breaks, (Edit(*edit),), check, "FAILED:", service=True)
 
 
 ALERTS: Final = (
@@ -74,6 +84,31 @@ ALERTS: Final = (
         "LEAST_ACTIVE: Final = 30",
         "LEAST_ACTIVE: Final = 1",
         "a new agent is not judged",
+    ),
+    _of_evidence(
+        "a variance that was never measured",
+        "the first hours of a new agent are judged by a variance that is far too small",
+        "  or ({floor})\\n)\\n",
+        "  or ({floor})\\n)\\nor ({floor})\\n",
+        "a new agent is not judged",
+    ),
+    _of_rules(
+        "pools that age while their agents work",
+        "evidence about a pool is lost although its agents have traffic",
+        (EVIDENCE, 'f"sum without (agent) ({traffic})"', 'f"0 * sum without (agent) ({traffic})"'),
+        _POOL,
+    ),
+    _of_rules(
+        "pools that alerts do not see",
+        "agents that share an index are judged one by one",
+        (EVIDENCE, "yield Record(LEVEL, _level())", "yield Record(LEVEL, CUSUM)"),
+        _FIRES,
+    ),
+    _of_rules(
+        "pages for small shifts",
+        "a warning wakes somebody up",
+        (QUALITY, "expr=shifted(figure, LARGE)", "expr=shifted(figure)"),
+        _FIRES,
     ),
     Mutation(
         "an old step added again",

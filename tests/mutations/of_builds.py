@@ -30,6 +30,8 @@ ANNOUNCED: Final = "tests/unit/test_publication.py::test_all_rows_are_announced_
 NULLS: Final = "tests/unit/test_publication.py::test_conversations_without_a_row_any_more_get_null"
 FORGOTTEN: Final = "tests/unit/test_publication.py::test_forgotten_conversations_stay_forgotten"
 FROZEN: Final = "tests/contract/test_generations.py::test_a_wiped_partition_stays_frozen"
+LOST: Final = "tests/unit/test_lost_layout.py::test_a_lost_switch_is_fenced_again"
+EMPTIED: Final = "tests/unit/test_lost_layout.py::test_nothing_is_put_back_into_a_purged_namespace"
 DECIDED: Final = "tests/unit/test_layout.py::test_restoring_undoes_no_later_change"
 
 BUILDS: Final = (
@@ -138,15 +140,22 @@ BUILDS: Final = (
     Mutation(
         "layout restored over a later decision",
         "a lost layout is restored although the build was given up meanwhile",
-        (
-            Edit(
-                LAYOUT,
-                "        if not all(map(self._follows, stored.generations)):\n"
-                "            return stored\n",
-                "",
-            ),
-        ),
+        (Edit(LAYOUT, "        if current is None:\n            return stored\n", ""),),
         DECIDED,
+        "AttributeError",
+    ),
+    Mutation(
+        "a lost switch restored without a fence",
+        "a generation is live again although a worker of the one before may have started",
+        (Edit(LAYOUT, 'current, state="fencing", since_ms', "current, since_ms"),),
+        LOST,
+        "assert",
+    ),
+    Mutation(
+        "layout restored into a purged namespace",
+        "a worker that wakes late brings back what a purge has deleted",
+        (Edit(LAYOUT, "stored.is_emptied or begun_anew", "begun_anew"),),
+        EMPTIED,
         "assert",
     ),
 )

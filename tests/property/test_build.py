@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from tests.helpers import examples, rest_long
-from tests.simulation.building import drawn, play
+from tests.simulation.building_schedule import drawn, play
 
 SEEDS = 25
 FEW = 8

@@ -47,7 +47,7 @@ def cases() -> list[Case]:
     """The claims about the alert."""
     rest = BAD_MINUTES + AFTER_MINUTES
     early, over = QUIET_MINUTES + 4, QUIET_MINUTES + BAD_MINUTES + 17
-    other = {"instance": "worker-2:9464"}
+    other = "worker-2:9464"
     few_labels, all_labels = (20, 0.4, 15_000.0), (20, 1.0, 300.0)
     levels: Sequence[Level] = [few_labels, all_labels, (QUIET_MINUTES - 20, 0.4, 1_500.0)]
     return [
@@ -61,9 +61,10 @@ def cases() -> list[Case]:
              agent("a", (QUIET_MINUTES, HEALTHY), (2, GONE), (rest, HEALTHY)), SILENT),
         Case("is silent on a deploy, when another worker takes the sums over",
              agent("a", (QUIET_MINUTES, HEALTHY), (rest, GONE))
-             | agent("a", (QUIET_MINUTES + 1, GONE), (rest - 1, HEALTHY), **other), SILENT),
+             | agent("a", (QUIET_MINUTES + 1, GONE), (rest - 1, HEALTHY), instance=other), SILENT),
         Case("adds up what two workers hold of an agent",
-             agent("a", *INCIDENT) | agent("a", *INCIDENT, **other), {early: FIRED, over: ()}),
+             agent("a", *INCIDENT) | agent("a", *INCIDENT, instance=other),
+             {early: FIRED, over: ()}),
         Case("is silent where quiet minutes had many labels, and most documents never had",
              labelled(levels, agent="a", window="5m"),
              dict.fromkeys(range(QUIET_MINUTES - 5, QUIET_MINUTES + 20, 5), ())),

@@ -28,10 +28,10 @@ def asked_by(rules: Iterable[dict[str, Any]]) -> set[str]:
     return {name for rule in rules for name in _RECORDED.findall(rule["expr"])}
 
 
-def groups_for(name: str, groups: Sequence[dict[str, Any]] = GROUPS) -> list[dict[str, Any]]:
-    """The groups with the rules of a name, and with what records the series they ask for."""
+def groups_for(*names: str, groups: Sequence[dict[str, Any]] = GROUPS) -> list[dict[str, Any]]:
+    """The groups with the rules of some names, and with what records the series they ask for."""
     rules = [rule for group in groups for rule in group["rules"]]
-    needed, asked = set[str](), {name}
+    needed, asked = set[str](), set(names)
     while asked:
         needed |= asked
         asked = asked_by(rule for rule in rules if name_of(rule) in asked) - needed

@@ -37,7 +37,7 @@ LENGTH: Final = 60  # minutes of a question: promtool loads at most 10,000 sampl
 def groups(false_alarms: float = 1.0, series: str = CUSUM) -> list[dict[str, Any]]:
     """The rules of evidence, and what they ask for."""
     files = rule_groups(false_alarms=false_alarms).values()
-    return groups_for(series, [group for file in files for group in file])
+    return groups_for(series, groups=[group for file in files for group in file])
 
 
 def run(

@@ -191,15 +191,14 @@ async def test_a_chart_is_read_by_arrow_keys(browser: Browser) -> None:
         assert last.startswith("12:16: SRR")
 
 
-async def test_a_chart_explains_its_limit_beside_the_picture(browser: Browser) -> None:
-    """The meaning of SRR's dashed line is above the chart, where it hides no value."""
-    async with looking(browser, await ordinary()) as looked:
+async def test_a_chart_explains_its_line_beside_the_picture(browser: Browser) -> None:
+    """The dashed line is what is usual; above the chart, where it hides no value, it is said."""
+    before = [searched(f"b-{n}", 1, [*TEN[:8], "a", "b"], NOON_S - 1_440 * n) for n in range(3, 20)]
+    async with looking(browser, await Showcase.new(*before, searched("c", 1, TEN))) as looked:
         charts = looked.page.locator("figure.chart")
         srr = charts.filter(has=looked.page.get_by_role("heading", name="Redundancy (SRR)"))
-        await expect(srr.locator(".limit")).to_be_attached()
-        await expect(srr.locator(".legend")).to_have_text(
-            "a warning above 25\u202f%, if that is unusual"
-        )
+        await expect(srr.locator(".usual-line")).to_be_attached()
+        await expect(srr.locator(".legend")).to_have_text("usually 20\u202f%")
 
 
 async def test_an_axis_of_counts_has_whole_numbers(browser: Browser) -> None:
@@ -487,6 +486,19 @@ async def test_the_verdict_is_green_only_if_every_rule_could_judge(browser: Brow
         await expect(verdict).to_have_attribute("data-level", "unknown")
 
 
+async def test_a_rule_says_what_is_missing_to_judge_an_agent(browser: Browser) -> None:
+    """The reason is there beside the agents that are fine, whichever agent is chosen."""
+    fresh = [searched(f"f-{n}", 1, TEN, NOON_S - n, agent="fresh") for n in range(3)]
+    showcase = await Showcase.new(*every_ten_seconds(), *fresh, now_us=NOON_US + 1)
+    async with looking(browser, showcase) as looked:
+        rule = looked.page.locator("#rules > li").filter(has_text="SRR spike")
+        await expect(rule).to_contain_text("Fine for support; too little data for fresh.")
+        await expect(rule).to_contain_text(
+            "fresh: 0 stretches of 24 minutes with results in the day before the last hour, "
+            "5 are needed to know what is usual."
+        )
+
+
 async def test_a_fresh_agent_above_a_threshold_is_not_green(browser: Browser) -> None:
     """Redundancy without a previous day is shown, and called neither usual nor fine."""
     fresh = [
@@ -510,7 +522,10 @@ async def test_a_fresh_agent_above_a_threshold_is_not_green(browser: Browser) ->
 
 async def test_a_spike_is_named_and_links_to_the_conversations(browser: Browser) -> None:
     """The fault is at the top in words, with links to its agent and the repeated results."""
-    good = [searched(f"g-{n}", 1, list("abcdefgh"), NOON_S - 40_000, agent="a") for n in range(130)]
+    good = [
+        searched(f"g-{n}", 1, list("abcdefgh"), NOON_S - 40_000 + 60 * n, agent="a")
+        for n in range(130)
+    ]
     bad = [searched(f"b-{n}", 1, ["x"] * 12, NOON_S - 50 * n, agent="a") for n in range(40)]
     async with looking(browser, await Showcase.new(*good, *bad)) as looked:
         page = looked.page

@@ -1,32 +1,48 @@
-"""From traffic to the person on call, by Kafka, worker, Prometheus, Alertmanager and a webhook."""
+"""From traffic to the person on call: Kafka, two workers, Prometheus, Alertmanager and a webhook.
+
+A minute of the rules is a second here, so an hour is a minute.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from heapq import merge
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import numpy as np
 import pytest
 from aiohttp import web
+from aiokafka import AIOKafkaProducer
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import Alertmanager, Prometheus, RedisServer
 from deploy.local.waiting import wait_until
-from stream_metrics.core.alerts.files import rule_groups
-from stream_metrics.lab.traffic import Incident, TrafficProfile, generate
-from tests.services.live import PARTITIONS, LiveSystem, Produced, produce
+from stream_metrics.core.alerts.evidence import CUSUM, NET, RESIDUAL
+from stream_metrics.core.alerts.figures import STRADDLED
+from stream_metrics.core.alerts.quality import QUALITY
+from stream_metrics.lab.traffic import Incident, TrafficProfile, TrafficRecord, generate
+from tests.rules.faster import FLAGS, faster
+from tests.rules.parts import groups_for
+from tests.services.live import PARTITIONS, LiveSystem, Produced
 from tests.services.test_servers import webhook
 
 pytestmark = pytest.mark.service
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
-AGENTS: Final = ("spiking", "steady")
-HOUR: Final = 3600
+PACES: Final = {"quiet": 0.4, "steady": 3.0}  # turns a second, which is a minute of the rules
+SHARE: Final = 0.15  # of results that repeat others, on a usual day
+USUAL_SECONDS: Final = 300
+HEALTHY_SECONDS: Final = 60
 WITHIN_SECONDS: Final = 120
+DAY: Final = 86_400
 
 
 class ReceivedAlert(NamedTuple):
@@ -38,26 +54,59 @@ class ReceivedAlert(NamedTuple):
     status: str
 
 
-def traffic(conversations: int, *, strength: float) -> TrafficProfile:
-    """Five minutes of traffic until half a minute ago, in which one agent finds the same pages."""
-    return TrafficProfile(
-        seed=7, conversations=conversations, start=int(time.time()) - 330, duration_seconds=290,
-        agents=AGENTS, iterations=(2, 5), duplicates=0.1, result_bytes=200, labels=False,
-        invalid=0.0, relevant=0.0, gate_skips=0.0,
-        incidents=(Incident("spiking", 0, HOUR, "same_pages", strength),),
+def traffic(start: int, *, incident: float = 0.0) -> Iterator[TrafficRecord]:
+    """The records of both agents in the order of time; the quiet one may find the same pages."""
+    strengths = {"quiet": incident, "steady": 0.0}
+    return merge(
+        *(
+            generate(
+                TrafficProfile(
+                    seed=2 * start + at, conversations=int(pace * WITHIN_SECONDS), start=start,
+                    duration_seconds=WITHIN_SECONDS, agents=(agent,), iterations=(2, 5),
+                    duplicates=0.1, result_bytes=200, labels=False, invalid=0.0, relevant=0.0,
+                    gate_skips=0.0, redelivered=0.0, turns=(1, 1),
+                    incidents=(Incident(agent, 0, DAY, "same_pages", strengths[agent]),),
+                )
+            )
+            for at, (agent, pace) in enumerate(PACES.items())
+        ),
+        key=lambda record: record.timestamp_ms,
     )  # fmt: skip
 
 
-def fast_rules(folder: Path) -> list[Path]:
-    """The rule files, with alerts that wait for seconds instead of minutes."""
-    made = []
-    for name, groups in rule_groups().items():
-        for group in groups:
-            for rule in group["rules"]:
-                rule |= dict.fromkeys(rule.keys() & {"for", "keep_firing_for"}, "2s")
-        made.append(folder / f"{name}.rules.json")
-        made[-1].write_text(json.dumps({"groups": groups}), encoding="utf-8")
-    return made
+@asynccontextmanager
+async def played(
+    kafka: Kafka, streams: dict[str, str], records: Iterator[TrafficRecord]
+) -> AsyncIterator[None]:
+    """Send each record when its time has come, until the end of the block."""
+
+    waiting, over = deque(records), asyncio.Event()
+    producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+
+    async def play() -> None:
+        while not over.is_set():
+            while waiting and waiting[0].timestamp_ms <= 1_000 * time.time():
+                record = waiting.popleft()
+                await producer.send(
+                    streams[record.stream], record.value, key=record.key,
+                    timestamp_ms=record.timestamp_ms,
+                )  # fmt: skip
+            with suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), 0.2)
+
+    async with producer, asyncio.TaskGroup() as tasks:
+        tasks.create_task(play())
+        try:
+            yield
+        finally:
+            over.set()
+
+
+def rules(folder: Path) -> list[Path]:
+    """The file with the alerts about what agents find, a second for each minute."""
+    groups = groups_for(*(alert.name for alert in QUALITY))
+    (file := folder / "rules.json").write_text(json.dumps({"groups": faster(groups)}))
+    return [file]
 
 
 def fast_routes(url: str) -> str:
@@ -70,19 +119,28 @@ def fast_routes(url: str) -> str:
     return f"{head}receivers:\n  - {{name: page, {hook}}}\n  - {{name: message, {hook}}}\n"
 
 
-def yesterday(promtool_path: str, folder: Path) -> None:
-    """Samples of the last hours for the baselines, which have 15% duplicates."""
-    now = int(time.time())
-    lines = []
-    for family, value in (("duplicate_results", 15_000), ("results", 100_000)):
-        lines.append(f"# TYPE streammetrics_window_{family} gauge")
-        for agent in AGENTS:
-            labels = f'job="stream-metrics",instance="before:1",agent="{agent}",window="24h"'
-            lines += [
-                f"streammetrics_window_{family}{{{labels}}} {value} {at}"
-                for at in range(now - 2 * HOUR, now - HOUR // 2, 60)
-            ]
-    samples = folder / "yesterday.om"
+def usual(promtool_path: str, folder: Path) -> None:
+    """What rules would have recorded of both agents in the time before."""
+    rng, now = np.random.default_rng(3), int(time.time())
+    seconds = range(now - USUAL_SECONDS, now)
+    found: dict[str, list[str]] = {}
+    for agent, pace in PACES.items():
+        results = 35.0 * rng.poisson(pace, len(seconds))
+        duplicates = rng.binomial(results.astype(int), SHARE).astype(float)
+        labels = f'job="stream-metrics",agent="{agent}",figure="srr"'
+        for part, values in (
+            ("numerator", duplicates), ("denominator", results), ("active", results > 0)
+        ):  # fmt: skip
+            found.setdefault(NET, []).extend(
+                f'{NET}{{{labels},part="{part}"}} {float(value)} {at}'
+                for at, value in zip(seconds, values, strict=True)
+            )
+        sums = np.convolve(duplicates - SHARE * results, np.ones(STRADDLED), "same")
+        found.setdefault(RESIDUAL, []).extend(
+            f"{RESIDUAL}{{{labels}}} {value} {at}" for at, value in zip(seconds, sums, strict=True)
+        )
+    samples = folder / "usual.om"
+    lines = [line for name, of in found.items() for line in (f"# TYPE {name} gauge", *of)]
     samples.write_text("\n".join([*lines, "# EOF\n"]), encoding="utf-8")
     data = folder / "prometheus" / "data"
     data.mkdir(parents=True)
@@ -114,7 +172,7 @@ async def webhook_alerts() -> AsyncIterator[tuple[str, list[ReceivedAlert]]]:
         yield url, heard
 
 
-async def test_a_spike_pages_for_its_agent_and_resolves(
+async def test_an_incident_of_four_turns_pages_and_a_killed_worker_pages_nobody(
     kafka: Kafka,
     redis_server: RedisServer,
     alertmanager_factory: Callable[..., Awaitable[Alertmanager]],
@@ -122,7 +180,7 @@ async def test_a_spike_pages_for_its_agent_and_resolves(
     webhook_alerts: tuple[str, list[ReceivedAlert]],
     tmp_path: Path,
 ) -> None:
-    """SRRSpike reaches the pager for the agent with repeats, for no other, and resolves."""
+    """SRRSpike pages for the quiet agent that repeats itself, for no other, and resolves."""
     url, heard = webhook_alerts
     group = f"spike-{uuid.uuid4().hex[:8]}"
     topics = (f"{group}-searches", f"{group}-labels")
@@ -132,31 +190,47 @@ async def test_a_spike_pages_for_its_agent_and_resolves(
     streams = {"events": topics[0], "labels": topics[1]}
     nothing = Produced((), frozenset(), 0)
     system = LiveSystem(kafka, redis_server, tmp_path / group, group, topics, nothing)
-    await system.start_workers(1)
-    (worker,) = system.workers
-    await wait_until(worker.ready, 120, "the worker is not ready")
-    yesterday(promtool_path, tmp_path)
+    await system.start_workers(2)
+    killed, other = system.workers
+    for worker in system.workers:
+        await wait_until(worker.ready, 120, "the worker is not ready")
+    usual(promtool_path, tmp_path)
     alertmanager = await alertmanager_factory(config=fast_routes(url))
     prometheus = Prometheus(
         tmp_path / "prometheus",
-        {"stream-metrics": [worker.address]},
-        rule_files=fast_rules(tmp_path),
+        {"stream-metrics": [worker.address for worker in system.workers]},
+        rule_files=rules(tmp_path),
         alertmanagers=[alertmanager.address],
         interval="1s",
+        flags=FLAGS,
     )
     async with prometheus:
-        await produce(kafka, streams, generate(traffic(60, strength=0.9)))
-        page = ReceivedAlert("page", "SRRSpike", "spiking", "firing")
-        await wait_until(
-            lambda: page in heard, WITHIN_SECONDS, lambda: f"nobody was paged; heard: {heard}"
-        )
+        began = int(time.time())
+        async with played(kafka, streams, traffic(began)):
 
-        await produce(kafka, streams, generate(traffic(600, strength=0.0)))
+            async def judged() -> bool:
+                return len(await prometheus.query(f'{CUSUM}{{figure="srr"}}')) == 2 * len(PACES)
+
+            await wait_until(judged, 60, "the agents are not judged")
+            killed.kill9()
+
+            async def taken_over() -> bool:
+                return await other.owned() == PARTITIONS
+
+            await wait_until(taken_over, 60, other.log_tail)
+            await wait_until(lambda: time.time() >= began + HEALTHY_SECONDS, 120, "time stands")
+        assert heard == []
+
+        async with played(kafka, streams, traffic(int(time.time()), incident=0.9)):
+            page = ReceivedAlert("page", "SRRSpike", "quiet", "firing")
+            await wait_until(
+                lambda: page in heard, WITHIN_SECONDS, lambda: f"nobody was paged; heard: {heard}"
+            )
         resolved = page._replace(status="resolved")
         await wait_until(
             lambda: resolved in heard, WITHIN_SECONDS, lambda: f"it does not resolve: {heard}"
         )
 
-    assert {one.agent for one in heard if one.agent} == {"spiking"}
+    assert {one.agent for one in heard} == {"quiet"}
     assert {one.alert for one in heard} == {"SRRSpike"}
-    assert await system.stop_workers() == [0]
+    assert (await system.stop_workers())[1] == 0

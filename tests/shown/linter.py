@@ -128,7 +128,11 @@ def _matched_by(name: str) -> Callable[[Json], Iterator[str]]:
     def complaints(board: Json) -> Iterator[str]:
         for panel, target in targets(board):
             selectors = SELECTOR.findall(target["expr"])
-            matched = [MATCHERS[name] in matchers for _, matchers in selectors]
+            # What rules record of all workers has no instance.
+            matched = [
+                MATCHERS[name] in matchers or (name == "instance" and ":" in series)
+                for series, matchers in selectors
+            ]
             if not matched or not all(matched):
                 yield f"{panel['title']}: {target['expr']}"
 

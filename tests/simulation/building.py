@@ -7,32 +7,26 @@ others.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
-from random import Random
+from functools import partial
+from itertools import count
 from typing import Any, Final
 
 from aiokafka import TopicPartition
-from msgspec import structs
 from prometheus_client import CollectorRegistry
 
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
-from stream_metrics.core.events.record import Record
-from stream_metrics.core.events.times import rfc3339
-from stream_metrics.lab.traffic import TrafficRecord, partition_for
+from stream_metrics.lab.traffic import partition_for
 from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
-from stream_metrics.live.layout import Generation, Identity, InvalidTransition
+from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
 from stream_metrics.live.memory import (
     MemoryDeadLetters,
-    MemoryOutput,
-    MemoryOutputs,
     MemorySnapshot,
     MemoryStore,
     MemoryTopic,
@@ -41,10 +35,11 @@ from stream_metrics.live.ports import StoreUnavailable, Superseded
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.worker.announce import AnnouncementScope, Announcer
 from stream_metrics.live.worker.audit import AuditOptions, audit
+from stream_metrics.live.worker.build import gap_policy
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.export import export_state
-from stream_metrics.live.worker.generations import begin, change
+from stream_metrics.live.worker.generations import change
 from stream_metrics.live.worker.keying import KeyMonitor
 from stream_metrics.live.worker.loop import Loop
 from stream_metrics.live.worker.names import SharedNames
@@ -59,113 +54,25 @@ from stream_metrics.live.worker.switch import (
     forget_purged,
     give_up,
     roll_forward,
-    unsent,
 )
 from stream_metrics.live.worker.tombstones import CARRIED, carry
 from tests import oracle
 from tests.simulation.brokers import Brokers
-from tests.simulation.faults import KINDS, Died, Fault, FaultInjector, Kind
+from tests.simulation.building_ports import FaultyStore, Fence, Outputs, WatchingRetry
+from tests.simulation.building_traffic import expected, forgets
+from tests.simulation.faults import Died, Fault, FaultInjector, Kind
+from tests.simulation.internal_topic import INTERNAL, Inputs, Internal, Upstream
 from tests.simulation.sources import ScriptedSource
 from tests.simulation.system import COUNTS, MARKED, PARTITIONS, TOPICS, ImmediateRetry, traffic
 
-INTERNAL: Final = "internal"
 OLD: Final = Identity("group", 1, "old", COUNTS)
 NEW: Final = Identity("group", 1, "new", COUNTS)
 GOOD_GAIN: Final = {"old": 2, "new": 3}
-FORGOTTEN: Final = 4  # number of conversations to forget, if any
 DAY_MS: Final = 86_400_000
-
-# The weight of each action. A process number not in use stands for another process, or none.
-WEIGHTS: Final = {
-    "read": 20,
-    "look after": 3,
-    "commit": 1,
-    "produce": 5,
-    "look": 8,
-    "register": 3,
-    "decide": 1,
-    "finish": 2,
-    "give up": 1,
-    "kill": 2,
-    "rebalance": 1,
-    "notice": 1,
-    "remember": 2,
-    "go back": 1,
-}
-
-
-class FaultyStore(FaultInjector):
-    """A store with faults, also in the stores of its generations."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "generation":
-            inner: Any = self._inner
-            return lambda generation: FaultyStore(
-                inner.generation(generation), self._fault, self._seen
-            )
-        if name == "conversations":
-            return self._listed
-        return super().__getattr__(name)
-
-    async def _listed(self, partition: int) -> AsyncIterator[Any]:
-        """List conversations, with a possible fault before each of them."""
-        inner: Any = self._inner
-        async for found in inner.conversations(partition):
-            kind = self._fault.due()
-            if kind in ("dies before", "dies after"):
-                raise Died("conversations")
-            if kind in ("refused", "answer lost"):
-                raise StoreUnavailable("conversations")
-            yield found
-
-
-class Outputs(MemoryOutputs):
-    """The outputs of one generation, with their own transactional ids."""
-
-    def __init__(self, topic: MemoryTopic, generation: Generation) -> None:
-        super().__init__(topic)
-        self._first = 100 * generation.number
-
-    def of(self, partition: int) -> MemoryOutput:
-        """See ``Outputs.of``."""
-        return super().of(self._first + partition)
-
-    async def keep(self, partitions: Collection[int]) -> None:
-        """See ``Outputs.keep``."""
-        await super().keep([self._first + partition for partition in partitions])
-
-
-@dataclass
-class Fence:
-    """Fences the producers of a generation; may end halfway."""
-
-    topic: MemoryTopic
-    fault: Fault
-
-    async def fence_producers(self, generation: Generation) -> None:
-        """See ``worker.switch.Fence``."""
-        for number in range(generation.identity.count):
-            if self.fault.due() in ("dies before", "dies after"):
-                raise Died("begin")
-            await Outputs(self.topic, generation).of(number).begin()
 
 
 async def _at_once() -> None:
     """Do not wait."""
-
-
-class WatchingRetry(ImmediateRetry):
-    """RetryPolicy of a worker that looks at the layout meanwhile, as its own task does."""
-
-    look: Callable[[], Awaitable[None]]
-    pauses = 0
-
-    async def pause(self, seconds: float) -> None:
-        """Do not wait, but look at the layout each third time."""
-        self.pauses += 1
-        if self.pauses % 3 == 0:
-            with suppress(StoreUnavailable):
-                await self.look()
 
 
 @dataclass(eq=False)
@@ -179,112 +86,6 @@ class Process:
     publication: Publication
     watcher: LayoutWatcher
     repartitioner: Repartitioner | None = None  # fills the internal topic
-
-
-@lru_cache
-def forgets(seed: int) -> tuple[TrafficRecord, ...]:
-    """Forget records of conversations with records in both halves of the traffic; later records of
-    these conversations are forgotten, too."""
-    records, half = traffic(seed), len(traffic(seed)) // 2
-    before, after = (
-        {r.key or b"" for r in part if r.valid} for part in (records[:half], records[half:])
-    )
-    at_ms = records[half].timestamp_ms
-    found = []
-    for key in sorted(before & after)[:FORGOTTEN]:
-        event = {
-            "schema_version": "1",
-            "type": "forget",
-            "event_id": f"forget-{key.decode()}",
-            "occurred_at": rfc3339(1000 * records[-1].timestamp_ms),
-            "conversation_id": key.decode(),
-        }
-        found.append(TrafficRecord("events", key, json.dumps(event).encode(), at_ms, valid=True))
-    return tuple(found)
-
-
-@lru_cache
-def expected(
-    seed: int, good_gain: int, keyed: bool, retained: bool
-) -> tuple[dict[str, str], str, int]:
-    """The outcome of one pass over the retained traffic without forgotten conversations: rows,
-    windows, and their time."""
-    read = traffic(seed)
-    if retained:
-        read = (*forgets(seed), *read[len(read) // 2 :])
-    records = [oracle.Record(r.value, r.key, r.timestamp_ms) for r in read]
-    outcome = oracle.evaluate(records, keyed=keyed, good_gain=good_gain)
-    now_us = 1000 * traffic(seed)[-1].timestamp_ms
-    rows = {str(json.loads(row)["conversation_id"]): row for row in outcome.rows}
-    return rows, outcome.windows(now_us), now_us
-
-
-@dataclass
-class Inputs:
-    """The input topics, as read by the process that fills the internal topic."""
-
-    brokers: Brokers
-    client: ScriptedSource
-    copied: dict[TopicPartition, int]  # outlives processes
-    fetched: dict[TopicPartition, int] = field(default_factory=dict)
-
-    def first(self, place: TopicPartition) -> int:
-        """The next offset."""
-        return self.copied.get(place, self.brokers.firsts.get(place, 0))
-
-    async def fetch(self) -> list[Record]:
-        """See ``worker.repartition.Inputs``."""
-        found: list[Record | None] = []
-        for place, log in self.brokers.logs.items():
-            first = self.first(place)
-            part = log[first : min(first + self.client.max_records, self.brokers.ends[place])]
-            self.fetched[place] = first + len(part)
-            found += part
-        return [record for record in found if record is not None]
-
-    async def commit(self) -> None:
-        """See ``worker.repartition.Inputs``."""
-        self.copied.update(self.fetched)
-
-
-@dataclass
-class Internal:
-    """The internal topic; the process that fills it may end after any record."""
-
-    brokers: Brokers
-    fault: Fault
-
-    async def send(self, records: Sequence[Record]) -> None:
-        """See ``worker.repartition.Internal``."""
-        for record in records:
-            place = TopicPartition(
-                INTERNAL, partition_for(record.key or b"", self.brokers.partitions)
-            )
-            log = self.brokers.logs[place]
-            at = {"topic": INTERNAL, "partition": place.partition, "offset": len(log)}
-            log.append(structs.replace(record, **at))
-            self.brokers.ends[place] += 1
-            if self.fault.due() in ("dies before", "dies after"):
-                raise Died("copy")
-
-
-@dataclass
-class Upstream:
-    """The progress of filling the internal topic."""
-
-    inputs: Inputs
-    now_ms: Callable[[], int]
-
-    async def read_up_to_ms(self) -> int:
-        """See ``Upstream``."""
-        brokers = self.inputs.brokers
-        coming = (
-            record.timestamp_ms or 0
-            for place, log in brokers.logs.items()
-            for record in log[self.inputs.first(place) : brokers.ends[place]]
-            if record is not None
-        )
-        return min(coming, default=self.now_ms())
 
 
 @dataclass
@@ -304,6 +105,8 @@ class BuildSystem:
     letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
     topic: MemoryTopic = field(default_factory=MemoryTopic)
     processes: list[Process] = field(default_factory=list)
+    sleepers: list[Process] = field(default_factory=list)  # suspended processes
+    origin: str = ""  # the mark of the first generation, if the namespace was purged
     seen: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -311,8 +114,9 @@ class BuildSystem:
         self.groups: dict[str, Brokers] = {}  # by the mark of a generation
         self.now_ms = traffic(self.seed)[0].timestamp_ms
         self.space.clock = lambda: self.now_ms
-        self._past: MemorySnapshot | None = None
+        self.past: MemorySnapshot | None = None
         self._marks: set[str] = set()  # of the generations that it has
+        self._looks = count(1)
         self.inner = Brokers((INTERNAL,), self.internal)
         self.copied: dict[TopicPartition, int] = {}
         new = replace(NEW, partition_counts={INTERNAL: self.internal}) if self.internal else NEW
@@ -357,6 +161,10 @@ class BuildSystem:
         """Produce this many records and markers, and advance the clock to the last one."""
         self.now_ms = self.brokers.produce(entries) or self.now_ms
 
+    def layout_ms(self) -> int:
+        """The time, which is later at each call: a store goes back no twice in one millisecond."""
+        return self.now_ms + next(self._looks)
+
     async def start(self, generation: Generation) -> Process:
         """Start a worker, which is not a member yet."""
         topics = tuple(generation.identity.partition_counts)
@@ -395,24 +203,22 @@ class BuildSystem:
 
         def muted(is_muted: bool) -> None:
             publication.muted = is_muted
-            loop.set_gap_policy("rebuild" if is_muted else "halt")
+            loop.set_gap_policy(gap_policy(watcher.newest, generation, "halt"))
 
         def scope_of(partition: StatePartition) -> AnnouncementScope | None:
             newest = watcher.newest
             found, other = newest.of(generation.number), before(newest, generation)
-            if publication.muted or found is None or other is None:
+            if publication.muted or found is None or found.number == 1:
                 return None
             ours = generation.identity
             internal = partial(partition_for, partitions=ours.count) if repartitioner else None
             return AnnouncementScope(
                 store, engine, "last", DAY_MS, announced(found, partition.marks),
                 before_of(space, newest, generation, partition.number), 3,
-                belongs(other.identity, ours, partition.number, internal),
+                belongs(other.identity if other else ours, ours, partition.number, internal),
             )  # fmt: skip
 
         async def prepare(partition: StatePartition) -> None:
-            if publication.muted and (marks := unsent(partition.marks)):
-                await partition.put([], marks, retry)
             if generation.retained and CARRIED not in partition.marks:
                 held = before_of(space, layout, generation, partition.number)
                 await retry(lambda: carry(partition, held, 1, "k", 1, retry))
@@ -434,7 +240,7 @@ class BuildSystem:
             monotonic=lambda: 0.0,
         )  # fmt: skip
         fence = Fence(self.topic, fault)
-        watcher = LayoutWatcher(space, layout, generation, fence, _at_once, muted)
+        watcher = LayoutWatcher(space, layout, generation, fence, _at_once, muted, self.layout_ms)
         retry.look = watcher.look
         muted(publication.muted)
         process = Process(generation, client, loop, fault, publication, watcher, repartitioner)
@@ -474,7 +280,7 @@ class BuildSystem:
         except Superseded as superseded:
             self.seen["superseded"] += 1
             self.processes.remove(process)
-            await roll_forward(self.space, superseded, self.now_ms)
+            await roll_forward(self.space, superseded, self.layout_ms())
         finally:
             fault.kind = None
 
@@ -502,7 +308,7 @@ class BuildSystem:
         with suppress(InvalidTransition):
             await change(
                 self.space,
-                lambda now: now.registered(wanted, mark, self.now_ms, retained=self.retained),
+                lambda now: now.registered(wanted, mark, self.layout_ms(), retained=self.retained),
             )
         building = (await self.space.layout()).building
         if building is not None and self.workers_of(building) < 2:
@@ -520,9 +326,9 @@ class BuildSystem:
         space: Any = FaultyStore(self.space, fault, lambda *_: None)
         building = (await self.space.layout()).building
         try:
-            if building is not None and what == "decide":
+            if building is not None and what == "decide" and not await self.lacks(building):
                 number = building.number
-                await change(space, lambda now: now.switched(number, self.now_ms))
+                await change(space, lambda now: now.switched(number, self.layout_ms()))
                 self.seen["decided" if number == 2 else "decided again"] += 1
             if building is not None and what == "give up":
                 number = building.number
@@ -534,6 +340,14 @@ class BuildSystem:
         except StoreUnavailable:
             self.seen["command refused"] += 1
 
+    async def lacks(self, generation: Generation) -> bool:
+        """Whether the store has lost partitions that the generation had begun.
+
+        They are built again while it is muted. Later this is an offset gap, which halts them.
+        """
+        begun = await self.space.generation(generation).partitions()
+        return bool(self.groups[generation.mark].commits) and len(begun) < generation.identity.count
+
     async def remember(self) -> None:
         """Take a snapshot of the store once all partitions of all generations have begun.
 
@@ -543,16 +357,23 @@ class BuildSystem:
             begun = await self.space.generation(generation).partitions()
             if not generation.ended and len(begun) < generation.identity.count:
                 return
-        self._past = self.space.snapshot()
+        self.past = self.space.snapshot()
         self._marks = {g.mark for g in (await self.space.layout()).generations}
 
+    @staticmethod
+    async def layout_of(snapshot: MemorySnapshot) -> Layout:
+        """The layout in a snapshot."""
+        store = MemoryStore()
+        store.restore(snapshot)
+        return await store.layout()
+
     async def go_back(self) -> None:
-        """Fail the store over to the snapshot, unless that would lose all live state: this is an
-        offset gap, which halts its partitions."""
+        """Fail the store over to the snapshot, unless that would lose all state in force: an offset
+        gap, which halts its partitions."""
         live = (await self.space.layout()).in_force
-        lost = live is not None and live.state == "live" and live.mark not in self._marks
-        if self._past is not None and not lost:
-            self.space.restore(self._past)
+        lost = live is not None and live.mark not in self._marks
+        if self.past is not None and not lost:
+            self.space.restore(self.past)
             self.seen["store went back"] += 1
 
     # -- the end
@@ -560,17 +381,24 @@ class BuildSystem:
     async def settle(self) -> None:
         """End all faults: the new generation is built, goes live, and reads what remains."""
         self.produce(10_000)
-        before, self.processes = self.processes, []
+        before, self.processes = [*self.processes, *self.sleepers], []
         mark = await self.build_and_switch()
-        late = [p for p in before if p.generation.mark != mark]
-        for process in late[:1]:  # a process that was paused all the time
-            process.client.max_records = 1_000
-            for what in ("read", "look after", "commit", "read", "look"):
-                if process not in self.processes:
-                    self.processes.append(process)
-                await self.act(process, what, None, 0)
-        if (await self.space.layout()).building is not None:  # it put back a build that was lost
+        layout = await self.space.layout()
+        for same in (False, True):  # one process each that was suspended all the time
+            late = [p for p in before if (p.generation.mark == mark) is same]
+            for process in late[:1]:
+                await self.wake_late(process)
+        if await self.space.layout() != layout:  # they put back what was lost
             await self.build_and_switch()
+
+    async def wake_late(self, process: Process) -> None:
+        """Let a process go on that was suspended, and suspend it again."""
+        process.client.max_records = 1_000
+        for what in ("read", "look after", "commit", "read", "look"):
+            if process not in self.processes:
+                self.processes.append(process)
+            await self.act(process, what, None, 0)
+        self.processes = [p for p in self.processes if p is not process]
 
     async def build_and_switch(self) -> str:
         """Build the new generation until it is live; return its mark."""
@@ -606,6 +434,7 @@ class BuildSystem:
         assert live is not None
         assert live.number > 1
         assert (live.state, layout.building, layout.to_purge) == ("live", None, ())
+        assert self.origin in ("", layout.origin), "a purged namespace was put back"
         store, good_gain = self.space.generation(live), GOOD_GAIN[live.identity.fingerprint]
         keyed = INTERNAL not in live.identity.partition_counts
         rows, windows, now_us = expected(self.seed, good_gain, keyed, self.retained)
@@ -633,71 +462,3 @@ class BuildSystem:
 
 async def _never() -> bool:
     return False
-
-
-def drawn(
-    seed: int, *, internal: int = 0, retained: bool = False
-) -> tuple[BuildSystem, list[tuple[Any, ...]]]:
-    """Two generations and the actions to perform on them; the same for the same seed."""
-    rng = Random(seed)
-    builders = BuildSystem(
-        seed=rng.randint(1, 3),
-        cache_results=rng.choice((0, 60, 1_000)),
-        batch_records=rng.choice((1, 8, 100)),
-        internal=internal,
-        retained=retained,
-    )
-    whats = rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=rng.randint(60, 160))
-    return builders, [
-        (
-            what,
-            rng.randint(0, 3),
-            rng.choice((*[None] * 4, *KINDS)),
-            rng.randint(0, 9),
-            rng.randint(1, 25),
-        )
-        for what in whats
-    ]
-
-
-async def play(builders: BuildSystem, actions: list[tuple[Any, ...]]) -> None:
-    """Start, perform all actions, settle and compare; raises ``AssertionError``."""
-    old = await begin(builders.space, OLD, 0)
-    for _ in range(2):
-        await builders.start(old)
-    builders.rebalance(old)
-    if builders.retained:
-        await builders.cut()
-    builders.produce(40)
-    for action in actions:
-        await _perform(builders, *action)
-    await builders.settle()
-    await builders.check()
-
-
-async def _perform(
-    builders: BuildSystem, what: str, number: int, kind: Kind | None, at: int, many: int
-) -> None:
-    """Perform one action."""
-    simple: dict[str, Callable[[], Awaitable[None]]] = {"register": builders.register}
-    if what in simple:
-        await simple[what]()
-    elif what in ("decide", "finish", "give up"):
-        await builders.command(what, kind, at)
-    elif what == "produce":
-        builders.produce(many)
-    elif what == "remember":
-        await builders.remember()
-    elif what == "go back":
-        await builders.go_back()
-    elif builders.processes:
-        process = builders.processes[number % len(builders.processes)]
-        if what == "kill":
-            await builders.replace(process)
-        elif what == "rebalance":
-            builders.rebalance(process.generation, [process] if at % 2 else ())
-        elif what == "notice":
-            process.client.notice()
-        else:
-            process.client.max_records = 1 + many // 2
-            await builders.act(process, what, kind, at)

@@ -507,22 +507,22 @@ def certain(fast: bool) -> list[tuple[Any, ...]]:
 
 # --- claims ---------------------------------------------------------------------------------------
 
-TAKE = Twin("Deduplicator", run)
-LABELS_ONLY = Twin("taken_labels", run)
+DECODED = Twin("Deduplicator", run)
+LABELS_ONLY = Twin("digested_labels", run)
 VALID, REFUSED = Twin("Deduplicator", run_valid), Twin("Deduplicator", run_refused)
 FREQUENT_ONLY = Twin("Deduplicator", run_frequent)
 EACH = Twin("Deduplicator", run_each)
 CLAIMS = [
     Claim(LABELS_ONLY, "labels of all kinds of values, in any spelling", keyed(LABELS)),
     Claim(
-        Twin("taken_labels", run_labels),
+        Twin("digested_labels", run_labels),
         "labels that name each thing once are handled",
         usual_labels(),
         handled=True,
     ),
-    Claim(TAKE, "searches of all kinds of values, in any spelling", keyed(ITERATIONS)),
+    Claim(DECODED, "searches of all kinds of values, in any spelling", keyed(ITERATIONS)),
     Claim(
-        TAKE,
+        DECODED,
         "usual results are taken, whatever their texts and their spelling",
         usual_results(),
         handled=True,
@@ -556,7 +556,7 @@ CLAIMS = [
         slow=True,
     ),
     Claim(
-        TAKE,
+        DECODED,
         "records of the table of bad input",
         listed=lambda: (
             (PAIRS[0], row.value, row.key, row.timestamp_ms, LIMITS, row.require_key)
@@ -564,7 +564,7 @@ CLAIMS = [
         ),
     ),
     Claim(
-        TAKE,
+        DECODED,
         "every kind of value in every field",
         listed=lambda: (
             (PAIRS[3], case.text.encode())
@@ -574,13 +574,13 @@ CLAIMS = [
         ),
     ),
     Claim(
-        TAKE,
+        DECODED,
         "valid events to which a few things happened",
         st.tuples(ANY_PAIR, mutated().map(str.encode)),
         slow=True,
     ),
     Claim(
-        TAKE,
+        DECODED,
         "events with foreign texts for values and names, and those that were cut",
         st.tuples(
             st.just(PAIRS[0]) if PAIRS else st.nothing(),
@@ -591,7 +591,7 @@ CLAIMS = [
             st.booleans(),
         ),
     ),
-    Claim(TAKE, "events of which single bytes were changed", flipped()),
+    Claim(DECODED, "events of which single bytes were changed", flipped()),
     Claim(
         FREQUENT_ONLY, "the demo's good searches and labels are handled", listed=demo, at_least=200
     ),
@@ -641,13 +641,13 @@ CLAIMS = [
 ]
 
 
-def wrongly_taken(value: Any, key: Any) -> object:
+def wrongly_decoded(value: Any, key: Any) -> object:
     """What is no record."""
     return RecordDecoder(PAIRS[0][0], KEY_ID, newest(), LIMITS).decode_fast(value, key, None)
 
 
 REFUSALS = [
-    Refusal("Deduplicator", lambda: wrongly_taken("text", None), TypeError),
-    Refusal("Deduplicator", lambda: wrongly_taken(None, None), TypeError),
-    Refusal("Deduplicator", lambda: wrongly_taken(b"{}", "text"), TypeError),
+    Refusal("Deduplicator", lambda: wrongly_decoded("text", None), TypeError),
+    Refusal("Deduplicator", lambda: wrongly_decoded(None, None), TypeError),
+    Refusal("Deduplicator", lambda: wrongly_decoded(b"{}", "text"), TypeError),
 ]

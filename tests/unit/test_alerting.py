@@ -39,7 +39,7 @@ EACH: Final = pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.n
 def exported() -> frozenset[str]:
     """Names of all series about a worker's own work."""
     registry = CollectorRegistry()
-    operations = Operations(registry, ["topic"])
+    operations = Operations(registry, ["topic"], pools={"support": "handbook"})
     operations.lag("topic", 0, 0, 0.0)
     operations.agents_known(["support"])
     BridgeMetrics(registry, ["topic"]).lag("topic", 0, 0, 0.0)

@@ -14,7 +14,13 @@ from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Extent
 from stream_metrics.live.layout import NOTHING, Generation, Identity, Layout
 from stream_metrics.live.memory import MemoryStore
-from stream_metrics.live.ports import BatchWrite, ConversationWrite, Position, StateStore
+from stream_metrics.live.ports import (
+    BatchWrite,
+    ConversationWrite,
+    Position,
+    StateStore,
+    StoreUnavailable,
+)
 from stream_metrics.live.worker.build import (
     CAUGHT_UP_MS,
     DAY_MS,
@@ -30,9 +36,17 @@ from stream_metrics.live.worker.build import (
     progress,
     short_logs,
 )
-from stream_metrics.live.worker.generations import Step, begin, change, join, joined
+from stream_metrics.live.worker.generations import (
+    Step,
+    admit,
+    begin,
+    change,
+    generation_to_join,
+    join,
+)
 from stream_metrics.live.worker.identity import OtherIdentity
-from tests.unit.test_publication import OldDamaged
+from stream_metrics.live.worker.publication import before
+from tests.unit.test_publication import Damaged
 
 NOW_MS = 1_800_000_000_000
 OLD = Identity("group", 1, "old", {"events": 2}, '{"metrics.good_gain": 2, "state.ttl": "24h"}')
@@ -86,7 +100,7 @@ def test_a_worker_joins_the_generation_with_its_settings(
     ours: Identity, build: bool, number: int
 ) -> None:
     """That is the generation in force or the one being built."""
-    found = joined(LIVE.registered(NEW, "b", 2), lambda _: ours, build=build)
+    found = generation_to_join(LIVE.registered(NEW, "b", 2), lambda _: ours, build=build)
 
     assert found is not None
     assert found.number == number
@@ -95,7 +109,7 @@ def test_a_worker_joins_the_generation_with_its_settings(
 @pytest.mark.parametrize(("build", "number"), [(False, 1), (True, 2)])
 def test_an_option_decides_if_both_generations_fit(build: bool, number: int) -> None:
     """A repair builds state with equal settings."""
-    found = joined(LIVE.registered(OLD, "b", 2), lambda _: OLD, build=build)
+    found = generation_to_join(LIVE.registered(OLD, "b", 2), lambda _: OLD, build=build)
 
     assert found is not None
     assert found.number == number
@@ -104,8 +118,8 @@ def test_an_option_decides_if_both_generations_fit(build: bool, number: int) -> 
 def test_a_worker_that_fits_no_generation_is_refused() -> None:
     """The error lists the differences from the state in force and the remedy."""
     with pytest.raises(OtherIdentity, match=r"good_gain was 2, is 3.*stream-metrics build"):
-        joined(LIVE, lambda _: NEW)
-    assert joined(NOTHING, lambda _: NEW) is None
+        generation_to_join(LIVE, lambda _: NEW)
+    assert generation_to_join(NOTHING, lambda _: NEW) is None
 
 
 T = TypeVar("T")
@@ -127,8 +141,8 @@ class Joining:
         self.calls += 1
         return await call()
 
-    async def join(self, ours: Identity) -> Generation:
-        """The generation that a worker with these settings joins, which writes schema 2."""
+    async def join(self, ours: Identity) -> tuple[Generation, Layout]:
+        """What a worker with these settings joins, which writes schema 2."""
 
         async def first() -> Identity:
             return ours
@@ -147,11 +161,54 @@ async def test_a_worker_begins_anew_if_the_namespace_is_purged_while_it_joins(
     if state:
         await begin(store, OLD, 0)
 
-    found = await Joining(store, Layout.emptied, before).join(OLD)
+    found, _ = await Joining(store, Layout.emptied, before).join(OLD)
 
     layout = await store.layout()
     assert [g.mark for g in layout.generations] == [found.mark]
     assert layout.generations[0].identity.schema_version == 2
+
+
+async def test_a_worker_knows_the_layout_in_which_it_has_joined() -> None:
+    """It can put that back if the store loses it right after, and copy tombstones of the generation
+    that it is to replace."""
+    store = MemoryStore()
+    await begin(store, OLD, 0)
+    await change(store, lambda now: now.registered(NEW, "b", 1, retained=True))
+
+    found, layout = await Joining(store, lambda now: now, before=0).join(NEW)
+
+    assert layout == await store.layout()
+    assert [found.mark, before(layout, found)] == ["b", layout.in_force]
+
+
+async def test_a_worker_puts_back_what_the_store_loses_while_it_joins() -> None:
+    """It joins the generation that it has chosen, and does not begin anew."""
+    store = MemoryStore()
+    old = await begin(store, OLD, 0)
+    emptied = MemoryStore().snapshot()
+
+    def lose(layout: Layout) -> Layout:
+        store.restore(emptied)
+        return layout
+
+    found, _ = await Joining(store, lose, before=1).join(OLD)
+
+    assert found.mark == old.mark
+    assert [g.mark for g in (await store.layout()).generations] == [old.mark]
+
+
+async def test_a_worker_does_not_begin_anew_while_others_admit_names() -> None:
+    """Somebody works on state that the store has lost, and will put it back; a purge says that
+    nobody does."""
+    store = MemoryStore()
+    await admit(store, "agents", ["a"], [], 9)
+    joining = Joining(store, lambda now: now, before=0)
+
+    with pytest.raises(StoreUnavailable, match="has lost the list of the generations of state"):
+        await joining.join(OLD)
+    await change(store, Layout.emptied)
+
+    assert (await joining.join(OLD))[0].state == "live"
 
 
 async def test_a_worker_is_refused_if_its_build_is_given_up_while_it_joins() -> None:
@@ -259,9 +316,9 @@ async def test_the_needed_memory_is_estimated_from_a_sample() -> None:
     )
 
     assert await needed_bytes(space, generation) == 200 * (2 * KEY_BYTES + 300)
-    one_damaged = cast(StateStore, OldDamaged(space, partitions=[1]))
+    one_damaged = cast(StateStore, Damaged(space, partitions=[1]))
     assert await needed_bytes(one_damaged, generation) == 2 * 200 * (2 * KEY_BYTES + 300)
-    all_damaged = cast(StateStore, OldDamaged(space))
+    all_damaged = cast(StateStore, Damaged(space))
     assert await needed_bytes(all_damaged, generation) is None
 
 

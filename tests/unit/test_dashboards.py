@@ -15,6 +15,7 @@ from deploy.dashboards.__main__ import FOLDER, files
 from deploy.dashboards.promql import families, select
 from stream_metrics.core.engine.cells import CODES
 from stream_metrics.core.engine.series import PREFIX
+from tests.rules import parts
 from tests.shown.linter import RULES, SELECTOR, Rule, panels
 from tests.shown.page import PAGE, cells, rules
 from tests.shown.panels import queries
@@ -154,6 +155,14 @@ def test_every_family_of_windows_is_on_a_dashboard() -> None:
     assert [
         name for name in families() if name.startswith(PREFIX) and f"{name}{{" not in text
     ] == []
+
+
+def test_what_panels_ask_of_rules_is_recorded() -> None:
+    """Rules record each series that no worker exports."""
+    asked = set(re.findall(r"\b\w+:\w+:\w+", "".join(text for _, text in files())))
+
+    assert asked
+    assert asked <= {rule.get("record") for rule in parts.RULES}
 
 
 def test_the_page_about_panels_is_current() -> None:

@@ -391,7 +391,7 @@ def test_every_settings_file_in_the_documents_is_valid(monkeypatch: pytest.Monke
 def test_every_named_metric_is_exported() -> None:
     """Names that begin with ``streammetrics_`` are on ``/metrics``."""
     registry = CollectorRegistry()
-    operations = Operations(registry, ["search-iterations"])
+    operations = Operations(registry, ["search-iterations"], pools={"support": "handbook"})
     operations.lag("search-iterations", 0, 0, 0.0)
     operations.agents_known(["support"])
     BridgeMetrics(registry, ["traces"]).lag("traces", 0, 0, 0.0)

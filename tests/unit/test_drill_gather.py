@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.core.alerts.figures import FIGURES, Figure
+from stream_metrics.core.alerts.figures import BY_NAME, FIGURES, Figure
 from stream_metrics.core.alerts.table import ALERTS
 from tests.drill.evaluation import Rule, firings
 from tests.drill.gather import (
     ALERT_OF,
     KEEP,
-    PAGING,
     alarms,
     are_unlabelled,
     evaluated,
@@ -112,7 +111,7 @@ def test_alerts_of_the_drill_are_those_of_the_table() -> None:
     alerts = {alert.name: alert for alert in ALERTS}
     for figure, name in ALERT_OF.items():
         rules = alerts[name].rules
-        paging = {"critical"} if figure in PAGING else set()
+        paging = {"critical"} if BY_NAME[figure].pages else set()
         assert {rule.severity for rule in rules} == {"warning"} | paging
         for rule in rules:
             assert f'figure="{figure}"' in rule.expr

@@ -15,6 +15,7 @@ from tests.drill.evidence import (
     DAY,
     KEPT,
     LEAST_ACTIVE,
+    STRADDLED,
     Reals,
     Usual,
     accumulate,
@@ -106,10 +107,10 @@ def test_forgetting_2000_healthy_results_does_not_raise_evidence(
 def test_nothing_is_judged_without_half_an_hour_of_traffic(
     seed: int, rate: float, share: float
 ) -> None:
-    """The evidence stays 0 until the usual day has as many minutes with traffic, and of residuals."""
+    """The evidence stays 0 until both the usual ratio and its variance are known."""
     numerator, denominator = history(seed, rate, share)
     active = np.cumsum(denominator > 0)
-    silent = np.flatnonzero(active < LEAST_ACTIVE)[-1] + AGO + LEAST_ACTIVE + AGO
+    silent = np.flatnonzero(active < LEAST_ACTIVE)[-1] + 2 * AGO + LEAST_ACTIVE - 1
 
     assert not evidence(numerator, denominator)[: silent + 1].any()
 
@@ -191,20 +192,18 @@ def test_evidence_of_many_agents_is_that_of_each() -> None:
     assert together.tolist() == [accumulate(row, THRESHOLD).tolist() for row in step]
 
 
-@given(
-    seeds, shares, st.sampled_from([0.0, 0.1]), st.integers(0, 96), st.sampled_from([(3,), (3, 60)])
-)
+@given(seeds, shares, st.sampled_from([0.0, 0.1]), st.integers(0, 96))
 def test_the_usual_values_are_those_of_a_naive_computation(
-    seed: int, share: float, missing: float, offset: int, sums: tuple[int, ...]
+    seed: int, share: float, missing: float, offset: int
 ) -> None:
     """With plain lists, at some of the minutes of a day and a half."""
     minutes = DAY + 300
     numerator, denominator = history(seed, 0.3, share, minutes, missing)
     low, high, (times, *_) = SRR
-    found = usual(numerator, denominator, *SRR, sums)
+    found = usual(numerator, denominator, *SRR)
     there = set(np.flatnonzero(~np.isnan(denominator)).tolist())
 
-    for now in range(offset, minutes, 97 if sums == (3,) else 400):
+    for now in range(offset, minutes, 97):
         day = [at for at in there if now - AGO - DAY < at <= now - AGO]
         below = sum(denominator[at] for at in day)
         if below <= 0 or sum(denominator[at] > 0 for at in day) < LEAST_ACTIVE:
@@ -213,15 +212,14 @@ def test_the_usual_values_are_those_of_a_naive_computation(
             continue
         ratio = min(max(sum(numerator[at] for at in day) / below, low), high)
         variance = times * ratio * (1 - ratio)
-        for length in sums:
-            residuals = [
-                sum(numerator[at] - found.ratio[then] * denominator[at] for at in before)
-                for then in range(max(1, now - AGO - DAY + 1), now - AGO + 1)
-                if not np.isnan(found.ratio[then])
-                if (before := [at for at in range(then - length, then) if at in there])
-            ]
-            mean = length * fmean(denominator[at] for at in day)
-            variance = max(variance, pvariance(residuals) / mean if residuals else 0.0)
+        residuals = [
+            sum(numerator[at] - found.ratio[then] * denominator[at] for at in before)
+            for then in range(max(1, now - AGO - DAY + 1), now - AGO + 1)
+            if not np.isnan(found.ratio[then])
+            if (before := [at for at in range(then - STRADDLED, then) if at in there])
+        ]
+        mean = STRADDLED * fmean(denominator[at] for at in day)
+        variance = max(variance, pvariance(residuals) / mean if residuals else 0.0)
         assert found.ratio[now] == pytest.approx(ratio)
         expected = variance if len(residuals) >= LEAST_ACTIVE else np.nan
         assert found.variance[now] == pytest.approx(expected, nan_ok=True)

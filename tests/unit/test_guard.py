@@ -83,6 +83,42 @@ async def test_an_error_of_one_part_stops_the_others() -> None:
     assert ended == ["works"]
 
 
+async def test_an_error_of_a_watcher_stops_the_parts() -> None:
+    """What the worker does without what it watches would be wrong, or never end."""
+    stopped = asyncio.Event()
+
+    async def works() -> None:
+        await stopped.wait()
+
+    async def watches() -> None:
+        raise OSError("it cannot watch")
+
+    with pytest.raises(OSError, match="cannot watch"):
+        await run_together([works()], stopped.set, [watches()])
+
+
+async def test_watchers_end_after_the_parts() -> None:
+    """They are cancelled once every part has ended, which is no error."""
+    stopped, ended = asyncio.Event(), list[str]()
+
+    async def works() -> None:
+        await stopped.wait()
+        ended.append("works")
+
+    async def watches() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("watches")
+
+    async def ends() -> None:
+        return
+
+    await run_together([works(), ends()], stopped.set, [watches()])
+
+    assert ended == ["works", "watches"]
+
+
 async def test_a_part_that_is_cancelled_by_mistake_does_not_end_quietly() -> None:
     """Its cancellation is an error, after which a supervisor starts the process again."""
     stopped = asyncio.Event()

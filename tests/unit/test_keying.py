@@ -60,11 +60,13 @@ def keying(by: str, count: int, chosen: Iterable[bytes]) -> Keying:
 def test_topics_with_one_partitioner_never_differ(
     by: str, count: int, one: list[bytes], other: list[bytes]
 ) -> None:
-    """For any keys, that partitioner fits if any does."""
+    """For any keys, that partitioner matches if any does."""
     found = {"one": keying(by, count, one), "other": keying(by, count, other)}
 
     assert not keyed_differently(found)
-    assert all(by in each.fitting for each in found.values() if each.fitting)
+    assert all(
+        by in each.matching_partitioners for each in found.values() if each.matching_partitioners
+    )
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 8, 12, 100])
@@ -83,13 +85,13 @@ def test_topics_with_different_partitioners_differ(one: str, other: str, count: 
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
-def test_keys_placed_at_random_fit_no_partitioner(count: int) -> None:
+def test_keys_placed_at_random_match_no_partitioner(count: int) -> None:
     """This holds for samples of any size."""
     draw = random.Random(count)
     found = KeySample(count, PARTITIONERS)
     for key in keys(3_000):
         found.add(Record(b"{}", key, 0, "searches", draw.randrange(count)))
-        assert not found.keying.fitting
+        assert not found.keying.matching_partitioners
 
 
 @pytest.mark.parametrize(("count", "size"), [(2, 6), (3, 5), (4, 4)])
@@ -106,13 +108,15 @@ def test_the_chance_equals_the_count_over_all_placements(count: int, size: int) 
 def test_a_false_difference_is_less_likely_than_one_in_a_trillion(count: int) -> None:
     """A worker checks after each key.
 
-    Over all sizes of a growing sample and all partitioners, keys placed at random fit one in fewer
+    Over all sizes of a growing sample and all partitioners, keys placed at random match one in fewer
     than one of a million cases; for two topics to differ both have to.
     """
     total = 0.0
     for size in range(LEAST_KEYS, SAMPLE_KEYS + 1):
-        fits = [n for n in range(size + 1) if Keying(count, size, {"x": n}).fitting]
-        total += chance(count, size, min(fits)) if fits else 0.0
+        matching = [
+            n for n in range(size + 1) if Keying(count, size, {"x": n}).matching_partitioners
+        ]
+        total += chance(count, size, min(matching)) if matching else 0.0
 
     assert 0 < (total * len(PARTITIONERS)) ** 2 < 1e-12
     assert chance(count, SAMPLE_KEYS, int(0.95 * SAMPLE_KEYS)) < CHANCE**3
@@ -121,10 +125,10 @@ def test_a_false_difference_is_less_likely_than_one_in_a_trillion(count: int) ->
 def test_a_few_misplaced_keys_do_not_hide_the_partitioner() -> None:
     """Records sent by hand are such keys; one in ten is too many."""
     records = placed("crc32", 8, keys(190)) + placed("murmur2", 8, keys(10, 1_000))
-    assert sample(8, records).keying.fitting == {"crc32"}
+    assert sample(8, records).keying.matching_partitioners == {"crc32"}
 
     records = placed("crc32", 8, keys(180)) + placed("murmur2", 8, keys(20, 1_000))
-    assert sample(8, records).keying.fitting == frozenset()
+    assert sample(8, records).keying.matching_partitioners == frozenset()
 
 
 def test_a_sample_counts_each_key_once() -> None:
@@ -147,7 +151,7 @@ def test_a_full_sample_follows_the_producer() -> None:
     for record in placed("murmur2", 4, keys(SAMPLE_KEYS, 10_000)):
         found.add(record)
 
-    assert found.keying.fitting == {"murmur2"}
+    assert found.keying.matching_partitioners == {"murmur2"}
 
 
 def test_a_key_counts_on_its_latest_partition() -> None:
@@ -158,7 +162,7 @@ def test_a_key_counts_on_its_latest_partition() -> None:
         found.add(record)
 
     assert found.keying.keys == 100
-    assert found.keying.fitting == {"murmur2"}
+    assert found.keying.matching_partitioners == {"murmur2"}
 
 
 def test_a_worker_logs_a_difference_once_and_its_end_once() -> None:

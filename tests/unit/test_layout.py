@@ -173,14 +173,14 @@ def test_the_first_growth_of_a_topic_counts() -> None:
 def test_a_document_lost_by_the_store_is_restored() -> None:
     """It includes names admitted since; if another process has restored it, nothing changes."""
     lost = LIVE.admitted("agents", ["x"], [], 9)
-    newest = FENCING.admitted("agents", ["a"], [], 9)
+    newest = BUILDING.admitted("agents", ["a"], [], 9)
 
-    back = newest.put_back(lost)
+    back = newest.put_back(lost, 9)
 
     assert (back.version, back.generations) == (lost.version + 1, newest.generations)
     assert back.names == {"agents": ("a", "x")}
-    assert newest.put_back(back) is back
-    assert back.put_back(back) is back
+    assert newest.put_back(back, 9) is back
+    assert back.put_back(back, 9) is back
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_document_lost_by_the_store_is_restored() -> None:
 )
 def test_restoring_undoes_no_later_change(since: Layout) -> None:
     """The store has gone back, and the build was abandoned or another one registered."""
-    assert SWITCHED.purged(1).put_back(since) is since
+    assert SWITCHED.purged(1).put_back(since, 9) is since
 
 
 texts = st.text(st.characters(), max_size=5)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from aiokafka import TopicPartition
 from msgspec import structs
 
 from stream_metrics.clients.kafka.errors import UnreadableBatch
+from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.live.memory import MemoryStore
+from stream_metrics.live.ports import PartitionState, Position
 from tests.simulation.system import PARTITIONS, TOPICS, Process, System
 
 
@@ -159,3 +164,36 @@ async def test_deleted_records_halt_the_partition() -> None:
 
     assert numbers(worker) == [1]
     assert "records were deleted before they were read" in worker.health.reasons["partition-0"]
+
+
+class DamagedOnceClaimed(MemoryStore):
+    """A store in which partition 0 is damaged right after somebody has claimed it."""
+
+    damaged = False
+
+    async def claim(
+        self, partition: int, token: bytes, start: Mapping[str, Position]
+    ) -> PartitionState:
+        """See ``StateStore.claim``."""
+        state = await super().claim(partition, token, start)
+        self.damaged = self.damaged or partition == 0
+        return state
+
+    async def describe(self, partition: int) -> PartitionState:
+        """See ``StateStore.describe``."""
+        if self.damaged and partition == 0:
+            raise DamagedState("offsets")
+        return await super().describe(partition)
+
+
+async def test_damage_during_a_take_over_halts_only_its_partition() -> None:
+    """The worker goes on with the others, even if the damage comes after the claim."""
+    system = System(seed=3, store=DamagedOnceClaimed())
+    worker = await system.start()
+    system.rebalance()
+    system.produce(20)
+
+    await system.act(worker, "read")
+
+    assert numbers(worker) == [1]
+    assert "its state in Redis is damaged" in worker.health.reasons["partition-0"]

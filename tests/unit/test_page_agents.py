@@ -15,7 +15,7 @@ from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.alerts.hour import LEAST_ACTIVE, evidence, parts, usual, waits_for_labels
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window
 from stream_metrics.live.page import agent_rules
-from stream_metrics.live.page.agent_rules import LIKELY, PAGING, is_new
+from stream_metrics.live.page.agent_rules import LIKELY, is_new
 from stream_metrics.live.page.courses import Course
 from stream_metrics.live.page.finding import FAULTS, NONE, OK, UNKNOWN, Finding
 from tests.rules.page import (
@@ -91,8 +91,8 @@ def test_a_shift_is_a_fault_from_its_threshold_on(figure: Figure) -> None:
         seen.add(level)
 
         assert (level in FAULTS) == (max(small, large) >= 1)
-        assert (level == CRITICAL) == (large >= 1 and figure.name in PAGING)
-    assert seen >= ({CRITICAL, WARNING} if figure.name in PAGING else {WARNING})
+        assert (level == CRITICAL) == (large >= 1 and figure.pages)
+    assert seen >= ({CRITICAL, WARNING} if figure.pages else {WARNING})
     assert seen - set(FAULTS)
 
 
@@ -175,8 +175,9 @@ def test_findings_are_sentences(figure: str, why: str) -> None:
 
 def test_a_figure_that_may_be_chance_is_said_to_be() -> None:
     """It has half of the evidence that a fault needs."""
-    srr_figure, usually = FIGURES[0], srr(25, 100)
+    srr_figure, usually, most = FIGURES[0], srr(25, 100), 0.0
 
+    most = 0.0
     for duplicates in range(8, 33):
         now = course([usually] * 50, [usually, srr(duplicates, 32)])
         most = max(evidence_of(srr_figure, now))

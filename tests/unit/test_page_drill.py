@@ -38,6 +38,9 @@ BEGINS: Final = 34 * 60  # minutes: on the second day at ten, when there is most
 LASTS: Final = 60
 SOON: Final = 5  # minutes
 SLOW_LABELS_SECONDS: Final = 600.0
+EVIDENT: Final = [
+    (rule.name, rule.of_agent) for rule in RULES if rule.of_agent is not None and rule.alert
+]
 
 
 class Page:
@@ -51,7 +54,7 @@ class Page:
         self._courses = Courses(DEFAULT_WINDOWS)
 
     def faults(self, minute: int) -> set[str]:
-        """The rules about agents that find a fault at the start of a minute."""
+        """The rules that go by evidence and find a fault at the start of a minute."""
         now_us = START_US + minute * MINUTE
         until = int(np.searchsorted(self._placed.at_us[self._order], now_us))
         names = Names(frozenset({"agent"}), frozenset({"any"}))
@@ -60,9 +63,7 @@ class Page:
         self._taken = until
         self._courses.update({self._windows: self._windows}, now_us)
         course = self._courses.course("agent", now_us)
-        return {
-            rule.name for rule in RULES if rule.of_agent and rule.of_agent(course).level in FAULTS
-        }
+        return {name for name, judge in EVIDENT if judge(course).level in FAULTS}
 
     def _cells(self, rows: Numbers) -> Iterator[tuple[int, Cell]]:
         for row in rows.tolist():
@@ -101,7 +102,7 @@ def weights(figure: Figure, shift: Shift, above: Reals, below: Reals) -> Weights
         size = np.maximum(shift.times * ratio, shift.least)
         return bernoulli_weights(ratio, np.minimum(ratio + size, figure.high))
     floor = (figure.model.times, float(figure.model.power), float(figure.model.complement))
-    known = usual(above, below, LOW, figure.high, floor, figure.model.sums)
+    known = usual(above, below, LOW, figure.high, floor)
     return normal_weights(known, figure.sign, shift.times, shift.least)
 
 

@@ -30,11 +30,14 @@ from stream_metrics.live.ports import (
     Position,
     StateStore,
     StoredConversation,
+    StoreUnavailable,
+    Superseded,
 )
 from stream_metrics.live.worker.announce import Announcement, AnnouncementScope, Announcer
 from stream_metrics.live.worker.generations import begin, change
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.publication import Publication, belongs
+from stream_metrics.live.worker.switch import announced
 from stream_metrics.live.worker.takeover import NotPrepared
 from stream_metrics.live.worker.tombstones import CARRIED, carry
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened
@@ -60,14 +63,21 @@ async def switched(space: MemoryStore) -> Generation:
     return found
 
 
-class OldDamaged:
-    """A store in which these partitions of generation 1 are unreadable, as in Redis with offsets
-    that are not numbers and lists of another type."""
+class Damaged:
+    """A store in which these partitions of a generation, the first by default, are unreadable, as
+    in Redis with offsets that are not numbers and lists of another type."""
 
-    def __init__(self, inner: Any, number: int = 0, partitions: Collection[int] = (0, 1)) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        number: int = 0,
+        partitions: Collection[int] = (0, 1),
+        damaged: int = 1,
+    ) -> None:
         self._inner = inner
         self._number = number
         self._partitions = partitions
+        self._damaged = damaged
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -75,11 +85,11 @@ class OldDamaged:
     def generation(self, generation: Generation) -> Any:
         """See ``StateStore.generation``."""
         found = self._inner.generation(generation)
-        return OldDamaged(found, generation.number, self._partitions)
+        return Damaged(found, generation.number, self._partitions, self._damaged)
 
     async def describe(self, partition: int) -> PartitionState:
         """See ``StateStore.describe``."""
-        if self._number == 1 and partition in self._partitions:
+        if self._number == self._damaged and partition in self._partitions:
             raise DamagedState("offsets")
         found: PartitionState = await self._inner.describe(partition)
         return found
@@ -90,7 +100,7 @@ class OldDamaged:
         """See ``StateStore.conversations``; the first one is read before the damage."""
         async for found in self._inner.conversations(partition):
             yield found
-            if self._number == 1 and partition in self._partitions:
+            if self._number == self._damaged and partition in self._partitions:
                 raise DamagedState("a list")
 
 
@@ -127,7 +137,7 @@ async def test_letters_are_written_if_the_old_offsets_are_unreadable() -> None:
     """A build often repairs damaged state, so it must not halt."""
     space, old, building = await two()
     await read_up_to(space.generation(old), 5)
-    letters, store = MemoryDeadLetters(), cast(StateStore, OldDamaged(space))
+    letters, store = MemoryDeadLetters(), cast(StateStore, Damaged(space))
 
     await Publication(store, building, letters, None).letters.send([letter(4), letter(5)])
 
@@ -214,6 +224,25 @@ async def test_a_muted_worker_sends_no_rows_and_exports_no_windows() -> None:
     assert publication.windows(windows) == windows  # type: ignore[arg-type]
 
 
+async def test_an_output_begins_only_once_the_layout_has_been_read() -> None:
+    """A worker of a retired generation that could not read it tries again, and sends nothing."""
+    space, old, _ = await two()
+    topic = MemoryTopic()
+    outputs = Publication(space, old, MemoryDeadLetters(), MemoryOutputs(topic)).outputs
+    assert outputs is not None
+    way = outputs.of(0)
+    await switched(space)
+    space.available = False
+    with pytest.raises(StoreUnavailable):
+        await way.begin()
+    space.available = True
+
+    assert not way.begun
+    with pytest.raises(Superseded):
+        await way.begin()
+    assert not outputs.of(0).begun
+
+
 async def owner(
     store: StateStore, events: Sequence[tuple[bytes, bytes, int]], **options: Any
 ) -> StatePartition:
@@ -249,7 +278,7 @@ async def announced_after(
     state, topic = space.generation(building), MemoryTopic()
     await owner(was, before)
     if damaged:
-        was = cast(StateStore, OldDamaged(was, old.number))
+        was = cast(StateStore, Damaged(was, old.number))
     output = MemoryOutputs(topic).of(0)
     partition = await owner(state, now, output=output)
     topic.messages.clear()
@@ -304,6 +333,55 @@ async def test_an_interrupted_announcement_starts_again() -> None:
 
     assert len(sent) == 7
     assert not again.belongs_to(partition, "another mark")
+
+
+async def muted_owner(space: MemoryStore) -> tuple[Publication, StatePartition, Generation]:
+    """The owner of a partition that is announced, whose worker is muted."""
+    new = await switched(space)
+    publication = Publication(space, new, MemoryDeadLetters(), MemoryOutputs(MemoryTopic()))
+    assert publication.outputs is not None
+    partition = await owner(space.generation(new), EVENTS[:2], output=publication.outputs.of(0))
+    await partition.put([], [announced(new, ())], once)
+    publication.muted = True
+    return publication, partition, new
+
+
+async def test_rows_that_a_muted_worker_drops_are_to_be_announced() -> None:
+    """The partition is not announced any more once the batch that they belong to is written."""
+    publication, partition, new = await muted_owner((await two())[0])
+    key, value, stamp = EVENTS[2]
+
+    await partition.process([Record(value, key, stamp, TOPIC, 0, 2)], once)
+    publication.muted = False
+
+    assert announced(new, partition.marks) not in partition.marks
+
+
+async def test_a_muted_worker_that_drops_no_row_asks_for_none() -> None:
+    """Offsets without records, and batches without messages, leave the announcement complete."""
+    _, partition, new = await muted_owner((await two())[0])
+
+    await partition.process([Record(b"bad", b"k", NOON_S * 1000, TOPIC, 0, 2)], once)
+    await partition.advance({TOPIC: 9}, once)
+
+    assert announced(new, partition.marks) in partition.marks
+
+
+async def test_an_announcement_during_which_the_worker_was_muted_starts_again() -> None:
+    """Its page was dropped, or a row of a conversation that it had passed."""
+    space, _, _ = await two()
+    publication, partition, new = await muted_owner(space)
+    publication.muted = False
+    scope = AnnouncementScope(
+        space.generation(new), EngineConfig(), "last", 10**9, "mark", page_size=1
+    )
+    announcement = Announcement(partition, scope)
+    await announcement.step(once)
+    publication.muted = True
+    await announcement.step(once)
+    publication.muted = False
+
+    assert not announcement.belongs_to(partition, "mark")
 
 
 # -- tombstones

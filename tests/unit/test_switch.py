@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import combinations, product
+from functools import partial
+from itertools import combinations, count, product
 from random import Random
 from typing import Any, Final
 
 import pytest
+from msgspec import structs
+from structlog.testing import capture_logs
 
-from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
+from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout, encode
 from stream_metrics.live.memory import (
     MemoryOutput,
     MemoryOutputs,
@@ -42,12 +45,13 @@ from stream_metrics.live.worker.switch import (
     delete_all,
     finish,
     forget_purged,
+    freeze,
     give_up,
     roll_forward,
     unsent,
 )
 from tests.helpers import examples
-from tests.unit.test_publication import OldDamaged
+from tests.unit.test_publication import Damaged
 
 PARTITIONS: Final = 2
 OLD = Identity("group", 1, "old", {"events": PARTITIONS})
@@ -122,6 +126,7 @@ class World:
         self.new: Generation
         self.layout: Layout
         self.shown: list[str] = []  # by whom windows were shown, in order
+        self.now_ms = partial(next, count(10))  # later at each call
 
     @classmethod
     async def made(cls) -> World:
@@ -142,7 +147,7 @@ class World:
     async def decide(self) -> None:
         """The command."""
         store: Any = Stepped(self.store)
-        await change(store, lambda now: now.switched(2, 5))
+        await change(store, lambda now: now.switched(2, self.now_ms()))
         await self.finish()
 
     async def finish(self) -> None:
@@ -179,7 +184,7 @@ class World:
             except OutputFenced:
                 continue
             except Superseded as superseded:
-                await roll_forward(store, superseded, 9)
+                await roll_forward(store, superseded, self.now_ms())
                 return
             self.shown.append("old")
             write = await state.write(batch(number, offset, token))
@@ -200,7 +205,9 @@ class World:
         def muted(is_muted: bool) -> None:
             publication.muted = is_muted
 
-        watcher = LayoutWatcher(store, self.layout, self.new, Fence(self.topic), self.rest, muted)
+        watcher = LayoutWatcher(
+            store, self.layout, self.new, Fence(self.topic), self.rest, muted, self.now_ms
+        )
         for _ in range(8):
             await watcher.look()
             if publication.muted:
@@ -221,6 +228,16 @@ class World:
         values = [message.value for message in self.topic.messages]
         if b"new" in values:
             assert b"old" not in values[values.index(b"new") :], values
+
+    async def settle_rows(self) -> None:
+        """Unmute the new generation, and send its rows; the old one is not purged yet."""
+        await freeze(self.store, self.old, 2)
+        layout = await change(self.store, lambda now: now.unmuted(2))
+        state, live = self.store.generation(self.new), layout.of(2)
+        assert live is not None
+        for number in range(PARTITIONS):
+            written = replace(batch(number, 0, b"new"), marks=[announced(live, ())])
+            await state.write(written)
 
     async def settle(self, *, cleared: bool = False) -> None:
         """End all faults; the workers of the new generation continue.
@@ -294,17 +311,61 @@ def test_damaged_state_is_replaced_too() -> None:
     """Nobody can read the offsets of the old generation; that it is frozen can be seen all the
     same."""
     world = ran(World.made())
-    damaged: Any = OldDamaged(world.store)
+    damaged: Any = Damaged(world.store)
     ran(change(damaged, lambda now: now.switched(2, 5)))
     ran(finish(damaged, Fence(world.topic), world.rest))
     assert ran(world.store.layout()).of(2).state == "live"
     ran(world.settle())
 
 
+def test_damage_of_the_new_state_ends_no_worker_while_a_switch_is_unfinished() -> None:
+    """Its partition is not announced, so the old generation is kept until it is repaired."""
+    world = ran(World.made())
+    ran(change(world.store, lambda now: now.switched(2, 5)))
+    damaged: Any = Damaged(world.store, partitions=[1], damaged=2)
+    watcher = LayoutWatcher(
+        damaged,
+        world.layout,
+        world.new,
+        Fence(world.topic),
+        world.rest,
+        lambda _: None,
+        world.now_ms,
+    )
+
+    ran(watcher.look())
+
+    assert [(g.state, g.purged) for g in watcher.newest.generations] == [
+        ("retired", False),
+        ("live", False),
+    ]
+    ran(world.settle())
+
+
+def test_a_switch_that_cannot_be_finished_yet_is_logged() -> None:
+    """The store loses that partitions were frozen, until the worker tries again; the reason is in
+    the log."""
+    world = ran(World.made())
+    decided = ran(change(world.store, lambda now: now.switched(2, 5)))
+    before = world.store.snapshot()
+
+    async def goes_back() -> None:
+        world.store.restore(before)
+
+    watcher = LayoutWatcher(
+        world.store, decided, world.new, Fence(world.topic), goes_back, lambda _: None, world.now_ms
+    )
+    with capture_logs() as logs:
+        ran(watcher.look())
+
+    assert [line["reason"] for line in logs] == ["the store has lost that generation 1 was frozen"]
+    assert ran(world.store.layout()).in_force.state == "fencing"
+
+
 def test_a_build_over_damaged_state_can_be_abandoned() -> None:
     """Nobody needs to read that state for it."""
     world = ran(World.made())
-    damaged: Any = OldDamaged(world.store)
+    damaged: Any = Damaged(world.store)
 
     ran(give_up(damaged, 2))
 
@@ -314,7 +375,7 @@ def test_a_build_over_damaged_state_can_be_abandoned() -> None:
 def test_a_build_that_has_frozen_damaged_state_cannot_be_abandoned() -> None:
     """One partition that is frozen tells of a switch, also where its offsets cannot be read."""
     world = ran(World.made())
-    damaged: Any = OldDamaged(world.store)
+    damaged: Any = Damaged(world.store)
     ran(world.store.generation(world.old).freeze(0, 2))
 
     with pytest.raises(InvalidTransition, match="is taking the place of 1"):
@@ -374,13 +435,13 @@ def test_an_old_worker_paused_during_the_switch_does_no_harm(
     world.check_topic()
 
 
-@pytest.mark.parametrize("turns", range(28))
+@pytest.mark.parametrize("turns", range(29))
 def test_a_late_worker_is_refused_during_a_purge(turns: int) -> None:
     """At every step of a purge it is refused, or begins what is deleted after it; it never hears of
     another generation, and nothing of it is left."""
     world = ran(World.made())
     store: Any = Stepped(world.store)
-    deleting = delete_all(store, world.layout)
+    deleting = delete_all(store)
     for _ in range(turns):
         step_once(deleting)
     deleted = []
@@ -392,11 +453,31 @@ def test_a_late_worker_is_refused_during_a_purge(turns: int) -> None:
     while step_once(deleting):
         pass
 
-    assert len(deleted) >= (turns > 1)
+    assert len(deleted) >= (turns > 2)
     assert all("is deleted, or is being deleted" in str(one) for one in deleted)
     assert ran(world.store.layout()).generations == ()
     for generation in (world.old, world.new):
         assert ran(world.store.generation(generation).partitions()) == []
+
+
+@pytest.mark.parametrize("turns", range(10))
+def test_a_build_that_begins_during_a_purge_is_deleted_too(turns: int) -> None:
+    """At every step of the purge, from when it has read the layout; or the build is refused."""
+    store = MemoryStore()
+    ran(begin(store, OLD, 0))
+    stepped: Any = Stepped(store)
+    deleting = delete_all(stepped)
+    for _ in range(turns):
+        step_once(deleting)
+    with suppress(InvalidTransition):
+        building = ran(change(store, lambda now: now.registered(NEW, "b2", 1))).building
+        ran(store.generation(building).claim(0, b"new", {"events": Position(0)}))
+    while step_once(deleting):
+        pass
+
+    assert ran(store.layout()).is_emptied
+    late = store.generation(Generation(2, "b2", "building", NEW))
+    assert (ran(late.partitions()), ran(late.frozen_by(0))) == ([], 0)
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -410,9 +491,15 @@ def test_a_worker_that_slept_through_a_purge_ends_and_brings_nothing_back(
     generation = world.layout.of(number)
     assert generation is not None
     watcher = LayoutWatcher(
-        world.store, world.layout, generation, Fence(world.topic), world.rest, lambda _: None
+        world.store,
+        world.layout,
+        generation,
+        Fence(world.topic),
+        world.rest,
+        lambda _: None,
+        world.now_ms,
     )
-    ran(delete_all(world.store, world.layout))
+    ran(delete_all(world.store))
     if anew:
         ran(begin(world.store, NEW, 9))
     purged = ran(world.store.layout())
@@ -429,6 +516,22 @@ def test_a_worker_that_slept_through_a_purge_ends_and_brings_nothing_back(
     assert ran(world.store.generation(generation).partitions()) == []
 
 
+def test_a_worker_whose_build_the_store_has_lost_is_told_so() -> None:
+    """Another build was registered under its number before a worker has put it back."""
+    world = ran(World.made())
+    watcher = LayoutWatcher(
+        world.store, world.layout, world.new, Fence(world.topic), world.rest, lambda _: None,
+        world.now_ms,
+    )  # fmt: skip
+    content = world.store.snapshot().copy()
+    content.layout = encode(structs.replace(world.layout, last=1, generations=(world.old,)))
+    world.store.restore(MemorySnapshot(content))
+    ran(change(world.store, lambda now: now.registered(NEW, "another", 9)))
+
+    with pytest.raises(Superseded, match="or the store has lost it, and state was begun or built"):
+        ran(watcher.look())
+
+
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("admitted", [0, 1, 9])
 def test_a_worker_puts_back_a_layout_that_the_store_has_lost(number: int, admitted: int) -> None:
@@ -438,7 +541,13 @@ def test_a_worker_puts_back_a_layout_that_the_store_has_lost(number: int, admitt
     assert generation is not None
     state, start = world.store.generation(generation), {"events": Position(0)}
     watcher = LayoutWatcher(
-        world.store, world.layout, generation, Fence(world.topic), world.rest, lambda _: None
+        world.store,
+        world.layout,
+        generation,
+        Fence(world.topic),
+        world.rest,
+        lambda _: None,
+        world.now_ms,
     )
     world.store.restore(MemoryStore().snapshot())
     for name in map(str, range(admitted)):
@@ -452,6 +561,63 @@ def test_a_worker_puts_back_a_layout_that_the_store_has_lost(number: int, admitt
 
     assert ran(world.store.layout()).generations == world.layout.generations
     assert len(ran(world.store.layout()).names.get("agents", ())) == admitted
+
+
+@pytest.mark.parametrize("unmuted", [False, True])
+@pytest.mark.parametrize("turns", range(2, 14))
+def test_who_finishes_a_switch_does_not_end_one_that_has_begun_again(
+    unmuted: bool, turns: int
+) -> None:
+    """The store has lost the switch, and another worker has put it back, at any of its calls: an
+    old worker may have started in between."""
+    world = ran(World.made())
+    ran(change(world.store, lambda now: now.switched(2, 5)))
+    if unmuted:
+        ran(world.settle_rows())
+    finishing = world.finish()
+    for _ in range(turns):
+        step_once(finishing)
+    now = ran(world.store.layout())
+    content, again = world.store.snapshot().copy(), now.put_back(world.layout, 9)
+    content.layout = encode(structs.replace(again, version=now.version + 1))
+    world.store.restore(MemorySnapshot(content))
+    while step_once(finishing):
+        pass
+
+    assert [(g.state, g.purged) for g in ran(world.store.layout()).generations] == [
+        ("retired", False),
+        ("fencing", False),
+    ]
+
+
+@pytest.mark.parametrize("turns", range(40))
+def test_a_worker_forgets_nothing_if_the_layout_goes_back_while_it_purges(turns: int) -> None:
+    """Its generation stays live for it, whatever the store has lost when it is done."""
+    world = ran(World.made())
+    ran(change(world.store, lambda now: now.switched(2, 5)))
+    fencing = world.store.snapshot().copy().layout
+    ran(world.settle_rows())
+    muted: list[bool] = []
+    newest = ran(world.store.layout())
+    store: Any = Stepped(world.store)
+    watcher = LayoutWatcher(
+        store, newest, newest.of(2), Fence(world.topic), world.rest, muted.append, world.now_ms
+    )
+    looking = watcher.look()
+    for _ in range(turns):
+        step_once(looking)
+    content = world.store.snapshot().copy()
+    content.layout = fencing
+    world.store.restore(MemorySnapshot(content))
+    while step_once(looking):
+        pass
+    ran(watcher.look())
+
+    assert not any(muted)
+    assert [(g.state, g.purged) for g in ran(world.store.layout()).generations] == [
+        ("retired", True),
+        ("live", False),
+    ]
 
 
 def test_a_partition_is_announced_again_after_a_muted_owner_has_read_it() -> None:

@@ -7,7 +7,6 @@ from typing import Final
 from deploy.dashboards.boards.queries import AGENT
 from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import share, window
-from stream_metrics.core.alerts.thresholds import MISSED
 
 DECISION_WINDOWS: Final = ("1h", "5m", "24h")
 
@@ -41,7 +40,7 @@ DECISIONS = Board(
                     [Query(
                         share(_gate(decision="skip", needed="yes"), _gate(needed=_ANSWERED)), AGENT
                     )],
-                    "percentunit", thresholds=(MISSED["5m"],), maximum=1,
+                    "percentunit", maximum=1,
                 ),
                 Panel(
                     "Unneeded searches",

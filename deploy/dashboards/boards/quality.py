@@ -7,12 +7,8 @@ from typing import Final
 from deploy.dashboards.boards.queries import AGENT, turn_mean
 from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import ratio, select, window
-from stream_metrics.core.alerts.thresholds import (
-    LAG_SECONDS,
-    RERANKING,
-    SRR_CRITICAL,
-    SRR_WARNING,
-)
+from stream_metrics.core.alerts.evidence import LEVEL
+from stream_metrics.core.alerts.thresholds import LAG_SECONDS, RERANKING
 from stream_metrics.core.metrics.registry import WINDOWED, Metric
 
 ALL_WINDOWS: Final = ("5m", "1m", "30m", "1h", "6h", "24h")
@@ -71,8 +67,7 @@ QUALITY = Board(
             "Now, over the selected agents",
             [
                 _overall(
-                    "SRR", SRR, "duplicate_results", "results",
-                    thresholds=(SRR_WARNING, SRR_CRITICAL), maximum=1,
+                    "SRR", SRR, "duplicate_results", "results", maximum=1,
                 ),
                 _overall("SRE", SRE, "settled_good_results", "settled_results", maximum=1),
                 _overall(
@@ -101,7 +96,6 @@ QUALITY = Board(
             [
                 _by_agent(
                     "SRR by agent", SRR, "duplicate_results", "results", width=12,
-                    thresholds=(SRR_WARNING, SRR_CRITICAL),
                 ),
                 _by_agent(
                     "SRE by agent", SRE, "settled_good_results", "settled_results", width=12,
@@ -140,6 +134,22 @@ QUALITY = Board(
                         AGENT,
                     )],
                     "percentunit", width=12,
+                ),
+            ],
+        ),
+        Row(
+            "What alerts look at",
+            [
+                Panel(
+                    "Evidence of shifts",
+                    "Evidence that a figure of an agent has shifted against its last day, in units "
+                    "of the threshold: alerts fire from 1 on, and it is 2 at most. Needs the "
+                    "recording rules, and a few hours of traffic.",
+                    [Query(
+                        f'max by (agent, figure) ({LEVEL}{{job=~"$job", agent=~"$agent"}})',
+                        "{{agent}}: {{figure}}",
+                    )],
+                    "short", width=24, thresholds=(1.0,), decimals=2,
                 ),
             ],
         ),

@@ -48,7 +48,7 @@ class Security:
 
     def properties(self) -> dict[str, str]:
         """The additional properties of a broker, except the listener itself."""
-        keys = self.authority.issue("broker").joined()
+        keys = self.authority.issue("broker").combined_file()
         return {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",

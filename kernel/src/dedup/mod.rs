@@ -38,7 +38,7 @@ use crate::wire::{Bounds, Parts, Search, SearchIteration, SentResult, Text};
 
 const KIND: &str = "search_iteration";
 
-type TakenSearch<'py> = (
+type DigestedSearch<'py> = (
     Bound<'py, PyString>,         // id
     i64,                          // ordinal
     usize,                        // position
@@ -50,7 +50,7 @@ type TakenSearch<'py> = (
     Bound<'py, PyList>, // types, as metrics name them
 );
 
-type Taken<'py> = (
+type DigestedIteration<'py> = (
     i64,                          // `occurred_at`
     Bound<'py, PyString>,         // event
     Bound<'py, PyBytes>,          // digest
@@ -123,15 +123,15 @@ impl Deduplicator {
     ///
     /// None if Python has to decide.
     #[pyo3(signature = (value, key, bounds))]
-    fn take<'py>(
+    fn digested_iteration<'py>(
         &self,
         value: &Bound<'py, PyBytes>,
         key: Option<&[u8]>,
         bounds: &Bounds,
-    ) -> PyResult<Option<Taken<'py>>> {
+    ) -> PyResult<Option<DigestedIteration<'py>>> {
         let py = value.py();
         event_of(value.as_bytes(), KIND, bounds, |found, occurred_us| {
-            self.taken(py, found, occurred_us, key, bounds)
+            self.digested(py, found, occurred_us, key, bounds)
         })
     }
 
@@ -247,14 +247,14 @@ impl Deduplicator {
         }
     }
 
-    fn taken<'py>(
+    fn digested<'py>(
         &self,
         py: Python<'py>,
         found: &Canonical<'_>,
         occurred_us: i64,
         key: Option<&[u8]>,
         bounds: &Bounds,
-    ) -> PyResult<Option<Taken<'py>>> {
+    ) -> PyResult<Option<DigestedIteration<'py>>> {
         if found.bounds.doc_id_in_ids {
             return Ok(None);
         }
@@ -268,7 +268,7 @@ impl Deduplicator {
         }
         let searches = PyList::empty(py);
         for search in &event.searches {
-            searches.append(taken_search(
+            searches.append(digested_search(
                 py,
                 &mut prints,
                 search,
@@ -321,13 +321,13 @@ impl Deduplicator {
     }
 }
 
-fn taken_search<'py>(
+fn digested_search<'py>(
     py: Python<'py>,
     prints: &mut Prints<'_>,
     search: &Search<'_>,
     sent: &str,
     bounds: &Bounds,
-) -> PyResult<TakenSearch<'py>> {
+) -> PyResult<DigestedSearch<'py>> {
     let results = &search.results;
     prints.made.each.reserve_exact(results.len());
     for result in results {

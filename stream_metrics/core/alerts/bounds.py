@@ -1,9 +1,7 @@
 """Bounds of chance: whether a ratio is further from its usual value than noise explains.
 
-Each takes a ratio, its usual value, and the number of results, iterations, decisions or searches
-behind the ratio. A bound is about four standard deviations from the usual value. Results of one
-turn are correlated, so the variances are larger than those of independent results;
-``docs/guides/alerts.md`` says how to measure yours.
+Each takes a ratio, its usual value, and the number of documents or searches behind the ratio. A
+bound is about four standard deviations from the usual value.
 """
 
 from __future__ import annotations

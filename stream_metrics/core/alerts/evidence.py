@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from stream_metrics.core.alerts.figures import FIGURES, LOW, Figure, Normal
+from stream_metrics.core.alerts.figures import FIGURES, LOW, STRADDLED, Figure, Normal
 from stream_metrics.core.alerts.promql import Promql, Value
 from stream_metrics.core.alerts.recording import Record
 from stream_metrics.core.alerts.thresholds import JUDGED_OF_USUAL
@@ -28,7 +28,7 @@ from stream_metrics.core.alerts.windows import LABELLED, NAMED, indented
 
 NET: Final = "agent:streammetrics_arrivals:net_1m"
 _SUM: Final = "agent:streammetrics_arrivals:sum_1d"
-_RESIDUAL: Final = "agent:streammetrics_arrivals:residual"
+RESIDUAL: Final = "agent:streammetrics_arrivals:residual_3m"
 RATIO: Final = "agent:streammetrics_usual:ratio"
 _VARIANCE: Final = "agent:streammetrics_usual:variance"
 WEIGHT: Final = "agent:streammetrics_evidence:weight"
@@ -65,9 +65,7 @@ def evidence_records(thresholds: Mapping[str, float]) -> Iterator[Record]:
     yield Record(_SUM, f"sum_over_time({NET}{_DAY})")
     for figure in FIGURES:
         yield Record(RATIO, _ratio(figure), {"figure": figure.name})
-    lengths = {minutes for figure in FIGURES if figure.model for minutes in figure.model.sums}
-    for minutes in sorted(lengths):
-        yield Record(f"{_RESIDUAL}_{minutes}m", _residual(minutes))
+    yield Record(RESIDUAL, _residual())
     for figure in FIGURES:
         if figure.model is not None:
             yield Record(_VARIANCE, _variance(figure, figure.model), {"figure": figure.name})
@@ -162,9 +160,9 @@ def _ratio(figure: Figure) -> str:
     )
 
 
-def _residual(minutes: int) -> str:
+def _residual() -> str:
     """What the numerator has more than is usual, over some minutes."""
-    above, below = (_over(minutes, _of(NET, part=part)) for part in ("numerator", "denominator"))
+    above, below = (_over(STRADDLED, _of(NET, part=part)) for part in ("numerator", "denominator"))
     return f"{above}\n- ignoring (part) ({RATIO} * ignoring (part) {below})"
 
 
@@ -178,15 +176,14 @@ def _variance(figure: Figure, model: Normal) -> str:
 
     There is none before it has been measured for half an hour: it may be far above the floor.
     """
-    name = figure.name
-    count = f"avg_over_time({_of(NET, figure=name, part='denominator')}{_DAY}) > 0"
-    found = Promql(_text(model.floor(Promql(_of(RATIO, figure=name)))))
-    text = f"({found.text})"
-    for minutes in model.sums:
-        residuals = f"{_of(f'{_RESIDUAL}_{minutes}m', figure=name)}{_DAY}"
-        measured = f"stdvar_over_time({residuals})\n    / ignoring (part) ({minutes} * ({count}))"
-        text = f"(\n  {measured}\n  >= {text}\n  or {text}\n)"
-    return f"{text}\nand count_over_time({residuals}) >= {LEAST_ACTIVE}"
+    count = f"avg_over_time({_of(NET, figure=figure.name, part='denominator')}{_DAY}) > 0"
+    floor = Promql(_text(model.floor(Promql(_of(RATIO, figure=figure.name))))).text
+    residuals = f"{_of(RESIDUAL, figure=figure.name)}{_DAY}"
+    return (
+        f"(\n  stdvar_over_time({residuals})\n    / ignoring (part) ({STRADDLED} * ({count}))\n"
+        f"  >= ({floor})\n  or ({floor})\n)\n"
+        f"and count_over_time({residuals}) >= {LEAST_ACTIVE}"
+    )
 
 
 def _step() -> str:

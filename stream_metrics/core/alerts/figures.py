@@ -7,6 +7,7 @@ from typing import Final
 
 from stream_metrics.core.alerts.promql import Value, clamp, ln
 
+STRADDLED: Final = 3
 LOW: Final = 0.02  # less than half of the least shift: from there, a ratio cannot fall that far
 
 
@@ -15,14 +16,12 @@ class Normal:
     """A ratio whose numerator is normal with a variance that is measured, and has a floor.
 
     The floor is ``times * p**power * (1 - p)**complement`` for each unit of the denominator.
-    ``sums`` are the minutes over which it is measured, because results of a turn straddle minutes;
-    the largest counts.
+    It is measured over sums of ``STRADDLED`` minutes, because results of a turn straddle minutes.
     """
 
     times: float
     power: int
     complement: int
-    sums: tuple[int, ...] = (3,)
 
     def floor(self, usual: Value) -> Value:
         """The least variance."""
@@ -47,7 +46,8 @@ class Figure:
 
     ``above`` and ``below`` are counts. ``sign`` is the bad direction. The usual ratio is taken to
     be between ``LOW`` and ``high``. ``model`` is None for decisions, which are right or wrong each
-    for itself. ``labelled`` means that only iterations count whose labels have come.
+    for itself. ``labelled`` means that only iterations count whose labels have come. A large shift
+    ``pages`` somebody.
     """
 
     name: str
@@ -59,20 +59,21 @@ class Figure:
     high: float = 0.98
     labelled: bool = False
     most: float | None = None
+    pages: bool = False
 
     def beyond(self, shift: Shift) -> str:
-        """From where on evidence of the shift grows, in words: half of it.
+        """Where the ratio is while evidence of the shift grows, in words: half of it.
 
         >>> BY_NAME["srr"].beyond(BY_NAME["srr"].shifts[0])
-        '1.45 times the usual share'
+        'over 1.45 times the usual share'
         >>> [BY_NAME[name].beyond(Shift(0.5, 0.25)) for name in ("results", "wrong_routes")]
-        ['75% of what is usual', '12.5 points above the usual share']
+        ['below 75% of what is usual', 'over 12.5 points above the usual share']
         """
         if self.model is None:
-            return f"{50 * shift.least:g} points above the usual share"
+            return f"over {50 * shift.least:g} points above the usual share"
         if self.sign > 0:
-            return f"{1 + shift.times / 2:g} times the usual share"
-        return f"{100 - 50 * shift.times:g}% of what is usual"
+            return f"over {1 + shift.times / 2:g} times the usual share"
+        return f"below {100 - 50 * shift.times:g}% of what is usual"
 
     def weights(self, shift: Shift, usual: Value, variance: Value) -> tuple[Value, Value]:
         """What a unit of the numerator and one of the denominator add to the evidence, in nats.
@@ -95,14 +96,15 @@ _UNLIMITED: Final = 1e6
 FIGURES: Final = (
     Figure(
         "srr", "duplicate_results", "results", 1, (Shift(0.9), Shift(1.8)), Normal(2, 1, 1),
+        pages=True,
     ),
     Figure(
         "results", "results", "searches", -1, (Shift(0.5), Shift(0.9)), Normal(0.1, 2, 0),
-        high=_UNLIMITED,
+        high=_UNLIMITED, pages=True,
     ),
     Figure(
         "sre", "settled_good_results", "settled_results", -1, (Shift(0.4), Shift(0.65)),
-        Normal(1.5, 1, 1), labelled=True,
+        Normal(1.5, 1, 1), labelled=True, pages=True,
     ),
     Figure(
         "gain", "settled_gain", "settled_iterations", -1, (Shift(0.4), Shift(0.65)),
@@ -110,7 +112,7 @@ FIGURES: Final = (
     ),
     Figure(
         "missed_searches", "missed_searches", "labelled_gate_decisions", 1,
-        (Shift(5, 0.25), Shift(10, 0.5)),
+        (Shift(5, 0.25), Shift(10, 0.5)), pages=True,
     ),
     Figure(
         "wrong_routes", "wrong_routes", "labelled_routes", 1, (Shift(3, 0.2), Shift(6, 0.4)),

@@ -91,12 +91,13 @@ def usual(figure: Figure, day: Sequence[Part]) -> Usual | None:
     Parts that lie far from the others are left out, if they are few. Yesterday's incident is not
     usual, and would make the variance so large that the same is hardly noticed today.
     """
-    there = [part for part in day if part.below > 0]
+    there = kept = [part for part in day if part.below > 0]
     if len(there) < LEAST_ACTIVE:
         return None
     ratio = _median((above / below, below) for above, below in there)
     squares = _median((_square(part, ratio), part.below) for part in there)
     near = _with_floor(figure, ratio, squares / MEDIAN_SQUARE)
+    kept = there
     for _ in range(2):
         kept = [part for part in there if _square(part, near.ratio) <= OUTLYING * near.variance]
         near = _of_parts(figure, kept)

@@ -47,13 +47,13 @@ def _judged(window: str) -> str:
 
 
 def _shifts(
-    name: str, figure: str, what: str, summary: str, description: str, *, pages: bool = False,
-    board: str = "quality", more: str = "", fires: str = "",
+    name: str, figure: str, what: str, summary: str, description: str, *, board: str = "quality",
+    more: str = "", fires: str = "",
 ) -> Alert:  # fmt: skip
     """An alert about the evidence that a figure has shifted.
 
-    ``what`` says what has happened. If the alert ``pages``, it does so for a large shift. It also
-    fires by the condition ``more``, of which ``fires`` tells.
+    ``what`` says what has happened. The alert also fires by the condition ``more``, of which
+    ``fires`` tells.
     """
     of = BY_NAME[figure]
     small, large = map(of.beyond, of.shifts)
@@ -64,11 +64,12 @@ def _shifts(
     )  # fmt: skip
     rules: tuple[Rule, ...] = (warning,)
     severity = WARNING
-    if pages:
+    if of.pages:
         rules = (replace(warning, severity=CRITICAL, expr=shifted(figure, LARGE)), warning)
-        severity = f"critical for a shift to {large} or beyond, else warning"
+        severity = f"critical if the figure is {large}, else warning"
     fires = (
-        f"{what} than on its last day, by more than chance; evidence grows from {small} on{fires}"
+        f"{what} than on its last day, by more than chance explains; evidence of that grows while "
+        f"the figure is {small}{fires}"
     )
     return Alert(name, _QUALITY, severity, fires, board, rules, "agent")
 
@@ -84,7 +85,6 @@ QUALITY: Final = (
         "SRRSpike", "srr", "more of an agent's results repeat what the turn had already",
         f"{WHO} finds more of what it has already than usual",
         f"{PERCENT} of the latest results of {WHO} repeat what the turn had already.",
-        pages=True,
     ),
     # A usual value of one day follows a slow drift. Compares today and yesterday, each a whole day,
     # with the week before; a bad hour affects a whole day for one day only.
@@ -113,14 +113,12 @@ QUALITY: Final = (
         "StreamMetricsResultsDrop", "results", "an agent's searches return fewer results",
         f"Searches of {WHO} find less than they did, or nothing",
         f"The latest searches of {WHO} returned {{{{ $value | humanize }}}} results each.",
-        pages=True,
     ),
     _shifts(
         "StreamMetricsEfficiencyDrop", "sre",
         "fewer of an agent's labelled results are good and new",
         f"{WHO} finds little that is good and new",
         f"{PERCENT} of the latest labelled results of {WHO} are good and new.",
-        pages=True,
     ),
     _shifts(
         "StreamMetricsGainDrop", "gain", "an agent's labelled iterations gain less",
@@ -134,7 +132,7 @@ QUALITY: Final = (
         f"The gate of {WHO} skips searches that are needed",
         f"In {PERCENT} of the latest labelled decisions of {WHO} the gate skipped a search that "
         "was needed.",
-        pages=True, board="decisions",
+        board="decisions",
     ),
     _shifts(
         "StreamMetricsRoutingAccuracyDrop", "wrong_routes",

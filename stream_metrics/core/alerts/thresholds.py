@@ -7,8 +7,10 @@ from typing import Final
 # The usual value is that of the last day without its last hour, which excludes a new incident.
 BASELINE, RECENT = "24h", "1h"
 
-# SRR above which the page points an agent out that has no usual value yet.
-SRR_WARNING: Final = 0.25
+# Above these, the page points out an agent that has no usual value yet.
+SRR_HIGH: Final = 0.4
+MISSED_HIGH: Final = 0.2  # of labelled gate decisions
+DECISIONS: Final = 5  # to say so
 
 # With fewer labels, settled iterations do not represent the others. Of the share of the last day,
 # and of the usual share so soon after the search, below which an alert of its own fires.

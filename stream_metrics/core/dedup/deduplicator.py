@@ -56,7 +56,7 @@ class Index(Protocol):
 class Deduplicator(Protocol):
     """Makes, stores and compares fingerprints under one set of rules and one digest key."""
 
-    def take(
+    def digested_iteration(
         self, value: bytes, key: bytes | None, bounds: compiled.Bounds
     ) -> tuple[Any, ...] | None:
         """The fields of a certainly valid search iteration with digested results, else None.
@@ -112,7 +112,7 @@ class PlainDeduplicator:
         self._digester = Digester(key, rules.names())
         self._fingerprinter = Fingerprinter(rules, self._digester)
 
-    def take(self, value: bytes, key: bytes | None, bounds: object) -> None:
+    def digested_iteration(self, value: bytes, key: bytes | None, bounds: object) -> None:
         """Leaves every record to ``events.decode``."""
 
     def fingerprints(self, results: Sequence[Result]) -> PlainFingerprints:

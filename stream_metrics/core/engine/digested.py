@@ -120,9 +120,9 @@ class RecordDecoder:
     ) -> DigestedEvent | BadRecord:
         """The record's event, or why it is rejected."""
         if value is not None:
-            taken = self.decode_fast(value, key, timestamp_ms)
-            if taken is not None:
-                return taken
+            fast = self.decode_fast(value, key, timestamp_ms)
+            if fast is not None:
+                return fast
         event = decode(
             value,
             key=key,
@@ -140,16 +140,16 @@ class RecordDecoder:
         """The event of a certainly valid record of searches or labels, else None."""
         if key is None and self._require_key:
             return None
-        found = self._dedup.take(value, key, self._bounds)
+        found = self._dedup.digested_iteration(value, key, self._bounds)
         if found is None:
-            return self._take_labels(value, key, timestamp_ms)
+            return self._decode_labels_fast(value, key, timestamp_ms)
         (
             occurred_us, event_id, digest, conversation_id, turn,
             iteration, agent, release, gate, searches, unknown,
         ) = found  # fmt: skip
         if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
             return None
-        taken = {search[0]: DigestedSearch._make(search) for search in searches}
+        digested = {search[0]: DigestedSearch._make(search) for search in searches}
         return DigestedEvent(
             occurred_us,
             event_id,
@@ -158,17 +158,17 @@ class RecordDecoder:
             turn,
             self._key_id,
             SEARCH_ITERATION,
-            (taken, {} if gate is None else {iteration: gate}),
+            (digested, {} if gate is None else {iteration: gate}),
             iteration,
             agent or DEFAULT_AGENT,
             release,
             unknown,
         )
 
-    def _take_labels(
+    def _decode_labels_fast(
         self, value: bytes, key: bytes | None, timestamp_ms: int | None
     ) -> DigestedEvent | None:
-        found = compiled.taken_labels(value, key, self._bounds)
+        found = compiled.digested_labels(value, key, self._bounds)
         if found is None:
             return None
         occurred_us, event_id, digest, conversation_id, turn, results, routes, gates, unknown = (

@@ -138,6 +138,8 @@ class KafkaFence:
 class KafkaOutput:
     """The producer of one state partition for the output topic; see ``ports.Output``."""
 
+    muted = False
+
     def __init__(self, outputs: KafkaOutputs, partition: int) -> None:
         self._outputs = outputs
         self._partition = partition

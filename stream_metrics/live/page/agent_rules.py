@@ -15,7 +15,7 @@ from typing import Final
 
 from stream_metrics.core.alerts.alert import CRITICAL, WARNING
 from stream_metrics.core.alerts.calibration import threshold
-from stream_metrics.core.alerts.figures import FIGURES, Figure
+from stream_metrics.core.alerts.figures import BY_NAME, Figure
 from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.alerts.hour import (
     LEAST_ACTIVE,
@@ -40,9 +40,10 @@ from stream_metrics.core.alerts.thresholds import (
     COVERED,
     DECISIONS,
     LABELLED_OF_DAY,
+    MISSED_HIGH,
     RECENT,
     RESULTS,
-    SRR_CRITICAL,
+    SRR_HIGH,
     USUAL_RESULTS,
 )
 from stream_metrics.core.engine.windows import Sums
@@ -51,13 +52,10 @@ from stream_metrics.live.page.courses import Course
 from stream_metrics.live.page.finding import NONE, OK, UNKNOWN, Finding, percent_text
 
 DAY_BEFORE: Final = "the day before the last hour"
-PAGING: Final = frozenset({"srr", "results", "sre", "missed_searches"})
-"""The figures of which a large shift is critical."""
 LIKELY: Final = 0.5  # from so much evidence on, a figure that is no fault may be one soon
 
 REMEMBERED: Final = 64  # courses; there are fewer agents
 
-BY_NAME: Final = {figure.name: figure for figure in FIGURES}
 
 AgentRule = Callable[[Course], Finding]
 
@@ -160,7 +158,7 @@ def _compared(judged: _Judged, known: Usual) -> Finding:
     measure, figure = judged.measure, judged.figure
     usually = f"usually it is {measure.format(known.ratio)}"
     small, large = judged.evidence(known)
-    if large.value >= 1 and figure.name in PAGING:
+    if large.value >= 1 and figure.pages:
         return Finding(CRITICAL, f"{judged.said(large.minutes)}; {usually}")
     most = max(small, large)
     if most.value >= 1:
@@ -258,7 +256,7 @@ def _labelled_routes(sums: Sums) -> int:
 srr_spike: Final = agent_rule(
     Measure(
         "srr", "{} of its results in {} repeat what the turn had already", percent_text,
-        "results", _count("r"), "results", _count("r"), hint=Hint(SRR_CRITICAL, RESULTS),
+        "results", _count("r"), "results", _count("r"), hint=Hint(SRR_HIGH, RESULTS),
     )
 )  # fmt: skip
 
@@ -287,7 +285,7 @@ missed_retrievals: Final = agent_rule(
     Measure(
         "missed_searches", "the gate skipped a search that was needed in {} of the cases of {}",
         percent_text, "labelled decisions", _labelled_decisions, "skipped searches", _skips,
-        frozenset("q"), "gate decisions", Hint(0.2, DECISIONS),
+        frozenset("q"), "gate decisions", Hint(MISSED_HIGH, DECISIONS),
     )
 )  # fmt: skip
 

@@ -24,7 +24,6 @@ from stream_metrics.live.ports import (
     PartitionState,
     Position,
     StoredConversation,
-    StoreUnavailable,
     Superseded,
     Wiped,
     WipeResult,
@@ -34,6 +33,7 @@ from stream_metrics.live.ports import (
 from stream_metrics.live.redis import codec
 from stream_metrics.live.redis.errors import is_demoted, translate_error
 from stream_metrics.live.redis.keys import (
+    BATCH_ID,
     DOCUMENT,
     FROZEN,
     TOKEN,
@@ -46,7 +46,7 @@ from stream_metrics.live.redis.keys import (
 )
 from stream_metrics.live.redis.script import Client, Script
 from stream_metrics.live.worker.batches import check_batch, check_claim, frozen_token
-from stream_metrics.live.worker.generations import check_in_use
+from stream_metrics.live.worker.generations import check_claimed
 
 PAGE: Final = 256  # conversations per call when reading or deleting all of a partition
 SCAN_COUNT: Final = 1_000  # COUNT of SCAN
@@ -181,8 +181,7 @@ class RedisStore:
     ) -> PartitionState:
         """See ``StateStore.claim``; ``ValueError`` for arguments that no store takes.
 
-        After a new partition has begun, the layout is read: if the generation has ended by then,
-        the partition is deleted again.
+        The layout is not read if the partition was written to (``check_claimed``).
         The owner is set atomically, and the buckets are read after that. A worker that claims the
         partition in between may change them, but its claim also fences the writes of this one.
         """
@@ -199,24 +198,15 @@ class RedisStore:
                 if done == b"wiping":
                     await self._wipe_step(keys, token)
                     continue
-            if done == b"begun":
-                await self._check_begun(keys, token)
+            meta = dict(zip(flat[::2], flat[1::2], strict=True))
+            if BATCH_ID not in meta:
+                await check_claimed(
+                    self, self._generation, partition, token, begun=done == b"begun"
+                )
             async with self._translating(keys.all):
-                meta = dict(zip(flat[::2], flat[1::2], strict=True))
                 state = codec.read_state(meta)
                 state.buckets = await self._buckets(keys, meta)
                 return state
-
-    async def _check_begun(self, keys: PartitionKeys, token: bytes) -> None:
-        """See ``check_in_use``; deletes the new partition if that raises."""
-        assert self._generation is not None
-        try:
-            await check_in_use(self, self._generation)
-        except (StoreUnavailable, Superseded):
-            async with self._translating(keys.all):
-                while await self._wipe_step(keys, token) == Wiping():
-                    pass
-            raise
 
     async def heartbeat(
         self, partition: int, token: bytes, worker: str, behind_ms: int | None = None

@@ -97,10 +97,13 @@ class Announcement:
         self._scope = scope
         self._reader = ConversationReader(scope.engine)
         self._entries = self._list()
+        self._unsent = partition.unsent
 
     def belongs_to(self, partition: StatePartition, mark: str) -> bool:
-        """Whether it announces this partition for the same switch."""
-        return self._partition is partition and self._scope.mark == mark
+        """Whether it announces this partition for the same switch, and the owner was never muted
+        since it began."""
+        same = self._partition is partition and self._scope.mark == mark
+        return same and self._unsent == partition.unsent
 
     async def step(self, retry: Retry) -> None:
         """Send the next page; after the last one, write the mark. Raises ``PartitionLost``."""

@@ -15,6 +15,7 @@ from stream_metrics.core.events.record import Extent
 from stream_metrics.live.layout import Generation, Identity, Layout
 from stream_metrics.live.ports import StateStore
 from stream_metrics.live.worker.identity import changed_settings
+from stream_metrics.live.worker.options import Policy
 
 PartitionId = tuple[str, int]  # topic and partition
 
@@ -136,6 +137,16 @@ async def _partition_bytes(state: StateStore, number: int) -> int:
     sizes = [2 * KEY_BYTES + _size(one.hot) + _size(one.fingerprints or {}) for one in found]
     buckets = sum(len(sums) + 40 for sums in (await state.buckets(number)).values())
     return held * sum(sizes) // max(1, len(sizes)) + buckets
+
+
+def gap_policy(layout: Layout, generation: Generation, configured: Policy) -> Policy:
+    """How a worker of a generation handles offset gaps: while it is built, a partition is wiped and
+    read from the start.
+
+    Once the generation has replaced another one, its state is in use, although it is still muted.
+    """
+    found = layout.of(generation.number)
+    return "rebuild" if found is not None and found.state == "building" else configured
 
 
 def pause_reason(share: float, *, paused: bool) -> str:

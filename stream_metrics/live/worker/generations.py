@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from stream_metrics.live.layout import Generation, Identity, Layout
-from stream_metrics.live.ports import StateStore, StoreUnavailable, Superseded
+from stream_metrics.live.layout import NOTHING, Generation, Identity, Layout
+from stream_metrics.live.ports import StateStore, StoreUnavailable, Superseded, Wiping
 from stream_metrics.live.worker.identity import OtherIdentity, check_identity
 from stream_metrics.live.worker.retry import Retry
 
@@ -31,6 +31,11 @@ async def change(store: StateStore, step: Step) -> Layout:
             return stored
 
 
+async def put_back(store: StateStore, known: Layout, now_ms: Callable[[], int]) -> Layout:
+    """The layout, after what the store has lost of ``known`` is put back."""
+    return await change(store, lambda stored: known.put_back(stored, now_ms()))
+
+
 async def state_in_force(store: StateStore) -> StateStore:
     """The store of the generation in force; without partitions if there is no state yet."""
     found = (await store.layout()).in_force
@@ -42,7 +47,7 @@ def new_mark() -> str:
     return secrets.token_hex(4)
 
 
-def fitting(layout: Layout, ours: Callable[[Identity], Identity]) -> list[Generation]:
+def matching_generations(layout: Layout, ours: Callable[[Identity], Identity]) -> list[Generation]:
     """The generations that a worker can join: the one in force, and the one that is being built.
 
     ``ours`` returns the identity that the worker's settings give; it is called with the
@@ -57,16 +62,16 @@ def fitting(layout: Layout, ours: Callable[[Identity], Identity]) -> list[Genera
     return found
 
 
-def joined(
+def generation_to_join(
     layout: Layout, ours: Callable[[Identity], Identity], *, build: bool = False
 ) -> Generation | None:
     """The generation that a worker or command joins; None if there is no state yet.
 
     It is the generation in force if its identity matches, else the one that is being built. With
-    ``build``, the one that is being built is preferred. For ``ours`` see ``fitting``. Raises
-    ``OtherIdentity`` if neither matches.
+    ``build``, the one that is being built is preferred. For ``ours`` see ``matching_generations``.
+    Raises ``OtherIdentity`` if neither matches.
     """
-    if found := fitting(layout, ours):
+    if found := matching_generations(layout, ours):
         return found[-1 if build else 0]
     named = (layout.building if build else None) or layout.in_force
     if named is not None:
@@ -95,34 +100,46 @@ async def join(
     retry: Retry,
     *,
     build: bool = False,
-) -> Generation:
-    """The generation that a worker joins, which it may then write in ``schema``.
+) -> tuple[Generation, Layout]:
+    """The generation that a worker joins, which it may then write in ``schema``, and the layout.
 
-    See ``joined`` for the choice, ``ours`` and ``build``. If there is no state yet, creates the
-    first generation, with the identity that ``first`` returns. Chooses again if the generation ends
-    or is purged meanwhile.
+    See ``generation_to_join`` for the choice, ``ours`` and ``build``. If there is no state yet,
+    creates the first generation, with the identity that ``first`` returns. Chooses again if the
+    generation ends or is purged meanwhile, and puts back what the store loses meanwhile.
     """
+    newest = NOTHING
     while True:
-        found = joined(await retry(store.layout), ours, build=build)
+        newest = await retry(partial(_layout_to_join, store, newest, now_ms))
+        found = generation_to_join(newest, ours, build=build)
         if found is None:
             identity = await first()
             await retry(partial(begin, store, identity, now_ms()))
             continue  # another worker may have been quicker, with other settings
         try:
-            await retry(partial(allow_schema, store, found, schema))
+            return found, await retry(partial(allow_schema, store, found, schema))
         except Superseded:
             continue
-        return found
 
 
-async def allow_schema(store: StateStore, generation: Generation, schema: int) -> None:
+async def _layout_to_join(store: StateStore, known: Layout, now_ms: Callable[[], int]) -> Layout:
+    """See ``put_back``; waits for other workers if they have admitted names since it was lost."""
+    layout = await put_back(store, known, now_ms)
+    if layout.version and layout.is_lost:
+        raise StoreUnavailable(
+            "the store has lost the list of the generations of state, which a running worker will "
+            "put back. If none is running, let the workers begin anew: `stream-metrics purge`"
+        )
+    return layout
+
+
+async def allow_schema(store: StateStore, generation: Generation, schema: int) -> Layout:
     """Allow a generation to be written in a later schema; raises as ``find_in_use`` does."""
 
     def step(layout: Layout) -> Layout:
         find_in_use(layout, generation)
         return layout.with_schema(generation.number, schema)
 
-    await change(store, step)
+    return await change(store, step)
 
 
 async def admit(
@@ -146,6 +163,24 @@ async def check_in_use(store: StateStore, generation: Generation) -> None:
             "which a worker will restore"
         )
     find_in_use(layout, generation)
+
+
+async def check_claimed(
+    store: StateStore, generation: Generation, partition: int, token: bytes, *, begun: bool
+) -> None:
+    """What ``StateStore.claim`` does after it has claimed a partition that nothing was written to.
+
+    Another claim may have begun the partition, in vain or with a reply that was lost. Raises as
+    ``check_in_use`` does; this deletes a partition of a generation that has ended, and one that was
+    ``begun`` by this claim.
+    """
+    try:
+        await check_in_use(store, generation)
+    except (StoreUnavailable, Superseded) as error:
+        if begun or isinstance(error, Superseded):
+            while await store.wipe(partition, token) == Wiping():
+                pass
+        raise
 
 
 def find_in_use(layout: Layout, generation: Generation) -> Generation:

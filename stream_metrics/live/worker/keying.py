@@ -4,15 +4,15 @@ A conversation's searches and labels reach the same state partition only if the 
 topics map a key to the same partition number. Clients differ: Java's hashes keys with murmur2,
 librdkafka's with CRC-32 by default.
 
-A partitioner *fits* a topic if it maps at least ``FITTING_SHARE`` of the sampled keys to the
+A partitioner *matches* a topic if it maps at least ``MATCHING_SHARE`` of the sampled keys to the
 partitions that they are on, and if keys placed at random would agree with it so often in fewer than
 one of 10⁷ samples. With two partitions that takes 24 keys, with four 12, with eight or more 8
 (``LEAST_KEYS``).
 
 Two topics keyed by the same known partitioner never appear to differ: it agrees with every key, so
-it fits wherever another one fits by chance. Topics keyed at random, or by an unknown partitioner,
-appear to differ only if two different partitioners fit them by chance; for a growing sample that is
-tested after every key, this happens in fewer than one of 10¹² cases.
+it matches wherever another one matches by chance. Topics keyed at random, or by an unknown
+partitioner, appear to differ only if two different partitioners match them by chance; for a growing
+sample that is tested after every key, this happens in fewer than one of 10¹² cases.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 SAMPLE_KEYS: Final = 256
 LEAST_KEYS: Final = 8
-FITTING_SHARE: Final = 0.95
+MATCHING_SHARE: Final = 0.95
 CHANCE: Final = 1e-7
 _MAY_BE_FORGET: Final = b'"forget"'
 
@@ -53,16 +53,16 @@ class Keying:
     scattered: int = 0
 
     @property
-    def fitting(self) -> frozenset[str]:
-        """The partitioners that fit; empty if there are too few keys or no known one fits.
+    def matching_partitioners(self) -> frozenset[str]:
+        """The partitioners that match; empty if there are too few keys or no known one matches.
 
-        >>> sorted(Keying(4, 30, {"murmur2": 30, "crc32": 9}).fitting)
+        >>> sorted(Keying(4, 30, {"murmur2": 30, "crc32": 9}).matching_partitioners)
         ['murmur2']
         """
         return frozenset(
             name
             for name, agreeing in self.agreeing.items()
-            if agreeing >= FITTING_SHARE * self.keys
+            if agreeing >= MATCHING_SHARE * self.keys
             and self.keys >= LEAST_KEYS
             and chance(self.partitions, self.keys, agreeing) <= CHANCE
         )
@@ -100,7 +100,7 @@ def keyed_differently(keyings: Mapping[str, Keying]) -> bool:
     >>> keyed_differently({"searches": Keying(4, 40, crc32), "labels": Keying(4, 40, murmur2)})
     True
     """
-    known = [keying.fitting for keying in keyings.values() if keying.fitting]
+    known = [found for keying in keyings.values() if (found := keying.matching_partitioners)]
     return any(not one & other for one, other in combinations(known, 2))
 
 
@@ -204,7 +204,9 @@ class KeyMonitor:
                 "input topics are keyed by different partitioners: most conversations have their "
                 "searches and their labels on different partitions, so the labels never count; "
                 "`stream-metrics check --topics` says what to do",
-                partitioners={topic: sorted(k.fitting) for topic, k in keyings.items()},
+                partitioners={
+                    topic: sorted(k.matching_partitioners) for topic, k in keyings.items()
+                },
             )
         elif self._different and not different:
             log.info("input topics are no longer keyed by different partitioners")

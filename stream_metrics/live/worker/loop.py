@@ -319,6 +319,7 @@ class Loop:
         asked_ms = self.probe.filled_up_to_ms()
         try:
             taken = await self._take_over.take(partition.number, partition.owned, gaps)
+            await self._update_clock(partition.number)
         except (DamagedState, NotPrepared) as error:
             partition.forget()
             why = damage_message(error) if isinstance(error, DamagedState) else str(error)
@@ -333,7 +334,6 @@ class Loop:
             self._halt(partition, Event.GAP, f"offset gap: {why}")
             return
         partition.owned = taken.partition
-        await self._update_clock(partition.number)
         for place, lag in partition.logs.items():
             lag.set_end(taken.extents[place.topic].end, asked_ms)
         if not self._source.read_from(partition.start_offsets(taken.extents)):

@@ -23,9 +23,7 @@ from typing import Final, TypeVar
 from stream_metrics.core.alerts.arrivals import is_young, net_arrivals
 from stream_metrics.core.engine.cells import conversation_cells
 from stream_metrics.core.engine.changes import Observations
-from stream_metrics.core.engine.codec import (
-    encode_stub,
-)
+from stream_metrics.core.engine.codec import encode_stub
 from stream_metrics.core.engine.plan import waiting_labels
 from stream_metrics.core.engine.registers import FORGET
 from stream_metrics.core.engine.state import Cell, Conversation
@@ -58,6 +56,7 @@ from stream_metrics.live.worker.conversations import Conversations, Work
 from stream_metrics.live.worker.names import SharedNames, note_unnamed
 from stream_metrics.live.worker.options import PartitionOptions, record_digest
 from stream_metrics.live.worker.retry import Retry
+from stream_metrics.live.worker.switch import unsent
 from stream_metrics.live.worker.telemetry import Telemetry, timed
 
 EARLIEST_MS: Final = -(1 << 53)  # before the timestamp of any record
@@ -111,6 +110,7 @@ class StatePartition:
         self.token = token
         self.positions: dict[str, Position] = {}
         self.marks: set[str] = set()
+        self.unsent = self._noted_unsent = 0  # calls of a muted output
         self.windows = Windows(options.windows)
         self._left = Windows(
             expired_windows(options.windows)
@@ -337,6 +337,7 @@ class StatePartition:
                 await self._check_owner()
                 owner_checked = True
             await output.send(messages)
+            self.unsent += output.muted
 
         while True:
             try:
@@ -345,11 +346,17 @@ class StatePartition:
                 await self.check(retry)
 
     async def _write(self, batch: BatchWrite, retry: Retry) -> None:
+        """Write a batch, with a mark if rows that it belongs to were not sent."""
+        now_unsent = self.unsent
+        if now_unsent > self._noted_unsent:
+            batch = replace(batch, marks=[*batch.marks, *unsent({*self.marks, *batch.marks})])
         result = await self._ask(lambda: self._store.write(batch), retry)
         if type(result) is Fenced:
             raise PartitionLost(self.number, "fenced")
         if type(result) is Moved:
             raise PartitionLost(self.number, "moved")
+        self.marks.update(batch.marks)
+        self._noted_unsent = now_unsent
 
     async def _ask(self, call: Callable[[], Awaitable[T]], retry: Retry) -> T:
         return await timed(call, retry, self._telemetry)
@@ -434,7 +441,6 @@ class StatePartition:
         )
         await self._write(call.batch, retry)
         call.apply()
-        self.marks.update(marks)
 
     async def publish(self, messages: Sequence[OutputMessage], retry: Retry) -> None:
         """Send messages, if there is an output topic; raises ``PartitionLost``."""

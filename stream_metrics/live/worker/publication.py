@@ -23,7 +23,7 @@ def before(layout: Layout, generation: Generation) -> Generation | None:
     found = [
         g
         for g in layout.generations
-        if g.number < generation.number and g.state in ("live", "retired") and not g.purged
+        if g.number < generation.number and (g.in_force or g.state == "retired") and not g.purged
     ]
     return found[-1] if found else None
 
@@ -134,14 +134,19 @@ class _Outputs:
         self._store = store
         self._generation = generation
         self._to = to
+        self._outputs: dict[int, _Output] = {}
 
     def of(self, partition: int) -> Output:
         """See ``Outputs.of``."""
-        to = self._to.of(partition)
-        return _Output(self._publication, self._store, self._generation, to)
+        if partition not in self._outputs:
+            to = self._to.of(partition)
+            self._outputs[partition] = _Output(self._publication, self._store, self._generation, to)
+        return self._outputs[partition]
 
     async def keep(self, partitions: Collection[int]) -> None:
         """See ``Outputs.keep``."""
+        for partition in self._outputs.keys() - set(partitions):
+            del self._outputs[partition]
         await self._to.keep(partitions)
 
 
@@ -155,11 +160,17 @@ class _Output:
         self._store = store
         self._generation = generation
         self._to = to
+        self._checked = False  # whether the generation was in use once the output had begun
 
     @property
     def begun(self) -> bool:
         """See ``Output.begun``."""
-        return self._publication.muted or self._to.begun
+        return self._publication.muted or (self._to.begun and self._checked)
+
+    @property
+    def muted(self) -> bool:
+        """See ``Output.muted``."""
+        return self._publication.muted
 
     async def begin(self) -> None:
         """See ``Output.begin``; raises ``Superseded`` once the generation has ended.
@@ -169,8 +180,10 @@ class _Output:
         lost one of the two.
         """
         if not self._publication.muted:
+            self._checked = False
             await self._to.begin()
             await check_in_use(self._store, self._generation)
+            self._checked = True
 
     async def send(self, messages: Sequence[OutputMessage]) -> None:
         """See ``Output.send``; nothing is sent while muted."""

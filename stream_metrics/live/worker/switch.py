@@ -16,11 +16,15 @@ nothing of the new one is shown before both.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Final, Protocol
 
+import structlog
+
+from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.layout import Generation, InvalidTransition, Layout
 from stream_metrics.live.ports import StateStore, Superseded, Wiped, Wiping
-from stream_metrics.live.worker.generations import change, find_in_use
+from stream_metrics.live.worker.generations import change, find_in_use, put_back
 
 LAYOUT_CHECK_SECONDS: Final = 5.0  # how often a worker reads the layout
 SETTLE_SECONDS: Final = 2 * LAYOUT_CHECK_SECONDS
@@ -28,6 +32,8 @@ ANNOUNCED: Final = "announced"
 UNSENT: Final = "unsent"
 
 Retry = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
+
+log = structlog.get_logger(__name__)
 
 
 class Fence(Protocol):
@@ -54,10 +60,10 @@ def announced(generation: Generation, marks: Collection[str]) -> str:
 
 
 def unsent(marks: Collection[str]) -> list[str]:
-    """What a muted owner adds to the marks of a partition before it reads, if anything.
+    """What a muted owner adds to the marks of a partition with a batch of rows that it drops.
 
-    A partition that is announced has a muted owner once the store has lost that the generation is
-    live. Rows that this owner reads are not sent, so the announcement is no longer complete.
+    A partition that is announced has a muted owner if the store has lost that the generation is
+    live, or if the owner has not heard of that. Its announcement is then no longer complete.
     """
     count = _unsent_count(marks)
     complete = any(m.startswith(ANNOUNCED) and m.endswith(f" {count}") for m in marks)
@@ -82,13 +88,12 @@ async def is_frozen(store: StateStore, old: Generation) -> bool:
     return all([await state.frozen_by(number) for number in numbers])
 
 
-async def purge(store: StateStore, old: Generation) -> None:
-    """Delete all partitions of ``old``, which are frozen, and record that in the layout."""
+async def wipe(store: StateStore, old: Generation) -> None:
+    """Delete all partitions of ``old``, which are frozen."""
     state = store.generation(old)
     for number in range(old.identity.count):
         while await state.wipe(number) != Wiped():
             pass
-    await change(store, lambda now: now.purged(old.number))
 
 
 async def forget_purged(store: StateStore, old: Generation) -> None:
@@ -104,31 +109,39 @@ async def forget_purged(store: StateStore, old: Generation) -> None:
         await state.freeze(number, 0)
 
 
-async def delete_all(
-    store: StateStore, layout: Layout, deleted: Callable[[int], None] = lambda _: None
-) -> None:
+async def delete_all(store: StateStore, deleted: Callable[[int], None] = lambda _: None) -> None:
     """Delete every partition, then what the layout says; a worker that comes meanwhile is refused.
 
     A partition is frozen while it is deleted, by the number of its own generation: no other one
-    takes its place. ``deleted`` is told how many conversations each step has deleted.
+    takes its place. ``deleted`` is told how many conversations each step has deleted. Generations
+    that are registered meanwhile are deleted, too.
     """
-    for generation in layout.generations:
-        state = store.generation(generation)
-        for number in range(generation.identity.count):
-            await state.freeze(number, generation.number)
-            while (step := await state.wipe(number)) != Wiped():
-                if isinstance(step, Wiping):
-                    deleted(step.deleted)
-    await change(store, Layout.emptied)
-    for generation in layout.generations:
+    done: dict[str, Generation] = {}
+
+    def step(now: Layout) -> Layout:
+        return now if any(g.mark not in done for g in now.generations) else now.emptied()
+
+    while others := [g for g in (await change(store, step)).generations if g.mark not in done]:
+        for generation in others:
+            state = store.generation(generation)
+            for number in range(generation.identity.count):
+                await state.freeze(number, generation.number)
+                while (wiped := await state.wipe(number)) != Wiped():
+                    if isinstance(wiped, Wiping):
+                        deleted(wiped.deleted)
+            done[generation.mark] = generation
+    for generation in done.values():
         for number in range(generation.identity.count):
             await store.generation(generation).freeze(number, 0)
 
 
 async def all_announced(store: StateStore, generation: Generation) -> bool:
-    """Whether every partition of a generation has sent its rows."""
+    """Whether every partition of a generation has sent its rows; one that is damaged has not."""
     state = store.generation(generation)
-    found = [(await state.describe(n)).marks for n in range(generation.identity.count)]
+    try:
+        found = [(await state.describe(n)).marks for n in range(generation.identity.count)]
+    except DamagedState:
+        return False
     return all(announced(generation, marks) in marks for marks in found)
 
 
@@ -153,13 +166,28 @@ async def finish(store: StateStore, fence: Fence, settle: Callable[[], Awaitable
                 raise InvalidTransition(
                     f"the store has lost that generation {old.number} was frozen"
                 )
-        layout = await change(store, lambda now: now.unmuted(current.number))
+        layout = await _change_after(store, current, partial(Layout.unmuted, number=current.number))
     for old in layout.to_purge:
         if old.state == "retired" and not await all_announced(store, current):
             continue
         await freeze(store, old, current.number)  # one that was given up is not yet
-        await purge(store, old)
+        await wipe(store, old)
+        await _change_after(store, current, partial(Layout.purged, number=old.number))
     return await store.layout()
+
+
+async def _change_after(
+    store: StateStore, current: Generation, step: Callable[[Layout], Layout]
+) -> Layout:
+    """Apply ``step`` unless the switch to ``current`` has begun again, or was replaced."""
+
+    def checked(layout: Layout) -> Layout:
+        found = layout.of(current.number)
+        if found is None or found.since_ms != current.since_ms:
+            raise InvalidTransition(f"generation {current.number} was replaced or fences again")
+        return step(layout)
+
+    return await change(store, checked)
 
 
 async def give_up(store: StateStore, number: int) -> None:
@@ -191,8 +219,8 @@ async def roll_forward(store: StateStore, superseded: Superseded, now_ms: int) -
 class LayoutWatcher:
     """Follows changes of the layout for a worker of one generation.
 
-    ``muted`` is called with whether the generation is to be muted. ``newest`` is the last layout
-    that was read.
+    ``muted`` is called with whether the generation is to be muted, ``now_ms`` for the time of a
+    switch that is begun again. ``newest`` is the last layout that was read.
     """
 
     def __init__(
@@ -203,6 +231,7 @@ class LayoutWatcher:
         fence: Fence,
         rest: Callable[[], Awaitable[None]],
         muted: Callable[[bool], None],
+        now_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self.newest = layout
@@ -210,27 +239,22 @@ class LayoutWatcher:
         self._fence = fence
         self._rest = rest
         self._muted = muted
+        self._now_ms = now_ms
 
     async def look(self) -> None:
         """One look; finishes what is unfinished. Raises ``Superseded`` if the worker is to end."""
-        layout = await self._seen()
-        mine = find_in_use(layout, self._generation)
-        self._muted(mine.state != "live")
-        if mine.in_force and (mine.state == "fencing" or layout.to_purge):
+        mine = await self._see()
+        if mine.in_force and (mine.state == "fencing" or self.newest.to_purge):
             try:
-                layout = await finish(self._store, self._fence, self._rest)
-            except InvalidTransition:
+                await finish(self._store, self._fence, self._rest)
+            except InvalidTransition as error:
+                log.warning("the switch cannot be finished yet", reason=str(error))
                 return  # the next call reads the layout again
-            self.newest = layout
-            self._muted(find_in_use(layout, self._generation).state != "live")
+            await self._see()
 
-    async def _seen(self) -> Layout:
-        """Read the layout; restores the newest known one if the store has lost it."""
-        newest = self.newest
-
-        def step(stored: Layout) -> Layout:
-            went_back = stored.version < newest.version or stored.is_lost
-            return newest.put_back(stored) if went_back else stored
-
-        self.newest = await change(self._store, step)
-        return self.newest
+    async def _see(self) -> Generation:
+        """Read the layout, put back what the store has lost of it, and mute or unmute."""
+        self.newest = await put_back(self._store, self.newest, self._now_ms)
+        mine = find_in_use(self.newest, self._generation)
+        self._muted(mine.state != "live")
+        return mine

@@ -53,11 +53,11 @@ export function showRules(state) {
   const { missing } = state.partitions;
   renderOnce($("rules"), [state.rules, missing], () => state.rules.map((rule) => {
     const wrong = rule.findings.filter(isFlagged);
-    const told = wrong.length ? wrong : rule.findings.slice(0, rule.findings.length === 1 ? 1 : 0);
-    const said = told.map((found) => el("p", {},
-      found.agent === null ? "" : el("strong", {}, `${found.agent}: `),
-      found.agent === null ? sentence(found.why) : `${found.why}.`));
+    const unknown = rule.findings.filter(({ level }) => level === "unknown");
+    const told = wrong.length ? wrong : rule.findings.length === 1 ? rule.findings : [];
+    const said = told.map(findingText);
     if (!told.length) said.push(el("p", {}, summary(rule, state.dimension, missing)));
+    if (!told.length && !missing && unknown.length <= SHOWN_NAMES) said.push(...unknown.map(findingText));
     if (!told.length && missing && rule.of === "agent") said.push(el("p", {}, `Judged without the latest of ${missing}.`));
     if (wrong.length) said.push(el("p", {}, rule.look));
     return el("li", { class: "card", data: { level: rule.level } },
@@ -67,6 +67,9 @@ export function showRules(state) {
       rule.alert ? el("p", { class: "muted" }, ...runbook(rule)) : null);
   }));
 }
+
+const findingText = ({ agent, why }) => el("p", {},
+  agent === null ? "" : el("strong", {}, `${agent}: `), agent === null ? sentence(why) : `${why}.`);
 
 /** Which alert goes by the same. */
 function alertText({ alert, of }) {
