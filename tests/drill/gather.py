@@ -134,24 +134,15 @@ def closed_day(values: Reals) -> Reals:
     return np.asarray(sums[..., np.maximum(ends, 0)] - sums[..., np.maximum(ends - DAY - 1, 0)])
 
 
-def evaluated(active: Flags) -> Flags:
-    """The minutes in which an alert is active, from those for which its condition holds.
-
-    Recording rules are evaluated after the scrape, and alerts after them: a minute later. A real
-    Prometheus that is given the samples of a world takes as long.
-    """
-    found = np.roll(active, 1, axis=-1)
-    found[..., 0] = False
-    return found
-
-
 def alarms(active: Flags, pending: int = 0, keep: int = KEEP) -> Flags:
-    """The minutes in which an alert begins to fire, from those in which it is active.
+    """The minutes in which an alert begins to fire, from those in which its condition holds.
 
     Of ``pending`` and ``keep``, one has to be 0.
     """
     fires = _all_of_last(active, pending + 1) & (np.arange(active.shape[-1]) >= pending)
-    return fires & _all_of_last(~evaluated(fires), keep + 1)
+    before = np.roll(fires, 1, axis=-1)
+    before[..., 0] = False
+    return fires & _all_of_last(~before, keep + 1)
 
 
 def _all_of_last(flags: Flags, minutes: int) -> Flags:

@@ -18,7 +18,6 @@ from tests.drill.gather import (
     Flags,
     alarms,
     are_unlabelled,
-    evaluated,
     evidence,
     lately,
     seen,
@@ -101,7 +100,7 @@ def judge(
 
 def fired(world: World, rule: Rule, holds: Flags) -> Iterator[Firing]:
     """The firings of a rule whose condition holds in these minutes, by agent."""
-    for agent, active in zip(world.agents, evaluated(holds), strict=True):
+    for agent, active in zip(world.agents, holds, strict=True):
         yield from firings(rule, {"agent": agent.name}, np.flatnonzero(active).tolist())
 
 
@@ -113,7 +112,7 @@ def begun(world: World, figure: Figure, thresholds: Reals) -> Iterator[tuple[Fla
     of = inputs(world, figure)
     for part in np.array_split(thresholds, -(-len(thresholds) // _AT_ONCE)):
         reached = of.evidence(figure, part) >= 1
-        reached = evaluated(of.may_fire & reached | of.fires_anyway)
+        reached = of.may_fire & reached | of.fires_anyway
         either: Flags = np.any(reached, axis=1)
         yield from zip(alarms(either), alarms(reached[:, -1]), strict=True)
 
@@ -134,7 +133,7 @@ def plain_begun(world: World, figure: Figure, plain: Plain, thresholds: Reals) -
     """For each threshold, the minutes in which the alert begins, by agent."""
     ratio = plain_ratio(world, figure, plain.window)
     for threshold in thresholds.tolist():
-        yield alarms(evaluated(beyond(figure, ratio, threshold)), plain.wait, 0)
+        yield alarms(beyond(figure, ratio, threshold), plain.wait, 0)
 
 
 def plain_ratio(world: World, figure: Figure, window: str) -> Reals:

@@ -35,7 +35,7 @@ from tests.rules.parts import groups_for
 EXPECTED: Final = "expected_evidence"
 TOLERANCE: Final = 1e-9
 _ON: Final = "on (job, agent, figure, shift)"
-_LOADED: Final = 8_000  # samples of a question; promtool loads 10,000 at most
+_LOADED: Final = 4_000  # samples of a question from each side; promtool loads 10,000 at most
 _LABELS: Final = {"5m": ("l", "u")}  # the window sums that the rules ask for
 
 

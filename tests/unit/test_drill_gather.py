@@ -15,7 +15,6 @@ from tests.drill.gather import (
     KEEP,
     alarms,
     are_unlabelled,
-    evaluated,
     evidence,
     lately,
     seen,
@@ -35,11 +34,6 @@ def test_alarms_begin_when_those_of_prometheus_do(
     expected = [one.start for one in firings(rule, {}, np.flatnonzero(active).tolist())]
 
     assert np.flatnonzero(alarms(np.array(active), pending, keep)).tolist() == expected
-
-
-def test_an_alert_is_active_a_minute_after_its_condition_holds() -> None:
-    """As recorded series and then alerts are evaluated after the scrape."""
-    assert evaluated(np.array([True, False, True])).tolist() == [False, True, False]
 
 
 def counts(figure: Figure, seed: int, agents: int) -> tuple[np.ndarray, np.ndarray]:
