@@ -1,4 +1,4 @@
-"""A Redis Cluster of masters without replicas, as child processes on free loopback ports."""
+"""A Redis Cluster as child processes on free loopback ports."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ NODE_TIMEOUT_MS = "1000"
 
 
 class RedisCluster(Served):
-    """Several masters that share the slots; ``servers`` has each of them."""
+    """Several masters that share the slots, each with so many replicas.
+
+    ``servers`` has all nodes; the masters are the first ones at the start.
+    """
 
     def __init__(
         self,
         folder: Path,
         *,
         masters: int = 3,
+        replicas: int = 0,
         fsync: Literal["always", "everysec", "no"] = "always",
         options: Mapping[str, str] | None = None,
     ) -> None:
@@ -33,8 +37,9 @@ class RedisCluster(Served):
             RedisServer(
                 folder / f"redis-{number}", fsync=fsync, options={**(options or {}), **ours}
             )
-            for number in range(masters)
+            for number in range(masters * (1 + replicas))
         ]
+        self._replicas = str(replicas)
 
     @property
     def url(self) -> str:
@@ -47,7 +52,8 @@ class RedisCluster(Served):
             await server.start()
         places = [f"127.0.0.1:{server.port}" for server in self.servers]
         process = await asyncio.create_subprocess_exec(
-            "redis-cli", "--cluster", "create", *places, "--cluster-yes",
+            "redis-cli", "--cluster", "create", *places,
+            "--cluster-replicas", self._replicas, "--cluster-yes",
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         said, _ = await process.communicate()

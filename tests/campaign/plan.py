@@ -115,8 +115,8 @@ class _Hand:
 def _deal(rng: random.Random, faults: Sequence[Fault], count: int) -> list[_Hand]:
     """The faults of each seed of a deck; every fault is dealt once before any is repeated.
 
-    Those that fit the fewest hands are dealt first. A round on special servers has all the faults
-    that need them.
+    Those that fit the fewest hands are dealt first, so a round on special servers has faults that
+    need them.
     """
     hands = [_Hand(servers) for servers in _servers(rng, faults)]
     dealt: Counter[str] = Counter()
@@ -130,11 +130,6 @@ def _deal(rng: random.Random, faults: Sequence[Fault], count: int) -> list[_Hand
         dealt[fault.name] += 1
         hand.faults.append(fault)
 
-    for hand in hands:
-        if hand.servers is not Need.PLAIN:
-            own = [fault for fault in faults if fault.needs is hand.servers]
-            for fault in own[:count]:
-                give(hand, [fault])
     order = sorted(hands, key=lambda hand: hand.servers is Need.PLAIN)  # who can take fewest first
     while any(len(hand.faults) < count for hand in order):
         for hand in order:

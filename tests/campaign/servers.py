@@ -18,7 +18,7 @@ from redis.exceptions import ConnectionError, RedisError
 from deploy.local.install import FAKETIME, REDIS, library, program
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import ChildProcess, free_port
-from deploy.local.redis_cluster import RedisCluster
+from deploy.local.redis_cluster import RedisCluster, whole
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
 from stream_metrics.live.redis.connect import RedisOptions
@@ -29,7 +29,9 @@ from tests.campaign.proxy import Proxy
 ONLY_APPEND: Final = {"auto-aof-rewrite-percentage": "0"}
 SERVICE: Final = "state"
 DOWN_AFTER_MS: Final = 3_000  # long enough not to fail over on a busy machine
-USERS: Final = "users.acl"
+
+# A replica is promoted only where a fault asks for it, and then however old its copy is.
+UNTIL_ASKED: Final = {"cluster-replica-no-failover": "yes", "cluster-replica-validity-factor": "0"}
 
 
 class Brokers:
@@ -174,25 +176,35 @@ class SentinelProcess(ChildProcess):
         return bool(found)
 
 
-class CopiedRedis(RedisServer):
-    """A server that the user ``copier`` may replicate until it is refused."""
+class ReplicatedRedis(StateServers):
+    """Masters with a replica each."""
 
-    async def prepare(self) -> None:
-        """Write who may log in."""
-        everything = "~* &* +@all"
-        (self.folder / USERS).write_text(
-            f"user default on nopass {everything}\nuser copier on >copier {everything}\n"
-        )
+    servers: list[RedisServer]
+
+    async def master_of(self, slot: int) -> RedisServer:
+        """The master that serves a slot."""
+        raise NotImplementedError
+
+    async def replica_of(self, master: RedisServer) -> RedisServer:
+        """The replica of a master."""
+        for server in self.servers:
+            if (await replication(server.url)).get("master_port") == master.port:
+                return server
+        raise AssertionError(f"the master at {master.url} has no replica")
+
+    async def in_step(self) -> bool:
+        """Whether half of the servers copy the others, whichever of them lead now."""
+        linked = [await linked_at(server.url) for server in self.servers]
+        return sum(linked) == len(self.servers) // 2
 
 
-class SentinelRedis(StateServers):
+class SentinelRedis(ReplicatedRedis):
     """A master, a replica, and a Sentinel that promotes the replica when the master is down."""
 
     def __init__(self, folder: Path) -> None:
-        copier = {"aclfile": USERS, "masteruser": "copier", "masterauth": "copier"}
-        options = {**ONLY_APPEND, **copier, "repl-diskless-sync-delay": "0"}
+        options = {**ONLY_APPEND, "repl-diskless-sync-delay": "0"}
         self.servers = [
-            CopiedRedis(folder / f"redis-{number}", options=options) for number in range(2)
+            RedisServer(folder / f"redis-{number}", options=options) for number in range(2)
         ]
         self.sentinel = SentinelProcess(folder / "sentinel", self.servers[0])
 
@@ -221,21 +233,18 @@ class SentinelRedis(StateServers):
         running.callback(self.sentinel.kill9)
         await self.sentinel.start()
 
-    async def in_step(self) -> bool:
-        """Whether one copies the other; on a busy machine the old master may lead once more."""
-        return any([await linked_at(server.url) for server in self.servers])
-
-    async def roles(self) -> tuple[RedisServer, RedisServer]:
-        """Master and replica as they are now."""
+    async def master_of(self, slot: int) -> RedisServer:
+        """The only master."""
         first, second = self.servers
-        return (first, second) if await leads(first.url) else (second, first)
+        return first if await leads(first.url) else second
 
 
-class ClusterRedis(StateServers):
-    """Three masters without replicas."""
+class ClusterRedis(ReplicatedRedis):
+    """Three masters with a replica each."""
 
     def __init__(self, folder: Path) -> None:
-        self._cluster = RedisCluster(folder, options=ONLY_APPEND)
+        options = {**ONLY_APPEND, **UNTIL_ASKED, "repl-diskless-sync-delay": "0"}
+        self._cluster = RedisCluster(folder, replicas=1, options=options)
         self.servers = self._cluster.servers
 
     def options(self, namespace: str) -> RedisOptions:
@@ -252,6 +261,22 @@ class ClusterRedis(StateServers):
     async def start(self, running: AsyncExitStack) -> None:
         running.callback(self._cluster.kill9)
         await self._cluster.start()
+        await wait_until(self.in_step, 30, "the replicas do not copy")
+
+    async def in_step(self) -> bool:
+        """Whether each master has its copy, and all nodes see all slots served."""
+        served = [await whole(server.url) for server in self.servers]
+        return all(served) and await super().in_step()
+
+    async def masters(self) -> list[RedisServer]:
+        """The masters as they are now."""
+        return [server for server in self.servers if await leads(server.url)]
+
+    async def master_of(self, slot: int) -> RedisServer:
+        async with Redis.from_url(self._cluster.url) as client:
+            ranges = await client.cluster("SLOTS")
+        [port] = [nodes[0][1] for first, last, *nodes in ranges if first <= slot <= last]
+        return next(server for server in self.servers if server.port == port)
 
 
 async def linked_at(url: str) -> bool:
@@ -265,7 +290,7 @@ async def leads(url: str) -> bool:
 
 
 async def replication(url: str) -> dict[str, Any]:
-    """What a server says of it; nothing while Sentinel gives it another role, and cuts us off."""
+    """What a server says of it; nothing while it gets another role, and cuts us off."""
     try:
         async with Redis.from_url(url) as client:
             found: dict[str, Any] = await client.info("replication")

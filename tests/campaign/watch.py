@@ -132,9 +132,9 @@ class Watcher:
                         )
                     seen.excused.add(place)
                 seen.offsets[place] = position.offset
+        self.rolled_back += back
         if generation.in_force:
             self._in_force = seen
-            self.rolled_back += back
             self.looks.append(Look(now(), dict(seen.offsets)))
 
     def _new_token(self, held: list[bytes], number: int, token: bytes) -> None:
@@ -158,6 +158,18 @@ class Watcher:
             return await store.layout()
         finally:
             await store.close()
+
+    async def newest(self) -> Generation:
+        """The generation that is being built, else the one in force; raises as Redis does."""
+        layout = await self.layout()
+        found = layout.building or layout.in_force
+        assert found is not None
+        return found
+
+    def passed(self, generation: Generation, number: int) -> int:
+        """Offsets that a state partition of a generation had passed when last looked at."""
+        offsets = self._followed[generation.mark].offsets
+        return sum(offset for place, offset in offsets.items() if place[1] == number)
 
     async def tags(self, numbers: Sequence[int]) -> list[str]:
         """The hash tags of state partitions in force."""

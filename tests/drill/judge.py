@@ -58,7 +58,7 @@ def inputs(world: World, figure: Figure) -> Inputs:
              world.restarts)
         for count in (figure.above, figure.below)
     )  # fmt: skip
-    labelled, unique = (window_sum(world, "5m", (code,)) for code in "lu")
+    labelled, unique = (window_sum(world, "1h", (code,)) for code in "lu")
     labelled[:, sorted(world.restarts)] = unique[:, sorted(world.restarts)] = np.nan
     unlabelled = are_unlabelled(labelled, unique)
     never_better = _never_better(world) & (figure.name == "reranking")

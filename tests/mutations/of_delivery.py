@@ -17,6 +17,7 @@ LAG: Final = "stream_metrics/live/worker/lag.py"
 LOOP: Final = "stream_metrics/live/worker/loop.py"
 OPERATIONS: Final = "stream_metrics/live/prometheus/operations.py"
 PARTITION: Final = "stream_metrics/live/worker/partition.py"
+CONVERSATIONS: Final = "stream_metrics/live/worker/conversations.py"
 TAKEOVER: Final = "stream_metrics/live/worker/takeover.py"
 
 SIMULATION: Final = (
@@ -353,9 +354,9 @@ self._source.read_from(
         "record time is that of the last batch instead of the maximum",
         (
             Edit(
-                PARTITION,
-                "                max(before.record_time_ms, latest.get(topic, 0)),\n",
-                "                latest.get(topic, 0),\n",
+                CONVERSATIONS,
+                "            max(before.record_time_ms, latest.get(topic, 0)),\n",
+                "            latest.get(topic, 0),\n",
             ),
         ),
         "tests/property/test_audit.py::test_intact_state_has_no_difference",

@@ -106,7 +106,7 @@ class Agent:
                     series = name(f"streammetrics_{way}_{count}_total", **named, **of)
                     found[series] = self._samples(total, scraped)
         few = " ".join(str(20 if minute in self.unlabelled else 90) for minute in range(MINUTES))
-        of = {**JOB, "instance": f"{self.instances}-0:9464", **named, "window": "5m"}
+        of = {**JOB, "instance": f"{self.instances}-0:9464", **named, "window": "1h"}
         found[name("streammetrics_window_labelled_results", **of)] = few
         found[name("streammetrics_window_unique_results", **of)] = f"100x{MINUTES - 1}"
         return found

@@ -13,10 +13,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "guides" / "security.md"
 TOPICS = ("search-iterations", "relevance-labels")
 GROUP, OUTPUT, INTERNAL = "stream-metrics", "conversation-rows", "search-internal"
 CASES = ("plain", "output", "repartition")
+BUILD = "build"
 
 
 def worker_grants() -> dict[str, list[Grant]]:
-    """The rights that the guide's commands give to the worker, by the setting they depend on."""
+    """The rights that the guide's commands give to the worker, by what they are for: a setting, or
+    builds."""
     _, _, text = PAGE.read_text().partition("### Rights of the worker")
     found: dict[str, list[Grant]] = {}
     blocks = [
@@ -24,7 +26,7 @@ def worker_grants() -> dict[str, list[Grant]]:
         for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
         if "acl User:worker " in block
     ]
-    for case, block in zip(CASES, blocks, strict=True):
+    for case, block in zip((*CASES, BUILD), blocks, strict=True):
         found[case] = [
             _granted(line) for line in block.splitlines() if line.startswith("acl User:worker ")
         ]
@@ -94,5 +96,6 @@ def names_of(topics: tuple[str, str], group: str) -> dict[str, str]:
         GROUP: group,
         OUTPUT: f"{group}-rows",
         f"{GROUP}-output-*": f"{group}-output-*",
+        f"{GROUP}.*": f"{group}.*",
         INTERNAL: f"{group}-internal",
     }

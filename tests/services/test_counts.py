@@ -12,7 +12,7 @@ from benchmarks.inprocess import InProcess
 from benchmarks.memory import FURTHER, Shape
 from deploy.local.servers import RedisServer
 from stream_metrics.live.redis.connect import RedisOptions, make_client
-from stream_metrics.live.redis.hiredis_packing import packing_class
+from stream_metrics.live.redis.connections import connection_class
 from stream_metrics.live.redis.store import RedisStore
 from tests.counts import hold, records
 
@@ -48,7 +48,7 @@ def counting(redis_server: RedisServer) -> RedisStore:
     """The store of a worker, over a counting connection."""
     client, closers = make_client(RedisOptions(url=redis_server.url, namespace=NAMESPACE))
     assert isinstance(client, Redis)
-    client.connection_pool.connection_class = packing_class(Counting)
+    client.connection_pool.connection_class = connection_class(Counting)
     return RedisStore(client, NAMESPACE, closers)
 
 

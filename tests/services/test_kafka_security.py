@@ -25,6 +25,7 @@ from tests.conftest import need_servers
 from tests.helpers import rest_long, wait_until
 from tests.services.live import PARTITIONS, LiveSystem, Produced, produce, said, stored
 from tests.services.secured import (
+    BUILD,
     CASES,
     INTERNAL,
     OUTPUT,
@@ -39,7 +40,7 @@ from tests.services.test_repartition import Repartitioned, place, unfit
 PASSWORD = "wk-4711-secret"
 RIGHTS = worker_grants()
 EACH_RIGHT = [
-    pytest.param(case, right, id=f"{case}-{right}") for case in RIGHTS for right in RIGHTS[case]
+    pytest.param(case, right, id=f"{case}-{right}") for case in CASES for right in RIGHTS[case]
 ]
 COMMANDS = {
     "dlq list": ("dlq", "list"),
@@ -404,26 +405,49 @@ async def test_commands_need_exactly_the_listed_rights(
     assert code == 0, text
 
 
+@pytest.mark.parametrize("lacking", rest_long(RIGHTS[BUILD]), ids=str)
+async def test_a_worker_of_a_build_names_a_missing_right(
+    secured: Secured, redis: RedisServer, tmp_path: Path, lacking: Grant
+) -> None:
+    """Without one of the rights for builds, the worker of a build fails, and names the right."""
+    system, names = await live_group(secured, redis, tmp_path, case="output")
+    [wanted] = renamed([lacking], names)
+    rights = [*rights_in("output", names), *renamed(RIGHTS[BUILD], names)]
+    await allow(secured, system, [right for right in rights if right != wanted])
+    await system.start_workers(1)
+    await all_read(system)
+    system.settings[GOOD_GAIN] = "3"
+    building = await begun(system)
+
+    await system.start_workers(1)
+    old, new = system.workers
+    await new.ended(30)
+
+    assert new.exit_code == 2
+    name = wanted.name.replace("*", "2" if wanted.kind == "group" else "2-output-*")
+    assert f": {wanted.operation.upper()} {wanted.kind} {name}. Grant it" in new.log_tail()
+    code, text = await system.command("build", "--give-up")
+    assert code == 0, text
+    await building
+    assert await old.stop() == 0
+
+
 async def test_a_build_needs_exactly_the_listed_rights(
     secured: Secured, redis: RedisServer, tmp_path: Path
 ) -> None:
-    """With prefixed groups and transactional ids workers of both generations work; the command has
-    its own rights, and names an input topic that it may not read."""
+    """With the listed rights workers of both generations work, and so does the command, which names
+    a topic or transactional ids that it may not use."""
     system, names = await live_group(secured, redis, tmp_path, case="output", conversations=60)
-    any_of_ours = f"{system.group}*"
-    topics = [right for right in rights_in("output", names) if right.kind == "topic"]
-    by_prefix = [
-        Grant("Read", "group", any_of_ours),
-        Grant("Write", "transactional-id", any_of_ours),
-    ]
-    await allow(secured, system, [*topics, *by_prefix])
+    await allow(secured, system, [*rights_in("output", names), *renamed(RIGHTS[BUILD], names)])
     await system.start_workers(1)
     await all_read(system)
     worker = dict(system.settings)
     system.settings |= login(secured, next(secured.users))
     system.settings[GOOD_GAIN] = worker[GOOD_GAIN] = "3"
+    command = dict(system.settings)
     rights = renamed(command_grants("build", output=True), names)
-    for lacking in (right for right in rights if right.kind == "topic"):
+    topics = [right for right in rights if right.kind == "topic"]
+    for lacking in topics:
         others = [right for right in rights if right != lacking]
         user = system.settings["STREAM_METRICS_KAFKA__SASL_USERNAME"]
         await allow(secured, system, others)
@@ -433,11 +457,17 @@ async def test_a_build_needs_exactly_the_listed_rights(
         assert "Traceback" not in text
         await revoke(secured.kafka.bootstrap_servers, user, *others)
 
-    await allow(secured, system, rights)
+    await allow(secured, system, topics)
     building = await begun(system)
     system.settings |= worker
     await system.start_workers(1)
     code, text = await asyncio.wait_for(building, BUILT_SECONDS)
+    assert code == 2
+    assert f"transactional ids that begin with {system.group}-output-" in " ".join(text.split())
+
+    system.settings |= command
+    await allow(secured, system, rights)
+    code, text = await said(system, "build", "--yes")
     assert code == 0, text
     old, new = system.workers
     await old.ended(60)

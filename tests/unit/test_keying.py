@@ -108,8 +108,8 @@ def test_the_chance_equals_the_count_over_all_placements(count: int, size: int) 
 def test_a_false_difference_is_less_likely_than_one_in_a_trillion(count: int) -> None:
     """A worker checks after each key.
 
-    Over all sizes of a growing sample and all partitioners, keys placed at random match one in fewer
-    than one of a million cases; for two topics to differ both have to.
+    Over all sizes of a growing sample and all partitioners, keys placed at random match one in
+    fewer than one of a million cases; for two topics to differ both have to.
     """
     total = 0.0
     for size in range(LEAST_KEYS, SAMPLE_KEYS + 1):

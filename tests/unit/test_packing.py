@@ -12,7 +12,7 @@ from redis.asyncio.connection import Connection
 from redis.exceptions import DataError
 
 from stream_metrics.live.redis.connect import RedisOptions, make_client
-from stream_metrics.live.redis.hiredis_packing import HiredisPacking, packing_class
+from stream_metrics.live.redis.connections import OwnConnection, connection_class
 
 NAMES = st.sampled_from(["GET", "CONFIG GET", b"EVALSHA", b"SCRIPT LOAD"])
 ARGUMENTS = st.lists(
@@ -54,7 +54,7 @@ def outcome(connection: Connection, name: str | bytes, arguments: list[Any]) -> 
 @given(NAMES, ARGUMENTS)
 def test_the_bytes_are_those_of_the_client(name: str | bytes, arguments: list[Any]) -> None:
     """This holds for any arguments that a command may have."""
-    usual, ours = Connection(), packing_class(Connection)()
+    usual, ours = Connection(), connection_class(Connection)()
 
     packed = b"".join(ours.pack_command(name, *arguments))
 
@@ -69,7 +69,7 @@ def test_other_types_are_encoded_or_refused_as_by_the_client(
     """Types unknown to C are left to the client, or the error is the same."""
     given_all = [*arguments, other]
 
-    found = outcome(packing_class(Connection)(), name, given_all)
+    found = outcome(connection_class(Connection)(), name, given_all)
 
     assert found == outcome(Connection(), name, given_all)
 
@@ -78,7 +78,7 @@ def test_other_types_are_encoded_or_refused_as_by_the_client(
 def test_an_unsupported_type_is_named_in_the_error(other: Any) -> None:
     """The error is redis-py's."""
     with pytest.raises(DataError, match=type(other).__name__):
-        packing_class(Connection)().pack_command("SET", "key", other)
+        connection_class(Connection)().pack_command("SET", "key", other)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ async def test_every_connection_encodes_in_c(options: RedisOptions) -> None:
     try:
         assert isinstance(client, Redis)
         made = client.connection_pool.connection_class
-        assert issubclass(made, HiredisPacking)
-        assert made.__name__ == f"Packing{made.__bases__[1].__name__}"
+        assert issubclass(made, OwnConnection)
+        assert made.__name__ == f"Own{made.__bases__[1].__name__}"
     finally:
         await client.aclose()
         for close in closers:
@@ -111,5 +111,5 @@ async def test_discovered_cluster_nodes_encode_in_c() -> None:
     client, _ = make_client(RedisOptions("redis://localhost:1", cluster=True))
     assert isinstance(client, RedisCluster)
 
-    assert issubclass(client.nodes_manager.connection_kwargs["connection_class"], HiredisPacking)
+    assert issubclass(client.nodes_manager.connection_kwargs["connection_class"], OwnConnection)
     await client.aclose()

@@ -193,7 +193,7 @@ def _step() -> str:
     the iterations that are settled are those that need none, which are not like the others.
     """
     labelled = "|".join(figure.name for figure in FIGURES if figure.labelled)
-    came = LABELLED.value("5m") > JUDGED_OF_USUAL * LABELLED.usual("5m")
+    came = LABELLED.value("1h") > JUDGED_OF_USUAL * LABELLED.usual("1h")
     unlabelled = (
         f'{NET}{{figure=~"{labelled}", part="denominator"}} '
         f"unless ignoring (figure, part) ({came.text})"

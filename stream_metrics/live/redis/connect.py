@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from stream_metrics.clients.tls import CertificateFiles, client_context
-from stream_metrics.live.redis.hiredis_packing import use_hiredis_packing
+from stream_metrics.live.redis.connections import use_own_connections
 from stream_metrics.live.redis.script import Client
 from stream_metrics.live.redis.store import Closer, RedisStore
 
@@ -61,7 +61,7 @@ def connect(options: RedisOptions) -> RedisStore:
 def make_client(options: RedisOptions) -> tuple[Client, list[Closer]]:
     """A client that does not retry, and functions to close after it."""
     client, closers = _make_client(options)
-    use_hiredis_packing(client)
+    use_own_connections(client)
     return client, closers
 
 

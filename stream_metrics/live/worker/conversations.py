@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -19,12 +19,13 @@ from stream_metrics.live.ports import (
     ConversationKey,
     ConversationWrite,
     OutputMessage,
+    Position,
     StateStore,
     StoredConversation,
 )
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.identity import OtherIdentity
-from stream_metrics.live.worker.options import PartitionOptions, conversation_key
+from stream_metrics.live.worker.options import PartitionOptions, conversation_key, record_digest
 from stream_metrics.live.worker.output import message_after
 from stream_metrics.live.worker.retry import Retry
 from stream_metrics.live.worker.telemetry import Telemetry, timed
@@ -302,3 +303,41 @@ def _last_ms(options: PartitionOptions) -> Callable[[Record], int]:
         return stamp if stamp < most_ms else most_ms
 
     return last_ms
+
+
+def positions_after(
+    known: Mapping[str, Position],
+    records: Sequence[Record],
+    works: Mapping[ConversationKey, Work],
+    options: PartitionOptions,
+) -> dict[str, Position]:
+    """The positions of a partition after a batch."""
+    positions = dict(known)
+    latest: dict[str, int] = {}
+    events: dict[str, int] = {}
+    for work in works.values():
+        for event, record in work.events:
+            topic = record.topic
+            if event.occurred_us > events.get(topic, 0):
+                events[topic] = event.occurred_us
+    last: dict[str, Record] = {}
+    clock = options.now_ms
+    bound = clock() if clock is not None else None
+    for record in records:
+        topic = record.topic
+        last[topic] = record
+        stamp = record.timestamp_ms or 0
+        if bound is not None and stamp > bound:
+            stamp = bound
+        if stamp > latest.get(topic, 0):
+            latest[topic] = stamp
+    for topic, record in last.items():
+        before = positions.get(topic, Position(0))
+        positions[topic] = Position(
+            record.offset + 1,
+            record.timestamp_ms if record.timestamp_ms is not None else -1,
+            record_digest(record, options),
+            max(before.record_time_ms, latest.get(topic, 0)),
+            max(before.event_time_us, events.get(topic, 0)),
+        )
+    return positions

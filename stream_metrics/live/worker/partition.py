@@ -52,7 +52,7 @@ from stream_metrics.live.worker.batches import (
     estimate,
 )
 from stream_metrics.live.worker.cache import ConversationCache
-from stream_metrics.live.worker.conversations import Conversations, Work
+from stream_metrics.live.worker.conversations import Conversations, Work, positions_after
 from stream_metrics.live.worker.names import SharedNames, note_unnamed
 from stream_metrics.live.worker.options import PartitionOptions, record_digest
 from stream_metrics.live.worker.retry import Retry
@@ -199,7 +199,7 @@ class StatePartition:
             await self.conversations.apply(work, observations, letters, retry)
         writes = [self.conversations.write_of(work) for work in works.values()]
         stepped = clock()
-        positions = self._positions_after(records, works)
+        positions = positions_after(self.positions, records, works, self._options)
         call = await self._call(works, writes, positions, retry, observations)
         too_much = call.filled > 1 and (len(records) > 1 or call.size > HARD_CAP_BYTES)
         if too_much and refused is None:
@@ -360,39 +360,6 @@ class StatePartition:
 
     async def _ask(self, call: Callable[[], Awaitable[T]], retry: Retry) -> T:
         return await timed(call, retry, self._telemetry)
-
-    def _positions_after(
-        self, records: Sequence[Record], works: dict[ConversationKey, Work]
-    ) -> dict[str, Position]:
-        positions = dict(self.positions)
-        latest: dict[str, int] = {}
-        events: dict[str, int] = {}
-        for work in works.values():
-            for event, record in work.events:
-                topic = record.topic
-                if event.occurred_us > events.get(topic, 0):
-                    events[topic] = event.occurred_us
-        last: dict[str, Record] = {}
-        clock = self._options.now_ms
-        bound = clock() if clock is not None else None
-        for record in records:
-            topic = record.topic
-            last[topic] = record
-            stamp = record.timestamp_ms or 0
-            if bound is not None and stamp > bound:
-                stamp = bound
-            if stamp > latest.get(topic, 0):
-                latest[topic] = stamp
-        for topic, record in last.items():
-            before = positions.get(topic, Position(0))
-            positions[topic] = Position(
-                record.offset + 1,
-                record.timestamp_ms if record.timestamp_ms is not None else -1,
-                self.record_digest(record),
-                max(before.record_time_ms, latest.get(topic, 0)),
-                max(before.event_time_us, events.get(topic, 0)),
-            )
-        return positions
 
     def record_digest(self, record: Record) -> bytes:
         """A keyed digest of a record, to verify the log after a restart."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,8 @@ from tests.campaign.faults.workers import JOIN_SECONDS, SESSION_SECONDS, START_S
 if TYPE_CHECKING:
     from tests.campaign.world import ObedientWorker, World
 
-SWITCH: Final = ("freeze", "begin", "layout", "wipe")  # the steps after the decision, in order
+DECISION: Final = "decision"
+SWITCH: Final = ("freeze", "begin", "layout", "wipe")  # the steps after it, in order
 TRICKLE_SECONDS: Final = 0.2
 RUNS: Final = 20  # maximum runs of the command during a failover of Redis
 THRESHOLDS: Final = {2: 3, 3: 2}  # the other value of metrics.good_gain
@@ -28,7 +30,7 @@ class Build(Fault):
 
     The command is killed at its registration, at its decision and at every step of the switch, and
     a worker of the new generation at one of them; a worker of the old one is stopped before the
-    decision and wakes when all is done. ``meanwhile`` is a fault that strikes during the switch.
+    decision and wakes when all is done. ``meanwhile`` is a fault that strikes at one of the steps.
     """
 
     extra = Extra.OUTPUT
@@ -73,10 +75,13 @@ class Build(Fault):
         sleeper.pause()
         try:
             async with asyncio.TaskGroup() as group:
-                if self._meanwhile is not None:
-                    seed = Random(rng.random())
-                    group.create_task(self._meanwhile.strike(world, hold_seconds, seed))
-                group.create_task(_switch(world, goal, hold_seconds, rng))
+                moment, seed = rng.choice((DECISION, *SWITCH)), Random(rng.random())
+
+                def at(step: str) -> None:
+                    if step == moment and self._meanwhile is not None:
+                        group.create_task(self._meanwhile.strike(world, hold_seconds, seed))
+
+                await _switch(world, goal, hold_seconds, rng, at)
         finally:
             sleeper.resume()
         for worker in old:
@@ -84,13 +89,20 @@ class Build(Fault):
         await world.all_ready()
 
 
-async def _switch(world: World, goal: int, hold_seconds: float, rng: Random) -> None:
-    """Decide, die at every later step, and repeat until the switch is complete."""
+async def _switch(
+    world: World, goal: int, hold_seconds: float, rng: Random, at: Callable[[str], None]
+) -> None:
+    """Decide, die at every later step, and repeat until the switch is complete.
+
+    ``at`` is called before each step.
+    """
+    at(DECISION)
     await _cut_off(world, f"{_when(rng)} layout 1")
     step = rng.choice(("freeze", "wipe"))  # an old worker comes to neither
     world.orders.write_text(f"{_when(rng)} {step} 1 KILL")
     for step in SWITCH:
         await asyncio.sleep(hold_seconds / len(SWITCH))
+        at(step)
         await _cut_off(world, f"{_when(rng)} {step} 1")
     for _ in range(RUNS):
         if _is_done(await layout(world), goal):
@@ -153,4 +165,4 @@ async def _trickle(world: World) -> None:
         await asyncio.sleep(TRICKLE_SECONDS)
 
 
-FAULTS: Final[tuple[Fault, ...]] = (Build(), Build(replicated.FailOver()))
+FAULTS: Final[tuple[Fault, ...]] = (Build(), *map(Build, replicated.FAIL_OVERS))

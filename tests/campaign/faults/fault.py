@@ -17,7 +17,7 @@ class Need(Enum):
     PLAIN = "one broker, one Redis"
     THREE_BROKERS = "three brokers, one Redis"
     SENTINEL = "one broker, Redis with a replica and Sentinel"
-    CLUSTER = "one broker, a Redis Cluster of three masters"
+    CLUSTER = "one broker, a Redis Cluster of three masters with a replica each"
 
 
 ANY: Final = Need.ANY

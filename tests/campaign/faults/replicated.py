@@ -1,4 +1,4 @@
-"""Faults of Redis with a replica, and of a Redis Cluster."""
+"""Faults of Redis with replicas: behind Sentinel, or in a Cluster."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.asyncio import Redis
 from redis.crc import key_slot
 
-from deploy.local.redis_cluster import whole
 from tests.campaign.faults.fault import Fault, Need
 from tests.campaign.faults.redis import ANSWER_SECONDS, BACKOFF_SECONDS, FEW
-from tests.campaign.servers import ClusterRedis, SentinelRedis, leads
+from tests.campaign.servers import ClusterRedis, ReplicatedRedis, leads
 from tests.services.live import PARTITIONS
 
 if TYPE_CHECKING:
@@ -23,28 +22,41 @@ MOVED_AT_ONCE: Final = 200
 
 
 class FailOver(Fault):
-    """The master dies, and a lagging replica that lacks acknowledged writes is promoted."""
+    """A master dies, and its lagging replica, which lacks acknowledged writes, is promoted."""
 
-    name = "sentinel_failover"
-    needs = Need.SENTINEL
     hold = (1.0, 4.0)
     wait_seconds = BACKOFF_SECONDS + ANSWER_SECONDS
     may_go_back = True
 
+    def __init__(self, name: str, needs: Need) -> None:
+        self.name, self.needs = name, needs
+
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
-        servers = world.redis
-        assert isinstance(servers, SentinelRedis)
-        master, replica = await servers.roles()
-        async with Redis.from_url(master.url) as client:
-            await run(client, "ACL SETUSER", "copier", "off")
-            await run(client, "CLIENT KILL", "TYPE", "replica")
-        copied = world.watcher.total
+        servers, watcher = world.redis, world.watcher
+        assert isinstance(servers, ReplicatedRedis)
+        state, number = await watcher.newest(), rng.randrange(PARTITIONS)
+        master = await servers.master_of(key_slot(state.places[number].encode()))
+        replica = await servers.replica_of(master)
+        async with Redis.from_url(replica.url) as client:
+            await client.config_set("masterauth", "of another master")
+            await run(client, "CLIENT KILL", "TYPE", "master")
+        copied = watcher.passed(state, number)
         await asyncio.sleep(hold_seconds)
-        await world.until_past(copied + FEW)
+
+        def is_ahead() -> bool:
+            world.load.trickle()
+            return watcher.passed(state, number) > copied + FEW
+
+        await world.until(is_ahead, f"nobody writes to partition {number}")
+        async with Redis.from_url(replica.url) as client:
+            await client.config_set("cluster-replica-no-failover", "no")
         master.kill9()
         await world.until(partial(leads, replica.url), "the replica was not promoted")
+        async with Redis.from_url(replica.url) as client:  # Sentinel has closed the one before
+            await client.config_set("cluster-replica-no-failover", "yes")
+            await client.config_set("masterauth", "")
         await master.start()
-        await world.until(servers.in_step, "neither server copies the other")
+        await world.until(servers.in_step, "not every master has a copy")
 
 
 class MoveSlots(Fault):
@@ -58,23 +70,21 @@ class MoveSlots(Fault):
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         servers = world.redis
         assert isinstance(servers, ClusterRedis)
-        clients = [Redis.from_url(server.url) for server in servers.servers]
+        masters = await servers.masters()
+        clients = [Redis.from_url(server.url) for server in masters]
         try:
-            counts = range(PARTITIONS)
-            tags = await world.watcher.tags(rng.sample(counts, 2))
-            for tag in tags:
-                await self._move(clients, key_slot(tag.encode()), rng, hold_seconds / len(tags))
+            tags = await world.watcher.tags(rng.sample(range(PARTITIONS), 2))
+            for slot in [key_slot(tag.encode()) for tag in tags]:
+                source = masters.index(await servers.master_of(slot))
+                await self._move(clients, source, slot, rng, hold_seconds / len(tags))
         finally:
             for client in clients:
                 await client.aclose()
 
     async def _move(
-        self, clients: list[Redis], slot: int, rng: Random, hold_seconds: float
+        self, clients: list[Redis], source: int, slot: int, rng: Random, hold_seconds: float
     ) -> None:
         ids = [(await run(client, "CLUSTER MYID")).decode() for client in clients]
-        owners: list[Any] = await run(clients[0], "CLUSTER SLOTS")
-        owner = next(o[2][2].decode() for o in owners if o[0] <= slot <= o[1])
-        source = ids.index(owner)
         target = rng.choice([n for n in range(len(clients)) if n != source])
         old, new = clients[source], clients[target]
         port = new.connection_pool.connection_kwargs["port"]
@@ -99,12 +109,11 @@ class MasterDies(Fault):
     async def strike(self, world: World, hold_seconds: float, rng: Random) -> None:
         servers = world.redis
         assert isinstance(servers, ClusterRedis)
-        victim = rng.choice(servers.servers)
+        victim = rng.choice(await servers.masters())
         victim.kill9()
         await asyncio.sleep(hold_seconds)
         await victim.start()
-        for server in servers.servers:
-            await world.until(partial(whole, server.url), "the Cluster is not whole again")
+        await world.until(servers.in_step, "the Cluster is not whole again")
 
 
 async def run(client: Redis, *command: str | bytes | int) -> Any:
@@ -118,4 +127,8 @@ async def run(client: Redis, *command: str | bytes | int) -> Any:
         await pool.release(connection)
 
 
-FAULTS: Final[tuple[Fault, ...]] = (FailOver(), MoveSlots(), MasterDies())
+FAIL_OVERS: Final = (
+    FailOver("sentinel_failover", Need.SENTINEL),
+    FailOver("cluster_failover", Need.CLUSTER),
+)
+FAULTS: Final[tuple[Fault, ...]] = (*FAIL_OVERS, MoveSlots(), MasterDies())
