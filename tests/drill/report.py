@@ -16,6 +16,7 @@ from tests.drill.goals import (
     comparison_table,
     goal_table,
     goals_of,
+    no_more,
 )
 from tests.drill.pictures import Former
 from tests.drill.plan import SOON
@@ -210,14 +211,21 @@ def _bands(group: Group) -> Iterator[str]:
 
 
 def _curves(group: Group) -> Iterator[str]:
-    """These rules against fixed thresholds with as many false alarms."""
+    """These rules against fixed thresholds, of which few have as many false alarms."""
     yield (
-        "The same against fixed thresholds, each with as many false alarms as evidence of the "
-        "figure has: over five minutes for five minutes, over five minutes at once, and over "
-        "half an hour (decisions: an hour) at once:"
+        "The same against fixed thresholds: over five minutes for five minutes, over five minutes "
+        "at once, and over half an hour (decisions: an hour) at once. For each figure, the most "
+        "sensitive one with no more false alarms than evidence has:"
     )
     yield ""
-    yield from comparison_table(group.swept)
+    yield from comparison_table(group.swept, no_more)
+    yield ""
+    yield (
+        "And the one with the fewest false alarms that has as many or more. Ratios of quiet agents "
+        "take few values, so that it often has far more:"
+    )
+    yield ""
+    yield from comparison_table(group.swept, Sweep.at)
 
 
 def _outcome(group: Group) -> Iterator[str]:
