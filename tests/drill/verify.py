@@ -36,7 +36,7 @@ EXPECTED: Final = "expected_evidence"
 TOLERANCE: Final = 1e-9
 _ON: Final = "on (job, agent, figure, shift)"
 _LOADED: Final = 4_000  # samples of a question from each side; promtool loads 10,000 at most
-_LABELS: Final = {"5m": ("l", "u")}  # the window sums that the rules ask for
+_LABELS: Final = {"1h": ("l", "u")}  # the window sums that the rules ask for
 
 
 def main() -> None:
