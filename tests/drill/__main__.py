@@ -11,7 +11,7 @@ import gc
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial, reduce
@@ -63,8 +63,11 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1, help="worlds simulated at a time")
     asked = parser.parse_args()
     size = Size(asked.agents, asked.days, asked.turns)
-    commit = (asked.rules or commit_of_rules()) if asked.held_out is None else None
-    held_out = asked.held_out if commit is None else drawn(commit)
+    commit = asked.rules or (commit_of_rules() if asked.held_out is None else None)
+    seeds = () if commit is None else drawn(commit)
+    held_out = seeds if asked.held_out is None else asked.held_out
+    if commit is not None and not set(held_out) <= set(seeds):
+        parser.error(f"the seeds of {commit} are {seeds}")
     worlds = {
         "Held out": [Which(seed) for seed in held_out],
         "Tuning": [Which(seed) for seed in asked.tuning],
@@ -92,12 +95,20 @@ def main() -> int:
         for figure, swept in first.swept.items():
             file = asked.pictures / f"alert-curve-{figure.replace('_', '-')}.svg"
             file.write_text(picture(figure, swept, first.former(figure)), encoding="utf-8")
-    text = page(groups, size, commit)
+    text = page(groups, size, _drawn(commit, set(seeds) - set(held_out)))
     if asked.out:
         asked.out.write_text(text, encoding="utf-8")
     else:
         print(text)
     return 0 if all(group.kept for group in groups if group.title != BURSTS) else 1
+
+
+def _drawn(commit: str | None, missing: Collection[int]) -> str:
+    """Where held-out seeds come from."""
+    if commit is None:
+        return ""
+    said = f"The seeds that are held out were drawn from the hash of commit `{commit}`."
+    return f"{said} Of {len(missing)} more there are no results yet." if missing else said
 
 
 def _simulate(seed: int, every: Sequence[Which], size: Size) -> None:

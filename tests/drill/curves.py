@@ -26,8 +26,8 @@ from tests.drill.world import MINUTE, START_US, Incident
 MONTH: Final = 1440 * 365.25 / 12  # minutes
 DECISIONS: Final = ("missed_searches", "wrong_routes", "reranking")  # have no window of 30m
 EVIDENCE: Final = "evidence"
-_EVIDENCE_GRID: Final = np.geomspace(0.4, 2.0, 15)  # times the threshold in use
-_TAIL: Final = np.concatenate([[0.0], np.geomspace(1e-6, 0.2, 20)])  # of the healthy ratios
+_EVIDENCE_GRID: Final = np.geomspace(0.4, 2.0, 11)  # times the threshold in use
+_TAIL: Final = np.concatenate([[0.0], np.geomspace(1e-6, 0.2, 15)])  # of the healthy ratios
 
 
 class Point(NamedTuple):

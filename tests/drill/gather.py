@@ -75,14 +75,33 @@ def evidence(
     Thresholds may be many, along a first axis of their own. ``unlabelled`` are minutes in which
     labels are missing, ``weighed`` the weights if they are known.
     """
+    step, found, of_thresholds = _gathered(
+        figure, above, below, threshold, unlabelled, weighed or weights(figure, above, below)
+    )
+    return np.where(np.isnan(step), np.nan, found / of_thresholds)
+
+
+def reached(
+    figure: Figure, above: Reals, below: Reals, thresholds: Reals, unlabelled: Flags,
+    weighed: Weights,
+) -> Flags:  # fmt: skip
+    """Whether the evidence for each shift has reached each threshold, the first axis."""
+    step, found, of_thresholds = _gathered(figure, above, below, thresholds, unlabelled, weighed)
+    return np.ascontiguousarray(found >= of_thresholds) & ~np.isnan(step)
+
+
+def _gathered(
+    figure: Figure, above: Reals, below: Reals, threshold: float | Reals,
+    unlabelled: Flags | None, weighed: Weights,
+) -> tuple[Reals, Reals, Reals]:  # fmt: skip
+    """What each minute adds, and the evidence in nats; thresholds with as many axes."""
     of_thresholds = np.reshape(threshold, np.shape(threshold) + (1,) * above.ndim)
     most = np.inf if figure.most is None else figure.most * of_thresholds[..., None]
     step = steps(
-        above, below, weighed or weights(figure, above, below),
-        unlabelled if figure.labelled else None, most,
+        above, below, weighed, unlabelled if figure.labelled else None, most,
     )  # fmt: skip
     found = accumulate(step, of_thresholds, np.broadcast_to(below <= 0, step.shape))
-    return np.where(np.isnan(step), np.nan, found / of_thresholds[..., None])
+    return step, found, of_thresholds[..., None]
 
 
 def lately(below: Reals) -> Flags:
@@ -109,9 +128,9 @@ def seen(gained: Reals, restarts: frozenset[int]) -> Reals:
 
 
 def are_unlabelled(labelled: Reals, unique: Reals) -> Flags:
-    """The minutes in which few documents of the last five minutes have a label, by agent.
+    """The minutes in which few documents of the last hour have a label, by agent.
 
-    Both are sums of five minutes; NaN without a sample. Few are less than a share of what is usual
+    Both are sums of an hour; NaN without a sample. Few are less than a share of what is usual
     so soon after the search; without a usual share, labels are not known to come either.
     """
     found = unique > 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
 from scipy.stats import gamma
 
 from tests.drill.bands import BANDS, Band, Compared, Share, compare, in_band, share_within
@@ -15,6 +16,10 @@ from tests.drill.score import Caught
 LATER: Final = 20  # minutes more than in time
 MOST_ALARMS: Final = 1.0  # a month and agent, of any severity
 MOST_PAGES: Final = 0.3
+
+
+Choose = Callable[[Sweep, float], Point]
+"""Finds the point of a sweep to compare with a rate of false alarms a month and agent."""
 
 
 class Goal(NamedTuple):
@@ -105,17 +110,26 @@ def goal_table(goals: Iterable[Reached]) -> Iterator[str]:
         yield f"| {one.title} | {one.goal} | {one.found} | {said} |"
 
 
-def comparison_table(swept: Mapping[str, Mapping[str, Sweep]]) -> Iterator[str]:
-    """Evidence against each kind of fixed threshold, with at least as many false alarms.
+def comparison_table(swept: Mapping[str, Mapping[str, Sweep]], choose: Choose) -> Iterator[str]:
+    """Evidence against each kind of fixed threshold; ``choose`` finds it for a rate.
 
-    ``swept`` has the sweeps of each figure by kind of rule.
+    ``swept`` has the sweeps of each figure by kind of rule. The last row has the false alarms a
+    month and agent of all figures together.
     """
     kinds = [kind for kind in next(iter(swept.values())) if kind != EVIDENCE]
     yield f"| turns in the first ten minutes | {' | '.join(kinds)} |"
     yield f"|---|{'---|' * len(kinds)}"
     for band in BANDS:
-        cells = [compared_cell(compared(swept, kind, band)) for kind in kinds]
+        cells = [compared_cell(compared(swept, kind, band, choose)) for kind in kinds]
         yield f"| {band} | {' | '.join(cells)} |"
+    rates = [
+        [by_kind[of].a_month(found) for of, found in ((EVIDENCE, ours), (kind, fixed))]
+        for kind in kinds
+        for by_kind, ours, fixed in chosen(swept, kind, choose)
+    ]
+    sums = np.reshape(rates, (len(kinds), -1, 2)).sum(axis=1)
+    cells = [f"{ours:.2f} : {fixed:.2f}" for ours, fixed in sums]
+    yield f"| false alarms | {' | '.join(cells)} |"
 
 
 def compared_cell(found: Compared) -> str:
@@ -129,20 +143,31 @@ def compared_cell(found: Compared) -> str:
     return f"{found.only_first} : {found.only_second} of {found.of}{told}"
 
 
-def compared(swept: Mapping[str, Mapping[str, Sweep]], kind: str, band: Band) -> Compared:
-    """What evidence and a fixed threshold caught in time, of all figures together.
-
-    Each figure's fixed threshold is the one with the fewest false alarms that still has as many as
-    evidence has.
-    """
+def compared(
+    swept: Mapping[str, Mapping[str, Sweep]], kind: str, band: Band, choose: Choose
+) -> Compared:
+    """What evidence and a fixed threshold caught in time, of all figures together."""
     ours: list[Caught] = []
-    fixed: list[Caught] = []
-    for name, by_kind in swept.items():
-        of = by_kind[EVIDENCE]
-        chosen = in_use(name, of)
-        ours += in_band(chosen.found, band)
-        fixed += in_band(by_kind[kind].at(of.a_month(chosen)).found, band)
-    return compare(ours, fixed)
+    theirs: list[Caught] = []
+    for _, own, fixed in chosen(swept, kind, choose):
+        ours += in_band(own.found, band)
+        theirs += in_band(fixed.found, band)
+    return compare(ours, theirs)
+
+
+def chosen(
+    swept: Mapping[str, Mapping[str, Sweep]], kind: str, choose: Choose
+) -> Iterator[tuple[Mapping[str, Sweep], Point, Point]]:
+    """For each figure, its sweeps, the threshold of evidence, and the fixed one to compare."""
+    for figure, by_kind in swept.items():
+        own = in_use(figure, by_kind[EVIDENCE])
+        yield by_kind, own, choose(by_kind[kind], by_kind[EVIDENCE].a_month(own))
+
+
+def no_more(sweep: Sweep, a_month: float) -> Point:
+    """The most sensitive threshold with no more false alarms; with the fewest, if all have more."""
+    few = [point for point in sweep.points if sweep.a_month(point) <= a_month]
+    return max(few, key=lambda point: point.alarms, default=sweep.points[-1])
 
 
 def in_use(figure: str, swept: Sweep) -> Point:

@@ -20,6 +20,7 @@ from tests.drill.gather import (
     are_unlabelled,
     evidence,
     lately,
+    reached,
     seen,
     weights,
 )
@@ -49,6 +50,10 @@ class Inputs(NamedTuple):
     def evidence(self, figure: Figure, threshold: float | Reals) -> Reals:
         """The evidence by shift, agent and minute; thresholds may be many, as the first axis."""
         return evidence(figure, self.above, self.below, threshold, self.unlabelled, self.weighed)
+
+    def reached(self, figure: Figure, thresholds: Reals) -> Flags:
+        """Whether evidence has reached each threshold, by shift, agent and minute."""
+        return reached(figure, self.above, self.below, thresholds, self.unlabelled, self.weighed)
 
 
 def inputs(world: World, figure: Figure) -> Inputs:
@@ -111,10 +116,9 @@ def begun(world: World, figure: Figure, thresholds: Reals) -> Iterator[tuple[Fla
     """
     of = inputs(world, figure)
     for part in np.array_split(thresholds, -(-len(thresholds) // _AT_ONCE)):
-        reached = of.evidence(figure, part) >= 1
-        reached = of.may_fire & reached | of.fires_anyway
-        either: Flags = np.any(reached, axis=1)
-        yield from zip(alarms(either), alarms(reached[:, -1]), strict=True)
+        begin = of.may_fire & of.reached(figure, part) | of.fires_anyway
+        either: Flags = np.any(begin, axis=1)
+        yield from zip(alarms(either), alarms(begin[:, -1]), strict=True)
 
 
 class Plain(NamedTuple):

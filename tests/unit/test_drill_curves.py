@@ -20,7 +20,7 @@ from tests.drill.curves import (
     sweeps,
 )
 from tests.drill.gather import ALERT_OF, IN_USE
-from tests.drill.goals import comparison_table, in_use
+from tests.drill.goals import comparison_table, in_use, no_more
 from tests.drill.judge import judge
 from tests.drill.plan import KINDS
 from tests.drill.run import drill
@@ -107,14 +107,15 @@ def test_a_sweep_goes_from_sensitive_to_blunt(healthy: World, troubled: World) -
     delayed = [delays(point.found)[0] for point in ours.points]
     assert delayed == sorted(delayed)
     assert in_use("srr", ours).threshold == pytest.approx(IN_USE["srr"])
-    assert len(list(comparison_table({"srr": swept}))) == 2 + len(BANDS)
+    assert len(list(comparison_table({"srr": swept}, no_more))) == 3 + len(BANDS)
 
 
 def test_a_fixed_threshold_has_as_many_false_alarms_as_it_is_compared_with() -> None:
-    """The fewest of those that have at least as many, or the most sensitive one."""
+    """The fewest of those that have at least as many, or the most of those with no more."""
     sweep = Sweep(10.0, [Point(1.0, 40, []), Point(2.0, 20, []), Point(3.0, 5, [])])
 
     assert [sweep.at(rate).threshold for rate in (0.1, 0.5, 0.6, 3.0, 9.0)] == [3, 3, 2, 1, 1]
+    assert [no_more(sweep, rate).threshold for rate in (0.1, 0.5, 0.6, 9.0)] == [3, 3, 3, 1]
     assert sweep.plus(sweep).a_month(sweep.points[0]) == 2.0
 
 
