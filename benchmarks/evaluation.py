@@ -21,7 +21,7 @@ from aiohttp import web
 from benchmarks.figures import Figure, figures_table, section
 from deploy.local.servers import Prometheus, promtool
 from stream_metrics.core.alerts.arrivals import COUNTS
-from stream_metrics.core.alerts.evidence import CUSUM, NET, RESIDUAL, WAYS
+from stream_metrics.core.alerts.evidence import CUSUM, NET, RESIDUAL, SHIFTS, WAYS
 from stream_metrics.core.alerts.figures import FIGURES
 from stream_metrics.core.alerts.files import rule_files
 
@@ -74,7 +74,7 @@ async def _watch(
         await asyncio.sleep(INTERVAL_SECONDS / 4)
         judged = await prometheus.query(f"count({CUSUM})")
         series = float(judged[0]["value"][1]) if judged else 0.0
-        if series < agents * len(FIGURES):
+        if series < agents * len(FIGURES) * len(SHIFTS):
             continue
         answer = await prometheus.get("/api/v1/rules", type="record")
         (group,) = (one for one in answer["data"]["groups"] if one["name"] == GROUP)

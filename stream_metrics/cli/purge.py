@@ -78,7 +78,10 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
         content = await _namespace_content(store)
         where = f"namespace {namespace!r} in {mask_url(settings.redis.url)}"
         if not content.layout.generations:
-            await change(store, Layout.emptied)  # for workers that wait until it is put back
+            # For workers that wait until it is put back, unless it has been by now.
+            layout = await change(store, lambda now: now if now.generations else now.emptied())
+            if layout.generations:
+                raise UsageError(f"{where} has state again: purge it again")
             console.print(f"{where} has no state")
             return 0
         console.print(f"{where} holds")

@@ -318,7 +318,8 @@ class Layout(Struct, frozen=True):
         if held.number > self.last or self.in_force is None:
             return held
         earlier = held.number < self.in_force.number
-        return replace(held, state="retired" if earlier else "abandoned")
+        was_live = held.state not in ("building", "abandoned")
+        return replace(held, state="retired" if earlier and was_live else "abandoned")
 
     def _known(self, number: int) -> Generation:
         found = self.of(number)

@@ -132,7 +132,9 @@ def in_pool(members: Iterable[str], pool: str, **of: str) -> Series:
     """What workers export of the pools of agents."""
     series: Series = {}
     for member in members:
-        series |= gauge("streammetrics_agent_pool", (MINUTES, 1), agent=member, pool=pool, **of)
+        series |= gauge(
+            "streammetrics_agent_pool", (MINUTES, 1), agent=member, agent_pool=pool, **of
+        )
     return series
 
 

@@ -161,15 +161,17 @@ def test_evidence_about_a_pool_is_the_sum_over_its_agents(
     counts = (srr.above, srr.below)
     series = one.series(counts) | two.series(counts)
     for name_of in "ab":
-        series[name("streammetrics_agent_pool", agent=name_of, pool="p", **JOB)] = f"1x{MINUTES}"
+        series[name("streammetrics_agent_pool", agent=name_of, agent_pool="p", **JOB)] = (
+            f"1x{MINUTES}"
+        )
     judged = 0
     for size, values in zip(SHIFTS, pooled([one, two], srr, threshold("srr", 1.0)), strict=True):
         known = ~np.isnan(values)
         judged += int(known.sum())
-        of = {"pool": "p", "figure": "srr", "shift": size, **JOB}
+        of = {"agent_pool": "p", "figure": "srr", "shift": size, **JOB}
         texts = [repr(float(v)) if here else "_" for v, here in zip(values, known, strict=True)]
         series[name(EXPECTED, **of)] = " ".join(texts)
-    close = f"abs({POOLED} - on (job, pool, figure, shift) {EXPECTED}) < {TOLERANCE}"
+    close = f"abs({POOLED} - on (job, agent_pool, figure, shift) {EXPECTED}) < {TOLERANCE}"
     expr = f"sum(count_over_time(({close})[{MINUTES - 1}m:1m])) or vector(0)"
 
     check(

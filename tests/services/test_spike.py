@@ -38,7 +38,7 @@ pytestmark = pytest.mark.service
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 PACES: Final = {"quiet": 0.4, "steady": 3.0}  # turns a second, which is a minute of the rules
-SHARE: Final = 0.15  # of results that repeat others, on a usual day
+SHARE: Final = 0.07  # of results that repeat others, as in this traffic without an incident
 USUAL_SECONDS: Final = 300
 HEALTHY_SECONDS: Final = 60
 WITHIN_SECONDS: Final = 120
@@ -54,14 +54,14 @@ class ReceivedAlert(NamedTuple):
     status: str
 
 
-def traffic(start: int, *, incident: float = 0.0) -> Iterator[TrafficRecord]:
+def traffic(start: int, seed: int, *, incident: float = 0.0) -> Iterator[TrafficRecord]:
     """The records of both agents in the order of time; the quiet one may find the same pages."""
     strengths = {"quiet": incident, "steady": 0.0}
     return merge(
         *(
             generate(
                 TrafficProfile(
-                    seed=2 * start + at, conversations=int(pace * WITHIN_SECONDS), start=start,
+                    seed=2 * seed + at, conversations=int(pace * WITHIN_SECONDS), start=start,
                     duration_seconds=WITHIN_SECONDS, agents=(agent,), iterations=(2, 5),
                     duplicates=0.1, result_bytes=200, labels=False, invalid=0.0, relevant=0.0,
                     gate_skips=0.0, redelivered=0.0, turns=(1, 1),
@@ -172,7 +172,7 @@ async def webhook_alerts() -> AsyncIterator[tuple[str, list[ReceivedAlert]]]:
         yield url, heard
 
 
-async def test_an_incident_of_four_turns_pages_and_a_killed_worker_pages_nobody(
+async def test_an_incident_of_a_quiet_agent_pages_and_a_killed_worker_pages_nobody(
     kafka: Kafka,
     redis_server: RedisServer,
     alertmanager_factory: Callable[..., Awaitable[Alertmanager]],
@@ -180,7 +180,7 @@ async def test_an_incident_of_four_turns_pages_and_a_killed_worker_pages_nobody(
     webhook_alerts: tuple[str, list[ReceivedAlert]],
     tmp_path: Path,
 ) -> None:
-    """SRRSpike pages for the quiet agent that repeats itself, for no other, and resolves."""
+    """SRRSpike pages for the agent with four turns in ten minutes, for no other, and resolves."""
     url, heard = webhook_alerts
     group = f"spike-{uuid.uuid4().hex[:8]}"
     topics = (f"{group}-searches", f"{group}-labels")
@@ -206,7 +206,7 @@ async def test_an_incident_of_four_turns_pages_and_a_killed_worker_pages_nobody(
     )
     async with prometheus:
         began = int(time.time())
-        async with played(kafka, streams, traffic(began)):
+        async with played(kafka, streams, traffic(began, 1)):
 
             async def judged() -> bool:
                 return len(await prometheus.query(f'{CUSUM}{{figure="srr"}}')) == 2 * len(PACES)
@@ -221,7 +221,7 @@ async def test_an_incident_of_four_turns_pages_and_a_killed_worker_pages_nobody(
             await wait_until(lambda: time.time() >= began + HEALTHY_SECONDS, 120, "time stands")
         assert heard == []
 
-        async with played(kafka, streams, traffic(int(time.time()), incident=0.9)):
+        async with played(kafka, streams, traffic(int(time.time()), 2, incident=0.9)):
             page = ReceivedAlert("page", "SRRSpike", "quiet", "firing")
             await wait_until(
                 lambda: page in heard, WITHIN_SECONDS, lambda: f"nobody was paged; heard: {heard}"

@@ -56,7 +56,7 @@ def test_the_committed_rules_are_current() -> None:
 
 @EACH
 def test_an_alert_has_severities_and_texts(alert: Alert) -> None:
-    """Each of its rules waits for a while before it fires."""
+    """Each of its rules says for whom it is and what it is about."""
     for rule in alert.rules:
         assert rule.severity in alert.severity
         assert rule.severity in (CRITICAL, WARNING)

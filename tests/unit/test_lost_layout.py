@@ -100,6 +100,17 @@ def test_workers_that_remember_names_in_another_order_agree() -> None:
     assert ac.put_back(back, NOW_MS) is back
 
 
+def test_a_forgotten_build_is_not_taken_for_the_generation_before() -> None:
+    """Its rows are not those that the generation in force replaces."""
+    again = BUILDING.abandoned(2).purged(2).registered(NEW, "c", 6)
+    known = again.switched(3, 7).unmuted(3)
+    assert known.of(2) is None
+
+    back = known.put_back(BUILDING, NOW_MS)
+
+    assert states(back) == {1: "retired", 2: "abandoned", 3: "fencing"}
+
+
 def test_a_build_that_was_given_up_and_forgotten_is_given_up_again() -> None:
     """It is not left as one that nobody purges."""
     known = BUILDING.abandoned(2).purged(2).registered(NEW, "c", 6)

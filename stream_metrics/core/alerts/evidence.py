@@ -48,7 +48,7 @@ _DAY: Final = "[86370s] offset 1h"  # 1,440 minutes
 # One pool for each agent, also while workers that start disagree with those that end.
 _POOLS: Final = (
     "max without (instance, pod) (\n"
-    "    topk without (instance, pod, pool) (1, streammetrics_agent_pool)\n  )"
+    "    topk without (instance, pod, agent_pool) (1, streammetrics_agent_pool)\n  )"
 )
 _RESTARTED: Final = "process_start_time_seconds != process_start_time_seconds offset 1m"
 
@@ -103,14 +103,14 @@ def _cusum(name: str, step: str, traffic: str) -> str:
 
 def _in_pools(series: str, labels: str) -> str:
     """A series once for each pool of its agent; ``labels`` are those that are not the agent's."""
-    return f"{series}\n  * ignoring ({labels}, pool) group_left (pool) {_POOLS}"
+    return f"{series}\n  * ignoring ({labels}, agent_pool) group_left (agent_pool) {_POOLS}"
 
 
 def _level() -> str:
     """The evidence about an agent: its own, or that of one of its pools if that is more."""
     members = _in_pools(f"0 * {CUSUM}", "figure, shift")
     return (
-        f"max without (pool) (\n  {CUSUM}\n  or {indented(members).strip()}\n"
+        f"max without (agent_pool) (\n  {CUSUM}\n  or {indented(members).strip()}\n"
         f"  + ignoring (agent) group_left () {POOLED}\n)"
     )
 
@@ -128,7 +128,8 @@ def shifted(figure: str, shift: str | None = None) -> str:
     """
     size = {} if shift is None else {"shift": shift}
     return (
-        f"{_of(NOW, figure=figure)}\nand ignoring (shift) {_of(LEVEL, figure=figure, **size)} >= 1"
+        f"max without (figure) (\n  {_of(NOW, figure=figure)}\n"
+        f"  and ignoring (shift) {_of(LEVEL, figure=figure, **size)} >= 1\n)"
     )
 
 
@@ -201,10 +202,9 @@ def _step() -> str:
     found = _added(WEIGHT)
     for figure in FIGURES:
         if figure.most is not None:
-            limited = _added(_of(WEIGHT, figure=figure.name))
-            found = (
-                f"(\n  clamp_max({indented(limited)}, {figure.most:g})\n  or {indented(found)}\n)"
-            )
+            limited = indented(_added(_of(WEIGHT, figure=figure.name)))
+            others = indented(found).strip()
+            found = f"(\n  clamp_max({limited}, {figure.most:g})\n  or {others}\n)"
     return (
         f"(\n  {indented(found).strip()}\n"
         f"  and ignoring (shift, part) {_of(NET, part='denominator')} >= 0\n"

@@ -8,6 +8,7 @@ from typing import Final
 from stream_metrics.core.alerts.promql import Value, clamp, ln
 
 STRADDLED: Final = 3
+_EXAMPLE: Final = 0.05  # a usual share of wrong decisions
 LOW: Final = 0.02  # less than half of the least shift: from there, a ratio cannot fall that far
 
 
@@ -62,15 +63,16 @@ class Figure:
     pages: bool = False
 
     def beyond(self, shift: Shift) -> str:
-        """Where the ratio is while evidence of the shift grows, in words: half of it.
+        """Where the ratio is while evidence of the shift grows, in words.
 
         >>> BY_NAME["srr"].beyond(BY_NAME["srr"].shifts[0])
         'over 1.45 times the usual share'
         >>> [BY_NAME[name].beyond(Shift(0.5, 0.25)) for name in ("results", "wrong_routes")]
-        ['below 75% of what is usual', 'over 12.5 points above the usual share']
+        ['below 75% of what is usual', 'over 15% where 5% are usual']
         """
         if self.model is None:
-            return f"over {50 * shift.least:g} points above the usual share"
+            above, below = self.weights(shift, _EXAMPLE, 0.0)
+            return f"over {-below / above:.0%} where {_EXAMPLE:.0%} are usual"
         if self.sign > 0:
             return f"over {1 + shift.times / 2:g} times the usual share"
         return f"below {100 - 50 * shift.times:g}% of what is usual"

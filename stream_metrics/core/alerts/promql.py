@@ -96,16 +96,6 @@ def sqrt(value: Value) -> Value:
     return _call("sqrt", value) if isinstance(value, Promql) else math.sqrt(value)
 
 
-def sin(value: Value) -> Value:
-    """The sine."""
-    return _call("sin", value) if isinstance(value, Promql) else math.sin(value)
-
-
-def asin(value: Value) -> Value:
-    """The arc sine."""
-    return _call("asin", value) if isinstance(value, Promql) else math.asin(value)
-
-
 def ln(value: Value) -> Value:
     """The natural logarithm."""
     return _call("ln", value) if isinstance(value, Promql) else math.log(value)

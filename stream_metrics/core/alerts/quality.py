@@ -24,6 +24,10 @@ from stream_metrics.core.alerts.thresholds import (
 from stream_metrics.core.alerts.windows import LABELLED, NAMED, RERANKED, SRR, indented
 
 _QUALITY: Final = "quality"
+_SHIFTED: Final = (
+    " This, or the same figure of its pool, has shifted from the last day by more than chance "
+    "explains."
+)
 _LABELLING: Final = "labelling"
 _DAY: Final = SRR.value("24h").text
 _WEEK_BEFORE: Final = f"{_DAY}[7d:1h] offset 2d"
@@ -52,16 +56,20 @@ def _shifts(
 ) -> Alert:  # fmt: skip
     """An alert about the evidence that a figure has shifted.
 
-    ``what`` says what has happened. The alert also fires by the condition ``more``, of which
-    ``fires`` tells.
+    ``what`` says what has happened, ``description`` what the figure is. The alert also fires by
+    the condition ``more``, of which ``fires`` tells.
     """
     of = BY_NAME[figure]
     small, large = map(of.beyond, of.shifts)
     expr = shifted(figure)
     warning = Rule(
-        WARNING, f"{expr}\n{more}" if more else expr, "0s", "10m", summary,
-        f"{description} Its own last day and chance do not explain that.",
-    )  # fmt: skip
+        WARNING,
+        f"{expr}\n{more}" if more else expr,
+        "0s",
+        "10m",
+        summary,
+        description if more else description + _SHIFTED,
+    )
     rules: tuple[Rule, ...] = (warning,)
     severity = WARNING
     if of.pages:
@@ -145,8 +153,9 @@ QUALITY: Final = (
         "StreamMetricsRerankingWorse", "reranking",
         "reranking betters the order of an agent's results less, or makes it worse",
         f"The reranker of {WHO} makes the order worse, or betters it less",
-        f"The order that {WHO} shows has {PERCENT} of the NDCG of the order before reranking.",
-        more=f"or ignoring (figure) ({indented(_NEVER_BETTER.text)}\n)",
+        f"The order that {WHO} shows has {PERCENT} of the NDCG of the order before reranking: less "
+        "than on its last day, by more than chance explains, or below 100% for an hour.",
+        more=f"or ({indented(_NEVER_BETTER.text)}\n)",
         fires="; also when reranking lowers NDCG for a whole hour, from "
         f"{RERANKED_SEARCHES} labelled searches on",
     ),

@@ -69,7 +69,7 @@ class Operations(ServiceMetrics):
         self._measure_reading(topics)
         self._measure_batches()
         self._describe_worker()
-        pool = self._gauge("agent_pool", "1 for an agent and its configured pool.", "agent", "pool")
+        pool = self._gauge("agent_pool", "1 for an agent and its pool.", "agent", "agent_pool")
         for pair in (pools or {}).items():
             pool.labels(*pair).set(1)
 
