@@ -37,7 +37,7 @@ RECORDED: Final[Mapping[str, float]] = {
     "Redis commands, taking over": 0.772,
     "round trips, taking over": 0.009,
     "bytes to Redis, taking over": 1_258.263,
-    "bytes from Redis, taking over": 52.185,
+    "bytes from Redis, taking over": 53.765,
     "state bytes a result": 106.685,
     "state bytes a further value": 17.125,
     "state bytes a label": 12.468,
