@@ -205,10 +205,15 @@ async def give_up(store: StateStore, number: int) -> None:
 
 
 async def roll_forward(store: StateStore, superseded: Superseded, now_ms: int) -> None:
-    """Repeat the decision of a switch that the layout has lost, but a frozen partition tells of."""
+    """Repeat a decision that the layout has lost, but a frozen partition tells of.
+
+    It was a switch, or that a build is given up: then the generation in force has frozen it.
+    """
 
     def step(layout: Layout) -> Layout:
         old, new = layout.of(superseded.number), layout.of(superseded.by)
+        if old is not None and old.state == "building" and superseded.by < old.number:
+            return layout.abandoned(old.number)
         if old is None or old.state != "live" or new is None or new.state != "building":
             return layout
         return layout.switched(superseded.by, now_ms)
