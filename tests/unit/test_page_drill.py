@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream_metrics.core.alerts.calibration import threshold
-from stream_metrics.core.alerts.figures import FIGURES, LOW, Figure, Shift
+from stream_metrics.core.alerts.figures import FIGURES
 from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
@@ -17,15 +17,7 @@ from stream_metrics.core.engine.windows import Names, Windows
 from stream_metrics.live.page.courses import Courses
 from stream_metrics.live.page.finding import FAULTS
 from stream_metrics.live.page.rules import RULES
-from tests.drill.evidence import (
-    Reals,
-    Weights,
-    accumulate,
-    bernoulli_weights,
-    normal_weights,
-    steps,
-    usual,
-)
+from tests.drill.gather import evidence
 from tests.drill.library import Habits, Numbers
 from tests.drill.minutes import counted, net
 from tests.drill.world import MINUTE, START_US, Agent, Incident, Libraries, Placed, place
@@ -85,25 +77,8 @@ def alerted(placed: Placed, figure: str) -> set[int]:
     found = counted(placed, MINUTES)
     (of,) = (each for each in FIGURES if each.name == figure)
     above, below = net(found, of.above), net(found, of.below)
-    nats = threshold(figure, FALSE_ALARMS)
-    most = np.inf if of.most is None else of.most * nats
-    reached: set[int] = set()
-    for shift in of.shifts:
-        step = steps(above, below, weights(of, shift, above, below), most=most)
-        values = accumulate(step, nats, below <= 0)
-        reached |= set(np.flatnonzero(values >= nats).tolist())
-    return reached
-
-
-def weights(figure: Figure, shift: Shift, above: Reals, below: Reals) -> Weights:
-    """The weights of a shift by minute."""
-    if figure.model is None:
-        ratio = usual(above, below, LOW, figure.high).ratio
-        size = np.maximum(shift.times * ratio, shift.least)
-        return bernoulli_weights(ratio, np.minimum(ratio + size, figure.high))
-    floor = (figure.model.times, float(figure.model.power), float(figure.model.complement))
-    known = usual(above, below, LOW, figure.high, floor)
-    return normal_weights(known, figure.sign, shift.times, shift.least)
+    gathered = evidence(of, above, below, threshold(figure, FALSE_ALARMS))
+    return set(np.flatnonzero(np.any(gathered >= 1, axis=0)).tolist())
 
 
 @pytest.mark.parametrize(
