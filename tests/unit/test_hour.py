@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stream_metrics.core.alerts.calibration import threshold
@@ -16,6 +16,7 @@ from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.alerts.hour import (
     LABELLED,
     LEAST_ACTIVE,
+    OUTLYING,
     Part,
     Usual,
     evidence,
@@ -78,12 +79,15 @@ def test_what_is_usual_is_that_of_numpy(figure: Figure, day: list[Part], silent:
     ratio = above.sum() / below.sum()
     assumed = float(np.clip(ratio, LOW, figure.high))
     least = figure.model.floor(assumed) if figure.model else assumed * (1 - assumed)
+    variance = max(np.var(above - ratio * below) / below.mean(), least)
+    near = (above - ratio * below) ** 2 <= OUTLYING / 2 * variance * below
+    assume(near.all())  # a small share varies with a long tail
 
     known = usual(figure, day)
 
     assert known is not None
     assert known.ratio == pytest.approx(ratio)
-    assert known.variance == pytest.approx(max(np.var(above - ratio * below) / below.mean(), least))
+    assert known.variance == pytest.approx(variance)
 
 
 @EACH
