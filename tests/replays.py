@@ -15,9 +15,9 @@ from stream_metrics.lab.evaluation.recorded_searches import Scoring
 from stream_metrics.lab.replay.outcome import ReplayOptions
 from stream_metrics.lab.replay.report_files import PARTS
 from stream_metrics.lab.replay.run import Execution, ReplaySource, ReplayTask, run
-from stream_metrics.lab.reports.files import BUCKETS, QUERIES, RELEVANT, ROWS, TURNS
+from stream_metrics.lab.reports.files import BUCKETS, PARQUET, QUERIES, RELEVANT, ROWS, TURNS
 from stream_metrics.lab.reports.html.report import PAGE, write_report_page
-from stream_metrics.lab.reports.row_parquet import PARQUET, write_row_parquet
+from stream_metrics.lab.reports.row_parquet import write_row_parquet
 from stream_metrics.lab.traffic import TrafficProfile, generate
 
 FILES = (ROWS, BUCKETS, QUERIES, RELEVANT, TURNS, "windows.json", "report.json", PARTS)

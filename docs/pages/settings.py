@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Iterator
+from copy import copy
+from itertools import pairwise
+from textwrap import dedent
 from typing import Any, Final, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen
@@ -55,7 +60,7 @@ def settings_page() -> str:
         model = field.annotation
         if isinstance(model, type) and issubclass(model, BaseModel):
             about = (model.__doc__ or "").strip()
-            rows = [_setting(f"{name}.{n}", f) for n, f in model.model_fields.items()]
+            rows = [_setting(f"{name}.{n}", f) for n, f in described(model).items()]
             parts.append("\n".join([f"## `{name}`", "", about, "", *_HEAD, *rows, ""]))
         else:
             alone.append(_setting(name, field))
@@ -71,10 +76,25 @@ def settings() -> Iterator[tuple[str, FieldInfo]]:
     for name, field in Settings.model_fields.items():
         model = field.annotation
         if isinstance(model, type) and issubclass(model, BaseModel):
-            for inner, inner_field in model.model_fields.items():
+            for inner, inner_field in described(model).items():
                 yield f"{name}.{inner}", inner_field
         else:
             yield name, field
+
+
+def described(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a table, each described by its docstring unless it has a description.
+
+    pydantic could do the same (``use_attribute_docstrings``), but whenever the program starts.
+    """
+    (body,) = ast.parse(dedent(inspect.getsource(model))).body
+    assert isinstance(body, ast.ClassDef)
+    found = {name: copy(field) for name, field in model.model_fields.items()}
+    for field, below in pairwise(body.body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                found[name].description = found[name].description or inspect.cleandoc(text)
+    return found
 
 
 def meaning(field: FieldInfo) -> str:

@@ -15,8 +15,8 @@ from stream_metrics.cli.lazy_commands import MARKUP, lazy_group
 
 COMMANDS = {
     "demo": "stream_metrics.cli.demo:demo",
-    "worker": "stream_metrics.cli.live:worker",
-    "bridge": "stream_metrics.cli.live:bridge",
+    "worker": "stream_metrics.cli.services:worker",
+    "bridge": "stream_metrics.cli.services:bridge",
     "check": "stream_metrics.cli.live:check",
     "export": "stream_metrics.cli.live:export",
     "top": "stream_metrics.cli.top:top",

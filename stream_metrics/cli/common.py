@@ -8,26 +8,23 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stream_metrics.cli.options import check_settings
-from stream_metrics.cli.settings import Settings
-from stream_metrics.core.events.decode import EARLIEST_US, LATEST_US
-from stream_metrics.core.events.times import parse_rfc3339
-from stream_metrics.lab.evaluation.estimates import Intervals
-from stream_metrics.lab.settings import EvaluationSettings
+if TYPE_CHECKING:  # the help of a command needs neither settings nor events
+    from stream_metrics.cli.settings import Settings
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TIMES: Final = (
     "Write RFC 3339, such as 2024-05-01T12:00:00Z, or the microseconds since 1970, such as "
     "1714564800000000"
 )
+CHECKED_BY_CLIENTS: Final = {"kafka", "redis", "web"}
+"""Tables of settings that only the clients can check. Their defaults need no check."""
 
 
 class UsageError(Exception):
@@ -90,25 +87,26 @@ NowOption = Annotated[
 
 def load_settings(config: Path | None) -> Settings:
     """Load settings from the environment and a file; raises ``UsageError``."""
+    from pydantic import ValidationError
+
+    from stream_metrics.cli.settings import Settings
+
     if config is not None:
         if not config.is_file():
             raise UsageError(f"{config}: no such settings file")
         os.environ["STREAM_METRICS_CONFIG"] = str(config)
     try:
         settings = Settings()
-        check_settings(settings)
+        settings.state.key()
+        if settings.model_fields_set & CHECKED_BY_CLIENTS:
+            from stream_metrics.cli.options import check_settings  # imports all clients
+
+            check_settings(settings)
     except ValidationError:
         raise
     except (ValueError, OSError) as error:
         raise UsageError(f"settings: {error}") from error
     return settings
-
-
-def intervals_of(chosen: EvaluationSettings) -> Intervals | None:
-    """The options of confidence intervals; None if they are disabled."""
-    if not chosen.confidence_intervals:
-        return None
-    return Intervals(chosen.interval, chosen.confidence, chosen.resamples, chosen.seed)
 
 
 def parse_time(option: str, text: str) -> int:
@@ -117,6 +115,9 @@ def parse_time(option: str, text: str) -> int:
     >>> parse_time("--now", "2024-05-01T12:00:00Z")
     1714564800000000
     """
+    from stream_metrics.core.events.decode import EARLIEST_US, LATEST_US
+    from stream_metrics.core.events.times import parse_rfc3339
+
     number = text.isascii() and text.isdigit()
     instant = int(text) if number else parse_rfc3339(text)
     if instant is None:

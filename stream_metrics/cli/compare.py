@@ -12,7 +12,6 @@ from rich.console import Console
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
-    intervals_of,
     load_settings,
     make_directory,
 )
@@ -23,7 +22,7 @@ from stream_metrics.core.engine.row import canonical
 from stream_metrics.lab.choices import Correction, Test
 from stream_metrics.lab.evaluation.compare_runs import Method, compare_runs
 from stream_metrics.lab.evaluation.conditions import ANY, Condition, Figures
-from stream_metrics.lab.evaluation.estimates import UnknownDimension
+from stream_metrics.lab.evaluation.estimates import Intervals, UnknownDimension
 from stream_metrics.lab.evaluation.notes import Run, no_labels
 from stream_metrics.lab.evaluation.observations import UnknownFigure, uses_labels
 from stream_metrics.lab.reports.files import write_json, write_text
@@ -172,7 +171,7 @@ def _method(
     """The method from the options, with the settings as defaults."""
     chosen = settings.comparison
     other = unpaired or chosen.unpaired_test
-    intervals = intervals_of(settings.evaluation)
+    intervals = Intervals.of(settings.evaluation.model_dump())
     seed = settings.evaluation.seed if seed is None else seed
     return Method(
         test or chosen.test,

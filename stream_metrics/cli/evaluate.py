@@ -19,7 +19,6 @@ from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
     UsageError,
-    intervals_of,
     load_settings,
     make_directory,
 )
@@ -38,7 +37,7 @@ from stream_metrics.lab.evaluation.collection import (
     join,
     similarity_formulas,
 )
-from stream_metrics.lab.evaluation.estimates import Block, UnknownDimension
+from stream_metrics.lab.evaluation.estimates import Block, Intervals, UnknownDimension
 from stream_metrics.lab.evaluation.hpo import HumanPhenotypeOntology
 from stream_metrics.lab.evaluation.report_figures import PARTS, SCHEMA_VERSION, figures_of_report
 from stream_metrics.lab.evaluation.retrieval import retrieval_block
@@ -46,6 +45,7 @@ from stream_metrics.lab.evaluation.scoring import ScoredRankings, metrics_of, sc
 from stream_metrics.lab.replay.report_files import PARTS as OF_PARTS
 from stream_metrics.lab.reports.files import (
     BUCKETS,
+    PARQUET,
     QUERIES,
     RELEVANT,
     ROWS,
@@ -55,7 +55,6 @@ from stream_metrics.lab.reports.files import (
     write_text,
 )
 from stream_metrics.lab.reports.html.report import write_report_page
-from stream_metrics.lab.reports.row_parquet import PARQUET
 from stream_metrics.lab.settings import EvaluationSettings
 from stream_metrics.lab.sources.collection.sources import Truth, read_run, read_truth
 
@@ -328,7 +327,7 @@ def _scored(
         scored = score_rankings(joined.rankings, read.metrics, cells=chosen.batch_results)
         block = retrieval_block(
             [scored],
-            intervals=intervals_of(chosen),
+            intervals=Intervals.of(chosen.model_dump()),
             dimensions=stratify,
             missing=joined.missing,
             dropped=joined.dropped,

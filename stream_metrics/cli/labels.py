@@ -25,10 +25,10 @@ from stream_metrics.cli.sources import (
     KAFKA,
     SinceOption,
     Sources,
-    TopicSource,
     UntilOption,
     parse_marks,
 )
+from stream_metrics.cli.topic_source import TopicSource
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.telemetry import HELP, Event
 from stream_metrics.core.telemetry.otlp.spans import OtlpNotInstalled

@@ -20,7 +20,8 @@ from stream_metrics.cli.common import (
     load_settings,
     stderr_console,
 )
-from stream_metrics.cli.sources import SinceOption, TopicSource, UntilOption, parse_marks
+from stream_metrics.cli.sources import SinceOption, UntilOption, parse_marks
+from stream_metrics.cli.topic_source import TopicSource
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.parquet import ParquetError
 from stream_metrics.lab.sources.recording import recording

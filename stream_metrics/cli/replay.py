@@ -37,12 +37,6 @@ from stream_metrics.cli.predicates import (
     predicate_settings,
 )
 from stream_metrics.cli.progress import show_progress
-from stream_metrics.cli.replay_into_kafka import (
-    IntoKafkaOption,
-    ShiftOption,
-    SpeedOption,
-    send_recording,
-)
 from stream_metrics.cli.settings import Settings, masked_settings
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
 from stream_metrics.core.garbage_collection import collect_rarely
@@ -71,10 +65,9 @@ from stream_metrics.lab.replay.run import (
     run,
 )
 from stream_metrics.lab.replay.spool import SpoolDamaged
-from stream_metrics.lab.reports.files import write_text
+from stream_metrics.lab.reports.files import PARQUET, write_text
 from stream_metrics.lab.reports.html.rankings import Link
 from stream_metrics.lab.reports.html.report import write_report_page
-from stream_metrics.lab.reports.row_parquet import PARQUET, write_row_parquet
 from stream_metrics.lab.settings import EvaluationSettings
 from stream_metrics.lab.sources.parquet import ParquetError, load_pyarrow
 from stream_metrics.live.links import CONVERSATION, fill_template
@@ -125,6 +118,28 @@ CrossEncoderOption = Annotated[
         metavar="FOLDER",
         help="Also score answers with the cross-encoder in this folder.",
         show_default=False,
+    ),
+]
+
+IntoKafkaOption = Annotated[
+    bool,
+    typer.Option(
+        "--into-kafka", help="Send the records to the input topics instead of computing a report."
+    ),
+]
+SpeedOption = Annotated[
+    str,
+    typer.Option(
+        help="With --into-kafka: [bold]1x[/bold] is the recorded pace, [bold]10x[/bold] ten times "
+        "as fast, [bold]max[/bold] without pauses."
+    ),
+]
+ShiftOption = Annotated[
+    bool,
+    typer.Option(
+        "--shift",
+        help="With --into-kafka: move all times so that the recording starts now and shows in "
+        "live windows.",
     ),
 ]
 
@@ -198,6 +213,8 @@ def replay(
     if into_kafka:
         if gates:
             raise UsageError("--fail-if cannot be used with --into-kafka, which computes nothing")
+        from stream_metrics.cli.replay_into_kafka import send_recording  # imports a Kafka client
+
         send_recording(source, settings, speed, shift=shift)
         return
     if shift or speed != "1x":
@@ -236,7 +253,7 @@ def replay(
         for line in source.missed:
             progress.note(line)
         if parquet:
-            write_row_parquet(out)
+            _write_parquet(out)
         else:
             (out / PARQUET).unlink(missing_ok=True)  # of another run
     seconds = time.perf_counter() - started
@@ -289,7 +306,7 @@ def report(
     with _directory(out), _usage_errors(out):
         content, searches = report_files.merge(directories, out, strata)
         if parquet:
-            write_row_parquet(out)
+            _write_parquet(out)
         elif out not in directories:
             (out / PARQUET).unlink(missing_ok=True)  # of other directories
     missing = report_files.missing_members(out)
@@ -366,6 +383,13 @@ def _parquet(rows_as: RowFormat) -> bool:
         except ParquetError as error:
             raise UsageError(str(error)) from error
     return rows_as == "parquet"
+
+
+def _write_parquet(out: Path) -> None:
+    """Write the rows as Parquet too."""
+    from stream_metrics.lab.reports.row_parquet import write_row_parquet  # models of all columns
+
+    write_row_parquet(out)
 
 
 def _models(**folders: Path | None) -> tuple[tuple[str, str], ...]:

@@ -7,9 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack, closing
-from typing import Annotated, Final
+from typing import Final
 
-import typer
 from rich.console import Console
 
 from stream_metrics.cli.common import UsageError, stderr_console
@@ -24,28 +23,6 @@ from stream_metrics.lab.sources.replay_pace import Pace, parse_speed
 
 BATCH_SIZE: Final = 500
 SAY_EVERY_SECONDS: Final = 10.0
-
-IntoKafkaOption = Annotated[
-    bool,
-    typer.Option(
-        "--into-kafka", help="Send the records to the input topics instead of computing a report."
-    ),
-]
-SpeedOption = Annotated[
-    str,
-    typer.Option(
-        help="With --into-kafka: [bold]1x[/bold] is the recorded pace, [bold]10x[/bold] ten times "
-        "as fast, [bold]max[/bold] without pauses."
-    ),
-]
-ShiftOption = Annotated[
-    bool,
-    typer.Option(
-        "--shift",
-        help="With --into-kafka: move all times so that the recording starts now and shows in "
-        "live windows.",
-    ),
-]
 
 
 def send_recording(source: Sources, settings: Settings, speed: str, *, shift: bool) -> None:

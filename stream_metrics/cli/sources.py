@@ -6,14 +6,12 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from stream_metrics.cli.common import UsageError, printable
-from stream_metrics.cli.kafka import kafka_errors
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import HELP, ConflictingScopes, Evaluation, Event, UnusedScore
@@ -22,8 +20,7 @@ from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
 from stream_metrics.core.telemetry.otlp.spans import OtlpError, OtlpNotInstalled
 from stream_metrics.lab.replay.manifest import file_identity
 from stream_metrics.lab.sources.files import InputError, expand, numbered_records
-from stream_metrics.lab.sources.kafka.span import EARLIEST, END, Mark, parse_mark
-from stream_metrics.lab.sources.kafka.topic_reader import TopicReader
+from stream_metrics.lab.sources.kafka.mark import EARLIEST, END, Mark, parse_mark
 from stream_metrics.lab.sources.otlp.topics import (
     PartitionRange,
     TopicAssembler,
@@ -31,11 +28,12 @@ from stream_metrics.lab.sources.otlp.topics import (
 )
 from stream_metrics.lab.sources.otlp.traces import TraceCounts, TraceStore
 
+if TYPE_CHECKING:
+    from stream_metrics.cli.topic_source import TopicSource
+
 KAFKA: Final = "kafka:"
 STDIN: Final = "-"
 NAMED_AGENTS: Final = 10
-SEEN_RECORDS: Final = 100
-"""The number of first records of a topic that show whether it has traces."""
 TRACES: Final = "OTLP traces"
 
 LocatedRecord = tuple[str, int, Record]
@@ -74,70 +72,6 @@ def parse_marks(since: str, until: str) -> tuple[Mark, Mark]:
     return first, last
 
 
-class TopicSource:
-    """Kafka topics as a source."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        topics: Sequence[str],
-        marks: tuple[Mark, Mark],
-        around_ms: int = 0,
-    ) -> None:
-        self.names = tuple(topics)
-        self._settings = settings
-        self._marks = marks
-        self._source = TopicReader(settings.kafka, topics, *marks, around_ms)
-
-    @property
-    def offsets(self) -> int:
-        """The number of offsets to read; 0 before reading starts."""
-        return self._source.offsets
-
-    @property
-    def spans(self) -> dict[str, dict[str, list[int]]]:
-        """The first offset and the end of what was read, by topic and partition."""
-        found: dict[str, dict[str, list[int]]] = {}
-        for (topic, number), span in sorted(self._source.spans.items()):
-            found.setdefault(topic, {})[str(number)] = [span.first, span.end]
-        return found
-
-    @property
-    def missed(self) -> list[str]:
-        """Messages about partitions whose requested records no longer exist."""
-        return [
-            f"{topic}/{number} begins at offset {span.first}: {span.missed:,} before it are gone"
-            for (topic, number), span in sorted(self._source.spans.items())
-            if span.missed
-        ]
-
-    def part(self, record: Record) -> PartitionRange:
-        """The range that is read of the record's partition."""
-        place = record.topic, record.partition
-        first = self._source.logs[place].first
-        is_cut = self._source.starts[place] == first > 0
-        span = self._source.spans[place]
-        return PartitionRange(span.first, span.end, is_cut)
-
-    @property
-    def has_traces(self) -> bool:
-        """Whether OTLP traces are among the first records; raises ``UsageError``."""
-        source = TopicReader(self._settings.kafka, self.names, *self._marks)
-        with kafka_errors(self._settings), closing(source.records()) as records:
-            return any(is_payload(record.value) for record in islice(records, SEEN_RECORDS))
-
-    def records(self) -> Generator[Record, None, None]:
-        """The records in the order of timestamps; raises ``UsageError``."""
-        with closing(self.numbered()) as numbered:
-            for _, record in numbered:
-                yield record
-
-    def numbered(self) -> Generator[tuple[int, Record], None, None]:
-        """The records with their numbers, from 1."""
-        with kafka_errors(self._settings), closing(self._source.records()) as records:
-            yield from enumerate(records, 1)
-
-
 class Sources:
     """The sources of a command, read one after the other, and then the events of OTLP traces.
 
@@ -169,6 +103,8 @@ class Sources:
         self.names: list[str] = []
         for source in sources:
             if source.startswith(KAFKA):
+                from stream_metrics.cli.topic_source import TopicSource  # imports a Kafka client
+
                 topics = source.removeprefix(KAFKA).split(",") if source != KAFKA else None
                 topics = topics or list(settings.kafka.topics)
                 if not all(topics):
@@ -187,7 +123,7 @@ class Sources:
 
     @property
     def _topics(self) -> list[TopicSource]:
-        return [part for part in self._parts if isinstance(part, TopicSource)]
+        return [part for part in self._parts if not isinstance(part, str)]
 
     @property
     def topics(self) -> set[str]:
@@ -229,7 +165,7 @@ class Sources:
         return any(map(self._is_of_traces, self._parts))
 
     def _is_of_traces(self, source: TopicSource | str) -> bool:
-        if isinstance(source, TopicSource):
+        if not isinstance(source, str):
             return source.has_traces
         records = numbered_records(source)
         try:
@@ -293,7 +229,7 @@ class Sources:
         A damaged payload in a file raises an error; in a topic it counts as a bad record.
         """
         for source in self._parts:
-            if not isinstance(source, TopicSource):
+            if isinstance(source, str):
                 records = numbered_records(source)
                 if source == STDIN and self._stdin is not None:
                     records, self._stdin = self._stdin, None

@@ -35,9 +35,9 @@ from stream_metrics.core.telemetry.mapping import Role
 
 
 class SettingsTable(BaseModel):
-    """A table of settings."""
+    """A table of settings. The docstring of a setting is its description in the documentation."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class NeedSettings(SettingsTable):

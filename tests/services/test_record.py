@@ -20,7 +20,7 @@ from deploy.local.servers import RedisServer
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.files import read_records
-from stream_metrics.lab.sources.kafka.span import EARLIEST, END, Mark
+from stream_metrics.lab.sources.kafka.mark import EARLIEST, END, Mark
 from stream_metrics.lab.sources.kafka.topic_reader import TopicReader
 from stream_metrics.lab.traffic import generate
 from tests.helpers import rest_long, wait_until

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ import typer
 from typer.testing import CliRunner
 
 from stream_metrics.cli import app
+from stream_metrics.lab.sources.recording import recording
+from tests.replays import traffic
 
 ROWS = ("replay", "report")
 """Commands whose ``--format`` is that of a file of rows; what they found is in report.json."""
@@ -72,21 +75,46 @@ def test_choices_are_shown_in_help_and_in_the_error(command: str, flag: str, cho
     assert choice in told.stdout
 
 
-HEAVY = ("aiokafka", "aiohttp", "numpy", "redis", "scipy", "stream_metrics.cli.settings")
+SERVICES = (
+    "aiohttp", "aiokafka", "faust", "prometheus_client", "redis", "structlog", "uvloop",
+    "stream_metrics.live.ports",
+)  # fmt: skip
+OTHER_FORMATS = ("backports", "opentelemetry", "pyarrow")
+SEVERAL_PROCESSES = ("multiprocessing",)
+STATISTICS = ("rapidfuzz", "scipy", "sentence_transformers")
+COMPUTING = ("jinja2", "msgspec", "numpy", "stream_metrics.cli.settings")
+NOT_FOR_HELP = (*SERVICES, *OTHER_FORMATS, *SEVERAL_PROCESSES, *STATISTICS, *COMPUTING)
+NOT_FOR_A_SMALL_REPLAY = (*SERVICES, *OTHER_FORMATS, *SEVERAL_PROCESSES, "scipy")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["dlq", "--help"]])
-def test_help_and_version_import_no_command(arguments: list[str]) -> None:
-    """They load no client, no settings and no numeric library."""
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        (["--help"], NOT_FOR_HELP),
+        (["--version"], NOT_FOR_HELP),
+        (["dlq", "--help"], NOT_FOR_HELP),
+        (["worker", "--help"], NOT_FOR_HELP),
+        (["replay", "events.jsonl", "--out", "report"], NOT_FOR_A_SMALL_REPLAY),
+    ],
+)
+def test_a_command_imports_only_what_it_uses(
+    arguments: list[str], heavy: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Help loads no client, no settings and no numeric library; a small replay no service."""
+    with recording(str(tmp_path / "events.jsonl")) as recorded:
+        for record in traffic(10):
+            recorded.write(record)
     code = (
         "import atexit, sys\n"
-        f"atexit.register(lambda: print(*(sys.modules.keys() & {set(HEAVY)!r}), sep=','))\n"
+        f"atexit.register(lambda: print(*(sys.modules.keys() & {set(heavy)!r}), sep=','))\n"
         "from stream_metrics.cli import main\n"
         f"sys.argv[1:] = {arguments!r}\n"
         "main()"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
 
     assert done.stdout.splitlines()[-1] == ""
 

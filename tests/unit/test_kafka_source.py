@@ -12,8 +12,8 @@ from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import Sources, parse_marks
 from stream_metrics.clients.kafka.partition_reader import PartitionId
+from stream_metrics.lab.sources.kafka.mark import Mark, parse_mark
 from stream_metrics.lab.sources.kafka.merger import Merger
-from stream_metrics.lab.sources.kafka.span import Mark, parse_mark
 
 NOW_MS = 1_718_020_800_000
 PLACES: list[PartitionId] = [("labels", 0), ("labels", 1), ("searches", 0)]

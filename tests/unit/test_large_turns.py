@@ -17,8 +17,9 @@ from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events import BadRecord, Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.events.turns import turn_text
+from stream_metrics.lab.reports.files import PARQUET
 from stream_metrics.lab.reports.html.report import PAGE, write_report_page
-from stream_metrics.lab.reports.row_parquet import PARQUET, write_row_parquet
+from stream_metrics.lab.reports.row_parquet import write_row_parquet
 from stream_metrics.live.memory import MemoryStore
 from stream_metrics.live.worker.export import export_state
 from tests.page import Showcase

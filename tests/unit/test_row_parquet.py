@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from stream_metrics.lab.reports.row_parquet import PARQUET, write_row_parquet
+from stream_metrics.lab.reports.files import PARQUET
+from stream_metrics.lab.reports.row_parquet import write_row_parquet
 from tests.replays import AT_ONCE, replayed, traffic
 
 

@@ -25,9 +25,7 @@ Fields = dict[str, Any]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(
-        strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
 
 def _model(name: str, doc: str, fields: Fields) -> type[BaseModel]:

@@ -34,6 +34,13 @@ class Intervals(NamedTuple):
     resample_count: int = RESAMPLES
     seed: int = SEED
 
+    @classmethod
+    def of(cls, evaluation: Mapping[str, Any]) -> Self | None:
+        """From the settings ``evaluation``; None if they turn intervals off."""
+        if not evaluation["confidence_intervals"]:
+            return None
+        return cls(*(evaluation[name] for name in ("interval", "confidence", "resamples", "seed")))
+
 
 def with_intervals(
     figures: Mapping[str, Units], intervals: Intervals | None

@@ -53,10 +53,7 @@ class Scoring:
                     f"{metric} cannot be computed from events: they lack the expected terms; "
                     "export run and qrels, and use evaluate"
                 )
-        intervals = None
-        if evaluation["confidence_intervals"]:
-            names = ("interval", "confidence", "resamples", "seed")
-            intervals = Intervals(*(evaluation[name] for name in names))
+        intervals = Intervals.of(evaluation)
         relevance = Relevance(
             rel=evaluation["rel"],
             good_gain=good_gain,

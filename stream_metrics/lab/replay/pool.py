@@ -1,14 +1,15 @@
-"""A pool of processes that compute pieces of a replay and parts of its report."""
+"""A pool of processes that compute pieces of a replay and parts of its report.
+
+``multiprocessing`` is imported when there are several: a small replay takes less time than that.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -27,7 +28,7 @@ class WorkerDied(Exception):
 class Pool:
     """Runs calls in other processes, or in this one if there is no executor."""
 
-    def __init__(self, executor: ProcessPoolExecutor | None = None) -> None:
+    def __init__(self, executor: Executor | None = None) -> None:
         self._executor = executor
 
     def compute_all(
@@ -63,6 +64,8 @@ class Pool:
 @contextmanager
 def _death_explained() -> Iterator[None]:
     """Turn the death of a process into ``WorkerDied``."""
+    from concurrent.futures.process import BrokenProcessPool
+
     try:
         yield
     except BrokenProcessPool as error:
@@ -79,7 +82,10 @@ def process_pool(processes: int) -> Iterator[Pool]:
     if processes <= 1:
         yield Pool()
         return
-    context = multiprocessing.get_context("spawn")
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    context = get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_initialise) as executor:
         for _ in range(processes):
             executor.submit(_ready)
@@ -115,7 +121,9 @@ def _initialise() -> None:
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
+    from multiprocessing import parent_process
+
+    parent = parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)

@@ -18,6 +18,7 @@ QUERIES: Final = "queries.jsonl"
 RELEVANT: Final = "relevant.jsonl"
 TURNS: Final = "turns.jsonl"
 BUCKETS: Final = "buckets.jsonl"
+PARQUET: Final = "conversations.parquet"
 
 JSON_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The errors of decoding bytes that are not JSON."""

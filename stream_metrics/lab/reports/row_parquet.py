@@ -16,10 +16,9 @@ from pydantic import BaseModel
 
 from stream_metrics.core.engine.published import Row
 from stream_metrics.lab.atomic_files import replacing
-from stream_metrics.lab.reports.files import ROWS
+from stream_metrics.lab.reports.files import PARQUET, ROWS
 from stream_metrics.lab.sources.parquet import load_pyarrow
 
-PARQUET: Final = "conversations.parquet"
 GROUP_ROWS: Final = 5_000
 
 

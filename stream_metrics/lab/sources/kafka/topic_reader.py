@@ -19,8 +19,9 @@ from stream_metrics.clients.kafka.rights import DENIED, Right, rights_error
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import TopicsMissing, partition_counts
 from stream_metrics.core.events.record import Extent, Record
+from stream_metrics.lab.sources.kafka.mark import EARLIEST, END, Mark
 from stream_metrics.lab.sources.kafka.merger import merged_between, partition_fetch_bytes
-from stream_metrics.lab.sources.kafka.span import EARLIEST, END, Mark, Span, spans
+from stream_metrics.lab.sources.kafka.span import Span, spans
 
 
 class TopicReader:
