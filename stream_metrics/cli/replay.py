@@ -178,6 +178,9 @@ def replay(
     rows_as: RowFormatOption = "jsonl",
     metric: MetricOption = None,
     predicate: PredicateOption = None,
+    no_generation: Annotated[
+        bool, typer.Option("--no-generation", help="Do not score answers.")
+    ] = False,
     sbert: SbertOption = None,
     cross_encoder: CrossEncoderOption = None,
     restart: Annotated[
@@ -223,6 +226,8 @@ def replay(
     if not turn_scope and "turn_scope" not in settings.metrics.model_fields_set:
         scope = "all" if source.has_traces else scope
     models = _models(sbert_similarity=sbert, cross_encoder_similarity=cross_encoder)
+    if models and no_generation:
+        raise UsageError("--no-generation scores no answers: leave --sbert and --cross-encoder out")
     options = ReplayOptions(
         settings.engine_config(),
         scope,
@@ -232,12 +237,13 @@ def replay(
         None if now is None else parse_time("--now", now),
         models,
         scoring,
+        not no_generation,
     )
     task = ReplayTask(
         ReplaySource(source.names, source.identity, source.records),
         options,
         out,
-        _shown(settings, chosen, models, rule),
+        _shown(settings, chosen, models, rule, generation=not no_generation),
         _member(member),
         strict,
         tuple(dict.fromkeys(stratify or ())),
@@ -425,6 +431,8 @@ def _shown(
     chosen: EvaluationSettings,
     models: Sequence[tuple[str, str]],
     rule: LoadedPredicate | None,
+    *,
+    generation: bool,
 ) -> dict[str, Any]:
     """The settings that the figures depend on, and the names of the models' folders."""
     shown = masked_settings(settings)
@@ -435,6 +443,8 @@ def _shown(
     for name in ("batch_results", "hpo_folder"):
         del found["evaluation"][name]
     found["evaluation"] |= predicate_settings(rule)
+    if not generation:
+        found["evaluation"]["generation"] = False
     if models:
         found["models"] = {name: Path(folder).name for name, folder in models}
     return found

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from deploy.local.process import import_path
+from stream_metrics.core.engine.row import shown_turns
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.replay.manifest import MANIFEST
@@ -32,7 +33,7 @@ from stream_metrics.lab.replay.reread import (
     InMemoryRecords,
     RereadableRecords,
     SpooledRecords,
-    conversations_with_events,
+    recorded_of,
 )
 from stream_metrics.lab.replay.run import FOLDER, Execution, OutputInUse, StrictError, run
 from stream_metrics.lab.replay.spool import SpoolDamaged, SpoolWriter, spool_key, spool_path
@@ -357,10 +358,8 @@ def conversation_events() -> list[Record]:
 
 
 @pytest.mark.parametrize("spooled", [False, True])
-def test_a_pass_over_texts_gets_each_conversation_with_its_events(
-    spooled: bool, tmp_path: Path
-) -> None:
-    """Each event is passed once, without forgotten or replaced ones, in memory and from a spool."""
+def test_a_pass_over_texts_reads_the_events_that_stand(spooled: bool, tmp_path: Path) -> None:
+    """What was forgotten or replaced is not among them, in memory and from a spool."""
     given, limits = conversation_events(), Limits()
     with ExitStack() as stack:
         records: list[RereadableRecords] = [InMemoryRecords(list(enumerate(given)))]
@@ -372,22 +371,22 @@ def test_a_pass_over_texts_gets_each_conversation_with_its_events(
             pieces = pieces_of(sizes)
             records = [stack.enter_context(SpooledRecords(tmp_path, piece)) for piece in pieces]
         found = {
-            told.conversation.conversation_id: {
-                (one.turn, one.event_id, getattr(one.payload, "answer", None))
-                for one in told.events or ()
-            }
+            (conversation.conversation_id, turn.number): (
+                [result.title for search in turn.order for result in recorded.results_of(search)],
+                end and end.answer,
+            )
             for again in records
-            for told in conversations_with_events(again, fed(again))
+            for engine in [fed(again)]
+            for conversation in engine.conversations()
+            for recorded in [recorded_of(again, engine, conversation)]
+            for turn in shown_turns(conversation, "all")
+            for end in [recorded.end_of(turn)]
         }
 
     assert found == {
-        "a": {(1, "looked", None), (1, "kept", "kept")},
-        "b": {
-            (1, "looked", None),
-            (1, "first", "the first"),
-            (2, "looked again", None),
-            (2, "late", "the second"),
-        },
+        ("a", 1): (["looked"], "kept"),
+        ("b", 1): (["looked"], "the first"),
+        ("b", 2): (["looked again"], "the second"),
     }
 
 

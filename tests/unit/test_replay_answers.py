@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,19 @@ from stream_metrics.core.events.record import Record
 from stream_metrics.lab.evaluation.generation import Generation
 from stream_metrics.lab.replay import report_files
 from stream_metrics.lab.replay.merge_pieces import BadRows
+from stream_metrics.lab.replay.report_files import PARTS
+from stream_metrics.lab.replay.run import Execution, run
 from stream_metrics.lab.reports.files import TURNS
 from stream_metrics.lab.reports.run_directory import read_observations
-from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, replayed
+from tests.replays import (
+    AT_ONCE,
+    IN_PARTS,
+    SPOOLED,
+    RecordedProgress,
+    files_of,
+    replayed,
+    task,
+)
 
 NOON_S = 1_718_020_800
 
@@ -67,6 +78,28 @@ def test_a_turn_with_a_row_and_an_answer_is_scored(tmp_path: Path) -> None:
     assert last[0]["scores"]["exact_match"] == 0.0  # c01 is German: "the" is no article
     assert last[1]["scores"]["exact_match"] == 1.0
     assert last[1]["scores"]["support_density"] == 1.0
+
+
+@pytest.mark.parametrize("scale", [AT_ONCE, SPOOLED])
+def test_answers_that_nobody_asked_for_are_not_scored(tmp_path: Path, scale: Execution) -> None:
+    """Without them the block is null, and all other files are the same."""
+    given = task(answered(), tmp_path / "with", scale)
+    without = replace(
+        given, out=tmp_path / "without", options=replace(given.options, answers=False)
+    )
+    found = {}
+    for each in (given, without):
+        each.out.mkdir(exist_ok=True)
+        run(each, RecordedProgress())
+        found[each.out.name] = files_of(each.out)
+
+    reports = {name: json.loads(files.pop("report.json")) for name, files in found.items()}
+    for files in found.values():
+        del files[PARTS]
+    assert found["with"].pop(TURNS)
+    assert found["without"].pop(TURNS) == b""
+    assert found["with"] == found["without"]
+    assert reports["without"] == reports["with"] | {"generation": None}
 
 
 @pytest.mark.slow

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from stream_metrics.core.engine.row import origin_of, shown_turns
 from stream_metrics.core.engine.state import Conversation, Search, Turn
-from stream_metrics.core.events.decode import Event
 from stream_metrics.core.events.wire import Result
 from stream_metrics.core.metrics.decisions import routes_together
 from stream_metrics.lab.metrics.generation import AnsweredTurn
@@ -19,7 +18,7 @@ from stream_metrics.lab.replay.recorded import (
 
 
 def answered_turns(
-    conversation: Conversation, events: Iterable[Event], turn_scope: str = "last"
+    conversation: Conversation, recorded: Recorded, turn_scope: str = "last"
 ) -> Iterator[AnsweredTurn]:
     """The turns of a conversation that have a row, with their texts, in order.
 
@@ -28,15 +27,10 @@ def answered_turns(
     those of the turn, its release, and the routes that its searches took, together.
 
     Args:
-        conversation: As the engine has it after all of ``events``.
-        events: The valid events of the conversation, replaced ones among them or not, in any
-            order.
+        conversation: As the engine has it after all events.
+        recorded: What was recorded of it.
         turn_scope: ``last`` for the highest turn, ``all`` for every turn.
-
-    Raises:
-        MissingEvent: The events are not those that the conversation was made of.
     """
-    recorded = Recorded(conversation, events)
     for turn in shown_turns(conversation, turn_scope):
         agent, release = origin_of(turn)
         end = recorded.end_of(turn)
@@ -61,5 +55,5 @@ def _unique(turn: Turn, recorded: Recorded) -> Iterator[Result]:
     for position in turn.first_results:
         search = turn.result_searches[position]
         if search is not of:
-            of, results = search, recorded.results_of(turn, search)
+            of, results = search, recorded.results_of(search)
         yield results[position - search.start]

@@ -57,6 +57,7 @@ def fingerprint(
         options.now_us,
         [window.name for window in options.windows],
         options.models,
+        options.answers,
         member,
         strict,
         _boot(),

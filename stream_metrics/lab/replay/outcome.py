@@ -40,7 +40,7 @@ class ReplayOptions:
 
     ``now_us``: the time of the window sums; None is the largest event time. ``models``: the folders
     of the models that score answers, by metric name. ``scoring``: how searches are scored; None:
-    they are not scored.
+    they are not scored. ``answers``: whether answers are scored.
     """
 
     config: EngineConfig
@@ -51,6 +51,7 @@ class ReplayOptions:
     now_us: int | None = None
     models: tuple[tuple[str, str], ...] = ()
     scoring: Scoring | None = None
+    answers: bool = True
 
     def names(self, agents: Iterable[str], routes: Iterable[str]) -> Names:
         """The agents (or releases) and routes that have series of their own."""

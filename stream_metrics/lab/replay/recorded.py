@@ -1,78 +1,56 @@
 """What was recorded of a turn and the engine does not keep: texts, reference answers, dimensions.
 
-The engine keeps digests. Which events stand it has decided; what they say is looked up in the
-events themselves, read once more.
+The engine keeps digests. It has decided which events stand; what they say is read again, when it is
+asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable
 
-from stream_metrics.core.engine.state import (
-    END,
-    WHOLE_TURN,
-    Conversation,
-    Search,
-    Turn,
-    Version,
-    WinningEvent,
-)
-from stream_metrics.core.events.decode import Event
-from stream_metrics.core.events.turns import turn_text
-from stream_metrics.core.events.wire import Result, SearchIteration, TurnCompleted
+from stream_metrics.core.engine.state import END, WHOLE_TURN, Search, Turn, WinningEvent
+from stream_metrics.core.events.wire import Payload, Result, SearchIteration, TurnCompleted
 from stream_metrics.core.events.wire import Search as SentSearch
 from stream_metrics.core.metrics.decisions import FACTS
 
 
-class MissingEvent(Exception):
-    """An event that the conversation was made of is not among those that were read again."""
-
-
 class Recorded:
-    """Looks up what stands of a conversation.
+    """What stands of one conversation.
 
     Args:
-        conversation: As the engine has it after all of ``events``.
-        events: The valid events of the conversation, replaced ones among them or not, in any
-            order.
+        read: Reads the event of a search, or of the end of a turn, that won. It is called once for
+            each event.
     """
 
-    def __init__(self, conversation: Conversation, events: Iterable[Event]) -> None:
-        self._conversation = conversation
-        self._events: dict[tuple[int, Version], Event] = {
-            (event.turn, event.version): event for event in events
-        }
+    def __init__(self, read: Callable[[Search | WinningEvent], Payload]) -> None:
+        self._read = read
+        self._known: dict[bytes, Payload] = {}
 
     def end_of(self, turn: Turn) -> TurnCompleted | None:
-        """The event that ended a turn; None if it has none. Raises ``MissingEvent``."""
-        event = turn.winners[END].get(WHOLE_TURN)
-        if event is None:
+        """The event that ended a turn; None if it has none."""
+        won = turn.winners[END].get(WHOLE_TURN)
+        if won is None:
             return None
-        end = self._payload(turn, event)
+        end = self._payload(won)
         assert isinstance(end, TurnCompleted)
         return end
 
-    def search_of(self, turn: Turn, search: Search) -> SentSearch:
-        """A search that won, as it was sent. Raises ``MissingEvent``."""
-        sent = self._payload(turn, search)
+    def search_of(self, search: Search) -> SentSearch:
+        """A search that won, as it was sent."""
+        sent = self._payload(search)
         assert isinstance(sent, SearchIteration)
         assert sent.searches is not None
         return sent.searches[search.index]
 
-    def results_of(self, turn: Turn, search: Search) -> list[Result]:
-        """The results of a search that won, by rank. Raises ``MissingEvent``."""
-        return self.search_of(turn, search).results or []
+    def results_of(self, search: Search) -> list[Result]:
+        """The results of a search that won, by rank."""
+        return self.search_of(search).results or []
 
-    def _payload(self, turn: Turn, won: Search | WinningEvent) -> Any:
-        event = self._events.get((turn.number, won.version))
-        if event is None:
-            raise MissingEvent(
-                f"conversation {self._conversation.conversation_id!r}, turn "
-                f"{turn_text(turn.number)}: "
-                f"event {won.event_id!r} is missing; read all events of the conversation"
-            )
-        return event.payload
+    def _payload(self, won: Search | WinningEvent) -> Payload:
+        found = self._known.get(won.digest)
+        if found is None:
+            found = self._known[won.digest] = self._read(won)
+        return found
 
 
 def recorded_dimensions(end: TurnCompleted | None) -> dict[str, str]:

@@ -1,24 +1,22 @@
 """Reread a piece's events with their texts, conversation by conversation.
 
 The engine keeps digests only. What needs texts (token overlap, answers) has a pass of its own after
-the engine has processed the piece: ``conversations_with_events`` yields each conversation of the
-engine with the events that it was built from.
+the engine has processed the piece. It reads the events that it needs where they were read before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import GenericAlias, TracebackType
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import msgspec
 
 from stream_metrics.core.engine.registers import BY_CODE
-from stream_metrics.core.engine.row import shown_turns
-from stream_metrics.core.engine.state import END, Conversation
+from stream_metrics.core.engine.state import Conversation, WinningEvent
+from stream_metrics.core.engine.state import Search as WinningSearch
 from stream_metrics.core.events.canonical import decode_json
-from stream_metrics.core.events.decode import Event
 from stream_metrics.core.events.fields import convert
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.events.wire import (
@@ -29,6 +27,7 @@ from stream_metrics.core.events.wire import (
     SearchIteration,
 )
 from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.replay.recorded import Recorded
 from stream_metrics.lab.replay.spool import Piece, read_one, read_spool, spool_path
 
 _Decoders = Mapping[str, Callable[[bytes], Payload]]
@@ -90,49 +89,22 @@ class SpooledRecords:
         return read_one(self._file, self._path).record
 
 
-class ConversationEvents(NamedTuple):
-    """A conversation, and the winning searches and ends of its turns that have a row.
+def recorded_of(
+    records: RereadableRecords, engine: Replay, conversation: Conversation, *, whole: bool = False
+) -> Recorded:
+    """What was recorded of a conversation of ``engine``, which was fed ``records``.
 
-    ``events`` is None if they were not requested.
+    Results have only their texts and ``doc_id``, unless ``whole``.
     """
+    positions = engine.positions.get(conversation.conversation_id, {})
+    decode = _WHOLE if whole else _TEXTS_ONLY
 
-    conversation: Conversation
-    events: list[Event] | None
+    def read(won: WinningSearch | WinningEvent) -> Payload:
+        kind = BY_CODE[conversation.events[won.digest].kind].name
+        record = records.at(positions[won.digest])
+        return reread_payload(record.value or b"", kind, decode)
 
-
-def conversations_with_events(
-    records: RereadableRecords, engine: Replay, wanted: Collection[str] | None = None
-) -> Iterator[ConversationEvents]:
-    """Every conversation of ``engine``, which was fed ``records``, sorted by id.
-
-    With ``wanted``, only conversations with these ids have events, and results have only their
-    texts and ``doc_id``. The events of one conversation are in memory at a time.
-    """
-    decode = _WHOLE if wanted is None else _TEXTS_ONLY
-    for conversation in engine.conversations():
-        name = conversation.conversation_id
-        if wanted is not None and name not in wanted:
-            yield ConversationEvents(conversation, None)
-            continue
-        yield ConversationEvents(
-            conversation, list(_events_of(records, engine, conversation, decode))
-        )
-
-
-def _events_of(
-    records: RereadableRecords, engine: Replay, conversation: Conversation, decode: _Decoders
-) -> Iterator[Event]:
-    """Reread the events that still apply, without those replaced or erased by a ``forget``."""
-    name = conversation.conversation_id
-    for turn in shown_turns(conversation, engine.options.turn_scope):
-        digests = {search.digest: None for search in turn.order}
-        digests |= {end.digest: None for end in turn.winners[END].values()}
-        for digest in digests:
-            event = conversation.events[digest]
-            kind = BY_CODE[event.kind].name
-            record = records.at(engine.positions[name][digest])
-            payload = reread_payload(record.value or b"", kind, decode)
-            yield Event(*event.version, name, turn.number, payload)
+    return Recorded(read)
 
 
 _WHOLE: Final[_Decoders] = {

@@ -15,7 +15,7 @@ from stream_metrics.lab.metrics.generation import AnsweredTurn
 from stream_metrics.lab.replay.answers import answered_turns
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.outcome import ReplayOptions
-from stream_metrics.lab.replay.reread import RereadableRecords, conversations_with_events
+from stream_metrics.lab.replay.reread import RereadableRecords, recorded_of
 from stream_metrics.lab.replay.searches import recorded_searches
 
 BATCH_SEARCHES: Final = 2_000
@@ -33,22 +33,25 @@ def scored_lines(
     """The canonical lines of each kind, sorted, after ``engine`` was fed ``records``.
 
     Records are reread and models loaded only if texts or dimensions were recorded. Without
-    ``options.scoring``, searches have no rows. With a predicate, all records are reread.
+    ``options.scoring``, searches have no rows; without ``options.answers``, answers. With a
+    predicate, all searches are reread that nothing else judges.
     """
     scoring = options.scoring
-    wanted: set[str] | None = engine.answered | (engine.described if scoring else set())
+    answered = engine.answered if options.answers else set[str]()
+    whole = scoring is not None and scoring.predicate is not None
     if scoring is not None and scoring.predicate is not None:
         scoring = scoring.with_predicate(load_predicate(scoring.predicate))
-        wanted = None
     searches: list[RecordedSearch] = []
     turns: list[AnsweredTurn] = []
-    for conversation, read in conversations_with_events(records, engine, wanted):
+    for conversation in engine.conversations():
+        name = conversation.conversation_id
+        recorded = None
+        if whole or name in answered or (scoring is not None and name in engine.described):
+            recorded = recorded_of(records, engine, conversation, whole=whole)
         if scoring is not None:
-            searches += recorded_searches(
-                conversation, read, options.turn_scope, whole=wanted is None
-            )
-        if read is not None and conversation.conversation_id in engine.answered:
-            turns += answered_turns(conversation, read, options.turn_scope)
+            searches += recorded_searches(conversation, recorded, options.turn_scope, whole=whole)
+        if recorded is not None and name in answered:
+            turns += answered_turns(conversation, recorded, options.turn_scope)
         if len(searches) >= BATCH_SEARCHES:
             yield from _of_searches(searches, scoring)
             searches = []

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from stream_metrics.core.engine.ranked import queries_of
 from stream_metrics.core.engine.row import shown_turns
-from stream_metrics.core.engine.state import Conversation, Search, Turn
-from stream_metrics.core.events.decode import Event
+from stream_metrics.core.engine.state import Conversation, Search
 from stream_metrics.core.metrics.ranking.relevance import Query, RecordedSearch
 from stream_metrics.lab.replay.recorded import (
     Recorded,
@@ -19,7 +18,7 @@ from stream_metrics.lab.replay.recorded import (
 
 def recorded_searches(
     conversation: Conversation,
-    events: Iterable[Event] | None,
+    recorded: Recorded | None,
     turn_scope: str = "last",
     *,
     whole: bool = False,
@@ -31,16 +30,12 @@ def recorded_searches(
     turn, and the release and route of the search.
 
     Args:
-        conversation: As the engine has it after all of ``events``, with its fingerprints.
-        events: The valid events of the conversation, replaced ones among them or not, in any
-            order. None: no end of a turn came with reference answers or dimensions.
+        conversation: As the engine has it after all events, with its fingerprints.
+        recorded: What was recorded of it. None: no end of a turn came with reference answers or
+            dimensions.
         turn_scope: ``last`` for the highest turn, ``all`` for every turn.
         whole: They are there for all turns without ground truth, for a predicate.
-
-    Raises:
-        MissingEvent: The events are not those that the conversation was made of.
     """
-    recorded = None if events is None else Recorded(conversation, events)
     for turn in shown_turns(conversation, turn_scope):
         end = None if recorded is None else recorded.end_of(turn)
         told = recorded_dimensions(end)
@@ -63,7 +58,7 @@ def recorded_searches(
             )
             unjudged = query.relevant is None and not query.labels and bool(references)
             if recorded is not None and (unjudged or (whole and query.relevant is None)):
-                query = _with_texts(turn, search, query, recorded)
+                query = _with_texts(search, query, recorded)
             yield RecordedSearch(
                 conversation.conversation_id,
                 turn.number,
@@ -83,8 +78,8 @@ def _facts(search: Search) -> dict[str, str]:
     return facts
 
 
-def _with_texts(turn: Turn, search: Search, query: Query, recorded: Recorded) -> Query:
-    sent = recorded.search_of(turn, search)
+def _with_texts(search: Search, query: Query, recorded: Recorded) -> Query:
+    sent = recorded.search_of(search)
     return query._replace(
         text=sent.query,
         results=[
