@@ -230,7 +230,7 @@ class Sources:
         """
         for source in self._parts:
             if isinstance(source, str):
-                records = numbered_records(source)
+                records = numbered_records(source, places=True)
                 if source == STDIN and self._stdin is not None:
                     records, self._stdin = self._stdin, None
                 yield from self._of_part(source, records, None)

@@ -75,9 +75,8 @@ SEARCHES: Final = (
             ),
             Edit(
                 SPOOL,
-                "        taken = LENGTH_BYTES + len(data)\n        self.sizes",
-                "        taken = LENGTH_BYTES + len(data)\n        self._held.append(data)\n"
-                "        self.sizes",
+                "        file.write(data)\n",
+                "        file.write(data)\n        self._held.append(data)\n",
             ),
         ),
         f"{BOUNDS}::test_memory_does_not_grow_with_the_number_of_records",

@@ -29,14 +29,15 @@ from stream_metrics.lab.replay.report_files import (
     merge,
     missing_members,
 )
-from stream_metrics.lab.replay.reread import (
-    InMemoryRecords,
-    RereadableRecords,
-    SpooledRecords,
-    recorded_of,
-)
+from stream_metrics.lab.replay.reread import InMemoryRecords, RereadableRecords, recorded_of
 from stream_metrics.lab.replay.run import FOLDER, Execution, OutputInUse, StrictError, run
-from stream_metrics.lab.replay.spool import SpoolDamaged, SpoolWriter, spool_key, spool_path
+from stream_metrics.lab.replay.spool import (
+    SpoolDamaged,
+    SpooledRecords,
+    SpoolWriter,
+    spool_key,
+    spool_path,
+)
 from tests.helpers import wait_until
 from tests.replays import (
     AT_ONCE,
@@ -206,7 +207,7 @@ def test_a_truncated_spool_is_an_error(tmp_path: Path) -> None:
     """A spool file that is shorter than the manifest says is not taken for a smaller input."""
     out = tmp_path / "out"
     killed("computing", out, 1)
-    sizes = json.loads((out / FOLDER / MANIFEST).read_text())["sizes"]
+    sizes = json.loads((out / FOLDER / MANIFEST).read_text())["spool"]["sizes"]
     for shard, size in enumerate(sizes):
         os.truncate(spool_path(out / FOLDER, shard), size // 2)
 
@@ -367,8 +368,7 @@ def test_a_pass_over_texts_reads_the_events_that_stand(spooled: bool, tmp_path: 
             with SpoolWriter(tmp_path) as writer:
                 for number, record in enumerate(given):
                     writer.add(spool_key(record, number, limits), number, record)
-                sizes = writer.flush()
-            pieces = pieces_of(sizes)
+                pieces = pieces_of(writer.flush())
             records = [stack.enter_context(SpooledRecords(tmp_path, piece)) for piece in pieces]
         found = {
             (conversation.conversation_id, turn.number): (

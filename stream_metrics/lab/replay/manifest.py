@@ -12,23 +12,24 @@ import msgspec
 from stream_metrics import __version__
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.lab.replay.outcome import ReplayOptions
+from stream_metrics.lab.replay.spool import Spool
 from stream_metrics.lab.reports.files import write_text
 
 MANIFEST: Final = "manifest.json"
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 
 class Manifest(msgspec.Struct):
     """How far the input has been read into the spool.
 
-    ``fingerprint`` covers everything that the spool and its pieces depend on. ``sizes`` are the
-    sizes of the spool files with the first ``records`` of the input. ``whole``: these are all
+    ``fingerprint`` covers everything that the spool and its pieces depend on. ``spool`` has the
+    first ``records`` of the input; None: nothing has been written. ``whole``: these are all
     records.
     """
 
     fingerprint: str
     records: int
-    sizes: list[int]
+    spool: Spool | None = None
     whole: bool = False
     schema_version: int = SCHEMA_VERSION
 

@@ -6,7 +6,7 @@ its outcome. The outcome is written atomically after the others, so a piece with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,13 +17,12 @@ from stream_metrics.core.engine.row import canonical, canonical_line
 from stream_metrics.lab.replay.merge_pieces import PieceFiles
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.outcome import Outcome, ReplayOptions
-from stream_metrics.lab.replay.reread import SpooledRecords
 from stream_metrics.lab.replay.score_texts import scored_lines
-from stream_metrics.lab.replay.spool import Piece
+from stream_metrics.lab.replay.spool import Piece, Spool, SpooledRecords
 from stream_metrics.lab.reports.files import bucket_line, write_lines, write_lines_to, write_text
 
 PIECE_BYTES: Final = 256 << 20
-"""The spool bytes in one piece, which determine the memory of a process."""
+"""The bytes of the records in one piece, which determine the memory of a process."""
 
 
 class NotDone(Exception):
@@ -32,28 +31,29 @@ class NotDone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The folder, options and fingerprint that the pieces of a replay share."""
+    """What the pieces of a replay share; ``paths`` are those of its ``Spool``."""
 
     folder: Path
     options: ReplayOptions
     fingerprint: str
+    paths: tuple[str, ...] = ()
 
 
-def pieces_of(sizes: Iterable[int], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
-    """Divide a spool into pieces by the sizes of its files, the largest first.
+def pieces_of(spool: Spool, piece_bytes: int = PIECE_BYTES) -> list[Piece]:
+    """Divide a spool into pieces by the bytes of its records, those of the largest files first.
 
-    >>> pieces_of([10, 0, 30], piece_bytes=16)
+    >>> pieces_of(Spool([10, 0, 30], [10, 0, 30], []), piece_bytes=16)
     [Piece(shard=2, part=0, parts=2, size=30), Piece(shard=2, part=1, parts=2, size=30), \
 Piece(shard=0, part=0, parts=1, size=10)]
     """
     found = [
-        Piece(shard, part, parts, size)
-        for shard, size in enumerate(sizes)
-        if size
-        for parts in [-(-size // piece_bytes)]
+        Piece(shard, part, parts, spool.sizes[shard])
+        for shard, held in enumerate(spool.held)
+        if held
+        for parts in [-(-held // piece_bytes)]
         for part in range(parts)
     ]
-    return sorted(found, key=lambda piece: (-piece.size, piece.shard, piece.part))
+    return sorted(found, key=lambda piece: (-spool.held[piece.shard], piece.shard, piece.part))
 
 
 def compute(work: Job, piece: Piece) -> Piece:
@@ -61,7 +61,7 @@ def compute(work: Job, piece: Piece) -> Piece:
     engine = Replay.of(work.options)
     found = files_of(work.folder, piece)
     paths = found.scored
-    with SpooledRecords(work.folder, piece) as records:
+    with SpooledRecords(work.folder, piece, work.paths) as records:
         for place, number, record in records.each():
             engine.feed(record, number, place)
         write_lines(found.rows, lines_of(engine))

@@ -7,9 +7,8 @@ the engine has processed the piece. It reads the events that it needs where they
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from types import GenericAlias, TracebackType
-from typing import Any, Final, Protocol, Self
+from types import GenericAlias
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -28,7 +27,6 @@ from stream_metrics.core.events.wire import (
 )
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.recorded import Recorded
-from stream_metrics.lab.replay.spool import Piece, read_one, read_spool, spool_path
 
 _Decoders = Mapping[str, Callable[[bytes], Payload]]
 """Decoders by event type."""
@@ -57,36 +55,6 @@ class InMemoryRecords:
     def at(self, place: int) -> Record:
         """The record at an index."""
         return self._records[place][1]
-
-
-class SpooledRecords:
-    """The records of a piece of the spool in ``folder``; a context manager."""
-
-    def __init__(self, folder: Path, piece: Piece) -> None:
-        self._path, self._piece = spool_path(folder, piece.shard), piece
-        self._file = self._path.open("rb")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._file.close()
-
-    def each(self) -> Iterator[tuple[int, int, Record]]:
-        """All records, each preceded by its offset and number; raises ``SpoolDamaged``."""
-        for offset, spooled in read_spool(self._path, self._piece.size):
-            if self._piece.has(spooled):
-                yield offset, spooled.number, spooled.record
-
-    def at(self, place: int) -> Record:
-        """The record at an offset; raises ``SpoolDamaged``."""
-        self._file.seek(place)
-        return read_one(self._file, self._path).record
 
 
 def recorded_of(

@@ -1,7 +1,8 @@
 """A replay from its input to the files of its report.
 
 1. A small input is read completely and computed in memory. For a larger one:
-2. the records are distributed to a spool, and the progress is saved regularly;
+2. the records, or their places in a plain file, are distributed to a spool, and the progress is
+   saved regularly;
 3. the engine runs over the pieces of the spool, and each result is written atomically;
 4. the pieces are merged into the report, and the spool is deleted.
 
@@ -15,7 +16,7 @@ import os
 import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -104,8 +105,8 @@ class Execution:
     Attributes:
         processes: The number of processes.
         small_records, small_bytes: The largest input that is computed without a spool.
-        piece_bytes: The spool bytes in one piece.
-        note_bytes: The spool bytes between two writes of the manifest.
+        piece_bytes: The bytes of the records in one piece.
+        note_bytes: The bytes of records between two writes of the manifest.
         restart: Start over, ignoring an unfinished replay.
     """
 
@@ -170,7 +171,7 @@ def _run(task: ReplayTask, folder: Path, progress: Progress) -> FinishedReport:
                 with collector_paused():
                     return _run_in_memory(task, first)
             with process_pool(task.scale.processes) as pool:
-                manifest = Manifest(work.fingerprint, 0, [])
+                manifest = Manifest(work.fingerprint, 0)
                 _spool(task, work, manifest, _chained(first, more, records))
                 return _run_from_spool(task, work, manifest, progress, pool)
     with process_pool(task.scale.processes) as pool:
@@ -258,15 +259,15 @@ def _spool(
     task: ReplayTask, work: Job, manifest: Manifest, records: Iterable[_KeyedRecord]
 ) -> None:
     """Write records to the spool, saving the progress in the manifest."""
-    with SpoolWriter(work.folder, manifest.sizes or None) as writer:
+    with SpoolWriter(work.folder, manifest.spool) as writer:
         written = 0
         for place, number, record in records:
             written += writer.add(place, number, record)
             if written >= task.scale.note_bytes:
-                manifest.records, manifest.sizes = number + 1, writer.flush()
+                manifest.records, manifest.spool = number + 1, writer.flush()
                 save(work.folder, manifest)
                 written = 0
-        manifest.sizes, manifest.whole = writer.flush(), True
+        manifest.spool, manifest.whole = writer.flush(), True
     save(work.folder, manifest)
 
 
@@ -295,7 +296,9 @@ def _run_in_memory(task: ReplayTask, records: list[_KeyedRecord]) -> FinishedRep
 def _run_from_spool(
     task: ReplayTask, work: Job, manifest: Manifest, progress: Progress, pool: Pool
 ) -> FinishedReport:
-    pieces = pieces_of(manifest.sizes, task.scale.piece_bytes)
+    assert manifest.spool is not None
+    work = replace(work, paths=tuple(manifest.spool.paths))
+    pieces = pieces_of(manifest.spool, task.scale.piece_bytes)
     left = [piece for piece in pieces if not is_done(work, piece)]
     ready = len(pieces) - len(left)
     if ready:

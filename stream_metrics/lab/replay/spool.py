@@ -1,12 +1,14 @@
 """Records on disk, distributed to files so that each conversation is in one file.
 
 The number of files is fixed. The number of processes affects neither their content nor the results.
+Of a record that can be read again, the spool has only the place.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from struct import Struct
@@ -19,6 +21,7 @@ from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.key import key_of
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
+from stream_metrics.lab.sources.files import StoredRecord, read_again
 
 SHARDS: Final = 64
 BUFFER_BYTES: Final = 128 << 10
@@ -52,7 +55,7 @@ def spool_key(record: Record, number: int, limits: Limits) -> SpoolKey:
     return SpoolKey._make(_NUMBERS(digest))
 
 
-class Spooled(msgspec.Struct, array_like=True, gc=False, frozen=True):
+class Spooled(msgspec.Struct, array_like=True, tag=0, gc=False, frozen=True):
     """A record as read: its number in the input (from 0), and everything that an event depends on.
 
     ``part`` is that of its ``SpoolKey``.
@@ -70,6 +73,35 @@ class Spooled(msgspec.Struct, array_like=True, gc=False, frozen=True):
         return Record(self.value, self.key, self.timestamp_ms)
 
 
+class SpooledPlace(msgspec.Struct, array_like=True, tag=1, gc=False, frozen=True):
+    """The place of a ``StoredRecord``; ``file`` is the index of its path in ``Spool.paths``."""
+
+    number: int
+    part: int
+    file: int
+    start: int
+    length: int
+
+
+class Spool(msgspec.Struct):
+    """What has been written to a spool.
+
+    Attributes:
+        sizes: The sizes of its files.
+        held: The bytes of their records, wherever these are.
+        paths: The paths of files in which records are.
+    """
+
+    sizes: list[int]
+    held: list[int]
+    paths: list[str]
+
+    @classmethod
+    def empty(cls) -> Self:
+        """A spool without records."""
+        return cls([0] * SHARDS, [0] * SHARDS, [])
+
+
 class Piece(NamedTuple):
     """Part ``part`` of ``parts`` of a shard, whose file has ``size`` bytes."""
 
@@ -83,28 +115,29 @@ class Piece(NamedTuple):
         """The name of its files, unique among all divisions of the spool."""
         return f"piece-{self.shard:03}-{self.part:04}-of-{self.parts:04}"
 
-    def has(self, spooled: Spooled) -> bool:
+    def has(self, spooled: Spooled | SpooledPlace) -> bool:
         """Whether a record of the shard belongs to this piece."""
         return spooled.part % self.parts == self.part
 
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
-_DECODE: Final = msgspec.msgpack.Decoder(Spooled).decode
+_DECODE: Final = msgspec.msgpack.Decoder(Spooled | SpooledPlace).decode
 
 
 class SpoolWriter:
-    """Distributes records to the files of a folder; ``sizes`` are the file sizes to resume from."""
+    """Distributes records to the files of a folder; ``spool`` is what they have to begin with."""
 
-    def __init__(self, folder: Path, sizes: list[int] | None = None) -> None:
-        self.sizes = sizes or [0] * SHARDS
+    def __init__(self, folder: Path, spool: Spool | None = None) -> None:
+        self._spool = Spool.empty() if spool is None else spool
+        self._places = {path: place for place, path in enumerate(self._spool.paths)}
         self._files: list[IO[bytes]] = []
         self._open = ExitStack()
-        for shard in range(SHARDS):
+        for shard, size in enumerate(self._spool.sizes):
+            mode = "wb" if spool is None else "r+b"
             path = spool_path(folder, shard)
-            mode = "r+b" if sizes else "wb"
             file = self._open.enter_context(path.open(mode, buffering=BUFFER_BYTES))
-            file.truncate(self.sizes[shard])
-            file.seek(self.sizes[shard])
+            file.truncate(size)
+            file.seek(size)
             self._files.append(file)
 
     def __enter__(self) -> Self:
@@ -119,21 +152,37 @@ class SpoolWriter:
         self._open.close()
 
     def add(self, place: SpoolKey, number: int, record: Record) -> int:
-        """Write a record; returns its size in bytes."""
-        data = _ENCODE(Spooled(number, place.part, record.value, record.key, record.timestamp_ms))
+        """Write a record, or where it is; returns its size in bytes."""
+        if isinstance(record, StoredRecord):
+            held = record.length
+            file_ = self._place(record.path)
+            data = _ENCODE(SpooledPlace(number, place.part, file_, record.start, held))
+        else:
+            data = _ENCODE(
+                Spooled(number, place.part, record.value, record.key, record.timestamp_ms)
+            )
+            held = LENGTH_BYTES + len(data)
         shard = place.shard % SHARDS
         file = self._files[shard]
         file.write(len(data).to_bytes(LENGTH_BYTES, "big"))
         file.write(data)
-        taken = LENGTH_BYTES + len(data)
-        self.sizes[shard] += taken
-        return taken
+        self._spool.sizes[shard] += LENGTH_BYTES + len(data)
+        self._spool.held[shard] += held
+        return held
 
-    def flush(self) -> list[int]:
-        """Flush the files; returns their sizes."""
+    def _place(self, path: str) -> int:
+        """The index of a path."""
+        found = self._places.get(path)
+        if found is None:
+            found = self._places[path] = len(self._spool.paths)
+            self._spool.paths.append(str(Path(path).resolve()))
+        return found
+
+    def flush(self) -> Spool:
+        """Flush the files; returns what they have."""
         for file in self._files:
             file.flush()
-        return list(self.sizes)
+        return self._spool
 
 
 def spool_path(folder: Path, shard: int) -> Path:
@@ -141,35 +190,72 @@ def spool_path(folder: Path, shard: int) -> Path:
     return folder / f"shard-{shard:03}.spool"
 
 
-def read_spool(path: Path, size: int) -> Iterator[tuple[int, Spooled]]:
-    """The records of a spool file of ``size`` bytes, each with its offset.
+class SpooledRecords:
+    """The records of a piece of the spool in ``folder``; a context manager.
 
-    Raises ``SpoolDamaged``.
+    ``paths`` are those of ``Spool``. Reading raises ``SpoolDamaged``, and ``OSError``.
     """
-    at = 0
-    with path.open("rb", buffering=BUFFER_BYTES) as file:
-        while at < size:
-            spooled, taken = _read(file, path)
-            yield at, spooled
-            at += taken
-    if at != size:
-        raise SpoolDamaged(f"{path}: a record ends beyond the {size} bytes that were written")
 
+    def __init__(self, folder: Path, piece: Piece, paths: Sequence[str] = ()) -> None:
+        self._path, self._piece, self._paths = spool_path(folder, piece.shard), piece, paths
+        self._open = ExitStack()
+        self._file = self._open.enter_context(self._path.open("rb"))
+        self._source = -1  # the index of the one that is open
+        self._source_open = self._open.enter_context(ExitStack())
+        self._descriptor = -1
 
-def read_one(file: IO[bytes], path: Path) -> Spooled:
-    """Read the record at the current position; raises ``SpoolDamaged``."""
-    return _read(file, path)[0]
+    def __enter__(self) -> Self:
+        return self
 
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.close()
 
-def _read(file: IO[bytes], path: Path) -> tuple[Spooled, int]:
-    """Read the record at the current position; returns it with its size in bytes."""
-    length = int.from_bytes(file.read(LENGTH_BYTES), "big")
-    data = file.read(length)
-    try:
-        if length and len(data) == length:
-            return _DECODE(data), LENGTH_BYTES + length
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
-    raise SpoolDamaged(
-        f"{path}: not a record; the file was truncated or overwritten. Use --restart"
-    )
+    def each(self) -> Iterator[tuple[int, int, Record]]:
+        """All records, each preceded by its offset and its number in the input."""
+        at, size = 0, self._piece.size
+        with self._path.open("rb", buffering=BUFFER_BYTES) as file:
+            while at < size:
+                spooled, taken = self._read(file)
+                if self._piece.has(spooled):
+                    yield at, spooled.number, self._record(spooled)
+                at += taken
+        if at != size:
+            raise SpoolDamaged(
+                f"{self._path}: a record ends beyond the {size} bytes that were written"
+            )
+
+    def at(self, place: int) -> Record:
+        """The record at an offset."""
+        self._file.seek(place)
+        return self._record(self._read(self._file)[0])
+
+    def _record(self, spooled: Spooled | SpooledPlace) -> Record:
+        if isinstance(spooled, Spooled):
+            return spooled.record
+        path = self._paths[spooled.file]
+        if self._source != spooled.file:
+            self._source_open.close()
+            self._source, self._descriptor = spooled.file, os.open(path, os.O_RDONLY)
+            self._source_open.callback(os.close, self._descriptor)
+        record = read_again(self._descriptor, spooled.start, spooled.length)
+        if record is None:
+            raise SpoolDamaged(f"{path}: it was cut off while it was replayed. Replay it again")
+        return record
+
+    def _read(self, file: IO[bytes]) -> tuple[Spooled | SpooledPlace, int]:
+        """Read at the current position; returns what is there and its size in bytes."""
+        length = int.from_bytes(file.read(LENGTH_BYTES), "big")
+        data = file.read(length)
+        try:
+            if length and len(data) == length:
+                return _DECODE(data), LENGTH_BYTES + length
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+        raise SpoolDamaged(
+            f"{self._path}: not a record; the file was truncated or overwritten. Use --restart"
+        )

@@ -14,6 +14,8 @@ import base64
 import binascii
 import codecs
 import glob
+import os
+import stat
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack
@@ -45,6 +47,14 @@ _EVENT: Final = b'{"type"'
 """The beginning of a line that is certainly an event, not a recorded record."""
 
 
+class StoredRecord(Record, frozen=True, gc=False):
+    """A record of a file that can be read again (``read_again``): ``length`` bytes at ``start``."""
+
+    path: str = ""
+    start: int = 0
+    length: int = 0
+
+
 class InputError(Exception):
     """A source cannot be read. The message says which and what to do."""
 
@@ -71,19 +81,21 @@ def _behind(source: str) -> list[str]:
     return sorted(found)
 
 
-def read_records(sources: Iterable[str]) -> Generator[Record, None, None]:
-    """Stream the records of all sources in order; raises ``InputError``."""
+def read_records(sources: Iterable[str], *, places: bool = False) -> Generator[Record, None, None]:
+    """Stream the records of all sources in order, as ``numbered_records`` does."""
     for path in expand(sources):
-        for _, record in numbered_records(path):
+        for _, record in numbered_records(path, places=places):
             yield record
 
 
-def numbered_records(path: str) -> Generator[tuple[int, Record], None, None]:
+def numbered_records(
+    path: str, *, places: bool = False
+) -> Generator[tuple[int, Record], None, None]:
     """Stream the records of one source, each preceded by its line, row or payload number from 1.
 
-    Raises ``InputError``.
+    With ``places``, the lines of a plain file are ``StoredRecord``. Raises ``InputError``.
     """
-    number, kind = 0, None
+    number, kind, start = 0, None, 0
     try:
         with ExitStack() as opened:
             file: Any = sys.stdin.buffer
@@ -98,10 +110,11 @@ def numbered_records(path: str) -> Generator[tuple[int, Record], None, None]:
                     raise ParquetError("Parquet cannot be streamed; give it as a file")
                 yield from enumerate(read_parquet(path), 1)
                 return
+            stored = places and not kind and stat.S_ISREG(os.fstat(file.fileno()).st_mode)
             lines = opened.enter_context(open_unpacked(file, kind)) if kind else file
             head = lines.peek(HEAD_BYTES)[:SEEN_BYTES]
             if head.startswith(codecs.BOM_UTF8):
-                lines.read(len(codecs.BOM_UTF8))
+                start = len(lines.read(len(codecs.BOM_UTF8)))
                 head = head.removeprefix(codecs.BOM_UTF8)
             check_signal(head)
             if is_framed(head) or is_whole(head):
@@ -116,7 +129,10 @@ def numbered_records(path: str) -> Generator[tuple[int, Record], None, None]:
                         "this is not a recording; give JSON Lines with one event or record each"
                     )
                 if not line.isspace():
-                    yield number, parse_line(line.rstrip(b"\r\n"))
+                    text = line.rstrip(b"\r\n")
+                    record = parse_line(text)
+                    yield number, _stored(record, path, start, len(text)) if stored else record
+                start += len(line)
     except (OtlpError, ParquetError) as error:
         raise InputError(f"{path}: {error}") from error
     except EOFError as error:
@@ -131,6 +147,26 @@ def numbered_records(path: str) -> Generator[tuple[int, Record], None, None]:
         ) from error
     except OSError as error:
         raise InputError(f"{path}, after line {number}: {error.strerror or error}") from error
+
+
+def _stored(record: Record, path: str, start: int, length: int) -> StoredRecord:
+    return StoredRecord(
+        record.value,
+        record.key,
+        record.timestamp_ms,
+        record.topic,
+        record.partition,
+        record.offset,
+        path=path,
+        start=start,
+        length=length,
+    )
+
+
+def read_again(file: int, start: int, length: int) -> Record | None:
+    """A ``StoredRecord``, from the descriptor of its file; None if the file has become shorter."""
+    line = os.pread(file, length, start)
+    return parse_line(line) if len(line) == length else None
 
 
 def parse_line(line: bytes) -> Record:

@@ -1,0 +1,101 @@
+"""Replays of plain files, whose records are read where they are instead of being copied."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.replay.run import FOLDER, Execution, run
+from stream_metrics.lab.replay.spool import SpoolDamaged
+from stream_metrics.lab.sources.files import read_records, record_line
+from tests.helpers import rest_long
+from tests.killed import Work, killed_at, moments_of
+from tests.replays import AT_ONCE, SPOOLED, RecordedProgress, files_of, replayed, task, traffic
+
+FEW_DRAWS = {"resamples": 20}
+MOST_BYTES_OF_A_PLACE = 30
+
+
+def files(folder: Path, count: int = 60) -> list[str]:
+    """Two files: events as they were produced, and records of topics."""
+    folder.mkdir(exist_ok=True)
+    records = traffic(count)
+    produced, recorded = folder / "produced.jsonl", folder / "recorded.jsonl"
+    lines = [record.value or b"" for record in records[::2]]
+    produced.write_bytes(codecs.BOM_UTF8 + b"\r\n".join([*lines, b"", b" ", b"{broken"]))
+    recorded.write_bytes(b"".join(map(record_line, records[1::2])))
+    return [str(produced), str(recorded)]
+
+
+def reading(
+    paths: Sequence[str], moment: Callable[[], None] = lambda: None, *, places: bool = True
+) -> Iterator[Record]:
+    """The records of the files; ``moment`` is called before each."""
+    for record in read_records(paths, places=places):
+        moment()
+        yield record
+
+
+class SpoolSize(RecordedProgress):
+    """Measures the spool when all of it is written."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.bytes = 0
+        self._folder = folder
+
+    def computed(self, pieces: int, of: int) -> None:
+        """Measure before the first piece."""
+        if not pieces:
+            self.bytes = sum(path.stat().st_size for path in self._folder.glob("*.spool"))
+
+
+def test_only_places_of_records_in_plain_files_are_spooled(tmp_path: Path) -> None:
+    """The files of the report are the same as without a spool, and as with copies."""
+    paths = files(tmp_path / "in")
+    told = SpoolSize(tmp_path / "places" / FOLDER)
+    run(task(reading(paths), tmp_path / "places", SPOOLED, evaluation=FEW_DRAWS), told)
+
+    at_once, copied = (
+        replayed(reading(paths, places=False), tmp_path / name, scale, evaluation=FEW_DRAWS)
+        for name, scale in (("at once", AT_ONCE), ("copied", SPOOLED))
+    )
+    assert files_of(tmp_path / "places") == at_once == copied
+    assert 0 < told.bytes <= 61 * MOST_BYTES_OF_A_PLACE
+
+
+def test_a_file_that_is_cut_off_while_it_is_replayed_is_an_error(tmp_path: Path) -> None:
+    """Records that are gone are not passed over."""
+    paths = files(tmp_path / "in")
+
+    def read() -> Iterator[Record]:
+        yield from reading(paths)
+        os.truncate(paths[0], 100)
+
+    with pytest.raises(SpoolDamaged, match="it was cut off"):
+        run(task(read(), tmp_path / "out", SPOOLED), RecordedProgress())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", rest_long(range(6)))
+def test_a_replay_of_files_may_be_killed_at_every_moment(tmp_path: Path, first: int) -> None:
+    """The next replay writes the same files."""
+    paths = files(tmp_path / "in", 12)
+    scale = Execution(small_records=0, note_bytes=5_000)
+    whole = replayed(reading(paths), tmp_path / "whole", AT_ONCE, evaluation=FEW_DRAWS)
+
+    def replaying(out: Path) -> Work:
+        return lambda moment: run(
+            task(reading(paths, moment), out, scale, evaluation=FEW_DRAWS), RecordedProgress()
+        )
+
+    total = moments_of(replaying(tmp_path / "measured"), tmp_path / "measured")
+    for moment in range(first, total, 6):
+        out = tmp_path / str(moment)
+        assert killed_at(moment, replaying(out), out)
+        assert replayed(reading(paths), out, SPOOLED, evaluation=FEW_DRAWS) == whole
