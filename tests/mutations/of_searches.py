@@ -56,8 +56,8 @@ SEARCHES: Final = (
         (
             Edit(
                 MERGE,
-                "    for _, _, row, line, without in heapq.merge(*streams, key=_query_key):\n"
-                "        yield row, line, without\n",
+                "    for _, _, line, without in heapq.merge(*streams, key=_query_key):\n"
+                "        yield line, without\n",
                 "    for stream in streams:\n        yield from (one[2:] for one in stream)\n",
             ),
         ),

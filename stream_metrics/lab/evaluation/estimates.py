@@ -122,10 +122,12 @@ class Dimensions:
         key = (*(row.get("dimensions") or {}).items(), "conversation_id" in row, row.get("agent"))
         seen = self._seen.get(key)
         if seen is None:
-            found = split_by(row)
-            seen = self._known.setdefault(tuple(sorted(found.items())), found)
-            self._seen[key] = seen
+            seen = self._seen[key] = self.intern(split_by(row))
         return seen
+
+    def intern(self, dimensions: Mapping[str, str]) -> Mapping[str, str]:
+        """The mapping that all rows with these dimensions share."""
+        return self._known.setdefault(tuple(sorted(dimensions.items())), dimensions)
 
     @property
     def names(self) -> set[str]:

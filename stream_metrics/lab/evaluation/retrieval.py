@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import groupby
 from math import nan
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from stream_metrics.core.metrics.ranking.batch import STRATEGIES, Bools, Floats, Strategy
@@ -25,6 +27,26 @@ from stream_metrics.lab.evaluation.submit import Submit, deferred
 class RowKey(NamedTuple):
     unit: str
     dimensions: Mapping[str, str]
+
+
+_ALL_STRATEGIES: Final[Sequence[Strategy | None]] = (None, *STRATEGIES)
+
+
+class RetrievalState(msgspec.Struct, array_like=True, frozen=True):
+    """What a ``Retrieval`` has taken, to be stored.
+
+    ``kinds`` are dimensions; ``runs`` are units, each with the index of its dimensions and its
+    number of rows; ``strategies`` are indexes.
+    """
+
+    kinds: list[dict[str, str]]
+    runs: list[tuple[str, int, int]]
+    strategies: list[int]
+    turns: list[int]
+    values: bytes
+    with_relevant: bytes
+    retrieved: int
+    judged: int
 
 
 class _Table(NamedTuple):
@@ -131,6 +153,35 @@ class Retrieval:
         self._strategies.append(strategy and STRATEGIES[STRATEGIES.index(strategy)])
         self._retrieved += row["n_retrieved"]
         self._judged += row["n_judged"]
+
+    @property
+    def state(self) -> RetrievalState:
+        """What has been taken, for ``add_state``."""
+        runs = [(key, len(list(same))) for key, same in groupby(self._places)]
+        kinds = {id(key.dimensions): key.dimensions for key, _ in runs}
+        number = {kind: at for at, kind in enumerate(kinds)}
+        return RetrievalState(
+            [dict(kind) for kind in kinds.values()],
+            [(key.unit, number[id(key.dimensions)], count) for key, count in runs],
+            [_ALL_STRATEGIES.index(strategy) for strategy in self._strategies],
+            self._turns.tolist(),
+            self._values.tobytes(),
+            bytes(self._with_relevant),
+            self._retrieved,
+            self._judged,
+        )
+
+    def add_state(self, state: RetrievalState) -> None:
+        """Add the rows that another ``Retrieval`` with the same metrics has taken."""
+        kinds = [self._dimensions.intern(kind) for kind in state.kinds]
+        for unit, kind, count in state.runs:
+            self._places += [RowKey(unit, kinds[kind])] * count
+        self._strategies += [_ALL_STRATEGIES[at] for at in state.strategies]
+        self._turns.extend(state.turns)
+        self._values.frombytes(state.values)
+        self._with_relevant += state.with_relevant
+        self._retrieved += state.retrieved
+        self._judged += state.judged
 
     def block(
         self,

@@ -12,6 +12,8 @@ from math import inf
 from operator import add
 from typing import Any, Final, NamedTuple, Self
 
+import msgspec
+
 from stream_metrics.core.metrics.decisions import ratio
 from stream_metrics.core.metrics.labels import nothing_labelled
 from stream_metrics.lab.evaluation.observations import better_of
@@ -102,7 +104,12 @@ class _TopRows:
         self._seen += 1
 
     def rows(self) -> list[Mapping[str, Any]]:
-        return [row for _, _, row in sorted(self._heap, key=lambda e: e[:2], reverse=True)]
+        return [row for _, row in self.entries()]
+
+    def entries(self) -> list[tuple[tuple[float, ...], Mapping[str, Any]]]:
+        """The rows with their keys, the largest first."""
+        ordered = sorted(self._heap, key=lambda e: e[:2], reverse=True)
+        return [(key, row) for key, _, row in ordered]
 
 
 class Conversations:
@@ -199,6 +206,13 @@ def _depth(name: str) -> float:
     return int(k) if k.isdecimal() else inf
 
 
+class QueriesState(msgspec.Struct, array_like=True, frozen=True):
+    """What a ``Queries`` has taken, to be stored: its histograms, and its worst rows."""
+
+    bins: list[tuple[list[int], int]]
+    worst: list[tuple[tuple[float, ...], Mapping[str, Any]]]
+
+
 class Queries:
     """Summarises rows of ``queries.jsonl``.
 
@@ -235,6 +249,23 @@ class Queries:
                 return
             keys = [self._key(name, scores.get(name)) for name in self._signs]
             self._worst.add((*keys, row["n_relevant"] or 0), row)
+
+    @property
+    def state(self) -> QueriesState:
+        """What has been taken, for ``add_states``."""
+        bins = [(bins.counts, bins.undefined) for bins in self.bins.values()]
+        return QueriesState(bins, self._worst.entries())
+
+    def add_states(self, states: Sequence[QueriesState]) -> None:
+        """Add the rows that others have taken of other conversations, each in sorted order."""
+        for state in states:
+            for bins, (counts, undefined) in zip(self.bins.values(), state.bins, strict=True):
+                bins.counts = list(map(add, bins.counts, counts))
+                bins.undefined += undefined
+        # Among equal rows those added first come first, also within a conversation: a stable sort.
+        worst = [entry for state in states for entry in state.worst]
+        for key, row in sorted(worst, key=lambda entry: entry[1]["conversation_id"]):
+            self._worst.add(key, row)
 
     def _key(self, name: str, value: float | None) -> float:
         """How bad a score is; an undefined score is not bad."""

@@ -16,11 +16,10 @@ import msgspec
 
 from stream_metrics.core.engine.windows import Sums, add
 from stream_metrics.lab.evaluation.generation import Generation
-from stream_metrics.lab.evaluation.retrieval import Retrieval
-from stream_metrics.lab.evaluation.summaries import Queries
 from stream_metrics.lab.history import History
 from stream_metrics.lab.replay.report import ROW_FIGURES, Report, RowCounts
 from stream_metrics.lab.replay.score_texts import LineKind
+from stream_metrics.lab.replay.search_figures import SearchFigures
 from stream_metrics.lab.reports.files import (
     JSON_ERRORS,
     QUERIES,
@@ -60,9 +59,7 @@ _TURN_KEY: Final = msgspec.json.Decoder(_TurnKey)
 _WITHOUT: Final = msgspec.json.Decoder(list[int])
 _DECODE: Final = msgspec.json.Decoder().decode
 _Turn = tuple[str, int, str]
-_Query = tuple[str, int, Any, str, str]
-SearchLines = tuple[Any, str, str]
-"""The row of a search, its line, and the corresponding line of ``relevant.jsonl``."""
+_Query = tuple[str, int, str, str]
 
 
 class BadRows(Exception):
@@ -120,8 +117,7 @@ def at_most_fan_in(
             whole = PieceFiles.in_folder(merging, str(len(left)), "the parts")
             write_lines(whole.rows, (line for _, line in merged_rows(some)))
             write_lines(whole.buckets, bucket_lines(merged_buckets(some), history))
-            lines = ((line, without) for _, line, without in merged_queries(some))
-            write_queries(whole.queries, whole.relevant, lines)
+            write_queries(whole.queries, whole.relevant, merged_query_lines(some))
             write_lines(whole.turns, merged_turns(some))
             left.append(whole)
         yield left
@@ -169,29 +165,23 @@ def recorded_dimensions(rows: Path, queries: Path) -> Iterator[Mapping[str, str]
         yield found[1] if found is not None and found[0] == own else {}
 
 
-def merged_queries(sources: Sequence[PieceFiles]) -> Iterator[SearchLines]:
-    """All searches sorted by conversation and turn; raises ``BadRows``."""
+def merged_query_lines(sources: Sequence[PieceFiles]) -> Iterator[tuple[str, str]]:
+    """The lines of all searches and of ``relevant``, sorted; raises ``BadRows``."""
     streams = [_queries(source) for source in sources]
-    for _, _, row, line, without in heapq.merge(*streams, key=_query_key):
-        yield row, line, without
-
-
-def decoded_searches(lines: Iterable[tuple[str, str]]) -> Iterator[SearchLines]:
-    """Sorted lines of searches and of ``relevant``, with decoded rows."""
-    return ((_DECODE(line), line, without) for line, without in lines)
+    for _, _, line, without in heapq.merge(*streams, key=_query_key):
+        yield line, without
 
 
 def scored_queries(
-    searches: Iterable[SearchLines], retrieval: Retrieval, shown: Queries
+    lines: Iterable[tuple[str, str]], figures: SearchFigures
 ) -> Iterator[tuple[str, str]]:
-    """Add each search to ``retrieval`` and ``shown``, and yield its line and that of ``relevant``.
+    """Add each search to ``figures``, and yield its line and that of ``relevant``.
 
     Raises ``BadRows`` if a line is not a row.
     """
-    for number, (row, line, without) in enumerate(searches, 1):
+    for number, (line, without) in enumerate(lines, 1):
         try:
-            retrieval.add(row, _WITHOUT.decode(without))
-            shown.add(row)
+            figures.add(_DECODE(line), _WITHOUT.decode(without))
         except (KeyError, TypeError, AttributeError, IndexError, ValueError, *JSON_ERRORS) as error:
             raise BadRows(f"{QUERIES}, line {number}: not a row of a replay: {error}") from error
         yield line, without
@@ -274,32 +264,20 @@ def _queries(source: PieceFiles) -> Iterator[_Query]:
     last = ("", 0)
     relevant = _lines(source.relevant)
     for number, line in _lines(source.queries):
-        row, place = _row_in(source.queries, number, line)
+        place = _read_turn_key(source.queries, number, line)
         if place < last:
             raise BadRows(f"{source.queries}, line {number}: rows are not sorted")
         last = place
         _, without = next(relevant, (0, ""))
         if not without:
             raise BadRows(f"{source.relevant} ends before line {number}; replay its input again")
-        yield *place, row, line, without
+        yield *place, line, without
 
 
 def _turn_dimensions(path: Path) -> Iterator[tuple[tuple[str, int], Mapping[str, str]]]:
     for _, line in _lines(path):
         found = _TURN_DIMENSIONS.decode(line)
         yield (found.conversation_id, found.turn), found.dimensions
-
-
-def _row_in(path: Path, number: int, line: str) -> tuple[Any, tuple[str, int]]:
-    """The row of a search or an answered turn, with its conversation and turn."""
-    try:
-        row = _DECODE(line)
-        name, turn = row["conversation_id"], row["turn"]
-        if type(name) is str and type(turn) is int:
-            return row, (name, turn)
-    except (KeyError, TypeError, *JSON_ERRORS) as error:
-        raise BadRows(f"{path}, line {number}: not a row of a replay: {error}") from error
-    raise BadRows(f"{path}, line {number}: not a row of a replay: it names no turn")
 
 
 def _read_turn_key(path: Path, number: int, line: str) -> tuple[str, int]:

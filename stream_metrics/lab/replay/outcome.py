@@ -53,6 +53,11 @@ class ReplayOptions:
     scoring: Scoring | None = None
     answers: bool = True
 
+    @property
+    def metrics(self) -> list[str]:
+        """The names of the metrics of searches."""
+        return [] if self.scoring is None else [str(metric) for metric in self.scoring.metrics]
+
     def names(self, agents: Iterable[str], routes: Iterable[str]) -> Names:
         """The agents (or releases) and routes that have series of their own."""
         return Names(

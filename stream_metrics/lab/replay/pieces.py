@@ -18,6 +18,7 @@ from stream_metrics.lab.replay.merge_pieces import PieceFiles
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.outcome import Outcome, ReplayOptions
 from stream_metrics.lab.replay.score_texts import scored_lines
+from stream_metrics.lab.replay.search_figures import SearchFigures
 from stream_metrics.lab.replay.spool import Piece, Spool, SpooledRecords
 from stream_metrics.lab.reports.files import bucket_line, write_lines, write_lines_to, write_text
 
@@ -65,14 +66,21 @@ def compute(work: Job, piece: Piece) -> Piece:
         for place, number, record in records.each():
             engine.feed(record, number, place)
         write_lines(found.rows, lines_of(engine))
-        lines = scored_lines(engine, records, work.options)
+        figures = SearchFigures(work.options.metrics)
+        lines = scored_lines(engine, records, work.options, figures)
         places = {kind: place for place, kind in enumerate(paths)}
         write_lines_to(((places[kind], line) for kind, line in lines), paths.values())
+    figures.save(figures_path(work.folder, piece))
     outcome, history = engine.outcome_and_history()
     write_lines(found.buckets, map(bucket_line, history.lines()))
     content = {"fingerprint": work.fingerprint, "outcome": outcome.as_data()}
     write_text(_outcome_path(work.folder, piece), canonical(content) + "\n")
     return piece
+
+
+def figures_path(folder: Path, piece: Piece) -> Path:
+    """The path of the saved ``SearchFigures`` of a piece."""
+    return folder / f"{piece.name}.figures"
 
 
 def lines_of(engine: Replay) -> Iterator[str]:

@@ -20,19 +20,17 @@ from stream_metrics.core.engine.window import window_specs
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
 from stream_metrics.lab.evaluation.generation import Generation
 from stream_metrics.lab.evaluation.recorded_searches import Scoring
-from stream_metrics.lab.evaluation.retrieval import Retrieval
 from stream_metrics.lab.evaluation.submit import Submit, deferred
 from stream_metrics.lab.evaluation.summaries import Queries
 from stream_metrics.lab.replay.merge_pieces import (
     BadRows,
     Bucket,
     PieceFiles,
-    SearchLines,
     add_to_report,
     at_most_fan_in,
     bucket_lines,
     merged_buckets,
-    merged_queries,
+    merged_query_lines,
     merged_rows,
     merged_turns,
     recorded_dimensions,
@@ -42,6 +40,7 @@ from stream_metrics.lab.replay.merge_pieces import (
 )
 from stream_metrics.lab.replay.outcome import Outcome, ReplayOptions, merge_outcomes
 from stream_metrics.lab.replay.report import STRATA, Report, RowCounts
+from stream_metrics.lab.replay.search_figures import SearchFigures
 from stream_metrics.lab.reports.files import (
     BUCKETS,
     JSON_ERRORS,
@@ -112,6 +111,11 @@ class ReplayScope:
         """How searches are scored."""
         return Scoring.of(self.config["evaluation"], self.config["metrics"]["good_gain"])
 
+    @property
+    def metrics(self) -> list[str]:
+        """The names of the metrics of searches."""
+        return [str(metric) for metric in self.scoring.metrics]
+
 
 class WrittenBlock(NamedTuple):
     """A block of the report whose rows are written to files of their own.
@@ -170,22 +174,23 @@ def write_buckets(out: Path, part: ReplayScope, outcome: Outcome, buckets: Itera
 def write_searches(
     out: Path,
     part: ReplayScope,
-    searches: Iterable[SearchLines],
+    lines: Iterable[tuple[str, str]],
+    figures: SearchFigures,
     stratify: Sequence[str] = (),
     submit: Submit = deferred,
 ) -> PendingBlock:
-    """Write ``queries.jsonl`` and ``relevant.jsonl`` from sorted searches; returns their block.
+    """Write ``queries.jsonl`` and ``relevant.jsonl`` from sorted lines; returns their block.
 
-    ``submit`` takes calls that may be computed in another process.
+    ``figures`` has taken the rows when all lines have been read. ``submit`` takes calls that may be
+    computed in another process.
 
     Raises ``BadRows`` if a line is not a row.
     """
-    metrics = [str(metric) for metric in part.scoring.metrics]
-    found, shown = Retrieval(metrics), Queries.of(metrics)
-    rows = write_queries(out / QUERIES, out / RELEVANT, scored_queries(searches, found, shown))
+    rows = write_queries(out / QUERIES, out / RELEVANT, lines)
+    found = figures.retrieval
     split = _available(stratify, found.dimensions)
     content = found.submit_block(intervals=part.scoring.intervals, dimensions=split, submit=submit)
-    return PendingBlock(content, found.dimensions, rows, shown)
+    return PendingBlock(content, found.dimensions, rows, figures.shown)
 
 
 def write_turns(
@@ -264,20 +269,26 @@ def write_merged_report(
     stratify: Sequence[str],
     *,
     folder: Path,
+    figures: SearchFigures | None = None,
     submit: Submit = deferred,
 ) -> FinishedReport:
     """Write the files of a report that merges many sources; ``folder`` takes intermediate files.
 
-    ``submit`` takes calls that may run in another process.
+    ``figures`` are those of all searches; None: they are taken from the lines. ``submit`` takes
+    calls that may run in another process.
 
     Raises ``pool.WorkerDied``, ``BadRows`` and ``UnknownDimension``.
     """
     with at_most_fan_in(sources, part.options.history(0), folder) as left:
+        lines = merged_query_lines(left)
+        if figures is None:
+            figures = SearchFigures(part.metrics)
+            lines = scored_queries(lines, figures)
         whole = ReportInput(
             outcome,
             merged_rows(left),
             submit(_merged_buckets, out, part, outcome, left),
-            partial(write_searches, out, part, merged_queries(left), stratify, submit),
+            partial(write_searches, out, part, lines, figures, stratify, submit),
             submit(_merged_generation, out, part, left, stratify),
         )
         return write_report(out, part, whole, stratify)

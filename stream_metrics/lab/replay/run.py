@@ -25,12 +25,13 @@ from typing import Any, Final, Protocol
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.garbage_collection import collector_paused
 from stream_metrics.lab.replay.manifest import MANIFEST, Manifest, fingerprint, load, save
-from stream_metrics.lab.replay.merge_pieces import decoded_rows, decoded_searches
+from stream_metrics.lab.replay.merge_pieces import decoded_rows
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.outcome import ReplayOptions, merge_outcomes
 from stream_metrics.lab.replay.pieces import (
     PIECE_BYTES,
     Job,
+    figures_path,
     files_of,
     is_done,
     lines_of,
@@ -50,6 +51,7 @@ from stream_metrics.lab.replay.report_files import (
 )
 from stream_metrics.lab.replay.reread import InMemoryRecords
 from stream_metrics.lab.replay.score_texts import LineKind, scored_lines
+from stream_metrics.lab.replay.search_figures import SearchFigures
 from stream_metrics.lab.replay.spool import Piece, SpoolKey, SpoolWriter, spool_key
 from stream_metrics.lab.sources.problems import find_problems
 
@@ -272,22 +274,23 @@ def _spool(
 
 
 def _run_in_memory(task: ReplayTask, records: list[_KeyedRecord]) -> FinishedReport:
+    out, part = task.out, _scope_of(task)
     engine = Replay.of(task.options)
     held = InMemoryRecords([(number, record) for _, number, record in records])
     for place, number, record in held.each():
         engine.feed(record, number, place)
     found, history = engine.outcome_and_history()
     lines: dict[LineKind, list[str]] = {"queries": [], "relevant": [], "turns": []}
-    for kind, line in scored_lines(engine, held, task.options):
+    figures = SearchFigures(part.metrics)
+    for kind, line in scored_lines(engine, held, task.options, figures):
         lines[kind].append(line)
-    out, part = task.out, _scope_of(task)
     queries = zip(lines["queries"], lines["relevant"], strict=True)
     outcome = merge_outcomes([found], task.options)
     whole = ReportInput(
         outcome,
         decoded_rows(lines_of(engine)),
         partial(write_buckets, out, part, outcome, history.buckets()),
-        partial(write_searches, out, part, decoded_searches(queries), task.stratify),
+        partial(write_searches, out, part, queries, figures, task.stratify),
         partial(write_turns, out, part, lines["turns"], task.stratify),
     )
     return write_report(out, part, whole, task.stratify)
@@ -312,15 +315,19 @@ def _run_from_spool(
 
     pool.compute_all(work, left, done)
     progress.merging()
+    part = _scope_of(task)
     sources = [files_of(work.folder, piece) for piece in pieces]
+    scored = pieces if task.options.scoring is not None else []
+    paths = [figures_path(work.folder, piece) for piece in scored]
     outcome = merge_outcomes((outcome_of(work, piece) for piece in pieces), task.options)
     found = write_merged_report(
         task.out,
-        _scope_of(task),
+        part,
         outcome,
         sources,
         task.stratify,
         folder=work.folder,
+        figures=SearchFigures.load(part.metrics, paths),
         submit=pool.submit,
     )
     _clear(work.folder)

@@ -16,6 +16,7 @@ from stream_metrics.lab.replay.answers import answered_turns
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.outcome import ReplayOptions
 from stream_metrics.lab.replay.reread import RereadableRecords, recorded_of
+from stream_metrics.lab.replay.search_figures import SearchFigures
 from stream_metrics.lab.replay.searches import recorded_searches
 
 BATCH_SEARCHES: Final = 2_000
@@ -28,9 +29,14 @@ LineKind = Literal["queries", "relevant", "turns"]
 
 
 def scored_lines(
-    engine: Replay, records: RereadableRecords, options: ReplayOptions
+    engine: Replay,
+    records: RereadableRecords,
+    options: ReplayOptions,
+    figures: SearchFigures,
 ) -> Iterator[tuple[LineKind, str]]:
     """The canonical lines of each kind, sorted, after ``engine`` was fed ``records``.
+
+    ``figures`` takes the rows of searches.
 
     Records are reread and models loaded only if texts or dimensions were recorded. Without
     ``options.scoring``, searches have no rows; without ``options.answers``, answers. With a
@@ -53,20 +59,21 @@ def scored_lines(
         if recorded is not None and name in answered:
             turns += answered_turns(conversation, recorded, options.turn_scope)
         if len(searches) >= BATCH_SEARCHES:
-            yield from _of_searches(searches, scoring)
+            yield from _of_searches(searches, scoring, figures)
             searches = []
         if len(turns) >= BATCH_TURNS:
             yield from _of_turns(turns, options)
             turns = []
-    yield from _of_searches(searches, scoring)
+    yield from _of_searches(searches, scoring, figures)
     yield from _of_turns(turns, options)
 
 
 def _of_searches(
-    searches: Sequence[RecordedSearch], scoring: Scoring | None
+    searches: Sequence[RecordedSearch], scoring: Scoring | None, figures: SearchFigures
 ) -> Iterator[tuple[LineKind, str]]:
     if searches and scoring is not None:
         for row, without in score_searches(searches, scoring):
+            figures.add(row, without)
             yield "queries", canonical_line(row)
             yield "relevant", canonical_line(without) if without else _NONE
 
