@@ -7,7 +7,6 @@ from typing import Final
 from tests.mutations.mutation import Edit, Mutation
 
 RELEVANCE: Final = "stream_metrics/core/metrics/ranking/relevance.py"
-SCORING: Final = "stream_metrics/lab/evaluation/recorded_searches.py"
 SCORED: Final = "stream_metrics/lab/replay/score_texts.py"
 MERGE: Final = "stream_metrics/lab/replay/merge_pieces.py"
 SPOOL: Final = "stream_metrics/lab/replay/spool.py"
@@ -35,9 +34,9 @@ SEARCHES: Final = (
         "searches without anything relevant are not counted as such",
         (
             Edit(
-                SCORING,
-                "[at for at, one in enumerate(relevant) if known and not one]",
-                "[]",
+                REPORT,
+                "(scored.with_relevant | ~scored.known[:, None])",
+                "np.ones_like(scored.with_relevant)",
             ),
         ),
         f"{TESTS}::test_a_query_without_relevant_documents_is_counted",

@@ -242,7 +242,7 @@ def test_a_grade_above_the_limit_of_a_metric_is_an_error() -> None:
     scoring = Scoring((parse("err(max_grade=3)@5"),), Relevance(), None)
 
     with pytest.raises(UndefinedMetric, match="max_grade"):
-        list(score_searches([found], scoring))
+        score_searches([found], scoring)
 
 
 def test_a_truncated_file_of_marks_is_named(tmp_path: Path) -> None:

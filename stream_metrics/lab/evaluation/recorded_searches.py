@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from stream_metrics.core.metrics.ranking.batch import CELLS
 from stream_metrics.core.metrics.ranking.names import MetricNameError, RankedMetric
 from stream_metrics.core.metrics.ranking.relevance import Predicate, RecordedSearch, Relevance
 from stream_metrics.lab.evaluation.estimates import Intervals
-from stream_metrics.lab.evaluation.scoring import Ranking, Row, metrics_of, score_rankings
+from stream_metrics.lab.evaluation.scoring import (
+    Ranking,
+    ScoredRankings,
+    metrics_of,
+    score_rankings,
+)
 
 ONTOLOGY = "max_ont_sim"
 
@@ -70,18 +75,7 @@ class Scoring:
         return replace(self, relevance=relevance)
 
 
-class ScoredSearch(NamedTuple):
-    """A row of ``queries.jsonl``, and what the row itself does not contain.
-
-    ``without_relevant``: the indexes of the metrics, in the order of the row's scores, for which
-    nothing is relevant; empty for a search that nothing judges.
-    """
-
-    row: Row
-    without_relevant: list[int]
-
-
-def score_searches(searches: Sequence[RecordedSearch], scoring: Scoring) -> Iterator[ScoredSearch]:
+def score_searches(searches: Sequence[RecordedSearch], scoring: Scoring) -> ScoredRankings:
     """Judge and score searches. A score does not depend on the other searches.
 
     Raises:
@@ -91,9 +85,9 @@ def score_searches(searches: Sequence[RecordedSearch], scoring: Scoring) -> Iter
     >>> from stream_metrics.core.metrics.ranking.relevance import Query, Retrieved
     >>> query = Query([Retrieved(0, "x"), Retrieved(1, "a")], {"a": 1})
     >>> scoring = Scoring((*metrics_of(["mrr"]),), Relevance(), None)
-    >>> found = next(score_searches([RecordedSearch("c", 1, "s", "bot", {}, query)], scoring))
-    >>> found.row["scores"], found.without_relevant
-    ({'mrr': 0.5, 'judged@10': 0.5}, [])
+    >>> found = score_searches([RecordedSearch("c", 1, "s", "bot", {}, query)], scoring)
+    >>> next(found.rows())["scores"], found.without_relevant()
+    ({'mrr': 0.5, 'judged@10': 0.5}, [[]])
     """
     rankings = [
         Ranking(
@@ -108,9 +102,6 @@ def score_searches(searches: Sequence[RecordedSearch], scoring: Scoring) -> Iter
         for one in searches
     ]
     try:
-        scored = score_rankings(rankings, scoring.metrics, unit="conversation", cells=scoring.cells)
+        return score_rankings(rankings, scoring.metrics, unit="conversation", cells=scoring.cells)
     except ValueError as error:
         raise UndefinedMetric(str(error)) from error
-    for row, relevant in zip(scored.rows(), scored.with_relevant.tolist(), strict=True):
-        known = row["strategy"] is not None
-        yield ScoredSearch(row, [at for at, one in enumerate(relevant) if known and not one])

@@ -123,8 +123,9 @@ class Retrieval:
         """Add a row.
 
         Args:
-            row: A row from ``score_searches``.
-            without: The indexes of the metrics for which nothing is relevant.
+            row: A row of ``queries.jsonl``.
+            without: The indexes of the metrics for which nothing is relevant
+                (``ScoredRankings.without_relevant``).
 
         Raises:
             KeyError, TypeError, IndexError, ValueError: The row is malformed, or has other metrics.
@@ -143,16 +144,33 @@ class Retrieval:
         values: Collection[Any] = scores.values()
         if None in values:
             values = [nan if value is None else value for value in values]
-        place = RowKey(row["conversation_id"], self._dimensions.of(row))
-        if self._places and self._places[-1] == place:
-            place = self._places[-1]
+        unit, dimensions = row["conversation_id"], self._dimensions.of(row)
         self._turns.append(row["turn"])
         self._values.extend(values)
         self._with_relevant += relevant
-        self._places.append(place)
+        self._place(unit, dimensions)
         self._strategies.append(strategy and STRATEGIES[STRATEGIES.index(strategy)])
         self._retrieved += row["n_retrieved"]
         self._judged += row["n_judged"]
+
+    def add_scored(self, scored: ScoredRankings) -> None:
+        """Add the rows of searches that have just been scored."""
+        self._values.frombytes(scored.values.tobytes())
+        self._with_relevant += (scored.with_relevant | ~scored.known[:, None]).tobytes()
+        for place in scored.places:
+            assert place.turn is not None
+            self._turns.append(place.turn)
+            self._strategies.append(place.strategy)
+            row = {"dimensions": place.dimensions, "agent": place.agent, "conversation_id": None}
+            self._place(place.unit, self._dimensions.of(row))
+        self._retrieved += int(scored.retrieved.sum())
+        self._judged += int(scored.judged.sum())
+
+    def _place(self, unit: str, dimensions: Mapping[str, str]) -> None:
+        place = RowKey(unit, dimensions)
+        if self._places and self._places[-1] == place:
+            place = self._places[-1]
+        self._places.append(place)
 
     @property
     def state(self) -> RetrievalState:

@@ -81,9 +81,14 @@ class ScoredRankings:
         """The rows of ``queries.jsonl``, in the order of the rankings."""
         names = [str(metric) for metric in self.metrics]
         key = f"{self.unit}_id"
-        columns = (self.values, self.retrieved, self.judged, self.relevant)
+        undefined = np.isnan(self.values).any(axis=1)
+        columns = (self.values, undefined, self.retrieved, self.judged, self.relevant)
         numbers = zip(*(column.tolist() for column in columns), strict=True)
-        for place, (values, retrieved, judged, relevant) in zip(self.places, numbers, strict=True):
+        for place, (values, some, retrieved, judged, relevant) in zip(
+            self.places, numbers, strict=True
+        ):
+            if some:
+                values = [None if value != value else value for value in values]
             yield {
                 key: place.unit,
                 "turn": place.turn,
@@ -94,11 +99,24 @@ class ScoredRankings:
                 "n_retrieved": retrieved,
                 "n_judged": judged,
                 "n_relevant": None if relevant < 0 else relevant,
-                "scores": {
-                    name: None if value != value else value
-                    for name, value in zip(names, values, strict=True)
-                },
+                "scores": dict(zip(names, values, strict=True)),
             }
+
+    @property
+    def known(self) -> Bools:
+        """Which rankings something judges."""
+        return np.array([place.strategy is not None for place in self.places], dtype=np.bool_)
+
+    def without_relevant(self) -> list[list[int]]:
+        """The indexes of each ranking's metrics for which nothing is relevant.
+
+        They are empty for a ranking that nothing judges.
+        """
+        found: list[list[int]] = [[] for _ in self.places]
+        rows, columns = np.nonzero(self.known[:, None] & ~self.with_relevant)
+        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+            found[row].append(column)
+        return found
 
 
 def metrics_of(names: Iterable[str]) -> list[RankedMetric]:

@@ -13,10 +13,13 @@ from operator import add
 from typing import Any, Final, NamedTuple, Self
 
 import msgspec
+import numpy as np
 
 from stream_metrics.core.metrics.decisions import ratio
 from stream_metrics.core.metrics.labels import nothing_labelled
+from stream_metrics.core.metrics.ranking.batch import Floats
 from stream_metrics.lab.evaluation.observations import better_of
+from stream_metrics.lab.evaluation.scoring import ScoredRankings
 
 BINS: Final = 10
 MOST_ITERATIONS: Final = 12
@@ -39,6 +42,13 @@ class Histogram:
             self.undefined += 1
         else:
             self.counts[min(BINS - 1, max(0, int(value * BINS)))] += 1
+
+    def add_all(self, values: Floats) -> None:
+        """Count values; NaN counts as undefined."""
+        defined = values[~np.isnan(values)]
+        self.undefined += len(values) - len(defined)
+        places = np.clip((defined * BINS).astype(np.int64), 0, BINS - 1)
+        self.counts = list(map(add, self.counts, np.bincount(places, minlength=BINS).tolist()))
 
     def labelled(self) -> list[tuple[str, int]]:
         """The bounds and count of each bin."""
@@ -249,6 +259,22 @@ class Queries:
                 return
             keys = [self._key(name, scores.get(name)) for name in self._signs]
             self._worst.add((*keys, row["n_relevant"] or 0), row)
+
+    def add_scored(self, scored: ScoredRankings, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add searches that have just been scored, with their rows."""
+        columns = {str(metric): at for at, metric in enumerate(scored.metrics)}
+        for name, bins in self.bins.items():
+            bins.add_all(scored.values[:, columns[name]])
+        if not self._by:
+            return
+        signs = np.array(list(self._signs.values()))
+        keys = scored.values[:, [columns[name] for name in self._signs]] * signs
+        keys = np.where(np.isnan(keys), -inf, keys)
+        keys = np.column_stack([keys, np.maximum(scored.relevant, 0)])
+        able = np.flatnonzero((keys[:, 0] != -inf) & (scored.relevant != 0))
+        worst = able[np.lexsort(-keys[able, ::-1].T)][:WORST]
+        for at in sorted(worst.tolist()):
+            self._worst.add(tuple(keys[at].tolist()), rows[at])
 
     @property
     def state(self) -> QueriesState:

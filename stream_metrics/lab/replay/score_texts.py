@@ -72,8 +72,10 @@ def _of_searches(
     searches: Sequence[RecordedSearch], scoring: Scoring | None, figures: SearchFigures
 ) -> Iterator[tuple[LineKind, str]]:
     if searches and scoring is not None:
-        for row, without in score_searches(searches, scoring):
-            figures.add(row, without)
+        scored = score_searches(searches, scoring)
+        rows = list(scored.rows())
+        figures.add_scored(scored, rows)
+        for row, without in zip(rows, scored.without_relevant(), strict=True):
             yield "queries", canonical_line(row)
             yield "relevant", canonical_line(without) if without else _NONE
 

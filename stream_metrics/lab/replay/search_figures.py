@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from stream_metrics.lab.evaluation.retrieval import Retrieval, RetrievalState
+from stream_metrics.lab.evaluation.scoring import ScoredRankings
 from stream_metrics.lab.evaluation.summaries import Queries, QueriesState
 
 _State = tuple[RetrievalState, QueriesState]
@@ -32,6 +33,11 @@ class SearchFigures:
         """Add a row; ``without`` as for ``Retrieval.add``, which says what it raises."""
         self.retrieval.add(row, without)
         self.shown.add(row)
+
+    def add_scored(self, scored: ScoredRankings, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add searches that have just been scored, with their rows."""
+        self.retrieval.add_scored(scored)
+        self.shown.add_scored(scored, rows)
 
     def save(self, path: Path) -> None:
         """Write to a file what has been taken."""
