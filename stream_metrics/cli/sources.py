@@ -19,7 +19,7 @@ from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
 from stream_metrics.core.telemetry.otlp.spans import OtlpError, OtlpNotInstalled
 from stream_metrics.lab.replay.manifest import file_identity
-from stream_metrics.lab.sources.files import InputError, expand, numbered_records
+from stream_metrics.lab.sources.files import EVENT, InputError, expand, numbered_records
 from stream_metrics.lab.sources.kafka.mark import EARLIEST, END, Mark, parse_mark
 from stream_metrics.lab.sources.otlp.topics import (
     PartitionRange,
@@ -264,6 +264,9 @@ class Sources:
         trace may be anywhere, so they are kept until everything is read, as those of files are.
         """
         assert self._traces is not None
+        if part is None and record.value is not None and record.value.startswith(EVENT):
+            self._others = True
+            return False
         is_known = is_payload(record.value)
         if not is_known:
             self._others |= other_signal(record.value or b"") is None

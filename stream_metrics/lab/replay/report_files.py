@@ -171,22 +171,22 @@ def write_buckets(out: Path, part: ReplayScope, outcome: Outcome, buckets: Itera
     return written
 
 
-def write_searches(
-    out: Path,
+def submit_searches(
     part: ReplayScope,
-    lines: Iterable[tuple[str, str]],
+    write: Callable[[], int],
     figures: SearchFigures,
     stratify: Sequence[str] = (),
     submit: Submit = deferred,
 ) -> PendingBlock:
-    """Write ``queries.jsonl`` and ``relevant.jsonl`` from sorted lines; returns their block.
+    """The block of searches.
 
-    ``figures`` has taken the rows when all lines have been read. ``submit`` takes calls that may be
-    computed in another process.
+    ``write`` writes ``queries.jsonl`` and ``relevant.jsonl``, and returns the number of their rows;
+    ``figures`` has taken them by then. ``submit`` takes calls that may be computed in another
+    process.
 
     Raises ``BadRows`` if a line is not a row.
     """
-    rows = write_queries(out / QUERIES, out / RELEVANT, lines)
+    rows = write()
     found = figures.retrieval
     split = _available(stratify, found.dimensions)
     content = found.submit_block(intervals=part.scoring.intervals, dimensions=split, submit=submit)
@@ -280,15 +280,18 @@ def write_merged_report(
     Raises ``pool.WorkerDied``, ``BadRows`` and ``UnknownDimension``.
     """
     with at_most_fan_in(sources, part.options.history(0), folder) as left:
-        lines = merged_query_lines(left)
+        write: Callable[[], int]
         if figures is None:
             figures = SearchFigures(part.metrics)
-            lines = scored_queries(lines, figures)
+            lines = scored_queries(merged_query_lines(left), figures)
+            write = partial(write_queries, out / QUERIES, out / RELEVANT, lines)
+        else:
+            write = submit(_merged_queries, out, left)
         whole = ReportInput(
             outcome,
             merged_rows(left),
             submit(_merged_buckets, out, part, outcome, left),
-            partial(write_searches, out, part, lines, figures, stratify, submit),
+            partial(submit_searches, part, write, figures, stratify, submit),
             submit(_merged_generation, out, part, left, stratify),
         )
         return write_report(out, part, whole, stratify)
@@ -298,6 +301,10 @@ def _merged_buckets(
     out: Path, part: ReplayScope, outcome: Outcome, sources: Sequence[PieceFiles]
 ) -> int:
     return write_buckets(out, part, outcome, merged_buckets(sources))
+
+
+def _merged_queries(out: Path, sources: Sequence[PieceFiles]) -> int:
+    return write_queries(out / QUERIES, out / RELEVANT, merged_query_lines(sources))
 
 
 def _merged_generation(

@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.garbage_collection import collector_paused
 from stream_metrics.lab.replay.manifest import MANIFEST, Manifest, fingerprint, load, save
-from stream_metrics.lab.replay.merge_pieces import decoded_rows
+from stream_metrics.lab.replay.merge_pieces import decoded_rows, write_queries
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.outcome import ReplayOptions, merge_outcomes
 from stream_metrics.lab.replay.pieces import (
@@ -43,16 +43,17 @@ from stream_metrics.lab.replay.report_files import (
     FinishedReport,
     ReplayScope,
     ReportInput,
+    submit_searches,
     write_buckets,
     write_merged_report,
     write_report,
-    write_searches,
     write_turns,
 )
 from stream_metrics.lab.replay.reread import InMemoryRecords
 from stream_metrics.lab.replay.score_texts import LineKind, scored_lines
 from stream_metrics.lab.replay.search_figures import SearchFigures
 from stream_metrics.lab.replay.spool import Piece, SpoolKey, SpoolWriter, spool_key
+from stream_metrics.lab.reports.files import QUERIES, RELEVANT
 from stream_metrics.lab.sources.problems import find_problems
 
 FOLDER: Final = ".replay"
@@ -285,12 +286,13 @@ def _run_in_memory(task: ReplayTask, records: list[_KeyedRecord]) -> FinishedRep
     for kind, line in scored_lines(engine, held, task.options, figures):
         lines[kind].append(line)
     queries = zip(lines["queries"], lines["relevant"], strict=True)
+    write = partial(write_queries, out / QUERIES, out / RELEVANT, queries)
     outcome = merge_outcomes([found], task.options)
     whole = ReportInput(
         outcome,
         decoded_rows(lines_of(engine)),
         partial(write_buckets, out, part, outcome, history.buckets()),
-        partial(write_searches, out, part, queries, figures, task.stratify),
+        partial(submit_searches, part, write, figures, task.stratify),
         partial(write_turns, out, part, lines["turns"], task.stratify),
     )
     return write_report(out, part, whole, task.stratify)

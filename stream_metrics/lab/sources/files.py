@@ -43,7 +43,7 @@ READ_BYTES: Final = 1 << 20
 """The size of a read; most lines are shorter, which avoids joining parts."""
 SEEN_BYTES: Final = 4 << 10
 """The bytes at the beginning of a file from which its kind is detected."""
-_EVENT: Final = b'{"type"'
+EVENT: Final = b'{"type"'
 """The beginning of a line that is certainly an event, not a recorded record."""
 
 
@@ -130,8 +130,7 @@ def numbered_records(
                     )
                 if not line.isspace():
                     text = line.rstrip(b"\r\n")
-                    record = parse_line(text)
-                    yield number, _stored(record, path, start, len(text)) if stored else record
+                    yield number, _stored(text, path, start) if stored else parse_line(text)
                 start += len(line)
     except (OtlpError, ParquetError) as error:
         raise InputError(f"{path}: {error}") from error
@@ -149,7 +148,11 @@ def numbered_records(
         raise InputError(f"{path}, after line {number}: {error.strerror or error}") from error
 
 
-def _stored(record: Record, path: str, start: int, length: int) -> StoredRecord:
+def _stored(line: bytes, path: str, start: int) -> StoredRecord:
+    """The record of a line that begins at ``start``."""
+    if line.startswith(EVENT):
+        return StoredRecord(line, path=path, start=start, length=len(line))
+    record = parse_line(line)
     return StoredRecord(
         record.value,
         record.key,
@@ -159,7 +162,7 @@ def _stored(record: Record, path: str, start: int, length: int) -> StoredRecord:
         record.offset,
         path=path,
         start=start,
-        length=length,
+        length=len(line),
     )
 
 
@@ -171,7 +174,7 @@ def read_again(file: int, start: int, length: int) -> Record | None:
 
 def parse_line(line: bytes) -> Record:
     """Parse a line as a record; a line that is not a recorded record is an event."""
-    if line.startswith(_EVENT):  # fast path: most events begin like this
+    if line.startswith(EVENT):  # fast path: most events begin like this
         return Record(line)
     if b'"offset"' not in line or (b'"value"' not in line and b'"value_base64"' not in line):
         return Record(line)
