@@ -9,6 +9,7 @@ from tests.mutations.mutation import Edit, Mutation
 ANNOUNCE: Final = "stream_metrics/live/worker/announce.py"
 BUILD: Final = "stream_metrics/live/worker/build.py"
 LAYOUT: Final = "stream_metrics/live/layout.py"
+PARTITION: Final = "stream_metrics/live/worker/partition.py"
 PUBLICATION: Final = "stream_metrics/live/worker/publication.py"
 SWITCH: Final = "stream_metrics/live/worker/switch.py"
 TOMBSTONES: Final = "stream_metrics/live/worker/tombstones.py"
@@ -68,14 +69,13 @@ BUILDS: Final = (
         "rows of a generation that is being built reach the output topic",
         (
             Edit(
-                PUBLICATION,
-                "        if not self._publication.muted:\n"
-                "            await self._to.send(messages)",
-                "        await self._to.send(messages)",
+                PARTITION,
+                "due := erasing if muted else messages:",
+                "due := messages:",
             ),
         ),
         MUTED,
-        "an output sends before it has begun",
+        "MemoryMessa",
     ),
     Mutation(
         "dead letters of unread records dropped",

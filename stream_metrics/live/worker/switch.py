@@ -15,7 +15,7 @@ nothing of the new one is shown before both.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from typing import Final, Protocol
 
@@ -23,7 +23,7 @@ import structlog
 
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.layout import Generation, InvalidTransition, Layout
-from stream_metrics.live.ports import StateStore, Superseded, Wiped, Wiping
+from stream_metrics.live.ports import OutputMessage, StateStore, Superseded, Wiped, Wiping
 from stream_metrics.live.worker.generations import change, find_in_use, put_back
 
 LAYOUT_CHECK_SECONDS: Final = 5.0  # how often a worker reads the layout
@@ -68,6 +68,17 @@ def unsent(marks: Collection[str]) -> list[str]:
     count = _unsent_count(marks)
     complete = any(m.startswith(ANNOUNCED) and m.endswith(f" {count}") for m in marks)
     return [f"{UNSENT} {count + 1}"] if complete else []
+
+
+def not_repeated(
+    messages: Iterable[OutputMessage], marks: Collection[str]
+) -> list[OutputMessage]:
+    """Which messages of a muted owner no announcement repeats, so that it has to send them.
+
+    These are the nulls for forgotten conversations in a partition that was announced: the previous
+    generation, which tells the first announcement who has a row, is purged by then.
+    """
+    return [m for m in messages if m.value is None] if unsent(marks) else []
 
 
 def _unsent_count(marks: Collection[str]) -> int:
