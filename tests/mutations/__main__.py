@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +15,7 @@ from tests.mutations.page import page
 from tests.mutations.run import Unsound, caught_by, copy, need_sound
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.mutations",
@@ -27,7 +28,7 @@ def main() -> int:
     parser.add_argument(
         "--page", metavar="FOLDER", type=Path, help="only write mutations.md into this folder"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.page:
         (options.page / "mutations.md").write_text(page(), encoding="utf-8")
         return 0
@@ -84,4 +85,4 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -25,7 +25,6 @@ from stream_metrics.live.ports import (
     BatchWrite,
     ConversationKey,
     ConversationWrite,
-    OutputMessage,
     PartitionState,
     Position,
     StateStore,
