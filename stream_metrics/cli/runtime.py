@@ -344,7 +344,11 @@ class Runtime:
             cluster,
             Membership(kafka.group_id, kafka.state_topics, RangePartitionAssignor),
             partial(state_topic_counts, kafka),
-            partial(record_of, internal_topic=kafka.repartition_topic),
+            partial(
+                record_of,
+                internal_topic=kafka.repartition_topic,
+                value_format=kafka.value_format,
+            ),
             self.retry,
             self.health,
             on_assigned=self.operations.rebalanced,
