@@ -452,7 +452,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     "metrics.series_windows": {"metrics": {"series_windows": {"turns": ["30m"]}}},
     "metrics.turn_scope": {"metrics": {"turn_scope": "all"}},
     "state.cache_results": {"state": {"cache_results": 1}},
-    "metrics.pools": {"metrics": {"pools": {"index": ["a"]}}},
+    "metrics.pools": {"metrics": {"pools": {"a": "index"}}},
     "kafka.value_format": {"kafka": {"value_format": "cloudevents"}},
     "kafka.group_id": {"kafka": {"group_id": "other"}},
     "web.port": {"web": {"port": 1}},
