@@ -42,7 +42,7 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.command == "install":
         if chosen.tests:
-            return install.install(install.TESTS, traces=True, charts=True)
+            return install.install(install.TESTS, traces=True)
         if chosen.charts:
             return install.install((install.GO,), charts=True)
         traced = install.TRACED if chosen.traces else install.SERVERS

@@ -31,8 +31,8 @@ class Health:
     content of events.
 
     A partition that is held until somebody decides is a reason that is shown and keeps no worker
-    from being ready: an orchestrator that waited for it would stop in the middle of a roll-out, also
-    of the one that brings the decision.
+    from being ready: an orchestrator that waited for it would stop in the middle of a roll-out,
+    also of the one that brings the decision.
     """
 
     def __init__(

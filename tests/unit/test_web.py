@@ -181,8 +181,7 @@ def test_readiness_follows_its_reasons() -> None:
 
 
 def test_a_held_partition_leaves_the_worker_ready() -> None:
-    """Readiness names it and does not wait for it, so that it stops no roll-out; other reasons still
-    count."""
+    """Readiness names it and does not wait for it, so that it stops no roll-out."""
     health, gap = Health(reasons={}), "halted at an offset gap"
     health.hold("partition-3", gap)
     status, _, body = ask("/readyz", pages(health))
