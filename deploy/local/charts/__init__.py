@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -135,13 +136,19 @@ def _kubernetes() -> Iterable[tuple[str, Schema]]:
 
 
 def _standalone(schema: Schema, shared: Schema) -> Schema:
-    """A schema that refers to itself only: definitions are in a file of their own otherwise."""
+    """A schema with the definitions that it needs, which are in a file of their own otherwise."""
     part = "$defs" if "$defs" in shared else "definitions"
-    whole = {key: value for key, value in schema.items() if key != "$id"} | {part: shared[part]}
-    text = json.dumps(whole)
-    for file in ("/api/_definitions.json", "_definitions.json"):
-        text = text.replace(f'"{file}#/', '"#/')
-    alone: Schema = json.loads(text)
+    reference = re.compile(rf'"(?:/api/)?(?:_definitions\.json)?#/{re.escape(part)}/([^"]+)"')
+    whole: Schema = {key: value for key, value in schema.items() if key != "$id"}
+    needed: Schema = {}
+    named = reference.findall(json.dumps(whole))
+    while named:
+        name = named.pop()
+        if name not in needed:
+            needed[name] = shared[part][name]
+            named += reference.findall(json.dumps(needed[name]))
+    text = json.dumps({**whole, part: needed})
+    alone: Schema = json.loads(reference.sub(rf'"#/{part}/\1"', text))
     return alone
 
 

@@ -16,6 +16,11 @@ $(NAME) in a value, so that a dollar before a bracket is written twice.
   value: {{ include "stream-metrics.text" $values | replace "$(" "$$(" | toJson }}
 {{- end }}
 {{- end }}
+{{- /* A setting of the bridge tells `stream-metrics check` to look at its topics, too. */}}
+{{- if and .Values.bridge.enabled (not (include "stream-metrics.has" (list . "bridge" "port"))) }}
+- name: STREAM_METRICS_BRIDGE__PORT
+  value: {{ include "stream-metrics.bridgePort" . | quote }}
+{{- end }}
 {{- range $table, $values := .Values.secrets }}
 {{- range $name, $from := $values }}
 {{- if $from }}
