@@ -86,10 +86,17 @@ def build_chart_tools(go: str) -> Path:
         schemas = folder / "schemas"
         schemas.mkdir()
         _write_schemas(schemas, _kubernetes())
-        for module, digest, paths in CUSTOM:
-            _write_schemas(schemas, _custom(go, folder, module, digest, paths))
+        found = [one for source in CUSTOM for one in _definitions(go, folder, *source)]
+        _write_schemas(schemas, _custom(found))
+        (folder / "definitions.json").write_text(json.dumps(found), encoding="utf-8")
 
     return made(chart_tools_path(), build)
+
+
+def definitions(tools: Path) -> list[Schema]:
+    """The definitions of the custom resources, as an API server takes them."""
+    found: list[Schema] = json.loads((tools / "definitions.json").read_text(encoding="utf-8"))
+    return found
 
 
 def documents(tools: Path, text: str) -> list[Any]:
@@ -152,20 +159,24 @@ def _standalone(schema: Schema, shared: Schema) -> Schema:
     return alone
 
 
-def _custom(
+def _definitions(
     go: str, tools: Path, module: str, digest: str, paths: list[str]
-) -> Iterable[tuple[str, Schema]]:
-    """The schemas of the custom resources that a module defines, one for each version."""
+) -> Iterable[Schema]:
+    """The definitions of custom resources in the files of a module."""
     said: Schema = json.loads(run_go(go, tools, ["mod", "download", "-json", module], module))
     if said["Sum"] != digest:
         raise RuntimeError(f"{module} has the hash {said['Sum']}, expected {digest}")
     for path in paths:
-        text = (Path(said["Dir"]) / path).read_text(encoding="utf-8")
-        for definition in documents(tools, text):
-            spec = definition["spec"]
-            for version in spec["versions"]:
-                name = f"{spec['group']}/{spec['names']['singular']}_{version['name']}"
-                yield name, _strict(version["schema"]["openAPIV3Schema"])
+        yield from documents(tools, (Path(said["Dir"]) / path).read_text(encoding="utf-8"))
+
+
+def _custom(found: Iterable[Schema]) -> Iterable[tuple[str, Schema]]:
+    """The schemas of custom resources, one for each version."""
+    for definition in found:
+        spec = definition["spec"]
+        for version in spec["versions"]:
+            name = f"{spec['group']}/{spec['names']['singular']}_{version['name']}"
+            yield name, _strict(version["schema"]["openAPIV3Schema"])
 
 
 def _strict(schema: Any) -> Any:
