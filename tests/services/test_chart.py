@@ -30,6 +30,7 @@ from tests.services import image
 pytestmark = [pytest.mark.service, pytest.mark.long]
 
 COMPOSE: Final = image.REPOSITORY / "docker-compose.yml"
+GUIDE: Final = image.REPOSITORY / "docs" / "guides" / "kubernetes.md"
 DASHBOARDS: Final = image.REPOSITORY / "grafana" / "dashboards"
 BYTES: Final = {"M": 1 << 20, "Mi": 1 << 20, "G": 1 << 30, "Gi": 1 << 30}
 POD: Final = "release-0"
@@ -301,3 +302,15 @@ def test_the_dashboards_are_those_of_grafana(tools: Path) -> None:
         f"stream-metrics-{path.name}": path.read_text(encoding="utf-8")
         for path in DASHBOARDS.glob("*.json")
     }
+
+
+def test_the_values_in_the_guide_are_accepted(tools: Path, tmp_path: Path) -> None:
+    """helm renders the chart with each example of the guide, and Kubernetes knows the result."""
+    examples = re.findall(r"^```yaml\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"), re.M | re.S)
+    assert len(examples) >= 6
+
+    for number, text in enumerate(examples):
+        values = tmp_path / f"{number}.yaml"
+        values.write_text(text, encoding="utf-8")
+        base = () if "bootstrap_servers" in text else ("--values", str(VALUES["development"]))
+        conform(tools, render(tools, *base, "--values", str(values)), KUBERNETES[-1])

@@ -8,7 +8,7 @@
 {{- fail "no Redis: set settings.redis.url, such as redis://redis:6379/0, or settings.redis.sentinels" }}
 {{- end }}
 {{- if not (or (include "stream-metrics.has" (list . "state" "digest_key")) (include "stream-metrics.has" (list . "state" "digest_key_file")) (dig "state" "allow_empty_key" false .Values.settings)) }}
-{{- fail "no digest key: create one (kubectl create secret generic stream-metrics --from-literal=digest-key=$(openssl rand -hex 32)) and name it, secrets.state.digest_key: {existingSecret: stream-metrics, key: digest-key}; for a trial, set settings.state.allow_empty_key to true" }}
+{{- fail "no digest key: create a Secret with what `openssl rand -hex 32` prints, and name it, as in files.state.digest_key_file: {existingSecret: stream-metrics, key: digest-key}; for a trial, set settings.state.allow_empty_key to true" }}
 {{- end }}
 {{- $places := dict }}
 {{- range $map := list "settings" "secrets" "files" }}
