@@ -34,8 +34,8 @@ GUIDE: Final = image.REPOSITORY / "docs" / "guides" / "kubernetes.md"
 DASHBOARDS: Final = image.REPOSITORY / "grafana" / "dashboards"
 BYTES: Final = {"M": 1 << 20, "Mi": 1 << 20, "G": 1 << 30, "Gi": 1 << 30}
 POD: Final = "release-0"
-# Secrets are texts; this one is JSON.
-SECRET: Final = {"STREAM_METRICS_WEB__USERS": '{"prometheus": "scrypt$1$1$1$aa$aa"}'}
+SECRET: Final = "a secret"
+SECRETS: Final = {"users": {"prometheus": "scrypt$1$1$1$aa$aa"}}  # those that are no text
 
 Document = dict[str, Any]
 
@@ -155,6 +155,35 @@ def test_every_option_is_rendered(tools: Path) -> None:
     assert options - given == {"global"}
 
 
+def settings_of(tools: Path, values: Document) -> Document:
+    """The settings that a file of values stands for, by table, with the chart's defaults."""
+    found: dict[str, Any] = read(tools, CHART / "values.yaml")["settings"]
+    for table, given in values["settings"].items():
+        found[table] = {**found.get(table, {}), **given} if isinstance(given, dict) else given
+    for table, given in values.get("secrets", {}).items():
+        secrets = {name: SECRETS.get(name, SECRET) for name in given}
+        found[table] = {**found.get(table, {}), **secrets}
+    for table, given in values.get("files", {}).items():
+        paths = {name: f"/etc/stream-metrics/{table}/{name}" for name in given}
+        found[table] = {**found.get(table, {}), **paths}
+    if values.get("worker", {}).get("staticMembership", True):
+        own = {"group_instance_id": POD}
+        found["kafka"] = {"session_timeout_ms": 45_000, **found["kafka"], **own}
+    return found
+
+
+def environment_of(container: Document) -> dict[str, str]:
+    """The variables of a container as Kubernetes would set them, those of settings only."""
+    found = {}
+    for variable in container["env"]:
+        name, source = variable["name"], variable.get("valueFrom", {})
+        secret = SECRETS.get(name.rpartition("__")[2].lower(), SECRET)
+        text = secret if isinstance(secret, str) else json.dumps(secret)
+        referred = text if "secretKeyRef" in source else POD
+        found[name] = variable.get("value", referred).replace("$$(", "$(")
+    return {name: text for name, text in found.items() if name.startswith("STREAM_METRICS_")}
+
+
 @pytest.mark.parametrize("name", VALUES)
 def test_the_program_reads_the_settings_of_the_values(
     tools: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -162,29 +191,11 @@ def test_the_program_reads_the_settings_of_the_values(
     """What a worker reads from its environment is what stands in the values."""
     for other in [key for key in os.environ if key.startswith("STREAM_METRICS_")]:
         monkeypatch.delenv(other)
-    given = read(tools, VALUES[name])
-    wanted: dict[str, Any] = read(tools, CHART / "values.yaml")["settings"]
-    for table, values in given["settings"].items():
-        wanted[table] = values if table == "force" else {**wanted.get(table, {}), **values}
-    for kind in ("secrets", "files"):
-        for table, values in given.get(kind, {}).items():
-            for setting in values:
-                text = SECRET.get(f"STREAM_METRICS_{table}__{setting}".upper(), '"secret"')
-                path = f"/etc/stream-metrics/{table}/{setting}"
-                value = json.loads(text) if kind == "secrets" else path
-                wanted.setdefault(table, {})[setting] = value
-    if given.get("worker", {}).get("staticMembership", True):
-        own = {"group_instance_id": POD}
-        wanted["kafka"] = {"session_timeout_ms": 45_000, **wanted["kafka"], **own}
-    expected = Settings(**wanted)
+    expected = Settings(**settings_of(tools, read(tools, VALUES[name])))
 
-    for variable in worker_of(rendered(tools, "--values", str(VALUES[name])))["env"]:
-        if not variable["name"].startswith("STREAM_METRICS_"):
-            continue
-        source = variable.get("valueFrom", {})
-        secret = SECRET.get(variable["name"], "secret") if "secretKeyRef" in source else POD
-        text = variable.get("value", secret).replace("$$(", "$(")
-        monkeypatch.setenv(variable["name"], text)
+    worker = worker_of(rendered(tools, "--values", str(VALUES[name])))
+    for variable, text in environment_of(worker).items():
+        monkeypatch.setenv(variable, text)
 
     assert Settings() == expected
 
