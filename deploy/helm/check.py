@@ -1,11 +1,13 @@
 """Checks the chart: ``python -m deploy.helm.check``, which is ``make chart``.
 
 Each file of values is linted strictly, rendered, and compared with the schemas of Kubernetes and of
-the custom resources; then the chart's own unit tests run.
+the custom resources; its pods are held to the restricted Pod Security Standard. Then the chart's
+own unit tests run.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -64,6 +66,13 @@ def conform(tools: Path, manifests: str, version: str) -> int:
     return int(found[1])
 
 
+def restricted(tools: Path, found: list[dict[str, Any]]) -> None:
+    """Hold every pod to the restricted Pod Security Standard; raises ``Refused``."""
+    said = _run([str(tools / "restricted")], json.dumps(found))
+    if said:
+        raise Refused(said)
+
+
 def suites(tools: Path) -> int:
     """Run the chart's unit tests; returns the number of suites. Raises ``Refused``."""
     said = _run([str(tools / "helm-unittest"), "--color=false", str(CHART)])
@@ -87,12 +96,17 @@ def main() -> int:
 def _checks(tools: Path) -> Iterable[tuple[str, Callable[[], int | None]]]:
     for name, values in VALUES.items():
         yield f"lint {name}", partial(lint, tools, values)
+        yield f"rights of pods of {name}", partial(_restricted, tools, values)
         for version in KUBERNETES:
             yield (
                 f"objects of {name} in Kubernetes {version}",
                 partial(_conforming, tools, values, version),
             )
     yield "suites", partial(suites, tools)
+
+
+def _restricted(tools: Path, values: Path) -> None:
+    restricted(tools, rendered(tools, "--values", str(values)))
 
 
 def _conforming(tools: Path, values: Path, version: str) -> int:

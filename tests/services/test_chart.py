@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from benchmarks.sizing import Load, plan
 from deploy.helm import CHART
-from deploy.helm.check import VALUES, Refused, conform, lint, render, rendered, suites
+from deploy.helm.check import VALUES, Refused, conform, lint, render, rendered, restricted, suites
 from deploy.helm.schema import SCHEMA
 from deploy.local.charts import KUBERNETES, documents
 from deploy.local.install import chart_tools
@@ -135,6 +135,29 @@ def test_a_field_that_does_not_exist_is_noticed(
 
     with pytest.raises(Refused):
         conform(tools, manifests.replace(right, wrong), KUBERNETES[-1])
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_pods_fulfil_the_restricted_standard(tools: Path, name: str) -> None:
+    """Kubernetes' own library of the Pod Security Standards refuses no pod."""
+    restricted(tools, rendered(tools, "--values", str(VALUES[name])))
+
+
+@pytest.mark.parametrize(
+    ("option", "detail"),
+    [
+        ("podSecurityContext.runAsNonRoot=false", "runAsNonRoot"),
+        ("podSecurityContext.seccompProfile=null", "seccompProfile"),
+        ("securityContext.capabilities=null", "unrestricted capabilities"),
+        ("securityContext.allowPrivilegeEscalation=true", "allowPrivilegeEscalation"),
+    ],
+)
+def test_a_pod_with_more_rights_is_noticed(tools: Path, option: str, detail: str) -> None:
+    """The library refuses what the standard does."""
+    values = ("--values", str(VALUES["development"]), "--set", option)
+
+    with pytest.raises(Refused, match=detail):
+        restricted(tools, rendered(tools, *values))
 
 
 def test_every_option_is_rendered(tools: Path) -> None:

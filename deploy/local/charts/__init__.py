@@ -1,6 +1,7 @@
 """What checks Helm charts: helm, helm-unittest, kubeconform, and the schemas of what charts render.
 
-The programs are built from their Go modules, whose versions and hashes are in ``go.mod`` and
+``charts`` reads YAML, and ``restricted`` asks Kubernetes' own library about the rights of pods. The
+programs are built from their Go modules, whose versions and hashes are in ``go.mod`` and
 ``go.sum``. The schemas of Kubernetes come from a Python package, those of custom resources from the
 definitions in the Go modules of their operators. Everything is made once per user. Standard library
 only.
@@ -23,7 +24,14 @@ from deploy.local.cache import cached, made
 from deploy.local.golang import run_go
 
 FOLDER: Final = Path(__file__).parent
-SOURCES: Final = ("__init__.py", "go.mod", "go.sum", "main.go", "requirements.txt")
+SOURCES: Final = (
+    "__init__.py",
+    "go.mod",
+    "go.sum",
+    "main.go",
+    "requirements.txt",
+    "restricted/main.go",
+)
 # The oldest Kubernetes that the chart allows, and the newest whose schemas there are.
 KUBERNETES: Final = ("1.27.0", "1.37.0")
 KINDS: Final = (
@@ -82,7 +90,9 @@ def build_chart_tools(go: str) -> Path:
     def build(folder: Path) -> None:
         folder.mkdir()
         flags = ["-trimpath", "-buildvcs=false", f"-ldflags={_FLAGS}", "-o", f"{folder}/"]
-        run_go(go, FOLDER, ["build", *flags, "tool", "."], "helm and what tests charts")
+        run_go(
+            go, FOLDER, ["build", *flags, "tool", ".", "./restricted"], "helm and what tests charts"
+        )
         schemas = folder / "schemas"
         schemas.mkdir()
         _write_schemas(schemas, _kubernetes())
