@@ -195,12 +195,15 @@ stack: services $(if $(filter otel,$(TRAFFIC)),collector agent) ## Run the whole
 collector: setup ## Build the OpenTelemetry Collector if it is missing; some minutes
 	@$(BIN)/python -m deploy.local install --traces
 
-.PHONY: chart-tools chart
+.PHONY: chart-tools chart chart-server
 chart-tools: setup ## Build helm, helm-unittest and kubeconform if they are missing; some minutes
 	@$(BIN)/python -m deploy.local install --charts
 
 chart: chart-tools ## Lint and test the Helm chart, and compare what it renders with Kubernetes' schemas
 	@$(BIN)/python -m deploy.helm.check
+
+chart-server: chart-tools ## Give the chart to a real kube-apiserver; the first time builds that, ten minutes of processor time
+	@$(BIN)/python -m deploy.helm.server
 
 # The agent has an environment of its own.
 .venv/agent/.ready: examples/langgraph/requirements.txt | $(RUNTIME)
