@@ -202,7 +202,7 @@ chart-tools: setup ## Build helm, helm-unittest and kubeconform if they are miss
 chart: chart-tools ## Lint and test the Helm chart, and compare what it renders with Kubernetes' schemas
 	@$(BIN)/python -m deploy.helm.check
 
-chart-server: chart-tools ## Give the chart to a real kube-apiserver; the first time builds that, ten minutes of processor time
+chart-server: chart-tools ## Give the chart to a real kube-apiserver; builds that the first time, nine minutes of processor time
 	@$(BIN)/python -m deploy.helm.server
 
 # The agent has an environment of its own.
