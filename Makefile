@@ -147,7 +147,7 @@ test-unit: kernel ## Run the tests that need no server
 test-services: tools ## Run the tests on real servers, each process with servers of its own
 	@$(TEST) -m "service and not long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
 
-test-all: kernel tools agent .venv/dist/.ready test-client ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
+test-all: kernel tools chart-tools agent .venv/dist/.ready test-client ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
 	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=long $(TEST) -m "not service and (long or hypothesis)" -n auto --dist worksteal
 	@echo "as Python:"
 	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service and not long" -n auto --dist worksteal --quiet $(PLAIN)
@@ -194,6 +194,16 @@ stack: services $(if $(filter otel,$(TRAFFIC)),collector agent) ## Run the whole
 
 collector: setup ## Build the OpenTelemetry Collector if it is missing; some minutes
 	@$(BIN)/python -m deploy.local install --traces
+
+.PHONY: chart-tools chart chart-server
+chart-tools: setup ## Build helm, helm-unittest and kubeconform if they are missing; some minutes
+	@$(BIN)/python -m deploy.local install --charts
+
+chart: chart-tools ## Lint and test the Helm chart, and compare what it renders with Kubernetes' schemas
+	@$(BIN)/python -m deploy.helm.check
+
+chart-server: chart-tools ## Give the chart to a real kube-apiserver; builds that the first time, nine minutes of processor time
+	@$(BIN)/python -m deploy.helm.server
 
 # The agent has an environment of its own.
 .venv/agent/.ready: examples/langgraph/requirements.txt | $(RUNTIME)
@@ -273,10 +283,11 @@ dashboards: setup ## Generate the Grafana dashboards
 panels: services ## Check each Grafana panel against a live system; a minute
 	@$(RUN) -m tests.shown
 
-docs: setup ## Generate the reference pages and the alert rules
+docs: setup ## Generate the reference pages, the alert rules, and the schema of the Helm chart
 	@$(BIN)/python -m stream_metrics.core.contract docs/reference
 	@$(BIN)/python -m docs.pages docs/reference
 	@$(BIN)/stream-metrics rules --out deploy/prometheus
+	@$(BIN)/python -m deploy.helm
 	@$(BIN)/python -m tests.mutations --page docs/evidence
 
 # The site has an environment of its own. The variable silences an advertisement of its theme.
