@@ -51,6 +51,9 @@ WRITTEN_BY_COMMANDS = {
     "compare.html",
     "report.html",
     "windows.json",
+    "stream-metrics.cdx.json",
+    "stream-metrics-kernel.cdx.json",
+    "THIRD-PARTY-LICENCES.txt",
 }
 SUFFIXES = ("py", "md", "lua", "toml", "txt", "yml", "yaml", "json", "jsonl")
 
