@@ -42,7 +42,7 @@ PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
 .PHONY: help setup demo build test test-all test-fast test-unit test-services test-client check format stack collector agent bench bench-replay bounds bridge-campaign peers profile services size \
-	tools kernel dashboards panels docs docs-site lock clean campaign mutations conformance fuzz drill calibration
+	tools kernel dashboards panels docs docs-site lock dist clean campaign mutations conformance fuzz drill calibration
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -147,7 +147,7 @@ test-unit: kernel ## Run the tests that need no server
 test-services: tools ## Run the tests on real servers, each process with servers of its own
 	@$(TEST) -m "service and not long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
 
-test-all: kernel tools agent test-client ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
+test-all: kernel tools chart-tools agent .venv/dist/.ready test-client ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
 	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=long $(TEST) -m "not service and (long or hypothesis)" -n auto --dist worksteal
 	@echo "as Python:"
 	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service and not long" -n auto --dist worksteal --quiet $(PLAIN)
@@ -194,6 +194,16 @@ stack: services $(if $(filter otel,$(TRAFFIC)),collector agent) ## Run the whole
 
 collector: setup ## Build the OpenTelemetry Collector if it is missing; some minutes
 	@$(BIN)/python -m deploy.local install --traces
+
+.PHONY: chart-tools chart chart-server
+chart-tools: setup ## Build helm, helm-unittest and kubeconform if they are missing; some minutes
+	@$(BIN)/python -m deploy.local install --charts
+
+chart: chart-tools ## Lint and test the Helm chart, and compare what it renders with Kubernetes' schemas
+	@$(BIN)/python -m deploy.helm.check
+
+chart-server: chart-tools ## Give the chart to a real kube-apiserver; builds that the first time, nine minutes of processor time
+	@$(BIN)/python -m deploy.helm.server
 
 # The agent has an environment of its own.
 .venv/agent/.ready: examples/langgraph/requirements.txt | $(RUNTIME)
@@ -273,10 +283,11 @@ dashboards: setup ## Generate the Grafana dashboards
 panels: services ## Check each Grafana panel against a live system; a minute
 	@$(RUN) -m tests.shown
 
-docs: setup ## Generate the reference pages and the alert rules
+docs: setup ## Generate the reference pages, the alert rules, and the schema of the Helm chart
 	@$(BIN)/python -m stream_metrics.core.contract docs/reference
 	@$(BIN)/python -m docs.pages docs/reference
 	@$(BIN)/stream-metrics rules --out deploy/prometheus
+	@$(BIN)/python -m deploy.helm
 	@$(BIN)/python -m tests.mutations --page docs/evidence
 
 # The site has an environment of its own. The variable silences an advertisement of its theme.
@@ -290,11 +301,22 @@ docs-site: .venv/docs/.ready ## Build the documentation as a site in out/site; f
 	@NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build --strict --quiet
 	@echo "to read it: python3 -m http.server --directory out/site 8000"
 
+.venv/dist/.ready: deploy/dist/requirements.txt | $(READY)
+	@echo "installing what builds releases, in .venv/dist (half a minute)"
+	@$(BIN)/python -m venv .venv/dist
+	@.venv/dist/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+dist: .venv/dist/.ready ## Build the files of a release in dist/, and try them without a compiler; some minutes
+	@$(TOOLS) python -m deploy.local compiler
+	@$(TOOLS) python -m deploy.dist dist
+
 lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --extra dev --upgrade --output-file constraints.txt pyproject.toml
 	@$(PIN) --constraint constraints.txt --extra otlp --output-file deploy/docker/requirements.txt pyproject.toml
 	@$(PIN) --upgrade --output-file docs/requirements.txt docs/requirements.in
 	@$(PIN) --upgrade --output-file benchmarks/peers/requirements.txt benchmarks/peers/requirements.in
+	@$(PIN) --upgrade --output-file deploy/dist/requirements.txt deploy/dist/requirements.in
 	@$(PIN) --upgrade --output-file client/tests/requirements.txt client/tests/requirements.in
 	@$(PIN) --upgrade --output-file examples/langgraph/requirements.txt examples/langgraph/requirements.in
 	@for environment in shared openllmetry loongsuite; do \

@@ -20,6 +20,9 @@ def main() -> int:
         "--traces", action="store_true", help="also install the OpenTelemetry Collector"
     )
     installing.add_argument(
+        "--charts", action="store_true", help="install what checks the Helm chart, and no server"
+    )
+    installing.add_argument(
         "--tests", action="store_true", help="also install what only the tests need"
     )
     commands.add_parser("compiler", help="install the compilers that are missing")
@@ -38,8 +41,12 @@ def main() -> int:
     )
     chosen = parser.parse_args()
     if chosen.command == "install":
+        if chosen.tests:
+            return install.install(install.TESTS, traces=True)
+        if chosen.charts:
+            return install.install((install.GO,), charts=True)
         traced = install.TRACED if chosen.traces else install.SERVERS
-        return install.install(install.TESTS if chosen.tests else traced)
+        return install.install(traced, traces=chosen.traces)
     if chosen.command == "compiler":
         return install.install(install.COMPILERS)
     if chosen.command == "faketime":

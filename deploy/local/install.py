@@ -14,7 +14,9 @@ import sys
 import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from deploy.local.charts import build_chart_tools, chart_tools_path
 from deploy.local.collector import build_collector, collector_path
 from deploy.local.kafka.jars import fetch_jars, have_jars, jars_folder
 
@@ -93,7 +95,7 @@ HEADERS = Need(
 )
 COMPILERS = (CARGO, CC, HEADERS)
 
-# Compose's own library, which reads docker-compose.yml in a test, is in Go, too.
+# Compose's own library, which reads docker-compose.yml in a test, is in Go, too, and so is helm.
 GO = Need(
     "go",
     ("golang-1.25-go", "golang-1.24-go", "golang-1.23-go", "golang-go"),
@@ -142,6 +144,12 @@ def collector() -> str:
     return str(path if path.exists() else build_collector(program(GO)))
 
 
+def chart_tools() -> Path:
+    """The folder with helm and what tests charts, which is made if it does not exist."""
+    path = chart_tools_path()
+    return path if path.exists() else build_chart_tools(program(GO))
+
+
 def missing(needs: Sequence[Need]) -> list[Need]:
     """Those that are not on this machine."""
     return [need for need in needs if need.find() is None]
@@ -155,8 +163,11 @@ def advice(needs: Sequence[Need]) -> str:
     return shlex.join([*sudo, *_apt_command(needs)])
 
 
-def install(needs: Sequence[Need] = SERVERS) -> int:
-    """Install missing programs; returns the exit code, 1 if this user may not."""
+def install(needs: Sequence[Need] = SERVERS, *, traces: bool = False, charts: bool = False) -> int:
+    """Install missing programs; returns the exit code, 1 if this user may not.
+
+    ``traces`` also builds the OpenTelemetry Collector, ``charts`` helm and what tests charts.
+    """
     absent = missing(needs)
     if absent and (os.geteuid() != 0 or shutil.which("apt-get") is None):
         names = ", ".join(need.program for need in absent)
@@ -171,9 +182,12 @@ def install(needs: Sequence[Need] = SERVERS) -> int:
     try:
         if JAVA in needs:
             fetch_jars()
-        if GO in needs and not collector_path().exists():
+        if traces and not collector_path().exists():
             print("building the OpenTelemetry Collector (some minutes the first time)")
             collector()
+        if charts and not chart_tools_path().exists():
+            print("building helm, helm-unittest and kubeconform (some minutes the first time)")
+            chart_tools()
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 1
@@ -188,6 +202,8 @@ def doctor(needs: Sequence[Need] = TESTS) -> int:
     print(f"{'Kafka':24} {jars}")
     built = collector_path()
     print(f"{'OpenTelemetry Collector':24} {built if built.exists() else 'not built yet'}")
+    tools = chart_tools_path()
+    print(f"{'helm':24} {tools if tools.exists() else 'not built yet'}")
     if absent := missing(needs):
         print(f"\ninstall with:\n  {advice(absent)}")
     return 1 if missing([need for need in needs if need in SERVERS]) else 0

@@ -106,8 +106,10 @@ def part_of_state(name: str) -> bool:
     """Whether the setting is part of the fingerprint, so that existing state needs its value."""
     part = name.partition(".")[0]
     if part in ("dedup", "limits", "metrics"):
-        return name != "metrics.turn_scope"
-    return name in ("state.ttl", "state.digest_key", "state.digest_key_file")
+        return name not in ("metrics.turn_scope", "metrics.pools")
+    return name in (
+        "kafka.value_format", "state.ttl", "state.digest_key", "state.digest_key_file"
+    )  # fmt: skip
 
 
 def _setting(name: str, field: FieldInfo) -> str:

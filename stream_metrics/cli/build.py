@@ -40,6 +40,8 @@ from stream_metrics.live.worker.switch import (
     SETTLE_SECONDS,
     Fence,
     NoFence,
+    announcements,
+    decide,
     finish,
     forget_purged,
 )
@@ -153,8 +155,7 @@ async def _build(
         await _wait_until_caught_up(store, building)
         if not (yes or typer.confirm("Switch to it?", err=True)):
             return 1
-        now_ms = time.time_ns() // 1_000_000
-        await change(store, lambda now: now.switched(building.number, now_ms))
+        await decide(store, building.number, time.time_ns() // 1_000_000)
         await _finish(store, settings)
         stderr_console().print(f"generation {building.number} is in force")
         return 0
@@ -272,11 +273,19 @@ async def _finish(store: RedisStore, settings: Settings) -> None:
     told = False
     while True:
         layout = await finish(store, fence, lambda: asyncio.sleep(SETTLE_SECONDS))
-        if not layout.to_purge:
+        current = layout.in_force
+        if not layout.to_purge or current is None:
             return
-        if not told and layout.in_force is not None:
+        if damaged := (await announcements(store, current)).damaged:
+            raise CannotBuild(
+                f"generation {current.number} is in force, but its state is damaged in "
+                f"{'partition' if len(damaged) == 1 else 'partitions'} "
+                f"{', '.join(map(str, damaged))}: their rows cannot be sent, and the state before "
+                "is kept. Restore a backup of Redis, or begin anew: `stream-metrics purge`"
+            )
+        if not told:
             stderr_console().print(
-                f"generation {layout.in_force.number} is in force. Its workers go through all of "
+                f"generation {current.number} is in force. Its workers go through all of "
                 "their conversations once; then the state before is deleted"
             )
             told = True

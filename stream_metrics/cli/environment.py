@@ -48,7 +48,7 @@ def check_environment(settings: type[BaseModel]) -> None:
         table: dict[str, FieldInfo] = getattr(field.annotation, "model_fields", {})
         if key in table:
             _check_json(name, f"{part}.{key}", table[key], text)
-        elif not key and not _is_json(text, dict):
+        elif table and not key and not _is_json(text, dict):
             raise ValueError(
                 f"{name}: `{part}` is a table of settings; each has a variable of its own, such "
                 f"as {variable(f'{part}.{next(iter(table))}')}"

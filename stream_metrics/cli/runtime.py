@@ -202,13 +202,14 @@ class Runtime:
             await self._check_store(store)
             generation, layout = await self._join(settings, store)
             settings = settings_for_state(settings, generation.identity)
-            await self._work(settings, generation, layout, store)
+            try:
+                await self._work(settings, generation, layout, store)
+            except Superseded as superseded:
+                with suppress(StoreUnavailable, InvalidTransition):  # whoever is next tries again
+                    await roll_forward(store, generation, superseded, self._clock.now_ms())
+                raise
         except Stopped:
             pass
-        except Superseded as superseded:
-            with suppress(StoreUnavailable, InvalidTransition):  # whoever comes next tries again
-                await roll_forward(store, superseded, self._clock.now_ms())
-            raise
         finally:
             await store.close()
 
@@ -343,7 +344,11 @@ class Runtime:
             cluster,
             Membership(kafka.group_id, kafka.state_topics, RangePartitionAssignor),
             partial(state_topic_counts, kafka),
-            partial(record_of, internal_topic=kafka.repartition_topic),
+            partial(
+                record_of,
+                internal_topic=kafka.repartition_topic,
+                value_format=kafka.value_format,
+            ),
             self.retry,
             self.health,
             on_assigned=self.operations.rebalanced,

@@ -163,6 +163,7 @@ class Settings(BaseSettings):
             "limits": asdict(self.limits.in_force()),
             "metrics": self._metrics_settings(),
             "state": {"ttl": self.state.ttl, "digest_key": self.key_id()},
+            "kafka": self._value_format(),
         }
         return {f"{part}.{name}": v for part, values in parts.items() for name, v in values.items()}
 
@@ -171,6 +172,11 @@ class Settings(BaseSettings):
         values = self.metrics.model_dump(mode="json", exclude={"turn_scope", "pools"})
         added = ("retrieval", "series_windows")
         return {name: value for name, value in values.items() if name not in added or value}
+
+    def _value_format(self) -> dict[str, Any]:
+        """Nothing for values that are plain JSON, as in releases that read no others."""
+        found = self.kafka.value_format
+        return {} if found == "json" else {"value_format": found}
 
     def with_kept_values(self, built: Mapping[str, int]) -> Settings:
         """These settings, with the values of ``built`` (by name) for settings that are None.
@@ -198,7 +204,7 @@ class Settings(BaseSettings):
             "metrics": self._metrics_settings(),
             "ttl": self.state.ttl,
             "key": self.key_id(),
-        }
+        } | self._value_format()
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -29,6 +29,10 @@ class Health:
     ``bound_seconds`` is the longest time that one round of the loop may take. ``reasons`` are the
     initial ones, which the worker clears. Reasons are public: they must not contain secrets or
     content of events.
+
+    A partition that is held until somebody decides is a reason that is shown and keeps no worker
+    from being ready: an orchestrator that waited for it would stop in the middle of a roll-out,
+    also of the one that brings the decision.
     """
 
     def __init__(
@@ -42,16 +46,24 @@ class Health:
         self.generation = 0
         self.building = False
         self.reasons: dict[str, str] = dict(reasons)
+        self._held: set[str] = set()
         self._clock = clock
         self._last_beat: float | None = None
 
     def set(self, reason: str, why: str) -> None:
         """Add a reason; ``why`` says what is wrong and what to do."""
         self.reasons[reason] = why
+        self._held.discard(reason)
+
+    def hold(self, reason: str, why: str) -> None:
+        """Add a reason that leaves the worker ready: it holds something until somebody decides."""
+        self.reasons[reason] = why
+        self._held.add(reason)
 
     def clear(self, reason: str) -> None:
         """Remove a reason, if it is set."""
         self.reasons.pop(reason, None)
+        self._held.discard(reason)
 
     def beat(self) -> None:
         """Record a round of the worker's loop, even if it had nothing to do or had to wait."""
@@ -70,8 +82,13 @@ class Health:
         return failures
 
     def unready_reasons(self) -> dict[str, str]:
-        """All reasons why the worker is not ready; empty while it is."""
+        """All reasons why the worker does not read and write everything; empty while it does."""
         return self.reasons | self.failures()
+
+    @property
+    def ready(self) -> bool:
+        """Whether nothing but what is held keeps the worker from reading and writing."""
+        return self.unready_reasons().keys() <= self._held
 
 
 class MonitoredPart(Protocol):

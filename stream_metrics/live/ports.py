@@ -387,7 +387,7 @@ class Output(Protocol):
 
     @property
     def muted(self) -> bool:
-        """Whether ``send`` sends nothing now, and returns at once."""
+        """Whether rows are not to be sent now, because the generation is not live."""
         ...
 
     async def begin(self) -> None:

@@ -66,16 +66,19 @@ class Pages:
 
     def healthz(self, *, reasons: bool = True) -> Page:
         """Whether the worker is alive; why not, if ``reasons``."""
-        return _health_response("alive", self.health.failures(), reasons, {})
+        failures = self.health.failures()
+        return _health_response("alive", not failures, failures if reasons else {})
 
     def readyz(self, *, reasons: bool = True) -> Page:
-        """Whether the worker reads and writes, and for which generation of state; why not, if
-        ``reasons``."""
+        """Whether the worker reads and writes, and for which generation of state; if ``reasons``,
+        also why not, and what is held."""
+        if not reasons:
+            return _health_response("ready", self.health.ready, {})
         number, about = self.health.generation, dict[str, object]()
         if number:
             state = "building" if self.health.building else "live"
             about["generation"] = {"number": number, "state": state}
-        return _health_response("ready", self.health.unready_reasons(), reasons, about)
+        return _health_response("ready", self.health.ready, self.health.unready_reasons(), about)
 
     def close(self) -> None:
         """Stop the rendering thread."""
@@ -83,15 +86,13 @@ class Pages:
 
 
 def _health_response(
-    name: str, reasons: Mapping[str, str], shown: bool, about: Mapping[str, object]
+    name: str, good: bool, reasons: Mapping[str, str], about: Mapping[str, object] | None = None
 ) -> Page:
-    """Status 200 without ``reasons``, 503 otherwise; ``shown`` adds ``reasons`` and ``about``."""
-    details = dict(about) if shown else {}
-    if not reasons:
-        return 200, _JSON, json.dumps({name: True, **details}).encode()
-    if shown:
+    """Status 200 if ``good``, 503 otherwise, with the reasons and details."""
+    details = dict(about or {})
+    if reasons:
         details["reasons"] = dict(reasons)
-    return 503, _JSON, json.dumps({name: False, **details}).encode()
+    return 200 if good else 503, _JSON, json.dumps({name: good, **details}).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ and an alert fires from the threshold ``h`` on. Without a cap, S would take hour
 an incident. In a minute in which more was withdrawn than arrived, x may only lower S: that an
 erased conversation was better than usual is no sign that the others are worse. In a minute without
 traffic, S keeps 99%: half of it is gone after 69 such minutes, so that an agent that goes to sleep
-with an incident neither fires all night nor wakes up with old evidence.
+with an incident neither fires all night nor wakes up with old evidence. So it does in a minute in
+which labels are missing, of a figure that needs them.
 
 Sources: E. S. Page, Continuous inspection schemes, Biometrika 41, 1954; J. Shin, A. Ramdas and
 A. Rinaldo, E-detectors, arXiv 2203.03532, which shows that a threshold of ``log(n)`` keeps the mean
@@ -121,7 +122,8 @@ def accumulate(
 
     ``threshold`` may be an array too, of all axes but the last one.
     In a minute whose step is NaN, the evidence stays what it was, for up to ``KEPT`` minutes.
-    ``idle`` marks minutes in which nothing arrived on balance: in these, evidence grows old.
+    ``idle`` marks minutes in which nothing arrived on balance, or in which labels are missing: in
+    these, evidence grows old.
 
     >>> accumulate(np.array([1.0, 2.0, -0.5, np.nan, 9.0, -20.0, 1.0]), threshold=3.0).tolist()
     [1.0, 3.0, 2.5, 2.5, 6.0, 0.0, 1.0]

@@ -97,10 +97,10 @@ def _gathered(
     """What each minute adds, and the evidence in nats; thresholds with as many axes."""
     of_thresholds = np.reshape(threshold, np.shape(threshold) + (1,) * above.ndim)
     most = np.inf if figure.most is None else figure.most * of_thresholds[..., None]
-    step = steps(
-        above, below, weighed, unlabelled if figure.labelled else None, most,
-    )  # fmt: skip
-    found = accumulate(step, of_thresholds, np.broadcast_to(below <= 0, step.shape))
+    missing = unlabelled if figure.labelled else None
+    step = steps(above, below, weighed, missing, most)
+    idle = below <= 0 if missing is None else (below <= 0) | missing
+    found = accumulate(step, of_thresholds, np.broadcast_to(idle, step.shape))
     return step, found, of_thresholds[..., None]
 
 

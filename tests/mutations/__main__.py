@@ -1,13 +1,11 @@
-"""``python -m tests.mutations``: make and check all broken builds; exits with 1 if one survives.
-
-``NAME …`` limits it to those, ``--without-services`` skips builds whose check needs servers, and
-``--page FOLDER`` only writes ``mutations.md`` there.
-"""
+"""``python -m tests.mutations``: make and check all broken builds; exits with 1 if one survives."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,20 +15,31 @@ from tests.mutations.page import page
 from tests.mutations.run import Unsound, caught_by, copy, need_sound
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
-    if arguments[:1] == ["--page"]:
-        Path(arguments[1], "mutations.md").write_text(page(), encoding="utf-8")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutations",
+        description="Break the source in every known way, and check that a test notices.",
+    )
+    parser.add_argument("names", metavar="NAME", nargs="*", help="only these broken builds")
+    parser.add_argument(
+        "--without-services", action="store_true", help="skip those whose check needs servers"
+    )
+    parser.add_argument(
+        "--page", metavar="FOLDER", type=Path, help="only write mutations.md into this folder"
+    )
+    options = parser.parse_args(arguments)
+    if options.page:
+        (options.page / "mutations.md").write_text(page(), encoding="utf-8")
         return 0
-    names = {argument for argument in arguments if not argument.startswith("--")}
+    names = set(options.names)
     if unknown := names - {mutation.name for mutation in MUTATIONS}:
-        say(f"error: unknown mutation: {', '.join(sorted(unknown))}")
-        return 2
-    services = "--without-services" not in arguments
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
     chosen = [
         mutation
         for mutation in MUTATIONS
-        if mutation.name in (names or {mutation.name}) and (services or not mutation.service)
+        if mutation.name in (names or {mutation.name})
+        and not (options.without_services and mutation.service)
     ]
     bad = sum([*map(unsound, dict.fromkeys(m.check for m in chosen)), *map(survives, chosen)])
     say(f"{len(chosen)} broken builds, {bad} not caught as expected")

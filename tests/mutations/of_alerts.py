@@ -67,9 +67,16 @@ ALERTS: Final = (
     _of_evidence(
         "judged without labels",
         "iterations that need no labels are evidence while labels stay away",
-        "unless ignoring (shift, part) ({unlabelled})",
-        "unless ignoring (shift, part) ({unlabelled} > 1e18)",
+        "unless ignoring (shift, part) ({_unlabelled()})",
+        "unless ignoring (shift, part) ({_unlabelled()} > 1e18)",
         "labels stay away",
+    ),
+    _of_evidence(
+        "evidence that never ages without labels",
+        "an alert fires for as long as labels stay away, whatever agents find meanwhile",
+        "yield Record(CUSUM, _cusum(CUSUM, _STEP, judged))",
+        "yield Record(CUSUM, _cusum(CUSUM, _STEP, every))",
+        "labels stay away in the middle of an incident",
     ),
     _of_evidence(
         "a step without a limit",

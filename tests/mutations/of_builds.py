@@ -9,6 +9,7 @@ from tests.mutations.mutation import Edit, Mutation
 ANNOUNCE: Final = "stream_metrics/live/worker/announce.py"
 BUILD: Final = "stream_metrics/live/worker/build.py"
 LAYOUT: Final = "stream_metrics/live/layout.py"
+PARTITION: Final = "stream_metrics/live/worker/partition.py"
 PUBLICATION: Final = "stream_metrics/live/worker/publication.py"
 SWITCH: Final = "stream_metrics/live/worker/switch.py"
 TOMBSTONES: Final = "stream_metrics/live/worker/tombstones.py"
@@ -59,7 +60,7 @@ BUILDS: Final = (
     Mutation(
         "producer does not read the layout",
         "a producer that begins late checks only its partition",
-        (Edit(PUBLICATION, "            await check_in_use(self._store, self._generation)\n", ""),),
+        (Edit(PUBLICATION, "        await check_in_use(self._store, self._generation)\n", ""),),
         OLD_WORKER,
         "assert b'old' not in",
     ),
@@ -68,14 +69,49 @@ BUILDS: Final = (
         "rows of a generation that is being built reach the output topic",
         (
             Edit(
-                PUBLICATION,
-                "        if not self._publication.muted:\n"
-                "            await self._to.send(messages)",
-                "        await self._to.send(messages)",
+                PARTITION,
+                "due := erasing if muted else messages:",
+                "due := messages:",
             ),
         ),
         MUTED,
-        "an output sends before it has begun",
+        "MemoryMessa",
+    ),
+    Mutation(
+        "forgotten for good",
+        "a muted owner of an announced partition drops the nulls for forgotten conversations",
+        (
+            Edit(
+                PARTITION,
+                "due := erasing if muted else messages:",
+                "due := [] if muted else messages:",
+            ),
+        ),
+        "tests/unit/test_publication.py::"
+        "test_a_muted_worker_of_an_announced_partition_erases_what_is_forgotten",
+        "[('c1', None)]",
+    ),
+    Mutation(
+        "a build that was given up goes live",
+        "the switch does not ask whether the live generation has frozen a partition of the build",
+        (
+            Edit(
+                SWITCH,
+                "            if by := await state.frozen_by(partition):\n",
+                "            if by := 0:\n",
+            ),
+        ),
+        "tests/unit/test_switch.py::"
+        "test_a_build_that_was_given_up_cannot_replace_the_live_generation",
+        "DID NOT RAISE",
+    ),
+    Mutation(
+        "a deletion that nothing ends",
+        "whoever deletes the old generation does not look whether it has become live again",
+        (Edit(SWITCH, "        await before_each()\n", ""),),
+        "tests/unit/test_switch.py::"
+        "test_a_switch_that_begins_again_while_the_old_state_is_deleted_ends_the_deletion",
+        "AssertionError",
     ),
     Mutation(
         "dead letters of unread records dropped",

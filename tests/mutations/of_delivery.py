@@ -369,10 +369,10 @@ self._source.read_from(
             Edit(
                 PARTITION,
                 """\
-            if not owner_checked:
-                await self._check_owner()
+                if not owner_checked:
+                    await self._check_owner()
 """,
-                "            if not owner_checked:\n",
+                "                if not owner_checked:\n",
             ),
         ),
         "tests/property/test_output.py::test_readers_have_the_rows_of_one_pass_despite_faults",

@@ -224,4 +224,6 @@ AGENTS: Final = (
     Agent("a new agent is not judged", traffic(9, 1.0), workers=(range(300, MINUTES),)),
     Agent("labels stay away", changed(_QUIET, slice(250, 320), traffic(22, 0.5, BAD)),
           unlabelled=range(250, 320)),
+    Agent("labels stay away in the middle of an incident",
+          changed(_QUIET, slice(220, MINUTES), traffic(22, 0.5, BAD)), unlabelled=range(270, 390)),
 )  # fmt: skip

@@ -46,8 +46,8 @@ def context(folder: Path) -> Path:
     rules = (DOCKER / "Dockerfile.dockerignore").read_text().splitlines()
     names = [rule[1:] for rule in rules if rule.startswith("!")]
     left_out = {rule.rpartition("/")[2] for rule in rules if "/" in rule and rule[0] != "!"}
-    for name in names:
-        source, target = REPOSITORY / name, folder / name
+    for source in (path for name in names for path in REPOSITORY.glob(name)):
+        target = folder / source.relative_to(REPOSITORY)
         if source.is_dir():
             shutil.copytree(source, target, ignore=shutil.ignore_patterns(*left_out))
         else:
@@ -56,10 +56,10 @@ def context(folder: Path) -> Path:
     return folder
 
 
-def build(source: Path, prefix: Path) -> None:
+def build(source: Path, prefix: Path, wheels: str = "") -> None:
     """Run the step of the build stage with this Python instead of the image's."""
     [step] = [rest for name, rest in instructions() if name == "RUN" and "build.sh" in rest]
-    command = step.replace(PREFIX, str(prefix)).split()
+    command = step.replace(PREFIX, str(prefix)).replace("$WHEELS", wheels).split()
     cargo = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")) / "bin"
     path = [str(Path(sys.base_prefix) / "bin"), os.environ["PATH"], str(cargo)]
     done = subprocess.run(

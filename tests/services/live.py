@@ -174,7 +174,7 @@ async def produce(
                     record.value,
                     key=record.key,
                     timestamp_ms=record.timestamp_ms,
-                    headers=headers,
+                    headers=list(headers),
                 ),
             )
             for record in traffic

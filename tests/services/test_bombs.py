@@ -104,7 +104,7 @@ async def test_bombs_halt_only_their_partitions(
     peak = peak_bytes(worker)
     await system.stop_workers()
 
-    assert status == 503
+    assert status == 200, "a held partition must not stop a roll-out"
     assert set(why["reasons"]) == {"partition-0", "partition-1"}
     assert peak - at_start < USUAL_BYTES
 

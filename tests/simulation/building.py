@@ -50,6 +50,7 @@ from stream_metrics.live.worker.repartition import Repartitioner, route
 from stream_metrics.live.worker.switch import (
     LayoutWatcher,
     announced,
+    decide,
     finish,
     forget_purged,
     give_up,
@@ -280,7 +281,7 @@ class BuildSystem:
         except Superseded as superseded:
             self.seen["superseded"] += 1
             self.processes.remove(process)
-            await roll_forward(self.space, superseded, self.layout_ms())
+            await roll_forward(self.space, generation, superseded, self.layout_ms())
         finally:
             fault.kind = None
 
@@ -327,12 +328,10 @@ class BuildSystem:
         building = (await self.space.layout()).building
         try:
             if building is not None and what == "decide" and not await self.lacks(building):
-                number = building.number
-                await change(space, lambda now: now.switched(number, self.layout_ms()))
-                self.seen["decided" if number == 2 else "decided again"] += 1
+                await decide(space, building.number, self.layout_ms())
+                self.seen["decided" if building.number == 2 else "decided again"] += 1
             if building is not None and what == "give up":
-                number = building.number
-                await give_up(space, number)
+                await give_up(space, building.number)
                 self.seen["given up"] += 1
             await finish(space, Fence(self.topic, fault), _at_once)
         except (Died, InvalidTransition) as stopped:

@@ -197,6 +197,25 @@ async def test_a_worker_puts_back_what_the_store_loses_while_it_joins() -> None:
     assert [g.mark for g in (await store.layout()).generations] == [old.mark]
 
 
+@pytest.mark.parametrize("before", [1, 2])
+async def test_a_worker_puts_back_a_switch_that_the_store_loses_while_it_joins(before: int) -> None:
+    """What it returns says that its generation is live, not that it is being built."""
+    store = MemoryStore()
+    await begin(store, OLD, 0)
+    await change(store, lambda now: now.registered(NEW, "b", 1))
+    earlier = store.snapshot()
+    await change(store, lambda now: now.switched(2, 2))
+
+    def lose(layout: Layout) -> Layout:
+        store.restore(earlier)
+        return layout
+
+    found, layout = await Joining(store, lose, before).join(NEW)
+
+    assert found == layout.in_force
+    assert found.number == 2
+
+
 async def test_a_worker_does_not_begin_anew_while_others_admit_names() -> None:
     """Somebody works on state that the store has lost, and will put it back; a purge says that
     nobody does."""

@@ -51,6 +51,9 @@ WRITTEN_BY_COMMANDS = {
     "compare.html",
     "report.html",
     "windows.json",
+    "stream-metrics.cdx.json",
+    "stream-metrics-kernel.cdx.json",
+    "THIRD-PARTY-LICENCES.txt",
 }
 SUFFIXES = ("py", "md", "lua", "toml", "txt", "yml", "yaml", "json", "jsonl")
 
@@ -452,6 +455,8 @@ CHANGED: dict[str, dict[str, Any]] = {
     "metrics.series_windows": {"metrics": {"series_windows": {"turns": ["30m"]}}},
     "metrics.turn_scope": {"metrics": {"turn_scope": "all"}},
     "state.cache_results": {"state": {"cache_results": 1}},
+    "metrics.pools": {"metrics": {"pools": {"a": "index"}}},
+    "kafka.value_format": {"kafka": {"value_format": "cloudevents"}},
     "kafka.group_id": {"kafka": {"group_id": "other"}},
     "web.port": {"web": {"port": 1}},
 }

@@ -111,3 +111,13 @@ def test_a_file_that_is_not_toml_is_named(
     monkeypatch.setenv("STREAM_METRICS_CONFIG", str(path))
 
     assert f"error: settings: {path}: this is not valid TOML: " in refused(capsys, *ARGUMENTS)
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_a_setting_outside_of_every_table_has_a_variable(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    """``STREAM_METRICS_FORCE`` sets `force`, which is no table."""
+    monkeypatch.setenv("STREAM_METRICS_FORCE", value)
+
+    assert Settings().force is (value == "true")

@@ -143,6 +143,7 @@ async def test_a_batch_that_cannot_be_decompressed_halts_only_its_partition() ->
     await worker.turn()
 
     assert worker.health.reasons == {f"{REPARTITION}_{TOPIC}-1": unreadable().message}
+    assert worker.health.ready
     assert worker.committed(FIRST) == 4
     assert SECOND not in brokers.commits or worker.committed(SECOND) <= 1
     assert [offset for number, offset in worker.copied if number == 0] == [0, 1, 2, 3]

@@ -117,6 +117,7 @@ async def test_an_unreadable_batch_halts_only_its_partition() -> None:
 
     assert numbers(worker) == [1]
     assert worker.health.reasons == {"partition-0": error.message}
+    assert worker.health.ready
     offsets = (await system.store.describe(1)).positions
     assert all(offsets[t].offset == system.brokers.ends[TopicPartition(t, 1)] for t in TOPICS)
 

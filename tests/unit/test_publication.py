@@ -25,7 +25,6 @@ from stream_metrics.live.ports import (
     BatchWrite,
     ConversationKey,
     ConversationWrite,
-    OutputMessage,
     PartitionState,
     Position,
     StateStore,
@@ -209,18 +208,19 @@ async def test_a_muted_worker_sends_no_rows_and_exports_no_windows() -> None:
     topic = MemoryTopic()
     publication = Publication(space, building, MemoryDeadLetters(), MemoryOutputs(topic))
     assert publication.outputs is not None
-    way, windows = publication.outputs.of(0), [object()]
-    await way.begin()
-    await way.send([OutputMessage("c", b"1")])
+    windows, output = [object()], publication.outputs.of(0)
+    partition = await owner(
+        space.generation(building), [*EVENTS[:2], forget("c1", NOON_S + 9)], output=output
+    )
     assert (topic.messages, publication.windows(windows)) == ([], [])  # type: ignore[arg-type]
+    assert not output.begun
 
     await switched(space)
     publication.muted = False
-    assert not way.begun
-    await way.begin()
-    await way.send([OutputMessage("c", b"2")])
+    key, value, stamp = EVENTS[3]
+    await partition.process([Record(value, key, stamp, TOPIC, 0, 3)], once)
 
-    assert [message.value for message in topic.messages] == [b"2"]
+    assert [message.conversation_id for message in topic.messages] == ["c3"]
     assert publication.windows(windows) == windows  # type: ignore[arg-type]
 
 
@@ -335,10 +335,13 @@ async def test_an_interrupted_announcement_starts_again() -> None:
     assert not again.belongs_to(partition, "another mark")
 
 
-async def muted_owner(space: MemoryStore) -> tuple[Publication, StatePartition, Generation]:
+async def muted_owner(
+    space: MemoryStore, topic: MemoryTopic | None = None
+) -> tuple[Publication, StatePartition, Generation]:
     """The owner of a partition that is announced, whose worker is muted."""
     new = await switched(space)
-    publication = Publication(space, new, MemoryDeadLetters(), MemoryOutputs(MemoryTopic()))
+    outputs = MemoryOutputs(topic or MemoryTopic())
+    publication = Publication(space, new, MemoryDeadLetters(), outputs)
     assert publication.outputs is not None
     partition = await owner(space.generation(new), EVENTS[:2], output=publication.outputs.of(0))
     await partition.put([], [announced(new, ())], once)
@@ -355,6 +358,20 @@ async def test_rows_that_a_muted_worker_drops_are_to_be_announced() -> None:
     publication.muted = False
 
     assert announced(new, partition.marks) not in partition.marks
+
+
+async def test_a_muted_worker_of_an_announced_partition_erases_what_is_forgotten() -> None:
+    """No announcement would, once the previous generation is purged."""
+    topic = MemoryTopic()
+    _, partition, _ = await muted_owner((await two())[0], topic)
+    batch = [forget("c1", NOON_S + 9), EVENTS[2]]
+
+    await partition.process(
+        [Record(value, key, stamp, TOPIC, 0, 2 + n) for n, (key, value, stamp) in enumerate(batch)],
+        once,
+    )
+
+    assert [(m.conversation_id, m.value) for m in topic.messages[-1:]] == [("c1", None)]
 
 
 async def test_a_muted_worker_that_drops_no_row_asks_for_none() -> None:

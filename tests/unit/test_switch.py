@@ -42,6 +42,8 @@ from stream_metrics.live.worker.publication import Publication
 from stream_metrics.live.worker.switch import (
     LayoutWatcher,
     announced,
+    announcements,
+    decide,
     delete_all,
     finish,
     forget_purged,
@@ -147,7 +149,7 @@ class World:
     async def decide(self) -> None:
         """The command."""
         store: Any = Stepped(self.store)
-        await change(store, lambda now: now.switched(2, self.now_ms()))
+        await decide(store, 2, self.now_ms())
         await self.finish()
 
     async def finish(self) -> None:
@@ -184,7 +186,7 @@ class World:
             except OutputFenced:
                 continue
             except Superseded as superseded:
-                await roll_forward(store, superseded, self.now_ms())
+                await roll_forward(store, self.old, superseded, self.now_ms())
                 return
             self.shown.append("old")
             write = await state.write(batch(number, offset, token))
@@ -339,7 +341,54 @@ def test_damage_of_the_new_state_ends_no_worker_while_a_switch_is_unfinished() -
         ("retired", False),
         ("live", False),
     ]
+    assert ran(announcements(damaged, world.new)) == ([0, 1], [1])
     ran(world.settle())
+
+
+def test_a_switch_that_begins_again_while_the_old_state_is_deleted_ends_the_deletion() -> None:
+    """Whoever deletes finds that out before the next partition."""
+    world = ran(World.made())
+    ran(world.decide())
+    for number in range(PARTITIONS):
+        owner = world.new_owner(number)
+        while number in ran(announcements(world.store, ran(world.store.layout()).in_force)).missing:
+            assert step(owner)
+        owner.close()
+    state, finishing = world.store.generation(world.old), world.finish()
+    while ran(state.describe(0)).positions:
+        assert step(finishing)
+
+    def begin_again(now: Layout) -> Layout:
+        again = structs.replace(now.generations[1], state="fencing", since_ms=99)
+        return structs.replace(
+            now, version=now.version + 1, generations=(now.generations[0], again)
+        )
+
+    ran(change(world.store, begin_again))
+    while step(finishing):
+        pass
+
+    assert ran(state.describe(1)).positions
+    assert not ran(world.store.layout()).generations[0].purged
+
+
+def test_a_build_that_was_given_up_cannot_replace_the_live_generation() -> None:
+    """The layout has lost that; a frozen partition tells of it."""
+    world = ran(World.made())
+    ran(world.store.generation(world.new).freeze(1, 1))
+
+    with pytest.raises(InvalidTransition, match="partition 1 of generation 2 is frozen"):
+        ran(decide(world.store, 2, world.now_ms()))
+
+
+def test_a_worker_of_a_deleted_namespace_decides_nothing_about_the_next_one() -> None:
+    """Generations of both have the same numbers."""
+    world = ran(World.made())
+    earlier = structs.replace(world.old, mark="earlier")
+
+    ran(roll_forward(world.store, earlier, Superseded(1, 2), world.now_ms()))
+
+    assert ran(world.store.layout()) == world.layout
 
 
 def test_a_switch_that_cannot_be_finished_yet_is_logged() -> None:

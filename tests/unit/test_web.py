@@ -165,19 +165,36 @@ def test_readiness_follows_its_reasons() -> None:
     assert json.loads(ask("/readyz", pages(health))[2]) == {"ready": True}
 
     health.set("redis", "cannot be reached; retrying")
-    health.set("partition-3", "halted at an offset gap")
+    health.set("output", "the topic is missing")
     status, _, body = ask("/readyz", pages(health))
     assert status == 503
     assert json.loads(body)["reasons"] == {
         "redis": "cannot be reached; retrying",
-        "partition-3": "halted at an offset gap",
+        "output": "the topic is missing",
     }
     assert ask("/healthz", pages(health))[0] == 200  # a restart would not help
 
     health.clear("redis")
-    health.clear("partition-3")
+    health.clear("output")
     health.clear("never set")
     assert ask("/readyz", pages(health))[0] == 200
+
+
+def test_a_held_partition_leaves_the_worker_ready() -> None:
+    """Readiness names it and does not wait for it, so that it stops no roll-out."""
+    health, gap = Health(reasons={}), "halted at an offset gap"
+    health.hold("partition-3", gap)
+    status, _, body = ask("/readyz", pages(health))
+    assert (status, json.loads(body)) == (200, {"ready": True, "reasons": {"partition-3": gap}})
+    stranger = ask("/readyz", pages(health), WebOptions(port=0, users=USERS))
+    assert json.loads(stranger[2]) == {"ready": True}
+
+    health.set("redis", "cannot be reached")
+    assert ask("/readyz", pages(health))[0] == 503
+
+    health.clear("redis")
+    health.set("partition-3", "taken over anew")
+    assert ask("/readyz", pages(health))[0] == 503
 
 
 def test_the_watchdog_fails_the_liveness_probe() -> None:

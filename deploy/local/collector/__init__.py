@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import subprocess
 from pathlib import Path
 
 from deploy.local.cache import cached, made
+from deploy.local.golang import run_go
 
 FOLDER = Path(__file__).parent
 SOURCES = ("go.mod", "go.sum", "main.go")
-ATTEMPTS = 3
 
 
 def collector_version() -> str:
@@ -36,25 +34,8 @@ def build_collector(go: str) -> Path:
     """
 
     def build(path: Path) -> None:
-        command = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", str(path)]
-        # An older Go fetches the one that go.mod asks for; no C compiler is needed.
-        environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "auto"}
-        said = ""
-        for _ in range(ATTEMPTS):
-            done = subprocess.run(
-                [*command, "."],
-                cwd=FOLDER,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
-            )
-            if done.returncode == 0:
-                return
-            said = done.stdout
-        raise RuntimeError(f"Go could not build the Collector:\n{said[-2000:]}")
+        flags = ["-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", str(path)]
+        run_go(go, FOLDER, ["build", *flags, "."], "the Collector")
 
     return made(collector_path(), build)
 

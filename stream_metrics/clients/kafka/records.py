@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from msgspec import structs
+
+from stream_metrics.core.events.envelope import ValueFormat, unwrapped
 from stream_metrics.core.events.record import Headers, Origin, Record, bounded_timestamp
 
 HEADER_PREFIX: Final = "stream-metrics."
@@ -11,26 +14,29 @@ _ORIGIN_HEADER: Final = HEADER_PREFIX + "repartitioned_from"
 _ORIGIN_KEY_HEADER: Final = HEADER_PREFIX + "repartitioned_key"
 
 
-def record_of(found: Any, internal_topic: str | None) -> Record:
-    """A record without its headers; with its origin if it is from the internal topic."""
+def record_of(
+    found: Any, internal_topic: str | None = None, value_format: ValueFormat = "json"
+) -> Record:
+    """A record without its headers, taken out of its envelope.
+
+    One of the internal topic has its origin, and was taken out when it was copied.
+    """
+    copied = found.topic == internal_topic
     return Record(
-        found.value,
+        found.value if copied else unwrapped(found.value, found.headers, value_format),
         found.key,
         bounded_timestamp(found.timestamp),
         found.topic,
         found.partition,
         found.offset,
-        origin=origin_of(found.headers, found.key) if found.topic == internal_topic else None,
+        origin=origin_of(found.headers, found.key) if copied else None,
     )
 
 
-def record_with_headers(found: Any) -> Record:
-    """A record with its headers."""
-    headers = tuple(found.headers)
-    stamp = bounded_timestamp(found.timestamp)
-    return Record(
-        found.value, found.key, stamp, found.topic, found.partition, found.offset, headers
-    )
+def record_with_headers(found: Any, value_format: ValueFormat = "json") -> Record:
+    """A record of an input topic with its headers, taken out of its envelope."""
+    record = record_of(found, value_format=value_format)
+    return structs.replace(record, headers=tuple(found.headers))
 
 
 def copy_headers(record: Record) -> Headers:

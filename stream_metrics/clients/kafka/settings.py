@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from stream_metrics.core.events.envelope import ValueFormat
 from stream_metrics.core.settings import SettingsTable
 
 INSTANCE_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -23,6 +24,12 @@ class KafkaSettings(SettingsTable):
         ("search-iterations", "relevance-labels"),
         description="input topics; each accepts every event type, and all must have the same "
         "number of partitions (unless `kafka.repartition_topic` is set)",
+    )
+    value_format: ValueFormat = Field(
+        "json",
+        description="how values hold events: as JSON alone, as JSON behind the five bytes of a "
+        "schema registry's serialiser for JSON Schema, or as CloudEvents 1.0 in structured or "
+        "binary mode",
     )
     group_id: str = Field("stream-metrics", description="consumer group")
     group_instance_id: str | None = None

@@ -10,7 +10,7 @@ once a minute; its rules do not depend on their order, which may only delay evid
   a process restarted does not count: the growth of one counter may hide the reset of another.
 - Ranges end half a minute off the minute, so that they hold the same samples in every version.
 - A minute in which more was withdrawn than arrived only lowers evidence. Evidence is at most twice
-  the threshold, and grows old without traffic.
+  the threshold, and grows old without traffic and while labels are missing.
 - Agents of a pool share an index or a model. What a minute adds is added up over them too, so
   that a fault of what they share is seen sooner than in any of them.
 """
@@ -43,7 +43,7 @@ SMALL: Final = "small"
 LARGE: Final = "large"
 SHIFTS: Final = (SMALL, LARGE)
 LEAST_ACTIVE: Final = 30  # minutes with traffic in the usual day; without them nothing is judged
-IDLE_LOSES: Final = 0.01  # of the evidence, in a minute without traffic
+IDLE_LOSES: Final = 0.01  # of the evidence, in a minute without traffic or labels
 _DAY: Final = "[86370s] offset 1h"  # 1,440 minutes
 # One pool for each agent, also while workers that start disagree with those that end.
 _POOLS: Final = (
@@ -80,9 +80,11 @@ def evidence_records(thresholds: Mapping[str, float]) -> Iterator[Record]:
                 {"figure": figure.name, "shift": name},
             )
     yield Record(_STEP, _step())
-    yield Record(CUSUM, _cusum(CUSUM, _STEP, _of(NET, part="denominator")))
+    every = _of(NET, part="denominator")
+    judged = f"(\n{indented(f'{every} unless ({_unlabelled()})')}\n  or 0 * {every}\n)"
+    yield Record(CUSUM, _cusum(CUSUM, _STEP, judged))
     pooled = f"sum without (agent) (\n  {_in_pools(_fresh(_STEP), 'figure, shift')}\n)"
-    traffic = _in_pools(_of(NET, part="denominator"), "figure, part")
+    traffic = _in_pools(judged, "figure, part")
     yield Record(_POOLED_STEP, pooled)
     yield Record(POOLED, _cusum(POOLED, _POOLED_STEP, f"sum without (agent) ({traffic})"))
     yield Record(LEVEL, _level())
@@ -93,7 +95,10 @@ _LATELY: Final = (10, 30)  # minutes; the longer one where the shorter one had n
 
 
 def _cusum(name: str, step: str, traffic: str) -> str:
-    """The cumulative sum of ``step``, which reads its own last value under ``name``."""
+    """The cumulative sum of ``step``, which reads its own last value under ``name``.
+
+    In a minute without ``traffic`` that can be judged, it loses a little.
+    """
     idle = f"1 - {IDLE_LOSES:g} * ({traffic} <= bool 0)"
     return (
         f"clamp(\n  (last_over_time({name}[1h] offset 30s) >= 0 or 0 * {step})\n"
@@ -190,15 +195,8 @@ def _variance(figure: Figure, model: Normal) -> str:
 def _step() -> str:
     """What this minute adds.
 
-    It may only lower evidence if more was withdrawn than arrived, or if labels are missing: then
-    the iterations that are settled are those that need none, which are not like the others.
+    It may only lower evidence if more was withdrawn than arrived, or if labels are missing.
     """
-    labelled = "|".join(figure.name for figure in FIGURES if figure.labelled)
-    came = LABELLED.value("1h") > JUDGED_OF_USUAL * LABELLED.usual("1h")
-    unlabelled = (
-        f'{NET}{{figure=~"{labelled}", part="denominator"}} '
-        f"unless ignoring (figure, part) ({came.text})"
-    )
     found = _added(WEIGHT)
     for figure in FIGURES:
         if figure.most is not None:
@@ -208,8 +206,22 @@ def _step() -> str:
     return (
         f"(\n  {indented(found).strip()}\n"
         f"  and ignoring (shift, part) {_of(NET, part='denominator')} >= 0\n"
-        f"  unless ignoring (shift, part) ({unlabelled})\n)\n"
+        f"  unless ignoring (shift, part) ({_unlabelled()})\n)\n"
         f"or clamp_max({indented(found)}, 0)"
+    )
+
+
+def _unlabelled() -> str:
+    """The denominators of figures and agents whose labels are missing.
+
+    The iterations that are settled then are those that need no label, which are not like the
+    others.
+    """
+    labelled = "|".join(figure.name for figure in FIGURES if figure.labelled)
+    came = LABELLED.value("1h") > JUDGED_OF_USUAL * LABELLED.usual("1h")
+    return (
+        f'{NET}{{figure=~"{labelled}", part="denominator"}} '
+        f"unless ignoring (figure, part) ({came.text})"
     )
 
 

@@ -150,17 +150,19 @@ def evidence(
 ) -> list[float]:
     """The evidence after each minute of the hour, in units of ``threshold`` nats; at most 2.
 
-    ``unlabelled`` are the minutes in which labels are missing, which may only lower it.
+    ``unlabelled`` are the minutes in which labels are missing: it may only fall in these, and grows
+    old as in minutes without traffic.
     """
     above, below = figure.weights(shift, known.assumed(figure), known.variance)
     found, value = [], 0.0
     for minute, part in enumerate(hour):
+        judged = minute not in unlabelled
         step = (above * part.above + below * part.below) / threshold
         if figure.most is not None:
             step = min(step, figure.most)
-        if minute in unlabelled:
+        if not judged:
             step = min(step, 0.0)
-        kept = value if part.below > 0 else (1 - IDLE_LOSES) * value
+        kept = value if judged and part.below > 0 else (1 - IDLE_LOSES) * value
         value = min(max(kept + step, 0.0), 2.0)
         found.append(value)
     return found

@@ -19,6 +19,7 @@ import msgspec
 
 from stream_metrics.core import compiled
 from stream_metrics.core.events.canonical import content_digest, decode_json
+from stream_metrics.core.events.envelope import MAGIC
 from stream_metrics.core.events.fields import convert, paths
 from stream_metrics.core.events.limits import Limits, surely_within
 from stream_metrics.core.events.times import DAY_US, MICROS, micros_of_seconds, parse_rfc3339
@@ -176,6 +177,12 @@ def decode_slow(
     if len(value) > limits.record_bytes:
         return BadRecord(
             "too_large", f"{len(value)} bytes; at most {limits.record_bytes} are accepted"
+        )
+    if value.startswith(MAGIC):
+        return BadRecord(
+            "not_json",
+            "the value begins with the zero byte of a schema registry's serialiser; for JSON "
+            "Schema, set `kafka.value_format` to `schema-registry`",
         )
     try:
         obj, delicate = decode_json(value)

@@ -25,7 +25,8 @@ REJECTIONS: Final[dict[str, Rejection]] = {
     ),
     "not_json": Rejection(
         "The value is missing (a tombstone), empty, not UTF-8, or not JSON: a byte order mark,"
-        " `NaN`, a trailing comma, half a surrogate pair, a raw control character in a text.",
+        " `NaN`, a trailing comma, half a surrogate pair, a raw control character in a text. Or it"
+        " begins with the prefix of a schema registry, and `kafka.value_format` does not say so.",
         "Write with a JSON library, in UTF-8, one object for each record.",
     ),
     "too_deep": Rejection(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -33,7 +34,8 @@ def input_source(
         return found
 
     group = Group(settings.repartition_group, settings.topics, RoundRobinPartitionAssignor)
-    return KafkaSource(settings, cluster, group, counts, record_with_headers, retry, reasons)
+    record = partial(record_with_headers, value_format=settings.value_format)
+    return KafkaSource(settings, cluster, group, counts, record, retry, reasons)
 
 
 class RepartitionMetrics(Gauges, Counts, Protocol):

@@ -84,6 +84,7 @@ async def begin(store: StateStore, identity: Identity, now_ms: int) -> Generatio
     mark = new_mark()
 
     def step(layout: Layout) -> Layout:
+        _need_generations(layout)
         return layout if layout.in_force is not None else layout.begun(identity, mark, now_ms)
 
     found = (await change(store, step)).in_force
@@ -116,7 +117,9 @@ async def join(
             await retry(partial(begin, store, identity, now_ms()))
             continue  # another worker may have been quicker, with other settings
         try:
-            return found, await retry(partial(allow_schema, store, found, schema))
+            await retry(partial(allow_schema, store, found, schema))
+            newest = await retry(partial(_layout_to_join, store, newest, now_ms))
+            return find_in_use(newest, found), newest
         except Superseded:
             continue
 
@@ -124,12 +127,17 @@ async def join(
 async def _layout_to_join(store: StateStore, known: Layout, now_ms: Callable[[], int]) -> Layout:
     """See ``put_back``; waits for other workers if they have admitted names since it was lost."""
     layout = await put_back(store, known, now_ms)
+    _need_generations(layout)
+    return layout
+
+
+def _need_generations(layout: Layout) -> None:
+    """Raise ``StoreUnavailable`` if the store has lost the generations, but not all else."""
     if layout.version and layout.is_lost:
         raise StoreUnavailable(
             "the store has lost the list of the generations of state, which a running worker will "
             "put back. If none is running, let the workers begin anew: `stream-metrics purge`"
         )
-    return layout
 
 
 async def allow_schema(store: StateStore, generation: Generation, schema: int) -> Layout:

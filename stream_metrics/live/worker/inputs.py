@@ -284,7 +284,7 @@ class CommittedInputs:
         """Stop reading this input partition only."""
         log.error("input partition halted", reason=why)
         self._logs[place].halted = True
-        self._reasons.set(f"{place.topic}-{place.partition}", why)
+        self._reasons.hold(f"{place.topic}-{place.partition}", why)
         self.source.stop_reading([place])
 
     async def start_offsets(

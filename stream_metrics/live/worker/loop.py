@@ -352,7 +352,7 @@ class Loop:
         if partition.why != why:
             log.error("partition halted", partition=partition.number, reason=why)
         partition.why = why
-        self._reasons.set(f"partition-{partition.number}", why)
+        self._reasons.hold(f"partition-{partition.number}", why)
         self._source.stop_reading(partition.logs)
 
     def _on_gap(self, number: int, gap: OffsetGap) -> None:

@@ -56,7 +56,7 @@ from stream_metrics.live.worker.conversations import Conversations, Work, positi
 from stream_metrics.live.worker.names import SharedNames, note_unnamed
 from stream_metrics.live.worker.options import PartitionOptions, record_digest
 from stream_metrics.live.worker.retry import Retry
-from stream_metrics.live.worker.switch import unsent
+from stream_metrics.live.worker.switch import not_repeated, unsent
 from stream_metrics.live.worker.telemetry import Telemetry, timed
 
 EARLIEST_MS: Final = -(1 << 53)  # before the timestamp of any record
@@ -110,7 +110,7 @@ class StatePartition:
         self.token = token
         self.positions: dict[str, Position] = {}
         self.marks: set[str] = set()
-        self.unsent = self._noted_unsent = 0  # calls of a muted output
+        self.unsent = self._noted_unsent = 0  # batches of rows that a muted output has dropped
         self.windows = Windows(options.windows)
         self._left = Windows(
             expired_windows(options.windows)
@@ -325,19 +325,25 @@ class StatePartition:
     async def _publish(
         self, output: Output, messages: Sequence[OutputMessage], retry: Retry
     ) -> None:
-        """Produce ``messages``; raises ``PartitionLost`` if this worker is not the owner."""
+        """Produce ``messages``; raises ``PartitionLost`` if this worker is not the owner.
+
+        While muted, only what ``not_repeated`` returns is produced.
+        """
         owner_checked = True  # an output that has begun did so as the owner, or before the claim
+        erasing = not_repeated(messages, self.marks)
 
         async def send() -> None:
             nonlocal owner_checked
-            if not output.begun:
-                owner_checked = False
-                await output.begin()
-            if not owner_checked:
-                await self._check_owner()
-                owner_checked = True
-            await output.send(messages)
-            self.unsent += output.muted
+            muted = output.muted
+            if due := erasing if muted else messages:
+                if not output.begun:
+                    owner_checked = False
+                    await output.begin()
+                if not owner_checked:
+                    await self._check_owner()
+                    owner_checked = True
+                await output.send(due)
+            self.unsent += muted
 
         while True:
             try:

@@ -2,8 +2,8 @@
 
 A generation that is being built exports no windows and sends no rows. Nor does it send dead letters
 for records that the generation in force has read, which are sent already: that one sends letters
-before it advances its offset. Only this module handles muting; partitions, loop and exporters do
-not.
+before it advances its offset. Loop and exporters know nothing of muting, and of rows a partition
+decides which are dropped, because only it knows its marks.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class _Letters:
 
 
 class _Outputs:
-    """``Outputs`` that sends nothing while muted."""
+    """``Outputs`` of a generation, which may be muted."""
 
     def __init__(
         self, publication: Publication, store: StateStore, generation: Generation, to: Outputs
@@ -151,7 +151,7 @@ class _Outputs:
 
 
 class _Output:
-    """``Output`` that sends nothing while muted."""
+    """``Output`` that begins only if its generation is in use, and tells whether it is muted."""
 
     def __init__(
         self, publication: Publication, store: StateStore, generation: Generation, to: Output
@@ -165,7 +165,7 @@ class _Output:
     @property
     def begun(self) -> bool:
         """See ``Output.begun``."""
-        return self._publication.muted or (self._to.begun and self._checked)
+        return self._to.begun and self._checked
 
     @property
     def muted(self) -> bool:
@@ -179,13 +179,11 @@ class _Output:
         out from the layout, and from its partition as well (``StatePartition``): a store may have
         lost one of the two.
         """
-        if not self._publication.muted:
-            self._checked = False
-            await self._to.begin()
-            await check_in_use(self._store, self._generation)
-            self._checked = True
+        self._checked = False
+        await self._to.begin()
+        await check_in_use(self._store, self._generation)
+        self._checked = True
 
     async def send(self, messages: Sequence[OutputMessage]) -> None:
-        """See ``Output.send``; nothing is sent while muted."""
-        if not self._publication.muted:
-            await self._to.send(messages)
+        """See ``Output.send``."""
+        await self._to.send(messages)

@@ -22,9 +22,10 @@ class Retry(Protocol):
 
 
 class Reasons(Protocol):
-    """Receives the reasons why the worker is not ready."""
+    """Receives the reasons why the worker is not ready, or what it holds until somebody decides."""
 
     def set(self, reason: str, why: str) -> None: ...
+    def hold(self, reason: str, why: str) -> None: ...
     def clear(self, reason: str) -> None: ...
     def beat(self) -> None: ...
 
@@ -39,6 +40,10 @@ class ComponentReasons:
     def set(self, reason: str, why: str) -> None:
         """See ``Reasons``."""
         self._reasons.set(f"{self._name}_{reason}", why)
+
+    def hold(self, reason: str, why: str) -> None:
+        """See ``Reasons``."""
+        self._reasons.hold(f"{self._name}_{reason}", why)
 
     def clear(self, reason: str) -> None:
         """See ``Reasons``."""

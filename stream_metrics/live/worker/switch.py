@@ -15,15 +15,15 @@ nothing of the new one is shown before both.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.layout import Generation, InvalidTransition, Layout
-from stream_metrics.live.ports import StateStore, Superseded, Wiped, Wiping
+from stream_metrics.live.ports import OutputMessage, StateStore, Superseded, Wiped, Wiping
 from stream_metrics.live.worker.generations import change, find_in_use, put_back
 
 LAYOUT_CHECK_SECONDS: Final = 5.0  # how often a worker reads the layout
@@ -70,6 +70,15 @@ def unsent(marks: Collection[str]) -> list[str]:
     return [f"{UNSENT} {count + 1}"] if complete else []
 
 
+def not_repeated(messages: Iterable[OutputMessage], marks: Collection[str]) -> list[OutputMessage]:
+    """Which messages of a muted owner no announcement repeats, so that it has to send them.
+
+    These are the nulls for forgotten conversations in a partition that was announced: the previous
+    generation, which tells the first announcement who has a row, is purged by then.
+    """
+    return [m for m in messages if m.value is None] if unsent(marks) else []
+
+
 def _unsent_count(marks: Collection[str]) -> int:
     return sum(mark.startswith(UNSENT) for mark in marks)
 
@@ -88,10 +97,13 @@ async def is_frozen(store: StateStore, old: Generation) -> bool:
     return all([await state.frozen_by(number) for number in numbers])
 
 
-async def wipe(store: StateStore, old: Generation) -> None:
-    """Delete all partitions of ``old``, which are frozen."""
+async def wipe(
+    store: StateStore, old: Generation, before_each: Callable[[], Awaitable[object]]
+) -> None:
+    """Delete all partitions of ``old``, which are frozen; this may take minutes."""
     state = store.generation(old)
     for number in range(old.identity.count):
+        await before_each()
         while await state.wipe(number) != Wiped():
             pass
 
@@ -135,14 +147,27 @@ async def delete_all(store: StateStore, deleted: Callable[[int], None] = lambda 
             await store.generation(generation).freeze(number, 0)
 
 
-async def all_announced(store: StateStore, generation: Generation) -> bool:
-    """Whether every partition of a generation has sent its rows; one that is damaged has not."""
-    state = store.generation(generation)
-    try:
-        found = [(await state.describe(n)).marks for n in range(generation.identity.count)]
-    except DamagedState:
-        return False
-    return all(announced(generation, marks) in marks for marks in found)
+class Announcements(NamedTuple):
+    """The partitions of a generation that have not sent all of their rows, and those of them that
+    never will, because their state is damaged."""
+
+    missing: list[int]
+    damaged: list[int]
+
+
+async def announcements(store: StateStore, generation: Generation) -> Announcements:
+    """How far the partitions of a generation have got with sending their rows."""
+    state, missing, damaged = store.generation(generation), list[int](), list[int]()
+    for number in range(generation.identity.count):
+        try:
+            marks = (await state.describe(number)).marks
+            sent = announced(generation, marks) in marks
+        except DamagedState:
+            sent = False
+            damaged.append(number)
+        if not sent:
+            missing.append(number)
+    return Announcements(missing, damaged)
 
 
 async def finish(store: StateStore, fence: Fence, settle: Callable[[], Awaitable[None]]) -> Layout:
@@ -168,10 +193,10 @@ async def finish(store: StateStore, fence: Fence, settle: Callable[[], Awaitable
                 )
         layout = await _change_after(store, current, partial(Layout.unmuted, number=current.number))
     for old in layout.to_purge:
-        if old.state == "retired" and not await all_announced(store, current):
+        if old.state == "retired" and (await announcements(store, current)).missing:
             continue
         await freeze(store, old, current.number)  # one that was given up is not yet
-        await wipe(store, old)
+        await wipe(store, old, partial(_change_after, store, current, _unchanged))
         await _change_after(store, current, partial(Layout.purged, number=old.number))
     return await store.layout()
 
@@ -190,6 +215,28 @@ async def _change_after(
     return await change(store, checked)
 
 
+def _unchanged(layout: Layout) -> Layout:
+    return layout
+
+
+async def decide(store: StateStore, number: int, now_ms: int) -> None:
+    """Replace the live generation by a build; raises ``InvalidTransition`` if that was given up.
+
+    The layout may have lost that, so partitions are checked as well.
+    """
+    building = (await store.layout()).of(number)
+    if building is not None:
+        state = store.generation(building)
+        for partition in range(building.identity.count):
+            if by := await state.frozen_by(partition):
+                raise InvalidTransition(
+                    f"partition {partition} of generation {number} is frozen by generation {by}: "
+                    "the build was given up, and the store has lost that. Give it up again: "
+                    "`stream-metrics build --give-up`"
+                )
+    await change(store, lambda now: now.switched(number, now_ms))
+
+
 async def give_up(store: StateStore, number: int) -> None:
     """Abandon a build; raises ``InvalidTransition`` if it has already replaced the live generation.
 
@@ -204,17 +251,22 @@ async def give_up(store: StateStore, number: int) -> None:
     await change(store, lambda now: now.abandoned(number))
 
 
-async def roll_forward(store: StateStore, superseded: Superseded, now_ms: int) -> None:
-    """Repeat a decision that the layout has lost, but a frozen partition tells of.
+async def roll_forward(
+    store: StateStore, generation: Generation, superseded: Superseded, now_ms: int
+) -> None:
+    """Repeat a decision that the layout has lost, but that a frozen partition tells of.
 
-    It was a switch, or that a build is given up: then the generation in force has frozen it.
+    The partition is one of ``generation``, which a worker has found superseded: by a switch, or
+    because its build was given up. Then the generation in force has frozen it.
     """
 
     def step(layout: Layout) -> Layout:
-        old, new = layout.of(superseded.number), layout.of(superseded.by)
-        if old is not None and old.state == "building" and superseded.by < old.number:
+        old, new = layout.of(generation.number), layout.of(superseded.by)
+        if old is None or old.mark != generation.mark:
+            return layout  # numbers begin again once a namespace was purged
+        if old.state == "building" and superseded.by < old.number:
             return layout.abandoned(old.number)
-        if old is None or old.state != "live" or new is None or new.state != "building":
+        if old.state != "live" or new is None or new.state != "building":
             return layout
         return layout.switched(superseded.by, now_ms)
 

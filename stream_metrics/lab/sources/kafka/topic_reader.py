@@ -92,7 +92,10 @@ class TopicReader:
                     for place, span in self.spans.items()
                 }
                 async for batch in merged_between(consumer, self.starts, stops):
-                    yield [record_of(found, settings.repartition_topic) for found in batch]
+                    yield [
+                        record_of(found, settings.repartition_topic, settings.value_format)
+                        for found in batch
+                    ]
         except DENIED as error:
             rights = [Right("READ", "topic", topic) for topic in self._topics]
             raise KafkaRefused(rights_error(settings, rights)) from error

@@ -1,0 +1,1 @@
+"""Release files: source distributions, wheels that need no compiler, bills of materials."""

@@ -1,0 +1,164 @@
+"""``python -m deploy.dist FOLDER``: makes the files of a release, and installs them to see.
+
+FOLDER gets source distributions and wheels of the package, the client and the kernel, a bill of
+materials of each (CycloneDX), the licences of what others wrote, and SHA-256 sums. Wheels with
+compiled code are for this machine's architecture and this Python, and for any Linux with glibc from
+the version in their names on; the pure wheel of the package is for all others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from deploy.dist.licences import third_party
+
+TOOLS: Final = Path(".venv/dist/bin")
+BUILD: Final = Path(".venv/bin")
+RUNTIME: Final = "deploy/docker/requirements.txt"
+GLIBC: Final = "manylinux2014"  # 2.17: every Linux that still gets updates
+CHECK: Final = """\
+from stream_metrics.core.compiled import ENGINE, KERNEL
+assert (KERNEL, ENGINE) == ("compiled", "compiled"), (KERNEL, ENGINE)
+"""
+
+
+def main(folder: Path) -> None:
+    """Make everything anew in ``folder``."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    say("building source distributions and pure wheels")
+    for project in (".", "client"):
+        run([TOOLS / "python", "-m", "build", "--no-isolation", "--outdir", folder, project])
+    say("compiling the engine")
+    engine(folder)
+    say("compiling the kernel")
+    kernel(folder)
+    run([TOOLS / "twine", "check", "--strict", *sorted(folder.iterdir())])
+    say("installing the wheels where there is no compiler, and using them")
+    with tempfile.TemporaryDirectory() as place:
+        installed = install(folder, Path(place) / "installed")
+        use(installed, Path(place))
+        say("writing bills of materials and licences")
+        materials(folder, installed)
+        text = third_party(installed / "bin/python")
+    (folder / "THIRD-PARTY-LICENCES.txt").write_text(text, encoding="utf-8")
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    sums = "".join(f"{sha256(path)}  {path.name}\n" for path in files)
+    (folder / "SHA256SUMS").write_text(sums, encoding="ascii")
+    say(sums.rstrip())
+
+
+def engine(folder: Path) -> None:
+    """The wheel with the modules that mypyc compiles."""
+    with tempfile.TemporaryDirectory() as place:
+        run(
+            [BUILD / "python", "-m", "pip", "wheel", "--no-deps", "--no-build-isolation",
+             "--wheel-dir", place, "."],
+            {"STREAM_METRICS_MYPYC": "1"},
+        )  # fmt: skip
+        (wheel,) = Path(place).iterdir()
+        run([TOOLS / "auditwheel", "repair", "--wheel-dir", folder, wheel])
+
+
+def kernel(folder: Path) -> None:
+    """The kernel's wheel, linked by zig for an old glibc, with its bill of materials in it."""
+    run(
+        [BUILD / "maturin", "build", "--release", "--locked", "--zig", "--compatibility", GLIBC,
+         "--sdist", "--manifest-path", "kernel/Cargo.toml", "--out", folder],
+        {"CARGO_TARGET_DIR": "kernel/target/dist"},
+    )  # fmt: skip
+
+
+def install(folder: Path, place: Path) -> Path:
+    """A new environment with the wheels of ``folder`` and what they need, all by their hashes."""
+    run([sys.executable, "-m", "venv", place])
+    bare = {"PATH": f"{place.resolve()}/bin", "CC": "false", "CARGO": "false"}
+    python, quiet = place / "bin/python", ["--quiet", "--disable-pip-version-check"]
+    run([python, "-m", "pip", "install", *quiet, "--require-hashes", "--only-binary", ":all:",
+         "-r", RUNTIME], bare)  # fmt: skip
+    names = ("stream-metrics", "stream-metrics-kernel", "stream-metrics-client")
+    version = package_version(folder)
+    wheels = [path for path in folder.iterdir() if path.suffix == ".whl"]
+    pinned = "".join(f"{name}=={version} {' '.join(hashes(wheels, name))}\n" for name in names)
+    pins = place / "wheels.txt"
+    pins.write_text(pinned, encoding="ascii")
+    run([python, "-m", "pip", "install", *quiet, "--no-index", "--no-deps", "--require-hashes",
+         "--find-links", folder.resolve(), "-r", pins], bare)  # fmt: skip
+    run([python, "-m", "pip", "check"], bare)
+    return place
+
+
+def package_version(folder: Path) -> str:
+    """The version of the release, from the name of the source distribution."""
+    (source,) = folder.glob("stream_metrics-*.tar.gz")
+    return source.name.removeprefix("stream_metrics-").removesuffix(".tar.gz")
+
+
+def hashes(wheels: Sequence[Path], name: str) -> list[str]:
+    """The hashes of all wheels of a distribution, as pip takes them."""
+    begins = name.replace("-", "_") + "-"
+    return [f"--hash=sha256:{sha256(path)}" for path in wheels if path.name.startswith(begins)]
+
+
+def use(installed: Path, place: Path) -> None:
+    """Play the demonstration and replay a file, by compiled code, without anything of this tree."""
+    bare = {"PATH": f"{installed.resolve()}/bin"}
+    commands = (
+        ["python", "-c", CHECK],
+        ["stream-metrics", "demo", "--seconds", "1", "--port", "0", "--no-keep"],
+        ["stream-metrics", "generate", "--out", "events.jsonl", "--conversations", "50"],
+        ["stream-metrics", "replay", "events.jsonl", "--out", "report"],
+        ["python", "-c", "import stream_metrics_client"],
+    )
+    for command in commands:
+        run([installed.resolve() / "bin" / command[0], *command[1:]], bare, cwd=place)
+
+
+def materials(folder: Path, installed: Path) -> None:
+    """Bills of materials: of an installed release, and of the crates in the kernel."""
+    bill = folder / "stream-metrics.cdx.json"
+    run([TOOLS / "cyclonedx-py", "environment", "--output-reproducible", "--output-format", "JSON",
+         "--output-file", bill, installed / "bin/python"])  # fmt: skip
+    (wheel,) = folder.glob("stream_metrics_kernel-*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        (name,) = (name for name in packed.namelist() if name.endswith(".cyclonedx.json"))
+        (folder / "stream-metrics-kernel.cdx.json").write_bytes(packed.read(name))
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def run(
+    command: Sequence[str | Path], more: dict[str, str] | None = None, cwd: Path | None = None
+) -> None:
+    """Run a command; shows its output and ends if it fails."""
+    path = f"{TOOLS.resolve()}:{BUILD.resolve()}:{os.environ['PATH']}"
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, "NO_COLOR": "1", "PATH": path, **(more or {})},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        check=False,
+    )  # fmt: skip
+    if done.returncode:
+        say(done.stdout)
+        sys.exit(f"error: exit code {done.returncode}: {' '.join(map(str, command))}")
+
+
+def say(line: str) -> None:
+    """Print and flush."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

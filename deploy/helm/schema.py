@@ -1,0 +1,98 @@
+"""The schema of the chart's values for the settings of stream-metrics.
+
+``helm`` then refuses a misspelt setting, or one of a wrong type, before any pod starts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from deploy.helm import CHART
+from stream_metrics.cli.settings import Settings
+
+SCHEMA: Final = CHART / "values.schema.json"
+DERIVED: Final = frozenset({"kafka.group_instance_id"})  # the pod's name: worker.staticMembership
+_PREFIX: Final = "of_"  # before the names of pydantic's definitions, such as of_OtlpRow
+
+Schema = dict[str, Any]
+
+
+def values_schema() -> str:
+    """The text of ``values.schema.json``: what is written by hand, with the settings of today."""
+    schema: Schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    written = {
+        name: part
+        for name, part in schema["definitions"].items()
+        if not name.startswith(_PREFIX) and name not in ("settings", "secrets", "files")
+    }
+    schema["definitions"] = {**written, **_definitions()}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _definitions() -> Schema:
+    """``settings``, ``secrets``, ``files``, and what the first of them refers to."""
+    whole = Settings.model_json_schema(ref_template=f"#/definitions/{_PREFIX}{{model}}")
+    models: Schema = whole["$defs"]
+    settings: Schema = {}
+    secrets: Schema = {}
+    files: Schema = {}
+    for table, about in whole["properties"].items():
+        if "$ref" not in about:  # a setting of its own, such as `force`
+            settings[table] = _or_null(_plain(about))
+            continue
+        model = models.pop(about["$ref"].rpartition(_PREFIX)[2])
+        fields = {
+            name: _plain(field)
+            for name, field in model["properties"].items()
+            if f"{table}.{name}" not in DERIVED
+        }
+        given = {
+            name: _or_null(field) for name, field in fields.items() if not _has(field, "password")
+        }
+        paths = [name for name, field in fields.items() if _has(field, "path")]
+        settings[table] = {"description": model["description"], **_object(given)}
+        secrets[table] = _object({name: {"$ref": "#/definitions/fromSecret"} for name in fields})
+        if paths:
+            files[table] = _object({name: {"$ref": "#/definitions/fromFile"} for name in paths})
+    others = {f"{_PREFIX}{name}": _plain(model) for name, model in models.items()}
+    return {
+        "settings": _object(settings),
+        "secrets": _object(secrets),
+        "files": _object(files),
+        **others,
+    }
+
+
+def _object(properties: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _or_null(field: Schema) -> Schema:
+    """The schema of a setting that may also be null, by which ``helm`` takes a value away."""
+    choices = [part for part in field.get("anyOf", [field]) if part != {"type": "null"}]
+    about = {"description": field["description"]} if "description" in field else {}
+    bare = [{key: value for key, value in part.items() if key != "description"} for part in choices]
+    return {**about, "anyOf": [*bare, {"type": "null"}]}
+
+
+def _has(field: Any, wanted: str) -> bool:
+    """Whether a part of the schema has this format: ``password`` of a secret, or ``path``."""
+    if isinstance(field, dict):
+        return field.get("format") == wanted or any(_has(part, wanted) for part in field.values())
+    return isinstance(field, list) and any(_has(part, wanted) for part in field)
+
+
+def _plain(field: Any) -> Any:
+    """A schema without the titles that pydantic makes up, and without examples."""
+    if isinstance(field, list):
+        return [_plain(part) for part in field]
+    if not isinstance(field, dict):
+        return field
+    return {
+        key: {name: _plain(part) for name, part in value.items()}
+        if key == "properties"
+        else _plain(value)
+        for key, value in field.items()
+        if key not in ("title", "examples")
+    }

@@ -1,0 +1,10 @@
+// etcd, where the API server keeps its objects.
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() { etcdmain.Main(os.Args) }
