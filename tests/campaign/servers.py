@@ -273,7 +273,8 @@ class ClusterRedis(ReplicatedRedis):
         return [server for server in self.servers if await leads(server.url)]
 
     async def master_of(self, slot: int) -> RedisServer:
-        async with Redis.from_url(self._cluster.url) as client:
+        [leader, *_] = await self.masters()
+        async with Redis.from_url(leader.url) as client:
             ranges = await client.cluster("SLOTS")
         [port] = [nodes[0][1] for first, last, *nodes in ranges if first <= slot <= last]
         return next(server for server in self.servers if server.port == port)
