@@ -58,11 +58,12 @@ def main(folder: Path) -> None:
 
 
 def engine(folder: Path) -> None:
-    """The wheel with the modules that mypyc compiles."""
+    """The wheel with the modules that mypyc compiles, from the sources of the release alone."""
+    (source,) = folder.glob("stream_metrics-*.tar.gz")
     with tempfile.TemporaryDirectory() as place:
         run(
             [BUILD / "python", "-m", "pip", "wheel", "--no-deps", "--no-build-isolation",
-             "--wheel-dir", place, "."],
+             "--wheel-dir", place, source],
             {"STREAM_METRICS_MYPYC": "1"},
         )  # fmt: skip
         (wheel,) = Path(place).iterdir()

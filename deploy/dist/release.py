@@ -18,7 +18,7 @@ VERSIONS: Final[Mapping[str, str]] = {
     "kernel/Cargo.toml": r'^version = "(.+)"$',
     "kernel/Cargo.lock": r'name = "stream-metrics-kernel"\nversion = "(.+)"$',
     "pyproject.toml": r'"stream-metrics-kernel==([^"]+)"',
-    "deploy/helm/stream-metrics/Chart.yaml": r'^appVersion: "?([^"\n]+)"?$',
+    "deploy/helm/stream-metrics/Chart.yaml": r"^version: (\S+)\nappVersion: \1$",
 }
 """The files that name the version of a release, each with the pattern that finds it."""
 
@@ -54,9 +54,12 @@ def main() -> None:
         sys.exit("error: there are changes that are not committed")
     if _output("git", "tag", "--list", f"v{version}"):
         sys.exit(f"error: v{version} is released already; raise the version")
+    commit = _output("git", "rev-parse", "HEAD")
     for target in ("test", "test-all", "dist"):
         subprocess.run(["make", target], check=True)
-    subprocess.run(["git", "tag", "--annotate", f"v{version}", "-m", version], check=True)
+    if _output("git", "status", "--porcelain") or _output("git", "rev-parse", "HEAD") != commit:
+        sys.exit("error: the tree has changed while it was tested")
+    subprocess.run(["git", "tag", "--annotate", f"v{version}", "-m", version, commit], check=True)
     sys.stdout.write(f"tagged v{version}; its files are in dist/. See docs/releasing.md\n")
 
 

@@ -30,9 +30,13 @@ fi
 
 for name in stream_metrics stream_metrics_kernel; do
 	set -- "$wheels/$name"-*.whl
+	[ -e "$1" ] || { echo "error: no wheel of $name in $wheels" >&2; exit 1; }
 	printf '%s==%s' "$name" "$(basename "$1" | cut -d - -f 2)"
 	sha256sum "$@" | sed 's/ .*//; s/^/ --hash=sha256:/' | tr -d '\n'
 	echo
 done >"$prefix/wheels.txt"
 $pip install --quiet --no-index --no-deps --require-hashes --find-links "$wheels" -r "$prefix/wheels.txt"
+rm "$prefix/wheels.txt"
+"$prefix/bin/python" -c 'from stream_metrics.core.compiled import ENGINE, KERNEL
+assert (KERNEL, ENGINE) == ("compiled", "compiled"), "the wheels are for another Python"'
 "$prefix/bin/python" -m pip uninstall --quiet --yes pip setuptools

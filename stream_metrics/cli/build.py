@@ -28,6 +28,7 @@ from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.worker.build import (
     PAUSE_ABOVE,
     CannotBuild,
+    check_copies,
     check_counts,
     differences,
     needed_bytes,
@@ -178,6 +179,7 @@ async def _register(
     for line in differences(live.identity, target) or ["nothing differs: the same is built again"]:
         console.print(line, markup=False)
     console.print(await _check_memory(store, live), markup=False)
+    check_copies(live.identity, target, settings.kafka.repartition_topic)
     await _check_retention(settings, layout, target, retained=retained)
     if dry_run:
         return None
@@ -281,7 +283,8 @@ async def _finish(store: RedisStore, settings: Settings) -> None:
                 f"generation {current.number} is in force, but its state is damaged in "
                 f"{'partition' if len(damaged) == 1 else 'partitions'} "
                 f"{', '.join(map(str, damaged))}: their rows cannot be sent, and the state before "
-                "is kept. Restore a backup of Redis, or begin anew: `stream-metrics purge`"
+                "is kept. Restore a backup of Redis, or begin anew: `stream-metrics purge`. "
+                "No other build can begin before that"
             )
         if not told:
             stderr_console().print(

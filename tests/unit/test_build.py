@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
@@ -29,6 +31,7 @@ from stream_metrics.live.worker.build import (
     KEY_BYTES,
     CannotBuild,
     PartitionId,
+    check_copies,
     check_counts,
     differences,
     needed_bytes,
@@ -87,6 +90,22 @@ def test_topics_and_schema_that_differ_are_listed() -> None:
         "topics and their partitions were {'events': 2}, are {'events': 3}",
         "schema was 1, is 2",
     ]
+
+
+@pytest.mark.parametrize(
+    ("internal_topic", "value_format", "refused"),
+    [("copies", "cloudevents", True), ("others", "cloudevents", False), ("copies", "json", False)],
+)
+def test_copies_in_another_value_format_are_not_read_by_a_build(
+    internal_topic: str, value_format: str, refused: bool
+) -> None:
+    """The error asks for a new internal topic."""
+    live = Identity("group", 1, "one", {"copies": 2}, '{"metrics.good_gain": 2}')
+    settings = json.dumps({"metrics.good_gain": 3, "kafka.value_format": value_format})
+    ours = Identity("group", 1, "other", {internal_topic: 2}, settings)
+
+    with pytest.raises(CannotBuild, match="Name a new topic") if refused else nullcontext():
+        check_copies(live, ours, internal_topic)
 
 
 # -- the generation of a worker

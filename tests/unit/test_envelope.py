@@ -27,6 +27,7 @@ EVENT: dict[str, Any] = {
 }
 PLAIN = json.dumps(EVENT).encode()
 LESS = json.dumps({k: v for k, v in EVENT.items() if k not in ("event_id", "occurred_at")}).encode()
+NULLS = json.dumps(EVENT | {"event_id": None, "occurred_at": None}).encode()
 JSON: Headers = (("content-type", b"application/json"),)
 ATTRIBUTES: Headers = (
     ("ce_specversion", b"1.0"), ("ce_id", b"e-1"), ("ce_source", b"/agents"),
@@ -56,8 +57,10 @@ def read(value: bytes, headers: Headers, value_format: ValueFormat) -> Event:
         (structured(LESS, time="2026-11-01T12:00:00Z"), (), "cloudevents"),
         (PLAIN, ATTRIBUTES, "cloudevents"),
         (LESS, (*ATTRIBUTES, *JSON), "cloudevents"),
+        (NULLS, ATTRIBUTES, "cloudevents"),
+        (structured(NULLS, time="2026-11-01T12:00:00Z"), (), "cloudevents"),
+        (b" " + LESS, ATTRIBUTES, "cloudevents"),
     ],
-    ids=["prefix", "structured", "own time", "time of the envelope", "binary", "binary, less"],
 )
 def test_an_event_in_an_envelope_is_the_same_event(
     value: bytes, headers: Headers, value_format: ValueFormat
@@ -82,18 +85,31 @@ def test_what_real_serialisers_write_is_the_same_event(written: dict[str, Any]) 
     assert found == read(plain, (), "json")
 
 
+DEEP = b'{"x":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+
+
 @given(
-    value=st.binary(max_size=40) | st.just(PLAIN) | st.text(max_size=20).map(str.encode),
+    value=st.binary(max_size=40)
+    | st.sampled_from(
+        [PLAIN, DEEP, b"\0\0\0\0\1\2avro", b"\0\0\0\0\0\0\0\1{}", b"\0{}", b"{}", b"[]"]
+    )
+    | st.text(max_size=20).map(str.encode),
     value_format=st.sampled_from(FORMATS),
 )
 def test_what_is_in_no_envelope_is_left_as_it_is(value: bytes, value_format: ValueFormat) -> None:
-    """A producer may be changed while the topic has both; the prefix alone decides."""
-    prefixed = value_format == "schema-registry" and value.startswith(b"\0")
-
-    assert unwrapped(value, JSON, value_format) == (value[5:] if prefixed else value)
+    """A producer may be changed while the topic has both, and dead letters stay what they were."""
+    assert unwrapped(value, JSON, value_format) == value
 
 
-@given(st.sampled_from([(PLAIN, ()), (structured(LESS), ()), (LESS, ATTRIBUTES)]))
+def test_a_deep_value_stops_nobody() -> None:
+    """It is rejected when it is decoded, as without an envelope."""
+    for headers in ((), ATTRIBUTES):
+        found = decode(unwrapped(structured(DEEP), headers, "cloudevents"), limits=Limits())
+        assert not isinstance(found, Event)
+    assert unwrapped(DEEP, ATTRIBUTES, "cloudevents") == DEEP
+
+
+@pytest.mark.parametrize("sent", [(PLAIN, ()), (structured(LESS), ()), (LESS, ATTRIBUTES)])
 def test_what_was_unwrapped_is_not_changed_again(sent: tuple[bytes, Headers]) -> None:
     """The internal topic has unwrapped values, and the headers that they came with."""
     value, headers = sent
@@ -102,13 +118,27 @@ def test_what_was_unwrapped_is_not_changed_again(sent: tuple[bytes, Headers]) ->
     assert unwrapped(once, headers, "cloudevents") == once
 
 
-def test_data_that_is_not_json_is_rejected_as_such() -> None:
-    """Binary data of a CloudEvent is in ``data_base64``, which is no event."""
-    value = json.dumps({"specversion": "1.0", "id": "e", "data_base64": "AAAA"}).encode()
-    found = decode(unwrapped(value, (), "cloudevents"), limits=Limits())
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"data_base64": "AAAA"}, {"data": None}, {"data": "text"}, {"data": {}, "id": 5},
+        {"data": {}, "specversion": "0.3"},
+    ],
+)  # fmt: skip
+def test_an_odd_cloud_event_is_rejected(odd: dict[str, Any]) -> None:
+    """It is not taken for an event, and stops nobody."""
+    named = {"specversion": "1.0", "id": "e", "source": "/a", "type": "t"}
+    found = decode(unwrapped(json.dumps(named | odd).encode(), (), "cloudevents"), limits=Limits())
 
     assert not isinstance(found, Event)
-    assert found.reason == "unknown_type"
+    assert found.reason in ("unknown_type", "invalid")
+
+
+def test_an_attribute_that_is_not_text_is_left_out() -> None:
+    """Two such ids would be the same one otherwise."""
+    headers = (("ce_specversion", b"1.0"), ("ce_id", b"\xff1"))
+
+    assert unwrapped(LESS, headers, "cloudevents") == LESS
 
 
 def test_a_prefix_that_no_setting_announces_is_named() -> None:

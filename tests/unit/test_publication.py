@@ -364,14 +364,17 @@ async def test_a_muted_worker_of_an_announced_partition_erases_what_is_forgotten
     """No announcement would, once the previous generation is purged."""
     topic = MemoryTopic()
     _, partition, _ = await muted_owner((await two())[0], topic)
-    batch = [forget("c1", NOON_S + 9), EVENTS[2]]
+    batches = [[forget("c1", NOON_S + 9), EVENTS[2]], [EVENTS[3], forget("c0", NOON_S + 9)]]
 
-    await partition.process(
-        [Record(value, key, stamp, TOPIC, 0, 2 + n) for n, (key, value, stamp) in enumerate(batch)],
-        once,
-    )
+    for first, batch in zip((2, 4), batches, strict=True):
+        records = [
+            Record(value, key, stamp, TOPIC, 0, first + at)
+            for at, (key, value, stamp) in enumerate(batch)
+        ]
+        await partition.process(records, once)
 
-    assert [(m.conversation_id, m.value) for m in topic.messages[-1:]] == [("c1", None)]
+    sent = [(message.conversation_id, message.value) for message in topic.messages[-2:]]
+    assert sent == [("c1", None), ("c0", None)]
 
 
 async def test_a_muted_worker_that_drops_no_row_asks_for_none() -> None:

@@ -181,8 +181,9 @@ def decode_slow(
     if value.startswith(MAGIC):
         return BadRecord(
             "not_json",
-            "the value begins with the zero byte of a schema registry's serialiser; for JSON "
-            "Schema, set `kafka.value_format` to `schema-registry`",
+            "the value begins with a zero byte. JSON Schema behind the five bytes of a schema "
+            "registry's serialiser is read with `kafka.value_format` `schema-registry`; Avro, "
+            "Protobuf and prefixes of another length are not read",
         )
     try:
         obj, delicate = decode_json(value)

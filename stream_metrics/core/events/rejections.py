@@ -82,7 +82,8 @@ def rejections() -> str:
     """The table as Markdown."""
     about = (
         "A record that is not a valid event goes to the dead-letter topic of its topic, with its"
-        " key and value unchanged, and the worker continues with the next record. The header"
+        " key and value (without an envelope that `kafka.value_format` names), and the worker"
+        " continues with the next record. The header"
         " `stream-metrics.error.class` holds the reason, and `stream-metrics.error.message` says"
         " where the error is; neither quotes the record. An event is accepted or rejected as a"
         " whole. Numbers are the defaults of the settings."

@@ -26,6 +26,7 @@ CAUGHT_UP_MS: Final = 10_000  # the largest lag of a generation that has caught 
 PAUSE_ABOVE: Final = 0.85  # share of the store's memory in use above which a build pauses
 RESUME_BELOW: Final = 0.83
 SAMPLE: Final = 64  # conversations per partition whose size is measured
+VALUE_FORMAT: Final = "kafka.value_format"
 KEY_BYTES: Final = 100  # overhead of a key in Redis
 
 
@@ -79,6 +80,19 @@ def check_counts(layout: Layout, ours: Identity, oldest_ms: Mapping[PartitionId,
             f"partitions were added to topic {topic}, and it still has earlier records, so records "
             "of one conversation are on several partitions. Let the workers repartition them: set "
             "kafka.repartition_topic to a new topic (docs/guides/partitions.md)"
+        )
+
+
+def check_copies(live: Identity, ours: Identity, internal_topic: str | None) -> None:
+    """Raise ``CannotBuild`` if records of the internal topic were copied in another value format.
+
+    They were taken out of their envelopes when they were copied, or not.
+    """
+    changed = {change.name for change in changed_settings(live, ours)}
+    if internal_topic in live.partition_counts and VALUE_FORMAT in changed:
+        raise CannotBuild(
+            f"{internal_topic} has records that were copied under another {VALUE_FORMAT}. Name a "
+            "new topic as well: kafka.repartition_topic (docs/guides/partitions.md)"
         )
 
 

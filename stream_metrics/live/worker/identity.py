@@ -21,6 +21,7 @@ KEPT: Final = (TABLES, TURNS)
 UNNAMED: Final[dict[str, Any]] = {
     TABLES: 1,
     TURNS: 100,
+    "kafka.value_format": "json",
     "metrics.retrieval": [],
     "metrics.series_windows": {},
 }

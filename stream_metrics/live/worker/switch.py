@@ -76,7 +76,8 @@ def not_repeated(messages: Iterable[OutputMessage], marks: Collection[str]) -> l
     These are the nulls for forgotten conversations in a partition that was announced: the previous
     generation, which tells the first announcement who has a row, is purged by then.
     """
-    return [m for m in messages if m.value is None] if unsent(marks) else []
+    was_announced = any(mark.startswith(ANNOUNCED) for mark in marks)
+    return [m for m in messages if m.value is None] if was_announced else []
 
 
 def _unsent_count(marks: Collection[str]) -> int:
