@@ -181,7 +181,7 @@ def decode_slow(
     if value.startswith(MAGIC):
         return BadRecord(
             "not_json",
-            "the value begins with a zero byte. JSON Schema behind the five bytes of a schema "
+            "not JSON in UTF-8: it begins with a zero byte. JSON behind the five bytes of a schema "
             "registry's serialiser is read with `kafka.value_format` `schema-registry`; Avro, "
             "Protobuf and prefixes of another length are not read",
         )
