@@ -145,8 +145,9 @@ def run(
 ) -> None:
     """Run a command; shows its output and ends if it fails."""
     path = f"{TOOLS.resolve()}:{BUILD.resolve()}:{os.environ['PATH']}"
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        command, cwd=cwd, env={**os.environ, "NO_COLOR": "1", "PATH": path, **(more or {})},
+        command, cwd=cwd, env={**inherited, "NO_COLOR": "1", "PATH": path, **(more or {})},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         check=False,
     )  # fmt: skip
