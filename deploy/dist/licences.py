@@ -28,7 +28,7 @@ def third_party(python: Path) -> str:
 
 
 def _packages(python: Path) -> Iterator[tuple[str, str]]:
-    done = subprocess.run([python, "-c", _LIST], capture_output=True, text=True, check=True)
+    done = subprocess.run([python, "-I", "-c", _LIST], capture_output=True, text=True, check=True)
     for name, version, licence, files in json.loads(done.stdout):
         if not name.startswith("stream-metrics") and name not in ("pip", "setuptools"):
             texts = _texts(Path(file) for file in files if ".dist-info/" in file)
