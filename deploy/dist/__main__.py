@@ -1,9 +1,10 @@
-"""``python -m deploy.dist FOLDER``: makes the files of a release, and installs them to see.
+"""``python -m deploy.dist FOLDER``: makes the files of a release, then installs and uses them.
 
-FOLDER gets source distributions and wheels of the package, the client and the kernel, a bill of
-materials of each (CycloneDX), the licences of what others wrote, and SHA-256 sums. Wheels with
-compiled code are for this machine's architecture and this Python, and for any Linux with glibc from
-the version in their names on; the pure wheel of the package is for all others.
+FOLDER gets source distributions and wheels of the package, the client and the kernel, bills of
+materials of an installation and of the kernel (CycloneDX), the licences of dependencies, and
+SHA-256 sums. Wheels with compiled code are for this machine's architecture and for Linux with the
+glibc in their names or a later one; that of the package is also for this version of Python only.
+The pure wheel of the package is for all others.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from deploy.dist.licences import third_party
+from stream_metrics import __version__
 
 TOOLS: Final = Path(".venv/dist/bin")
 BUILD: Final = Path(".venv/bin")
@@ -87,21 +89,14 @@ def install(folder: Path, place: Path) -> Path:
     run([python, "-m", "pip", "install", *quiet, "--require-hashes", "--only-binary", ":all:",
          "-r", RUNTIME], bare)  # fmt: skip
     names = ("stream-metrics", "stream-metrics-kernel", "stream-metrics-client")
-    version = package_version(folder)
     wheels = [path for path in folder.iterdir() if path.suffix == ".whl"]
-    pinned = "".join(f"{name}=={version} {' '.join(hashes(wheels, name))}\n" for name in names)
+    pinned = "".join(f"{name}=={__version__} {' '.join(hashes(wheels, name))}\n" for name in names)
     pins = place / "wheels.txt"
     pins.write_text(pinned, encoding="ascii")
     run([python, "-m", "pip", "install", *quiet, "--no-index", "--no-deps", "--require-hashes",
          "--find-links", folder.resolve(), "-r", pins], bare)  # fmt: skip
     run([python, "-m", "pip", "check"], bare)
     return place
-
-
-def package_version(folder: Path) -> str:
-    """The version of the release, from the name of the source distribution."""
-    (source,) = folder.glob("stream_metrics-*.tar.gz")
-    return source.name.removeprefix("stream_metrics-").removesuffix(".tar.gz")
 
 
 def hashes(wheels: Sequence[Path], name: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,7 +50,3 @@ def _texts(files: Iterator[Path]) -> list[str]:
     """The texts of those files whose names say that they hold a licence."""
     named = sorted(file for file in files if file.name.lower().startswith(_NAMES))
     return [file.read_text(encoding="utf-8", errors="replace") for file in named if file.is_file()]
-
-
-if __name__ == "__main__":
-    sys.stdout.write(third_party(Path(sys.argv[1])))

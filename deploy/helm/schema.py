@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any, Final, get_args
+
+from pydantic import BaseModel
 
 from deploy.helm import CHART
+from docs.pages.settings import described
 from stream_metrics.cli.settings import Settings
 
 SCHEMA: Final = CHART / "values.schema.json"
@@ -34,6 +38,10 @@ def _definitions() -> Schema:
     """``settings``, ``secrets``, ``files``, and what the first of them refers to."""
     whole = Settings.model_json_schema(ref_template=f"#/definitions/{_PREFIX}{{model}}")
     models: Schema = whole["$defs"]
+    for model in _tables(Settings):
+        for name, field in described(model).items():
+            if field.description:
+                models[model.__name__]["properties"][name]["description"] = field.description
     settings: Schema = {}
     secrets: Schema = {}
     files: Schema = {}
@@ -41,27 +49,39 @@ def _definitions() -> Schema:
         if "$ref" not in about:  # a setting of its own, such as `force`
             settings[table] = _or_null(_plain(about))
             continue
-        model = models.pop(about["$ref"].rpartition(_PREFIX)[2])
+        definition = models.pop(about["$ref"].rpartition(_PREFIX)[2])
         fields = {
             name: _plain(field)
-            for name, field in model["properties"].items()
+            for name, field in definition["properties"].items()
             if f"{table}.{name}" not in DERIVED
         }
         given = {
             name: _or_null(field) for name, field in fields.items() if not _has(field, "password")
         }
         paths = [name for name, field in fields.items() if _has(field, "path")]
-        settings[table] = {"description": model["description"], **_object(given)}
+        settings[table] = {"description": definition["description"], **_object(given)}
         secrets[table] = _object({name: {"$ref": "#/definitions/fromSecret"} for name in fields})
         if paths:
             files[table] = _object({name: {"$ref": "#/definitions/fromFile"} for name in paths})
-    others = {f"{_PREFIX}{name}": _plain(model) for name, model in models.items()}
+    others = {f"{_PREFIX}{name}": _plain(definition) for name, definition in models.items()}
     return {
         "settings": _object(settings),
         "secrets": _object(secrets),
         "files": _object(files),
         **others,
     }
+
+
+def _tables(part: Any) -> Iterator[type[BaseModel]]:
+    """The models of settings in a type, at any depth, but for ``Settings`` itself."""
+    if not (isinstance(part, type) and issubclass(part, BaseModel)):
+        for argument in get_args(part):
+            yield from _tables(argument)
+        return
+    if part is not Settings:
+        yield part
+    for field in part.model_fields.values():
+        yield from _tables(field.annotation)
 
 
 def _object(properties: Schema) -> Schema:

@@ -97,11 +97,12 @@ def load_settings(config: Path | None) -> Settings:
         os.environ["STREAM_METRICS_CONFIG"] = str(config)
     try:
         settings = Settings()
-        settings.state.key()
         if settings.model_fields_set & CHECKED_BY_CLIENTS:
             from stream_metrics.cli.options import check_settings  # imports all clients
 
             check_settings(settings)
+        else:
+            settings.state.key()
     except ValidationError:
         raise
     except (ValueError, OSError) as error:

@@ -264,6 +264,7 @@ class Sources:
         trace may be anywhere, so they are kept until everything is read, as those of files are.
         """
         assert self._traces is not None
+        # A line of a file that is an event needs no look for traces, which most lines would fail.
         if part is None and record.value is not None and record.value.startswith(EVENT):
             self._others = True
             return False

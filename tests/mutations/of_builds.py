@@ -70,7 +70,7 @@ BUILDS: Final = (
         (
             Edit(
                 PARTITION,
-                "due := erasing if muted else messages:",
+                "due := not_repeated(messages, self.marks) if muted else messages:",
                 "due := messages:",
             ),
         ),
@@ -83,7 +83,7 @@ BUILDS: Final = (
         (
             Edit(
                 PARTITION,
-                "due := erasing if muted else messages:",
+                "due := not_repeated(messages, self.marks) if muted else messages:",
                 "due := [] if muted else messages:",
             ),
         ),
@@ -94,13 +94,7 @@ BUILDS: Final = (
     Mutation(
         "a build that was given up goes live",
         "the switch does not ask whether the live generation has frozen a partition of the build",
-        (
-            Edit(
-                SWITCH,
-                "            if by := await state.frozen_by(partition):\n",
-                "            if by := 0:\n",
-            ),
-        ),
+        (Edit(SWITCH, "await frozen_by(store, building) if building else []", "[]"),),
         "tests/unit/test_switch.py::"
         "test_a_build_that_was_given_up_cannot_replace_the_live_generation",
         "DID NOT RAISE",

@@ -58,6 +58,19 @@ def test_each_setting_has_a_place() -> None:
     assert named("files") == paths
 
 
+def test_the_schema_explains_every_setting() -> None:
+    """Editors show the descriptions while somebody writes values."""
+    tables = WRITTEN["definitions"]["settings"]["properties"]
+    silent = [
+        f"{table}.{name}"
+        for table, about in tables.items()
+        for name, field in about.get("properties", {}).items()
+        if not field.get("description")
+    ]
+
+    assert silent == []
+
+
 def test_the_defaults_are_accepted() -> None:
     """What `stream-metrics config` would print may be written into ``settings``."""
     plain = json.loads(Settings().model_dump_json())

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -365,11 +365,13 @@ def test_a_pass_over_texts_reads_the_events_that_stand(spooled: bool, tmp_path: 
     with ExitStack() as stack:
         records: list[RereadableRecords] = [InMemoryRecords(list(enumerate(given)))]
         if spooled:
-            with SpoolWriter(tmp_path) as writer:
+            with closing(SpoolWriter(tmp_path)) as writer:
                 for number, record in enumerate(given):
                     writer.add(spool_key(record, number, limits), number, record)
                 pieces = pieces_of(writer.flush())
-            records = [stack.enter_context(SpooledRecords(tmp_path, piece)) for piece in pieces]
+            records = [
+                stack.enter_context(closing(SpooledRecords(tmp_path, piece))) for piece in pieces
+            ]
         found = {
             (conversation.conversation_id, turn.number): (
                 [result.title for search in turn.order for result in recorded.results_of(search)],

@@ -7,6 +7,7 @@ its outcome. The outcome is written atomically after the others, so a piece with
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -62,7 +63,7 @@ def compute(work: Job, piece: Piece) -> Piece:
     engine = Replay.of(work.options)
     found = files_of(work.folder, piece)
     paths = found.scored
-    with SpooledRecords(work.folder, piece, work.paths) as records:
+    with closing(SpooledRecords(work.folder, piece, work.paths)) as records:
         for place, number, record in records.each():
             engine.feed(record, number, place)
         write_lines(found.rows, lines_of(engine))

@@ -262,7 +262,7 @@ def _spool(
     task: ReplayTask, work: Job, manifest: Manifest, records: Iterable[_KeyedRecord]
 ) -> None:
     """Write records to the spool, saving the progress in the manifest."""
-    with SpoolWriter(work.folder, manifest.spool) as writer:
+    with closing(SpoolWriter(work.folder, manifest.spool)) as writer:
         written = 0
         for place, number, record in records:
             written += writer.add(place, number, record)

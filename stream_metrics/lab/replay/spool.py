@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from struct import Struct
-from types import TracebackType
 from typing import IO, Any, Final, NamedTuple, Self
 
 import msgspec
@@ -125,7 +124,10 @@ _DECODE: Final = msgspec.msgpack.Decoder(Spooled | SpooledPlace).decode
 
 
 class SpoolWriter:
-    """Distributes records to the files of a folder; ``spool`` is what they have to begin with."""
+    """Distributes records to the files of a folder, which are open until ``close``.
+
+    ``spool`` is what they have to begin with.
+    """
 
     def __init__(self, folder: Path, spool: Spool | None = None) -> None:
         self._spool = Spool.empty() if spool is None else spool
@@ -140,23 +142,15 @@ class SpoolWriter:
             file.seek(size)
             self._files.append(file)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close its files."""
         self._open.close()
 
     def add(self, place: SpoolKey, number: int, record: Record) -> int:
         """Write a record, or where it is; returns its size in bytes."""
         if isinstance(record, StoredRecord):
-            held = record.length
-            file_ = self._place(record.path)
-            data = _ENCODE(SpooledPlace(number, place.part, file_, record.start, held))
+            held, source = record.length, self._place(record.path)
+            data = _ENCODE(SpooledPlace(number, place.part, source, record.start, held))
         else:
             data = _ENCODE(
                 Spooled(number, place.part, record.value, record.key, record.timestamp_ms)
@@ -191,7 +185,7 @@ def spool_path(folder: Path, shard: int) -> Path:
 
 
 class SpooledRecords:
-    """The records of a piece of the spool in ``folder``; a context manager.
+    """The records of a piece of the spool in ``folder``, whose files are open until ``close``.
 
     ``paths`` are those of ``Spool``. Reading raises ``SpoolDamaged``, and ``OSError``.
     """
@@ -204,15 +198,8 @@ class SpooledRecords:
         self._source_open = self._open.enter_context(ExitStack())
         self._descriptor = -1
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close its files."""
         self._open.close()
 
     def each(self) -> Iterator[tuple[int, int, Record]]:

@@ -14,7 +14,7 @@ from stream_metrics.core.engine.window import Window
 from stream_metrics.core.events.record import Extent
 from stream_metrics.live.layout import Generation, Identity, Layout
 from stream_metrics.live.ports import StateStore
-from stream_metrics.live.worker.identity import changed_settings
+from stream_metrics.live.worker.identity import VALUE_FORMAT, changed_settings
 from stream_metrics.live.worker.options import Policy
 
 PartitionId = tuple[str, int]  # topic and partition
@@ -26,7 +26,6 @@ CAUGHT_UP_MS: Final = 10_000  # the largest lag of a generation that has caught 
 PAUSE_ABOVE: Final = 0.85  # share of the store's memory in use above which a build pauses
 RESUME_BELOW: Final = 0.83
 SAMPLE: Final = 64  # conversations per partition whose size is measured
-VALUE_FORMAT: Final = "kafka.value_format"
 KEY_BYTES: Final = 100  # overhead of a key in Redis
 
 

@@ -12,6 +12,7 @@ from stream_metrics.live.layout import Identity
 
 TABLES: Final = "dedup.tables"
 TURNS: Final = "limits.turns_per_conversation"
+VALUE_FORMAT: Final = "kafka.value_format"
 
 # Settings whose default is the value that the stored state was built with.
 KEPT: Final = (TABLES, TURNS)
@@ -21,7 +22,7 @@ KEPT: Final = (TABLES, TURNS)
 UNNAMED: Final[dict[str, Any]] = {
     TABLES: 1,
     TURNS: 100,
-    "kafka.value_format": "json",
+    VALUE_FORMAT: "json",
     "metrics.retrieval": [],
     "metrics.series_windows": {},
 }

@@ -330,12 +330,11 @@ class StatePartition:
         While muted, only what ``not_repeated`` returns is produced.
         """
         owner_checked = True  # an output that has begun did so as the owner, or before the claim
-        erasing = not_repeated(messages, self.marks)
 
         async def send() -> None:
             nonlocal owner_checked
             muted = output.muted
-            if due := erasing if muted else messages:
+            if due := not_repeated(messages, self.marks) if muted else messages:
                 if not output.begun:
                     owner_checked = False
                     await output.begin()

@@ -91,11 +91,15 @@ async def freeze(store: StateStore, old: Generation, by: int) -> None:
         await state.freeze(number, by)
 
 
+async def frozen_by(store: StateStore, generation: Generation) -> list[int]:
+    """By partition, the number of the generation that has frozen it; 0 if none has."""
+    state = store.generation(generation)
+    return [await state.frozen_by(number) for number in range(generation.identity.count)]
+
+
 async def is_frozen(store: StateStore, old: Generation) -> bool:
     """Whether every partition is still frozen: the store may have lost acknowledged writes."""
-    state = store.generation(old)
-    numbers = range(old.identity.count)
-    return all([await state.frozen_by(number) for number in numbers])
+    return all(await frozen_by(store, old))
 
 
 async def wipe(
@@ -226,15 +230,13 @@ async def decide(store: StateStore, number: int, now_ms: int) -> None:
     The layout may have lost that, so partitions are checked as well.
     """
     building = (await store.layout()).of(number)
-    if building is not None:
-        state = store.generation(building)
-        for partition in range(building.identity.count):
-            if by := await state.frozen_by(partition):
-                raise InvalidTransition(
-                    f"partition {partition} of generation {number} is frozen by generation {by}: "
-                    "the build was given up, and the store has lost that. Give it up again: "
-                    "`stream-metrics build --give-up`"
-                )
+    for partition, by in enumerate(await frozen_by(store, building) if building else []):
+        if by:
+            raise InvalidTransition(
+                f"partition {partition} of generation {number} is frozen by generation {by}: the "
+                "build was given up, and the store has lost that. Give it up again: "
+                "`stream-metrics build --give-up`"
+            )
     await change(store, lambda now: now.switched(number, now_ms))
 
 
@@ -244,11 +246,8 @@ async def give_up(store: StateStore, number: int) -> None:
     The layout may have lost that switch, so frozen partitions are checked as well.
     """
     live = (await store.layout()).in_force
-    if live is not None:
-        state = store.generation(live)
-        for partition in range(live.identity.count):
-            if await state.frozen_by(partition) == number:
-                raise InvalidTransition(f"generation {number} is taking the place of {live.number}")
+    if live is not None and number in await frozen_by(store, live):
+        raise InvalidTransition(f"generation {number} is taking the place of {live.number}")
     await change(store, lambda now: now.abandoned(number))
 
 
