@@ -89,7 +89,7 @@ BUILDS: Final = (
         ),
         "tests/unit/test_publication.py::"
         "test_a_muted_worker_of_an_announced_partition_erases_what_is_forgotten",
-        "[('c1', None)]",
+        "== [('c1', None), ('c0', None)]",
     ),
     Mutation(
         "a build that was given up goes live",
