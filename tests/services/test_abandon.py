@@ -1,4 +1,4 @@
-"""A transactional producer is abandoned while the brokers are unavailable."""
+"""Kafka clients are stopped while the brokers are unavailable."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ProducerClosed, ProducerFenced
 
 from deploy.local.kafka.cluster import Kafka
-from stream_metrics.clients.kafka.aiokafka_private import abandon
+from stream_metrics.clients.kafka.aiokafka_private import Consumer, abandon
 from tests.helpers import wait_until
 
 pytestmark = pytest.mark.service
@@ -37,6 +37,35 @@ async def test_a_sender_that_waits_for_metadata_ends(
 ) -> None:
     """Neither is the caller cancelled, nor does anything of the producer go on."""
     await leaves_no_error(commit_while_suspended(await kafka_factory()))
+
+
+async def test_a_consumer_that_waits_before_it_fetches_again_stops(
+    kafka_factory: Callable[..., Awaitable[Kafka]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its caller is not cancelled, and nothing of the consumer goes on."""
+    kafka = await kafka_factory()
+    place = TopicPartition(await kafka.create_topic("input"), 0)
+    before = asyncio.all_tasks()
+    consumer = Consumer(
+        bootstrap_servers=kafka.bootstrap_servers,
+        request_timeout_ms=1_000,
+        retry_backoff_ms=1_000 * SOON,
+    )
+    await consumer.start()
+    consumer.assign([place])
+    consumer.seek(place, 0)
+    await consumer.getmany(timeout_ms=100)
+    kafka.kill9()
+    await wait_until(
+        lambda: "Failed fetch messages" in caplog.text,
+        SOON,
+        "the consumer fetches without a broker",
+    )
+
+    async with asyncio.timeout(SOON / 2):
+        await consumer.stop()
+
+    assert asyncio.all_tasks() <= before
 
 
 async def leaves_no_error(work: Awaitable[None]) -> None:

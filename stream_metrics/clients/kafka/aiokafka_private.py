@@ -6,6 +6,8 @@
 - **Memory of decompressed batches** (``bound_batches``). The library decompresses a batch whatever
   its size. Brokers with ``max.decompressed.message.bytes`` (apache/kafka #23448) limit it
   themselves.
+- **Stopping a consumer whose fetches fail** (``Consumer``). The library cancels what it waits for
+  before it fetches again, and then takes this cancellation for its caller's: aiokafka #647.
 - **Stopping a producer without brokers** (``abandon``). The library's ``stop`` waits forever for
   brokers that do not answer: aiokafka #1101.
 - **Connections that uvloop has closed** (``send_or_close``). When the library writes to one, it
@@ -52,10 +54,28 @@ BROKERS_TOO_OLD: Final = "`kafka.group_instance_id` needs brokers 2.3 or later; 
 REQUEUE_SECONDS: Final = 0.5  # the client pauses 0.1 s before it requeues a batch
 
 
+# -- stopping a consumer whose fetches fail
+
+
+class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
+    """A consumer whose ``stop`` raises ``CancelledError`` only if its caller is cancelled."""
+
+    async def stop(self) -> None:
+        """See ``AIOKafkaConsumer.stop``."""
+        if self._fetcher is not None:
+            fetches = self._fetcher._pending_tasks
+            ending = [self._fetcher._fetch_task, *fetches]
+            for task in ending:
+                task.cancel()
+            await asyncio.gather(*ending, return_exceptions=True)
+            fetches.clear()  # the library would await them
+        await super().stop()
+
+
 # -- instance ids
 
 
-class StaticConsumer(AIOKafkaConsumer):  # type: ignore[misc]
+class StaticConsumer(Consumer):
     """A consumer with an instance id; once fenced, every call raises ``FencedInstance``."""
 
     async def start(self) -> None:

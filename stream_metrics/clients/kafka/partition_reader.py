@@ -9,6 +9,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
+from stream_metrics.clients.kafka.aiokafka_private import Consumer
 from stream_metrics.clients.kafka.options import client_options
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events.record import Extent, bounded_timestamp
@@ -34,7 +35,7 @@ async def open_consumer(
     ``partition_fetch_bytes`` limits a fetch from one partition, unless the settings are lower.
     """
     usual = settings.max_partition_fetch_bytes
-    consumer = AIOKafkaConsumer(
+    consumer = Consumer(
         **client_options(settings),
         isolation_level="read_committed",
         max_partition_fetch_bytes=min(usual, partition_fetch_bytes or usual),

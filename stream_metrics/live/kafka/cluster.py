@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
-from stream_metrics.clients.kafka.aiokafka_private import StaticConsumer
+from stream_metrics.clients.kafka.aiokafka_private import Consumer, StaticConsumer
 from stream_metrics.clients.kafka.annotating_assignor import AnnotatingAssignor
 from stream_metrics.clients.kafka.options import client_options
 from stream_metrics.clients.kafka.partition_reader import open_consumer, time_at
@@ -52,7 +52,7 @@ class Cluster:
         """A consumer for a group member, not started, without automatic commits or resets."""
         settings = self._settings
         named = settings.group_instance_id is not None
-        client = StaticConsumer if named else AIOKafkaConsumer
+        client = StaticConsumer if named else Consumer
         return client(
             **client_options(settings),
             group_id=group.name,

@@ -20,7 +20,7 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
 
-from stream_metrics.clients.kafka.aiokafka_private import abandon
+from stream_metrics.clients.kafka.aiokafka_private import Consumer, abandon
 from stream_metrics.clients.kafka.options import client_options, prompt_options
 from stream_metrics.clients.kafka.producer import (
     MAX_REQUEST_BYTES,
@@ -91,7 +91,7 @@ class KafkaOutputs:
         """
         try:
             if self._consumer is None:
-                self._consumer = AIOKafkaConsumer(**prompt_options(self.settings))
+                self._consumer = Consumer(**prompt_options(self.settings))
                 await self._consumer.start()
             self.ends.update(await end_offsets(self._consumer, self.topic, partitions))
         except BaseException:
@@ -258,7 +258,7 @@ async def erasures(
     """
     topic = settings.output_topic
     assert topic is not None
-    log = AIOKafkaConsumer(**client_options(settings))
+    log = Consumer(**client_options(settings))
     try:
         await log.start()
         version = sum((await end_offsets(log, topic, range(partitions))).values())
