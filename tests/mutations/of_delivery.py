@@ -6,10 +6,12 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
+CLIENTS: Final = "stream_metrics/clients/kafka/aiokafka_private.py"
 CLUSTER: Final = "stream_metrics/live/kafka/cluster.py"
 MEMBER: Final = "stream_metrics/live/kafka/group_source.py"
 MEMORY: Final = "stream_metrics/live/memory.py"
 WRITE: Final = "stream_metrics/live/redis/scripts/write.lua"
+HEALTH: Final = "stream_metrics/live/health.py"
 ASSIGNED: Final = "stream_metrics/live/worker/assigned.py"
 CLOCK: Final = "stream_metrics/live/worker/clock.py"
 INPUTS: Final = "stream_metrics/live/worker/inputs.py"
@@ -433,5 +435,20 @@ self._source.read_from(
         (Edit(OPERATIONS, "        if self._reading is self._live:\n    ", ""),),
         "tests/unit/test_arrival_counters.py::test_a_build_counts_nothing",
         "assert fed.net() == {}",
+    ),
+    Mutation(
+        "a held partition makes the worker unready",
+        "a roll-out waits for ever for a worker with a partition that somebody has to decide about",
+        (Edit(HEALTH, ".keys() <= self._held", " == {}"),),
+        "tests/unit/test_web.py::test_a_held_partition_leaves_the_worker_ready",
+        "assert (503,",
+    ),
+    Mutation(
+        "a stopped consumer cancels its caller",
+        "a worker that is told to end while fetches fail ends with an error",
+        (Edit(CLIENTS, "            fetches.clear()  # the library would await them\n", ""),),
+        "tests/services/test_abandon.py::test_a_consumer_that_waits_before_it_fetches_again_stops",
+        "CancelledError",
+        service=True,
     ),
 )

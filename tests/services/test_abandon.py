@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -40,7 +42,7 @@ async def test_a_sender_that_waits_for_metadata_ends(
 
 
 async def test_a_consumer_that_waits_before_it_fetches_again_stops(
-    kafka_factory: Callable[..., Awaitable[Kafka]], caplog: pytest.LogCaptureFixture
+    kafka_factory: Callable[..., Awaitable[Kafka]],
 ) -> None:
     """Its caller is not cancelled, and nothing of the consumer goes on."""
     kafka = await kafka_factory()
@@ -55,17 +57,31 @@ async def test_a_consumer_that_waits_before_it_fetches_again_stops(
     consumer.assign([place])
     consumer.seek(place, 0)
     await consumer.getmany(timeout_ms=100)
-    kafka.kill9()
-    await wait_until(
-        lambda: "Failed fetch messages" in caplog.text,
-        SOON,
-        "the consumer fetches without a broker",
-    )
+    with messages("aiokafka.consumer.fetcher") as said:
+        kafka.kill9()
+        await wait_until(
+            lambda: any("Failed fetch messages" in one for one in said),
+            SOON,
+            "the consumer fetches without a broker",
+        )
 
     async with asyncio.timeout(SOON / 2):
         await consumer.stop()
 
     assert asyncio.all_tasks() <= before
+
+
+@contextmanager
+def messages(logger: str) -> Iterator[list[str]]:
+    """What a logger logs meanwhile."""
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger(logger).addHandler(handler)
+    try:
+        yield said
+    finally:
+        logging.getLogger(logger).removeHandler(handler)
 
 
 async def leaves_no_error(work: Awaitable[None]) -> None:
