@@ -18,6 +18,7 @@ from benchmarks import (
     peer,
     profiling,
     ranked,
+    recordings,
     recovery,
     replay,
     scaling,
@@ -45,6 +46,7 @@ RUNS: dict[str, Part] = {
     "client": lambda c: client.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "bridge": lambda c: bridge.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "ranked": lambda c: ranked.run(quick=c.quick, queries=c.records, rounds=c.rounds),
+    "recordings": lambda c: recordings.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "profile": lambda c: profiling.run(quick=c.quick, records=c.records),
 }
 

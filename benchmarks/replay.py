@@ -1,7 +1,7 @@
 """A replay of many events, with one process and two, killed and resumed: ``make bench-replay``.
 
 The ceiling is msgspec's typed decode of the same file in one process, without anything else.
-``python -m benchmarks.replay SOURCE OUT PROCESSES`` replays once, and prints one JSON object.
+``python -m benchmarks.replay SOURCE OUT OPTION …`` replays once, and prints one JSON object.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run(*, quick: bool = False, records: int | None = None) -> str:
     count = records or (60_000 if quick else RECORDS)
     with tempfile.TemporaryDirectory(prefix="replay-") as folder:
         source = Path(folder, "events.jsonl")
-        _write(source, count)
+        write_recording(source, count)
         ceiling = _ceiling(source)
         outs = {name: Path(folder, name) for name in ("one", "two", "killed")}
         one = _replay(source, outs["one"], 1)
@@ -88,7 +88,8 @@ def run(*, quick: bool = False, records: int | None = None) -> str:
     return section("Replay", summary, table(rows, right=(1, 2, 3, 4, 5)))
 
 
-def _write(path: Path, count: int) -> None:
+def write_recording(path: Path, count: int) -> None:
+    """Write seeded traffic, a record on each line."""
     conversations = count // RECORDS_PER_CONVERSATION + 200
     profile = TrafficProfile(
         seed=SEED, conversations=conversations, start=START, duration_seconds=24 * 3_600
@@ -109,21 +110,21 @@ def _ceiling(path: Path) -> float:
     return time.process_time() - started
 
 
-def _command(source: Path, out: Path, processes: int) -> Popen[bytes]:
-    arguments = ["replay", str(source), "--out", str(out), "--processes", str(processes)]
+def _command(source: Path, out: Path, *options: str) -> Popen[bytes]:
+    arguments = ["replay", str(source), "--out", str(out), *options]
     log = (out.parent / "log").open("ab")
     return Popen([sys.executable, "-m", "stream_metrics", *arguments], stdout=log, stderr=log)
 
 
 def _replay(source: Path, out: Path, processes: int) -> Ran:
     """Replay, started by a small process: Linux counts the parent's peak in its child's."""
-    arguments = ["benchmarks.replay", str(source), str(out), str(processes)]
+    arguments = ["benchmarks.replay", str(source), str(out), "--processes", str(processes)]
     return Ran(**asyncio.run(child(arguments)))
 
 
 def _kill(source: Path, out: Path, processes: int) -> int:
     """Begin a replay, kill it while it computes, and say how many pieces were done."""
-    command = _command(source, out, processes)
+    command = _command(source, out, "--processes", str(processes))
     while sum(1 for _ in _done(out)) < PIECES_BEFORE_KILL and command.poll() is None:
         time.sleep(POLL_SECONDS)
     command.kill()
@@ -140,9 +141,9 @@ def _done(out: Path) -> Iterator[Path]:
 
 def main() -> None:
     """Replay once."""
-    source, out, processes = sys.argv[1:]
+    source, out, *options = sys.argv[1:]
     started = time.perf_counter()
-    status = _command(Path(source), Path(out), int(processes)).wait()
+    status = _command(Path(source), Path(out), *options).wait()
     seconds = time.perf_counter() - started
     if status:
         raise SystemExit((Path(out).parent / "log").read_text())

@@ -26,6 +26,15 @@ def read(loads: Callable[[bytes], Any], key: bytes | None, value: bytes | None) 
         return None
 
 
+def read_line(loads: Callable[[bytes], Any], line: bytes) -> Event | None:
+    """The event of a line of a file, which has no key; see ``read``."""
+    try:
+        event = loads(line)
+        return event if _valid(event, event["conversation_id"]) else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
 def _valid(event: Event, key: str) -> bool:
     event["occurred_at"] = _seconds(event["occurred_at"])
     return (
