@@ -54,7 +54,7 @@ from stream_metrics.core.compiled import ENGINE, KERNEL
 collect_ignore_glob = ["conformance/programs/*"]
 
 settings.register_profile("fast", max_examples=10, deadline=None, print_blob=True)
-settings.register_profile("default", max_examples=50, deadline=None, print_blob=True)
+settings.register_profile("default", max_examples=25, deadline=None, print_blob=True)
 settings.register_profile("long", max_examples=200, deadline=None, print_blob=True)
 settings.register_profile("thorough", max_examples=5_000, deadline=None, print_blob=True)
 settings.register_profile(  # for broken builds: whether an example fails, not the smallest one

@@ -64,6 +64,7 @@ async def positions(system: LiveSystem) -> dict[tuple[str, int], int]:
     }
 
 
+@pytest.mark.long
 async def test_bombs_halt_only_their_partitions(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:

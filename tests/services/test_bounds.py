@@ -129,6 +129,7 @@ async def widest_hash(redis: RedisServer, group: str) -> int:
         )
 
 
+@pytest.mark.long
 async def test_a_conversation_with_two_thousand_results(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:

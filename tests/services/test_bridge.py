@@ -273,6 +273,7 @@ async def test_a_trace_of_five_thousand_spans_is_complete(system: BridgedSystem)
     assert await bridge.figure("streammetrics_bridge_spans_total") > 5_000
 
 
+@pytest.mark.long
 async def test_ten_thousand_traces_may_be_open_at_once(system: BridgedSystem) -> None:
     """Each waits for its root; traces beyond the limit are refused and reported."""
     system.settings["STREAM_METRICS_BRIDGE__OPEN_TRACES"] = "3000"

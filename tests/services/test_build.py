@@ -122,6 +122,7 @@ async def begun(system: LiveSystem, *options: str) -> asyncio.Task[tuple[int, st
     return building
 
 
+@pytest.mark.long
 async def test_a_build_that_is_given_up_leaves_nothing(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path, traffic: list[TrafficRecord]
 ) -> None:

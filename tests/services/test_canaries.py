@@ -20,7 +20,7 @@ from stream_metrics.core.events import BadRecord, Limits, decode
 from stream_metrics.lab.traffic import TrafficRecord
 from tests.canaries import HANDLES, Canaries, unpacked
 from tests.corpus import FIELDS, FULL
-from tests.helpers import rest_long, wait_until
+from tests.helpers import wait_until
 from tests.services.live import LiveSystem, Worker, produce, said, stored
 from tests.services.test_live import new_topics
 
@@ -188,7 +188,8 @@ async def kept(redis: RedisServer) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("kernel", rest_long(["", "python"]), ids=["compiled", "python"])
+@pytest.mark.long
+@pytest.mark.parametrize("kernel", ["", "python"], ids=["compiled", "python"])
 async def test_no_text_leaves_the_worker(
     kafka: Kafka, redis_factory: Redises, tmp_path: Path, kernel: str
 ) -> None:

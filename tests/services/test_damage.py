@@ -90,17 +90,13 @@ async def offsets(raw: Any, group: LiveGroup) -> dict[int, dict[bytes, bytes]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "damages",
     [
         (windows, positions, conversations),
-        pytest.param(
-            (fingerprints, of_another_type, windows_of_another_type), marks=pytest.mark.long
-        ),
-        pytest.param(
-            (lists_of_another_type, lists_of_another_type, lists_of_another_type),
-            marks=pytest.mark.long,
-        ),
+        (fingerprints, of_another_type, windows_of_another_type),
+        (lists_of_another_type, lists_of_another_type, lists_of_another_type),
     ],
     ids=["content", "keys", "lists"],
 )

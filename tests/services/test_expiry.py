@@ -93,6 +93,7 @@ class Steps:
         return sum(self.steps)
 
 
+@pytest.mark.long
 async def test_old_conversations_expire_in_steps_after_a_weekend(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:

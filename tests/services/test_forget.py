@@ -66,6 +66,7 @@ def identifiers(sent: list[TrafficRecord], conversations: set[str]) -> set[bytes
     return {name.encode() for name in names}
 
 
+@pytest.mark.long
 async def test_conversations_stay_forgotten_after_a_rollback(
     kafka: Kafka, redis_factory: Callable[[], Awaitable[RedisServer]], tmp_path: Path
 ) -> None:

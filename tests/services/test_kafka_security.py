@@ -432,6 +432,7 @@ async def test_a_worker_of_a_build_names_a_missing_right(
     assert await old.stop() == 0
 
 
+@pytest.mark.long
 async def test_a_build_needs_exactly_the_listed_rights(
     secured: Secured, redis: RedisServer, tmp_path: Path
 ) -> None:

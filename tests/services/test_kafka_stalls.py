@@ -33,6 +33,7 @@ async def brokers(tmp_path: Path) -> AsyncIterator[Brokers]:
         yield made
 
 
+@pytest.mark.long
 async def test_a_commit_that_is_refused_late_is_handled(
     brokers: Brokers, redis_server: RedisServer, tmp_path: Path
 ) -> None:

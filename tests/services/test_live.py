@@ -154,6 +154,7 @@ async def test_a_restarted_redis_has_no_effect_on_figures(
     assert await system.stop_workers() == [0, 0]
 
 
+@pytest.mark.long
 async def test_workers_wait_for_an_unavailable_redis(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:
@@ -296,6 +297,7 @@ async def test_a_record_with_a_huge_key_does_not_stop_the_partition(
     assert await system.stop_workers() == [0]
 
 
+@pytest.mark.long
 async def test_a_second_signal_ends_the_process(
     kafka: Kafka, redis: RedisServer, tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ async def own_results(worker: Worker) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in series if 'window="24h"' in line)
 
 
+@pytest.mark.long
 async def test_each_page_shows_both_workers_and_names_a_killed_one(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ async def called(raw: Redis) -> set[str]:
     } - OF_THE_TEST
 
 
+@pytest.mark.long
 async def test_the_listed_rights_are_enough_and_are_all_used(
     kafka: Kafka, secured: Secured, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ from stream_metrics.core.events import BadRecord, Limits, decode
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
-from tests.helpers import rest_long, wait_until
+from tests.helpers import wait_until
 from tests.services.live import COMMAND, LiveSystem, Produced, recorded, stored
 
 pytestmark = pytest.mark.service
@@ -177,9 +177,10 @@ async def system_of(
     return system
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "choice",
-    rest_long([without_key, by_another_hash, by_another_key]),
+    [without_key, by_another_hash, by_another_key],
     ids=lambda choice: choice.__name__,
 )
 async def test_a_killed_worker_has_no_effect_on_figures(

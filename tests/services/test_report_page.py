@@ -79,6 +79,7 @@ async def test_a_report_is_short_until_strata_are_opened(
     assert folded * 3 < opened
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "looks",
     rest_long([[(360, "dark"), (1440, "light")], [(360, "light"), (1440, "dark")]]),

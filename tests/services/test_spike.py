@@ -172,6 +172,7 @@ async def webhook_alerts() -> AsyncIterator[tuple[str, list[ReceivedAlert]]]:
         yield url, heard
 
 
+@pytest.mark.long
 async def test_an_incident_of_a_quiet_agent_pages_and_a_killed_worker_pages_nobody(
     kafka: Kafka,
     redis_server: RedisServer,

@@ -50,6 +50,7 @@ async def owns(worker: Worker, count: int) -> None:
     await wait_until(there, SOON, lambda: f"not {count} partitions:\n{worker.log_tail()}")
 
 
+@pytest.mark.long
 async def test_a_named_worker_has_its_partitions_back_at_once(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:

@@ -28,6 +28,7 @@ WRITE_SCHEMA: Final = "STREAM_METRICS_STATE__WRITE_SCHEMA"
 READY_SECONDS: Final = 120
 
 
+@pytest.mark.long
 async def test_workers_are_upgraded_one_by_one_and_go_back(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path
 ) -> None:

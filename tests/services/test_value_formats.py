@@ -14,7 +14,6 @@ from msgspec import structs
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.lab.traffic import TrafficRecord, generate
-from tests.helpers import rest_long
 from tests.services.live import LiveSystem, Produced, produce
 from tests.services.test_live import few, new_topics
 
@@ -47,7 +46,8 @@ CASES: dict[str, tuple[str, Wrap, tuple[tuple[str, bytes], ...]]] = {
 }
 
 
-@pytest.mark.parametrize("case", rest_long(tuple(CASES)))
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
 async def test_events_in_envelopes_have_the_figures_of_plain_events(
     kafka: Kafka, redis_server: RedisServer, tmp_path: Path, case: str
 ) -> None:
