@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.choices import RESAMPLES, SEED
 from stream_metrics.lab.evaluation.recorded_searches import Scoring
 from stream_metrics.lab.replay.outcome import ReplayOptions
-from stream_metrics.lab.replay.report_files import PARTS
+from stream_metrics.lab.replay.report_files import PARTS, merge
 from stream_metrics.lab.replay.run import Execution, ReplaySource, ReplayTask, run
+from stream_metrics.lab.replay.spool import spool_key
 from stream_metrics.lab.reports.files import BUCKETS, PARQUET, QUERIES, RELEVANT, ROWS, TURNS
 from stream_metrics.lab.reports.html.report import PAGE, write_report_page
 from stream_metrics.lab.reports.row_parquet import write_row_parquet
+from stream_metrics.lab.sources.place import LocatedRecord
 from stream_metrics.lab.traffic import TrafficProfile, generate
 
 FILES = (ROWS, BUCKETS, QUERIES, RELEVANT, TURNS, "windows.json", "report.json", PARTS)
@@ -74,7 +81,7 @@ def options(
 
 
 def task(
-    records: Iterable[Record],
+    records: Iterable[Record | LocatedRecord],
     out: Path,
     scale: Execution,
     *,
@@ -88,9 +95,46 @@ def task(
     chosen_evaluation = {**CONFIG["evaluation"], "metrics": list(metrics), **(evaluation or {})}
     config = {**CONFIG, "evaluation": chosen_evaluation}
     out.mkdir(parents=True, exist_ok=True)
-    source = ReplaySource(["test"], identity, lambda: (record for record in records))
+    source = ReplaySource(["test"], identity, lambda: located(records))
     chosen = options(turn_scope, config=config)
     return ReplayTask(source, chosen, out, config, scale=scale, **others)
+
+
+def located(records: Iterable[Record | LocatedRecord]) -> Generator[LocatedRecord, None, None]:
+    """The records, those without a place as records of one source."""
+    for number, record in enumerate(records, 1):
+        yield ("test", number, record) if isinstance(record, Record) else record
+
+
+def merged(
+    records: Iterable[Record],
+    folder: Path,
+    shares: int,
+    stratify: Sequence[str] = (),
+    **others: Any,
+) -> dict[str, bytes]:
+    """The files of merged replays of ``shares`` inputs, among which the conversations are divided.
+
+    Their source is that of one replay of all records.
+    """
+    whole = list(located(records))
+    directories = [folder / f"share-{index}" for index in range(shares)]
+    for index, directory in enumerate(directories):
+        share = [one for one in whole if spool_key(one[2], one[1], Limits()).part % shares == index]
+        source = ReplaySource(["test"], None, partial(_each, share))
+        run(replace(task([], directory, AT_ONCE, **others), source=source), RecordedProgress())
+    (folder / "merged").mkdir()
+    merge(directories, folder / "merged", stratify)
+    files = files_of(folder / "merged")
+    for name in ("report.json", PARTS):
+        content = json.loads(files[name])
+        assert content["source"] == ["test"] * shares
+        files[name] = canonical({**content, "source": ["test"]}).encode() + b"\n"
+    return files
+
+
+def _each(records: Iterable[LocatedRecord]) -> Generator[LocatedRecord, None, None]:
+    yield from records
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
@@ -107,7 +151,7 @@ def published(directory: Path) -> dict[str, bytes]:
 
 
 def replayed(
-    records: Iterable[Record], out: Path, scale: Execution, **others: Any
+    records: Iterable[Record | LocatedRecord], out: Path, scale: Execution, **others: Any
 ) -> dict[str, bytes]:
     """Replay, and the files that it has written."""
     run(task(records, out, scale, **others), RecordedProgress())

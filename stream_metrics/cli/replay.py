@@ -8,8 +8,7 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,20 +30,16 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.cli.predicates import (
-    LoadedPredicate,
     PredicateOption,
-    load_named_predicate,
-    predicate_settings,
 )
 from stream_metrics.cli.progress import show_progress
-from stream_metrics.cli.settings import Settings, masked_settings
+from stream_metrics.cli.replay_options import conversation_link, replay_options
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
 from stream_metrics.core.garbage_collection import collect_rarely
-from stream_metrics.core.metrics.ranking.names import MetricNameError
 from stream_metrics.core.metrics.ranking.relevance import PredicateError
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
 from stream_metrics.lab.evaluation.generation import BadSimilarity
-from stream_metrics.lab.evaluation.recorded_searches import Scoring, UndefinedMetric
+from stream_metrics.lab.evaluation.recorded_searches import UndefinedMetric
 from stream_metrics.lab.evaluation.report_figures import (
     PARTS,
     REPLAY_FIGURES,
@@ -54,7 +49,6 @@ from stream_metrics.lab.evaluation.report_figures import (
 from stream_metrics.lab.evaluation.semantic import BadModel, check_model
 from stream_metrics.lab.replay import report_files
 from stream_metrics.lab.replay.merge_pieces import BadRows
-from stream_metrics.lab.replay.outcome import ReplayOptions
 from stream_metrics.lab.replay.pool import WorkerDied
 from stream_metrics.lab.replay.run import (
     Execution,
@@ -66,11 +60,9 @@ from stream_metrics.lab.replay.run import (
 )
 from stream_metrics.lab.replay.spool import SpoolDamaged
 from stream_metrics.lab.reports.files import PARQUET, write_text
-from stream_metrics.lab.reports.html.rankings import Link
 from stream_metrics.lab.reports.html.report import write_report_page
-from stream_metrics.lab.settings import EvaluationSettings
 from stream_metrics.lab.sources.parquet import ParquetError, load_pyarrow
-from stream_metrics.live.links import CONVERSATION, fill_template
+from stream_metrics.lab.sources.place import place_text
 
 StratifyOption = Annotated[
     list[str] | None,
@@ -167,13 +159,6 @@ def replay(
             min=1, help="Number of worker processes. Default: one per core.", show_default=False
         ),
     ] = None,
-    member: Annotated[
-        str | None,
-        typer.Option(
-            metavar="I/N",
-            help="Replay only the I-th of N shares of the conversations; `report` merges them.",
-        ),
-    ] = None,
     stratify: StratifyOption = None,
     rows_as: RowFormatOption = "jsonl",
     metric: MetricOption = None,
@@ -203,14 +188,19 @@ def replay(
     """
     collect_rarely()
     settings = load_settings(config)
-    chosen = settings.evaluation
-    if metric:
-        chosen = chosen.model_copy(update={"metrics": tuple(metric)})
-    rule = load_named_predicate(predicate or chosen.predicate)
-    if rule is not None:
-        chosen = chosen.model_copy(update={"predicate": rule.name})
-    scoring = _scoring(settings, chosen)
-    gates = read_gates(fail_if, _figures(scoring), PARTS)
+    models = _models(sbert_similarity=sbert, cross_encoder_similarity=cross_encoder)
+    if models and no_generation:
+        raise UsageError("--no-generation scores no answers: leave --sbert and --cross-encoder out")
+    options, shown = replay_options(
+        settings,
+        metrics=metric or (),
+        predicate=predicate,
+        turn_scope=turn_scope,
+        now_us=None if now is None else parse_time("--now", now),
+        models=models,
+        generation=not no_generation,
+    )
+    gates = read_gates(fail_if, _figures(options.metrics), PARTS)
     parquet = _parquet(rows_as)
     source = Sources(sources, settings, since, until, None if into_kafka else out)
     if into_kafka:
@@ -222,29 +212,14 @@ def replay(
         return
     if shift or speed != "1x":
         raise UsageError("--speed and --shift need --into-kafka: a replay into files never waits")
-    scope = turn_scope or settings.metrics.turn_scope
-    if not turn_scope and "turn_scope" not in settings.metrics.model_fields_set:
-        scope = "all" if source.has_traces else scope
-    models = _models(sbert_similarity=sbert, cross_encoder_similarity=cross_encoder)
-    if models and no_generation:
-        raise UsageError("--no-generation scores no answers: leave --sbert and --cross-encoder out")
-    options = ReplayOptions(
-        settings.engine_config(),
-        scope,
-        tuple(settings.metrics.agents),
-        tuple(settings.metrics.routes),
-        tuple(settings.metrics.window_specs()),
-        None if now is None else parse_time("--now", now),
-        models,
-        scoring,
-        not no_generation,
-    )
+    chosen = turn_scope or "turn_scope" in settings.metrics.model_fields_set
+    if not chosen and source.has_traces:
+        options = replace(options, turn_scope="all")
     task = ReplayTask(
-        ReplaySource(source.names, source.identity, source.records),
+        ReplaySource(source.names, source.identity, source.located_records),
         options,
         out,
-        _shown(settings, chosen, models, rule, generation=not no_generation),
-        _member(member),
+        shown,
         strict,
         tuple(dict.fromkeys(stratify or ())),
         Execution(processes or _cores(), restart=restart),
@@ -273,10 +248,9 @@ def replay(
         **source.read,
     }
     write_text(out / "run.json", json.dumps(about, indent=2) + "\n")
-    write_report_page(out, searches, _link(settings))
+    write_report_page(out, searches, conversation_link(settings))
     _summary(report, out)
-    if member is None:
-        _check_usable(report, source.names)
+    _check_usable(report, source.names)
     fail_if_crossed(gates, {"": figures_of_report(report)}, PARTS)
 
 
@@ -293,15 +267,12 @@ def report(
     fail_if: FailIfOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Write the report again, from one directory or from the members of a replay group.
-
-    Merging the members of a replay group gives the same bytes as a single replay.
-    """
+    """Write the report again, from one directory or from replays of different inputs."""
     collect_rarely()
     settings = load_settings(config)
     with _usage_errors(directories[0]):
-        scoring = report_files.read(directories[0])[0].scoring
-    gates = read_gates(fail_if, _figures(scoring), PARTS)
+        metrics = report_files.read(directories[0])[0].metrics
+    gates = read_gates(fail_if, _figures(metrics), PARTS)
     if out is None:
         if len(directories) > 1:
             raise UsageError("--out: name a directory for the report of several")
@@ -315,17 +286,9 @@ def report(
             _write_parquet(out)
         elif out not in directories:
             (out / PARQUET).unlink(missing_ok=True)  # of other directories
-    missing = report_files.missing_members(out)
-    if missing:
-        Console(stderr=True).print(f"[yellow]incomplete:[/yellow] without {', '.join(missing)}")
-    write_report_page(out, searches, _link(settings))
+    write_report_page(out, searches, conversation_link(settings))
     _summary(content, out)
     fail_if_crossed(gates, {"": figures_of_report(content)}, PARTS)
-
-
-def _link(settings: Settings) -> Link:
-    """The link to a conversation's trace, by ``web.conversation_url``."""
-    return partial(fill_template, settings.web.conversation_url, CONVERSATION)
 
 
 @contextmanager
@@ -372,15 +335,6 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def _member(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    index, slash, of = text.partition("/")
-    if not (slash and index.isdecimal() and of.isdecimal() and 1 <= int(index) <= int(of)):
-        raise UsageError(f"--member {text!r}: write 1/3 for the first of three")
-    return int(index), int(of)
-
-
 def _parquet(rows_as: RowFormat) -> bool:
     """Whether Parquet is requested; raises ``UsageError`` if pyarrow is not installed."""
     if rows_as == "parquet":
@@ -411,43 +365,9 @@ def _models(**folders: Path | None) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _scoring(settings: Settings, chosen: EvaluationSettings) -> Scoring:
-    """How searches are scored; raises ``UsageError``."""
-    try:
-        return Scoring.of(
-            chosen.model_dump(mode="json"), settings.metrics.good_gain, chosen.batch_results
-        )
-    except MetricNameError as error:
-        raise UsageError(f"--metric: {error}") from error
-
-
-def _figures(scoring: Scoring) -> list[str]:
+def _figures(metrics: Sequence[str]) -> list[str]:
     """The names of all figures of the report."""
-    return [*REPLAY_FIGURES, *map(str, scoring.metrics)]
-
-
-def _shown(
-    settings: Settings,
-    chosen: EvaluationSettings,
-    models: Sequence[tuple[str, str]],
-    rule: LoadedPredicate | None,
-    *,
-    generation: bool,
-) -> dict[str, Any]:
-    """The settings that the figures depend on, and the names of the models' folders."""
-    shown = masked_settings(settings)
-    parts = ("dedup", "metrics", "evaluation", "otlp", "labels")
-    found = {part: shown[part] for part in parts}
-    found["limits"] = asdict(settings.limits.in_force())
-    found["evaluation"]["metrics"] = list(chosen.metrics)
-    for name in ("batch_results", "hpo_folder"):
-        del found["evaluation"][name]
-    found["evaluation"] |= predicate_settings(rule)
-    if not generation:
-        found["evaluation"]["generation"] = False
-    if models:
-        found["models"] = {name: Path(folder).name for name, folder in models}
-    return found
+    return [*REPLAY_FIGURES, *metrics]
 
 
 def _summary(report: dict[str, Any], out: Path) -> None:
@@ -475,6 +395,6 @@ def _check_usable(report: dict[str, Any], names: Sequence[str]) -> None:
         first = report["bad_records"]["first"][0]
         raise UsageError(
             f"no record could be used, as each of {events:,} was rejected; "
-            f"record {first['record']:,}: {printable(first['reason'])}: "
+            f"{printable(place_text(first))}: {printable(first['reason'])}: "
             f"{printable(first['message'])}"
         )

@@ -27,6 +27,7 @@ from stream_metrics.lab.sources.otlp.topics import (
     UnreadableRecord,
 )
 from stream_metrics.lab.sources.otlp.traces import TraceCounts, TraceStore
+from stream_metrics.lab.sources.place import LocatedRecord
 
 if TYPE_CHECKING:
     from stream_metrics.cli.topic_source import TopicSource
@@ -35,9 +36,6 @@ KAFKA: Final = "kafka:"
 STDIN: Final = "-"
 NAMED_AGENTS: Final = 10
 TRACES: Final = "OTLP traces"
-
-LocatedRecord = tuple[str, int, Record]
-"""The name of a source, the number of a record in it (line, row, payload or count), the record."""
 
 SinceOption = Annotated[
     str,

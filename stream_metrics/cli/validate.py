@@ -22,6 +22,7 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
+from stream_metrics.lab.sources.place import place_text
 from stream_metrics.lab.sources.problems import Finding, find_problems
 
 SHOW_EVERY: Final = 1_000
@@ -51,9 +52,7 @@ class ReportedFinding(msgspec.Struct, omit_defaults=True):
     offset: int | None = None
 
     def __str__(self) -> str:
-        place = f"{self.source}:{self.line}"
-        if self.line is None:
-            place = f"{self.source}/{self.partition} offset {self.offset}"
+        place = place_text(msgspec.structs.asdict(self))
         if self.kind == "bad_record":
             return f"{self.level}: {place}: {self.about}: {self.message}"
         count = "1 event" if self.events == 1 else f"{self.events:,} events"

@@ -12,7 +12,9 @@ MERGE: Final = "stream_metrics/lab/replay/merge_pieces.py"
 
 TEXTS: Final = "tests/unit/test_answers.py::test_texts_are_those_of_the_oracle"
 SCORES: Final = "tests/unit/test_generation.py::test_scores_are_those_of_the_oracle"
-MEMBERS: Final = "tests/unit/test_replay_answers.py::test_members_merge_to_the_bytes_of_one"
+REPLAYS: Final = (
+    "tests/unit/test_replay_answers.py::test_every_way_of_replaying_gives_the_same_answers"
+)
 
 ANSWERS: Final = (
     Mutation(
@@ -42,8 +44,8 @@ ANSWERS: Final = (
         "in expected.items()",
     ),
     Mutation(
-        "answered turns member by member",
-        "rows of a replay group's members are merged out of order",
+        "answered turns piece by piece",
+        "answered turns of a replay's pieces are merged out of order",
         (
             Edit(
                 MERGE,
@@ -51,7 +53,7 @@ ANSWERS: Final = (
                 "    for stream in streams:\n        yield from (line for *_, line in stream)\n",
             ),
         ),
-        MEMBERS,
-        "whole[name]",
+        REPLAYS,
+        "found[0] == found[1]",
     ),
 )

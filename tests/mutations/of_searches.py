@@ -50,8 +50,8 @@ SEARCHES: Final = (
         "'NoneType' object has no attribute 'fields'",
     ),
     Mutation(
-        "searches member by member",
-        "searches of a replay group's members are merged out of order",
+        "searches piece by piece",
+        "searches of a replay's pieces are merged out of order",
         (
             Edit(
                 MERGE,
@@ -60,8 +60,8 @@ SEARCHES: Final = (
                 "    for stream in streams:\n        yield from (one[2:] for one in stream)\n",
             ),
         ),
-        f"{TESTS}::test_members_merge_to_the_bytes_of_one",
-        "whole[name]",
+        f"{TESTS}::test_every_way_of_replaying_gives_the_same_searches",
+        "found[0] == found[1]",
     ),
     Mutation(
         "records stay in memory",

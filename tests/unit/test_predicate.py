@@ -24,7 +24,6 @@ from stream_metrics.core.metrics.ranking.relevance import (
 from stream_metrics.lab.evaluation.collection import Collection, JudgingOptions, join
 from stream_metrics.lab.evaluation.predicate import load_predicate
 from stream_metrics.lab.evaluation.scoring import Ranking, metrics_of, score_rankings
-from stream_metrics.lab.replay import report_files
 from stream_metrics.lab.replay.run import Execution, run
 from stream_metrics.lab.reports.files import QUERIES
 from tests.helpers import refused
@@ -256,22 +255,6 @@ def test_shards_and_processes_change_nothing(folder: Path, scale: Execution) -> 
 
     assert one == other
     assert b'"custom"' in one[QUERIES]
-
-
-def test_members_of_a_group_merge_to_the_bytes_of_one(folder: Path) -> None:
-    """Merging needs no rule, because the rows have its verdicts."""
-    whole = replayed(judged(), folder / "whole", AT_ONCE, evaluation=ruled())
-    shares = [folder / "1", folder / "2"]
-    for index, share in enumerate(shares, 1):
-        replayed(judged(), share, AT_ONCE, member=(index, 2), evaluation=ruled())
-    (folder / "rules.py").unlink()
-    load_predicate.cache_clear()
-    del sys.modules["rules"]
-
-    (folder / "merged").mkdir()
-    report_files.merge(shares, folder / "merged")
-
-    assert files_of(folder / "merged") == whole
 
 
 def test_an_unfinished_replay_of_another_rule_is_not_continued(folder: Path) -> None:

@@ -27,7 +27,6 @@ from stream_metrics.lab.replay.report_files import (
     PARTS,
     IncompatibleReplays,
     merge,
-    missing_members,
 )
 from stream_metrics.lab.replay.reread import InMemoryRecords, RereadableRecords, recorded_of
 from stream_metrics.lab.replay.run import FOLDER, Execution, OutputInUse, StrictError, run
@@ -45,6 +44,7 @@ from tests.replays import (
     SPOOLED,
     RecordedProgress,
     files_of,
+    located,
     replayed,
     task,
     traffic,
@@ -185,7 +185,7 @@ def test_a_strict_replay_ends_at_the_first_bad_record(scale: Execution, tmp_path
             read.append(number)
             yield record
 
-    with pytest.raises(StrictError, match="record 21: not_json"):
+    with pytest.raises(StrictError, match="test:21: not_json"):
         run(task(records(), tmp_path, scale, strict=True), RecordedProgress())
     assert read[-1] == 20
     assert list(tmp_path.iterdir()) == []
@@ -225,41 +225,10 @@ def test_more_shards_than_open_files_are_merged(tmp_path: Path) -> None:
     assert files_of(tmp_path / "parts") == replayed(traffic(), tmp_path / "whole", AT_ONCE)
 
 
-@pytest.mark.slow
-def test_missing_members_are_named(tmp_path: Path) -> None:
-    """The report of two of three members names the missing one, and can be completed."""
-    directories = []
-    for index in (1, 2, 3):
-        directories.append(tmp_path / str(index))
-        replayed(traffic(), directories[-1], AT_ONCE, member=(index, 3))
-    two, three = tmp_path / "two", tmp_path / "three"
-    two.mkdir()
-    three.mkdir()
-
-    merge(directories[:2], two)
-    assert missing_members(two) == ["3/3"]
-
-    merge([two, directories[2]], three)
-    assert missing_members(three) == []
-    assert files_of(three) == replayed(traffic(), tmp_path / "whole", AT_ONCE)
-
-
-def test_shares_that_overlap_are_refused(tmp_path: Path) -> None:
-    """A member that is merged twice, or together with the whole, would count twice."""
-    replayed(traffic(50), tmp_path / "a", AT_ONCE, member=(1, 2))
-    replayed(traffic(50), tmp_path / "b", AT_ONCE)
-    for pair in (("a", "a"), ("a", "b"), ("b", "b")):
-        with pytest.raises(IncompatibleReplays, match="overlapping shares of test"):
-            merge([tmp_path / name for name in pair], tmp_path)
-
-
 def test_a_conversation_in_two_inputs_is_refused(tmp_path: Path) -> None:
-    """Rows of one conversation from two inputs cannot be merged."""
+    """Rows of one conversation from two inputs, or from one input given twice, count twice."""
     for name, count in (("a", 50), ("b", 60)):
-        directory = tmp_path / name
-        replay = task(traffic(count), directory, AT_ONCE)
-        source = type(replay.source)([name], None, replay.source.open)
-        run(type(replay)(source, replay.options, directory, replay.config), RecordedProgress())
+        replayed(traffic(count), tmp_path / name, AT_ONCE)
 
     with pytest.raises(BadRows, match="have no conversation in common"):
         merge([tmp_path / "a", tmp_path / "b"], tmp_path)
@@ -267,8 +236,8 @@ def test_a_conversation_in_two_inputs_is_refused(tmp_path: Path) -> None:
 
 def test_parts_of_different_settings_are_refused(tmp_path: Path) -> None:
     """Figures of different settings cannot be added."""
-    replayed(traffic(50), tmp_path / "a", AT_ONCE, member=(1, 2))
-    replayed(traffic(50), tmp_path / "b", AT_ONCE, member=(2, 2), turn_scope="all")
+    replayed(traffic(50), tmp_path / "a", AT_ONCE)
+    replayed(traffic(50), tmp_path / "b", AT_ONCE, turn_scope="all")
 
     with pytest.raises(IncompatibleReplays, match="different --turn-scope"):
         merge([tmp_path / "a", tmp_path / "b"], tmp_path)
@@ -291,18 +260,17 @@ def test_a_file_with_another_number_of_lines_is_refused(
     name: str, change: Callable[[list[bytes]], list[bytes]], tmp_path: Path
 ) -> None:
     """The error names the file and both numbers, and nothing is written."""
-    members = [tmp_path / "1", tmp_path / "2"]
-    for index, member in enumerate(members, 1):
-        replayed(traffic(), member, AT_ONCE, member=(index, 2))
-    lines = (members[1] / name).read_bytes().splitlines(keepends=True)
-    (members[1] / name).write_bytes(b"".join(change(lines)))
+    replay = tmp_path / "replay"
+    replayed(traffic(), replay, AT_ONCE)
+    lines = (replay / name).read_bytes().splitlines(keepends=True)
+    (replay / name).write_bytes(b"".join(change(lines)))
     (tmp_path / "out").mkdir()
 
     with pytest.raises(BadRows) as found:
-        merge(members, tmp_path / "out")
+        merge([replay], tmp_path / "out")
 
     assert str(found.value).startswith(
-        f"{members[1] / name} has {len(change(lines)):,} complete lines, but {len(lines):,} were "
+        f"{replay / name} has {len(change(lines)):,} complete lines, but {len(lines):,} were "
         "written"
     )
     assert not list((tmp_path / "out").iterdir())
@@ -363,14 +331,15 @@ def test_a_pass_over_texts_reads_the_events_that_stand(spooled: bool, tmp_path: 
     """What was forgotten or replaced is not among them, in memory and from a spool."""
     given, limits = conversation_events(), Limits()
     with ExitStack() as stack:
-        records: list[RereadableRecords] = [InMemoryRecords(list(enumerate(given)))]
+        records: list[RereadableRecords] = [InMemoryRecords(list(located(given)))]
         if spooled:
             with closing(SpoolWriter(tmp_path)) as writer:
-                for number, record in enumerate(given):
-                    writer.add(spool_key(record, number, limits), number, record)
-                pieces = pieces_of(writer.flush())
+                for one in located(given):
+                    writer.add(spool_key(one[2], one[1], limits), one)
+                spool = writer.flush()
             records = [
-                stack.enter_context(closing(SpooledRecords(tmp_path, piece))) for piece in pieces
+                stack.enter_context(closing(SpooledRecords(tmp_path, piece, spool.sources)))
+                for piece in pieces_of(spool)
             ]
         found = {
             (conversation.conversation_id, turn.number): (
@@ -395,6 +364,6 @@ def test_a_pass_over_texts_reads_the_events_that_stand(spooled: bool, tmp_path: 
 def fed(records: RereadableRecords) -> Replay:
     """An engine that has processed these records."""
     engine = Replay(turn_scope="all")
-    for place, number, record in records.each():
-        engine.feed(record, number, place)
+    for position, (source, number, record) in records.each():
+        engine.feed(record, source, number, position)
     return engine

@@ -114,21 +114,6 @@ def test_every_way_of_replaying_gives_the_same_answers(tmp_path: Path, turn_scop
     assert found[0] == found[1] == found[2]
 
 
-def test_members_merge_to_the_bytes_of_one(tmp_path: Path) -> None:
-    """The block covers all rows, whichever member computed them."""
-    whole = replayed(answered(), tmp_path / "whole", AT_ONCE)
-    shares = [tmp_path / f"{index}" for index in (1, 2, 3)]
-    for index, share in enumerate(shares, 1):
-        replayed(answered(), share, AT_ONCE, member=(index, 3))
-
-    out = tmp_path / "merged"
-    out.mkdir()
-    report_files.merge(shares, out)
-
-    for name in (TURNS, "report.json"):
-        assert (out / name).read_bytes() == whole[name]
-
-
 def test_the_report_summarises_the_rows(tmp_path: Path) -> None:
     """The block is computed from the rows; comparisons read the same rows."""
     files = replayed(answered(), tmp_path, AT_ONCE)

@@ -12,7 +12,7 @@ import pytest
 
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.replay.merge_pieces import MERGING
-from stream_metrics.lab.replay.report_files import PARTS, merge
+from stream_metrics.lab.replay.report_files import PARTS
 from stream_metrics.lab.replay.run import FOLDER, Execution, StrictError, run
 from stream_metrics.lab.sources.files import read_records
 from stream_metrics.lab.sources.recording import recording
@@ -23,7 +23,7 @@ from tests.replays import (
     FILES,
     SPOOLED,
     RecordedProgress,
-    files_of,
+    merged,
     published,
     replayed,
     task,
@@ -114,28 +114,21 @@ def many() -> list[Record]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_processes_and_members_do_not_change_the_files(processes: int, tmp_path: Path) -> None:
-    """This holds for any number of processes, in one replay and in each member."""
+def test_processes_and_inputs_do_not_change_the_files(processes: int, tmp_path: Path) -> None:
+    """This holds for any number of processes, and for merged replays of several inputs."""
     records, scale = traffic(300), Execution(processes, small_records=0)
     whole = replayed(records, tmp_path / "whole", AT_ONCE, stratify=STRATIFY)
-    shares = [tmp_path / f"{index}" for index in (1, 2)]
-    together = tmp_path / "together"
-    together.mkdir()
 
     found = replayed(records, tmp_path / "found", scale, stratify=STRATIFY)
-    for index, share in enumerate(shares, 1):
-        replayed(records, share, scale, member=(index, 2))
-    merge(shares, together, STRATIFY)
-
     assert published(tmp_path / "found") == published(tmp_path / "whole")
     assert found == whole
-    assert files_of(together) == whole
+    assert merged(records, tmp_path, 2, STRATIFY) == whole
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", ["jsonl", "jsonl.gz", "jsonl.zst", "parquet"])
 def test_the_order_of_input_files_does_not_matter(packed: str, tmp_path: Path) -> None:
-    """Only the source and the numbers of bad records depend on it."""
+    """Only the source and the lines of bad records depend on it."""
     names = [str(tmp_path / f"{number}.{packed}") for number in range(4)]
     records = [*traffic(200), Record(b"{", b"c", 1)]
     for number, name in enumerate(names):
@@ -150,14 +143,14 @@ def test_the_order_of_input_files_does_not_matter(packed: str, tmp_path: Path) -
     )
 
     assert shuffled != names
-    assert without_numbers(first) == without_numbers(second)
+    assert without_lines(first) == without_lines(second)
 
 
-def without_numbers(files: dict[str, bytes]) -> dict[str, Any]:
-    """The files without the numbers of bad records."""
+def without_lines(files: dict[str, bytes]) -> dict[str, Any]:
+    """The files without the lines of bad records."""
     report, parts = (json.loads(files[name]) for name in ("report.json", PARTS))
     for bad in report["bad_records"]["first"]:
-        assert bad.pop("record") > 0
+        assert bad.pop("line") > 0
     for bad in parts["outcome"]["rejected"]:
-        assert bad.pop(0) >= 0
+        assert bad[0].pop() > 0
     return files | {"report.json": report, PARTS: parts}

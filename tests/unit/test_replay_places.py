@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from stream_metrics.core.events.record import Record
 from stream_metrics.lab.replay.run import FOLDER, Execution, run
 from stream_metrics.lab.replay.spool import SpoolDamaged
-from stream_metrics.lab.sources.files import read_records, record_line
+from stream_metrics.lab.sources.files import numbered_records, record_line
+from stream_metrics.lab.sources.place import LocatedRecord
 from tests.helpers import rest_long
 from tests.killed import Work, killed_at, moments_of
 from tests.replays import AT_ONCE, SPOOLED, RecordedProgress, files_of, replayed, task, traffic
@@ -34,11 +34,12 @@ def files(folder: Path, count: int = 60) -> list[str]:
 
 def reading(
     paths: Sequence[str], moment: Callable[[], None] = lambda: None, *, places: bool = True
-) -> Iterator[Record]:
+) -> Iterator[LocatedRecord]:
     """The records of the files; ``moment`` is called before each."""
-    for record in read_records(paths, places=places):
-        moment()
-        yield record
+    for path in paths:
+        for number, record in numbered_records(path, places=places):
+            moment()
+            yield path, number, record
 
 
 class SpoolSize(RecordedProgress):
@@ -73,7 +74,7 @@ def test_a_file_that_is_cut_off_while_it_is_replayed_is_an_error(tmp_path: Path)
     """Records that are gone are not passed over."""
     paths = files(tmp_path / "in")
 
-    def read() -> Iterator[Record]:
+    def read() -> Iterator[LocatedRecord]:
         yield from reading(paths)
         os.truncate(paths[0], 100)
 

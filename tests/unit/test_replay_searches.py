@@ -142,22 +142,6 @@ def test_the_order_of_records_does_not_matter(tmp_path: Path) -> None:
     assert block_in(one) == block_in(other)
 
 
-@pytest.mark.slow
-def test_members_merge_to_the_bytes_of_one(tmp_path: Path) -> None:
-    """Rows, marks and block cover all searches, whichever member computed them."""
-    whole = replayed(judged(), tmp_path / "whole", AT_ONCE)
-    shares = [tmp_path / f"{index}" for index in (1, 2, 3)]
-    for index, share in enumerate(shares, 1):
-        replayed(judged(), share, AT_ONCE, member=(index, 3))
-
-    out = tmp_path / "merged"
-    out.mkdir()
-    report_files.merge(shares, out)
-
-    for name in (QUERIES, RELEVANT, "report.json"):
-        assert (out / name).read_bytes() == whole[name]
-
-
 def test_the_block_is_that_of_an_evaluation_of_the_same_rankings(tmp_path: Path) -> None:
     """``retrieval_block`` gives the same means, intervals, strategies and strata."""
     files = replayed(judged(), tmp_path, AT_ONCE)

@@ -10,12 +10,11 @@ import pytest
 
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
-from stream_metrics.lab.replay import report_files
 from stream_metrics.lab.replay.report import MACRO
 from stream_metrics.lab.replay.run import run
 from stream_metrics.lab.reports.html.report import write_report_page
 from stream_metrics.lab.reports.run_directory import read_observations
-from tests.replays import AT_ONCE, IN_PARTS, RecordedProgress, replayed, task
+from tests.replays import AT_ONCE, IN_PARTS, RecordedProgress, merged, replayed, task
 from tests.unit.test_replay_answers import record
 from tests.unit.test_replay_searches import search
 from tests.unit.test_report import figures
@@ -101,18 +100,11 @@ def test_an_unknown_dimension_is_an_error(tmp_path: Path) -> None:
 
 
 def test_every_way_of_replaying_gives_the_same_strata(tmp_path: Path) -> None:
-    """This holds for replays in memory, in shards, and by merged members."""
+    """This holds for replays in memory, in shards, and for merged inputs."""
     whole = replayed(recorded(), tmp_path / "whole", AT_ONCE, stratify=DIMENSIONS)
     pieces = replayed(recorded(), tmp_path / "pieces", IN_PARTS, stratify=DIMENSIONS)
-    shares = [tmp_path / f"{index}" for index in (1, 2)]
-    for index, share in enumerate(shares, 1):
-        replayed(recorded(), share, AT_ONCE, member=(index, 2))
-    out = tmp_path / "merged"
-    out.mkdir()
-    report_files.merge(shares, out, DIMENSIONS)
-
     assert pieces == whole
-    assert (out / "report.json").read_bytes() == whole["report.json"]
+    assert merged(recorded(), tmp_path, 2, DIMENSIONS) == whole
 
 
 def test_comparisons_use_the_same_strata(tmp_path: Path) -> None:

@@ -274,7 +274,9 @@ def test_names_of_the_input_are_text(replayed: Path) -> None:
     strata[HOSTILE]["units"] = {HOSTILE: 1}
     for one in strata[HOSTILE]["metrics"].values():
         one["strata"] = {HOSTILE: next(iter(one["strata"].values()))}
-    report["bad_records"] = {"first": [{"record": 1, "reason": HOSTILE, "message": HOSTILE}]}
+    report["bad_records"] = {
+        "first": [{"source": HOSTILE, "line": 1, "reason": HOSTILE, "message": HOSTILE}]
+    }
     (replayed / "report.json").write_text(json.dumps(report))
 
     page = Read(write_report_page(replayed).read_text(encoding="utf-8"))

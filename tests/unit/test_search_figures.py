@@ -14,7 +14,7 @@ from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.reread import InMemoryRecords
 from stream_metrics.lab.replay.score_texts import scored_lines
 from stream_metrics.lab.replay.search_figures import SearchFigures
-from tests.replays import options, traffic
+from tests.replays import located, options, traffic
 
 METRICS = ("ndcg@10", "recall@2", "mrr", "judged@2", "judged@10")
 FEW_DRAWS = Intervals(resample_count=20)
@@ -22,9 +22,9 @@ FEW_DRAWS = Intervals(resample_count=20)
 
 def taken() -> tuple[SearchFigures, list[tuple[dict[str, Any], list[int]]]]:
     """The figures of searches that have just been scored, and their rows as they are written."""
-    engine, held = Replay.of(options()), InMemoryRecords(list(enumerate(traffic())))
-    for place, number, record in held.each():
-        engine.feed(record, number, place)
+    engine, held = Replay.of(options()), InMemoryRecords(list(located(traffic())))
+    for position, (source, number, record) in held.each():
+        engine.feed(record, source, number, position)
     figures = SearchFigures(METRICS)
     lines: dict[str, list[Any]] = {"queries": [], "relevant": [], "turns": []}
     for kind, line in scored_lines(engine, held, options(), figures):

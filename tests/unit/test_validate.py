@@ -148,7 +148,8 @@ def test_a_strict_replay_ends_at_a_misspelt_field(tmp_path: Path) -> None:
     (tmp_path / "fine.jsonl").write_text(lines({**GOOD, "trace_id": 1}))
 
     assert refused(tmp_path, "replay", "events.jsonl", "--strict") == (
-        "error: record 2: unknown field `search`; did you mean `searches`? (--strict stops here)"
+        "error: events.jsonl:2: unknown field `search`; did you mean `searches`? "
+        "(--strict stops here)"
     )
     assert command(tmp_path, "replay", "events.jsonl").returncode == 0
     assert command(tmp_path, "replay", "fine.jsonl", "--strict").returncode == 0

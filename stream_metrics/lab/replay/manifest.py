@@ -16,7 +16,7 @@ from stream_metrics.lab.replay.spool import Spool
 from stream_metrics.lab.reports.files import write_text
 
 MANIFEST: Final = "manifest.json"
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 
 class Manifest(msgspec.Struct):
@@ -38,7 +38,6 @@ def fingerprint(
     identity: Any,
     config: dict[str, Any],
     options: ReplayOptions,
-    member: tuple[int, int] | None,
     *,
     strict: bool,
 ) -> str:
@@ -59,7 +58,6 @@ def fingerprint(
         [window.name for window in options.windows],
         options.models,
         options.answers,
-        member,
         strict,
         _boot(),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -29,6 +30,7 @@ from stream_metrics.lab.replay.outcome import (
     RejectedRecord,
     ReplayOptions,
 )
+from stream_metrics.lab.sources.place import place_of
 
 CHUNK = 2_000
 
@@ -47,10 +49,10 @@ class _EventCounts:
 class Replay:
     """Takes records, then returns rows, and windows and counts or both as an ``Outcome``.
 
-    ``rejected`` lists the first records that could not be used. ``answered`` are the conversations
-    with a recorded answer, ``described`` those with a recorded reference answer or dimension.
-    ``positions`` has the positions of all searches and ends of turns by conversation and digest,
-    for rereading the texts that the engine does not keep.
+    ``rejected`` lists the first records, by place, that could not be used. ``answered`` are the
+    conversations with a recorded answer, ``described`` those with a recorded reference answer or
+    dimension. ``positions`` has the positions of all searches and ends of turns by conversation and
+    digest, for rereading the texts that the engine does not keep.
     """
 
     def __init__(
@@ -93,23 +95,30 @@ class Replay:
             windows=options.windows,
         )
 
-    def feed(self, record: Record, number: int | None = None, place: int | None = None) -> None:
+    def feed(
+        self,
+        record: Record,
+        source: str = "",
+        number: int | None = None,
+        position: int | None = None,
+    ) -> None:
         """Process the next record.
 
         Args:
             record: The record.
-            number: Its number in the input. None: records are fed without gaps.
-            place: The position at which it can be reread. None: its number.
+            source: The name of its source.
+            number: Its number in the source. None: the records so far are of this source alone.
+            position: Where it can be reread. None: nothing is reread.
         """
-        number = self.records if number is None else number
         self.records += 1
         event = self._decoder.decode(record.value, key=record.key, timestamp_ms=record.timestamp_ms)
         if isinstance(event, BadRecord):
             self.invalid += 1
-            if len(self.rejected) < REJECTED_LISTED:
-                self.rejected.append(RejectedRecord(number, event.reason, event.message))
+            place = place_of(source, self.records if number is None else number, record)
+            insort(self.rejected, RejectedRecord(place, event.reason, event.message))
+            del self.rejected[REJECTED_LISTED:]
             return
-        self._note(event, number if place is None else place)
+        self._note(event, position or 0)
         self._chunk.setdefault(event.conversation_id, []).append(event)
         self._chunk_size += 1
         if self._chunk_size >= CHUNK:
@@ -127,13 +136,13 @@ class Replay:
         self._chunk = {}
         self._chunk_size = 0
 
-    def _note(self, event: DigestedEvent, place: int) -> None:
+    def _note(self, event: DigestedEvent, position: int) -> None:
         self.last_event_us = max(self.last_event_us, event.occurred_us)
         seen = self._seen.get(event.conversation_id)
         if seen is None:
             seen = self._seen[event.conversation_id] = _EventCounts()
         if event.kind in _LOCATED:
-            self.positions.setdefault(event.conversation_id, {})[event.digest] = place
+            self.positions.setdefault(event.conversation_id, {})[event.digest] = position
         if event.kind is FORGET:
             version = event.version[:2]
             seen.forget = version if seen.forget is None else max(seen.forget, version)

@@ -7,9 +7,9 @@ over rows are not included, because merging the rows computes them again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from heapq import nsmallest
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.core.engine.window import Window
@@ -17,21 +17,17 @@ from stream_metrics.core.engine.windows import Names, names_with_series
 from stream_metrics.core.metrics.decisions import RerankSums
 from stream_metrics.lab.evaluation.recorded_searches import Scoring
 from stream_metrics.lab.history import History, WindowSums
+from stream_metrics.lab.sources.place import Place
 
 REJECTED_LISTED: Final = 100
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class RejectedRecord:
-    """A record that a replay could not use, by its number in the input (from 0).
+class RejectedRecord(NamedTuple):
+    """A record that a replay could not use, and why."""
 
-    ``source`` names the input if there are several.
-    """
-
-    number: int
+    place: Place
     reason: str
     message: str
-    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +75,7 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The counts of records, the reranking sums and the first bad records.
+    """The counts of records, the reranking sums and the first bad records, by place.
 
     ``agents`` and ``routes`` are the first by code point, up to the number that may have series of
     their own.
@@ -115,7 +111,7 @@ class Outcome:
             "agents": list(self.agents),
             "routes": list(self.routes),
             "reranks": [searches, undefined, *map(hex, sums)],
-            "rejected": [list(astuple(one)) for one in self.rejected],
+            "rejected": [[list(place), *why] for place, *why in self.rejected],
         }
 
     @classmethod
@@ -127,7 +123,7 @@ class Outcome:
             agents=tuple(data["agents"]),
             routes=tuple(data["routes"]),
             reranks=RerankSums(searches, undefined, *(int(one, 16) for one in sums)),
-            rejected=tuple(RejectedRecord(*one) for one in data["rejected"]),
+            rejected=tuple(RejectedRecord(tuple(place), *why) for place, *why in data["rejected"]),
         )
 
 

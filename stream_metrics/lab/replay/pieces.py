@@ -33,12 +33,12 @@ class NotDone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the pieces of a replay share; ``paths`` are those of its ``Spool``."""
+    """What the pieces of a replay share; ``sources`` are those of its ``Spool``."""
 
     folder: Path
     options: ReplayOptions
     fingerprint: str
-    paths: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 def pieces_of(spool: Spool, piece_bytes: int = PIECE_BYTES) -> list[Piece]:
@@ -63,9 +63,9 @@ def compute(work: Job, piece: Piece) -> Piece:
     engine = Replay.of(work.options)
     found = files_of(work.folder, piece)
     paths = found.scored
-    with closing(SpooledRecords(work.folder, piece, work.paths)) as records:
-        for place, number, record in records.each():
-            engine.feed(record, number, place)
+    with closing(SpooledRecords(work.folder, piece, work.sources)) as records:
+        for position, (source, number, record) in records.each():
+            engine.feed(record, source, number, position)
         write_lines(found.rows, lines_of(engine))
         figures = SearchFigures(work.options.metrics)
         lines = scored_lines(engine, records, work.options, figures)
@@ -90,8 +90,22 @@ def lines_of(engine: Replay) -> Iterator[str]:
 
 
 def files_of(folder: Path, piece: Piece) -> PieceFiles:
-    """The paths of a piece's result files."""
+    """The paths of a piece's result files that are merged line by line."""
     return PieceFiles.in_folder(folder, piece.name, piece.name)
+
+
+def result_paths(folder: Path, piece: Piece) -> dict[str, Path]:
+    """The paths of all result files of a piece by name; the outcome is the last."""
+    files = files_of(folder, piece)
+    return {
+        "rows": files.rows,
+        "queries": files.queries,
+        "relevant": files.relevant,
+        "turns": files.turns,
+        "buckets": files.buckets,
+        "figures": figures_path(folder, piece),
+        "outcome": _outcome_path(folder, piece),
+    }
 
 
 def outcome_of(work: Job, piece: Piece) -> Outcome:

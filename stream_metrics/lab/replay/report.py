@@ -32,6 +32,7 @@ from stream_metrics.core.metrics.turn_totals import ITERATIONS_CAP
 from stream_metrics.lab.evaluation.estimates import LANGUAGE, MOST_STRATA, Intervals, with_intervals
 from stream_metrics.lab.evaluation.report_figures import SCHEMA_VERSION
 from stream_metrics.lab.replay.outcome import Outcome
+from stream_metrics.lab.sources.place import place_fields
 from stream_metrics.lab.statistics.intervals import Estimate
 from stream_metrics.lab.statistics.strata_and_corrections import spread_of_strata, stratum_note
 from stream_metrics.lab.statistics.units import Integers, Units
@@ -241,8 +242,7 @@ class Report:
                 "count": outcome.invalid,
                 "first": [
                     {
-                        **({"source": bad.source} if bad.source else {}),
-                        "record": bad.number + 1,
+                        **place_fields(bad.place),
                         "reason": bad.reason,
                         "message": bad.message,
                     }

@@ -1,7 +1,7 @@
 """Write report directories, and merge several into one.
 
 Apart from rows, windows and report, a replay writes ``parts.json``. It contains what is needed for
-an exact merge with other members but is not in the other files: the sums of reranking comparisons,
+an exact merge with other inputs but is not in the other files: the sums of reranking comparisons,
 the counts of records, and the number of lines in each file, which reveals lost lines.
 """
 
@@ -53,36 +53,26 @@ from stream_metrics.lab.reports.files import (
 )
 
 PARTS: Final = "parts.json"
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 COUNTED_BYTES: Final = 1 << 20
 
 
 class IncompatibleReplays(Exception):
-    """Directories that are not parts of one replay. The message says which and why."""
+    """Directories that cannot be merged. The message says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayScope:
-    """The source, settings and members that a report directory covers.
-
-    ``members`` are the replay group members in it, each as (i, n); empty for the whole source.
-    """
+    """The source and settings of a report directory."""
 
     source: tuple[str, ...]
     config: dict[str, Any]
     turn_scope: str
     now_us: int | None
     windows: tuple[str, ...]
-    members: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(
-        cls,
-        source: Sequence[str],
-        config: dict[str, Any],
-        options: ReplayOptions,
-        member: tuple[int, int] | None,
-    ) -> Self:
+    def of(cls, source: Sequence[str], config: dict[str, Any], options: ReplayOptions) -> Self:
         """The scope of one replay."""
         return cls(
             tuple(source),
@@ -90,7 +80,6 @@ class ReplayScope:
             options.turn_scope,
             options.now_us,
             tuple(window.name for window in options.windows),
-            () if member in (None, (1, 1)) else (member,),
         )
 
     @property
@@ -246,7 +235,6 @@ def write_report(
             "turn_scope": part.turn_scope,
             "now": part.now_us,
             "windows": list(part.windows),
-            "members": [list(member) for member in part.members],
             "lines": lines,
             "outcome": outcome.as_data(),
         },
@@ -297,6 +285,17 @@ def write_merged_report(
         return write_report(out, part, whole, stratify)
 
 
+def merged_windows(
+    folder: Path, part: ReplayScope, outcome: Outcome, sources: Sequence[PieceFiles]
+) -> dict[str, Any]:
+    """The content of ``windows.json`` of many sources; ``folder`` takes intermediate files."""
+    windows = outcome.window_sums(part.options)
+    with at_most_fan_in(sources, part.options.history(0), folder) as left:
+        for bucket in merged_buckets(left):
+            windows.take(*bucket)
+    return windows.document()
+
+
 def _merged_buckets(
     out: Path, part: ReplayScope, outcome: Outcome, sources: Sequence[PieceFiles]
 ) -> int:
@@ -334,7 +333,6 @@ def _read(directory: Path) -> tuple[ReplayScope, Outcome, dict[str, int]]:
             content["turn_scope"],
             content["now"],
             tuple(content["windows"]),
-            tuple((index, of) for index, of in content["members"]),
         )
         outcome = Outcome.of_data(content["outcome"])
         lines = {name: int(content["lines"][name]) for name in COUNTED}
@@ -387,32 +385,13 @@ def merge(directories: Sequence[Path], out: Path, stratify: Sequence[str] = ()) 
         )
         for directory in directories
     ]
-    outcomes = [one for _, one, _ in found]
-    if len({part.source for part, _, _ in found}) > 1:
-        outcomes = [_with_source(part, one) for part, one, _ in found]
-    outcome = merge_outcomes(outcomes, whole.options)
+    outcome = merge_outcomes((one for _, one, _ in found), whole.options)
     try:
         for directory, (_, _, lines) in zip(directories, found, strict=True):
             _check_lines(directory, lines)
         return write_merged_report(out, whole, outcome, sources, stratify, folder=out)
     except FileNotFoundError as error:
         raise BadRows(f"{error.filename}: no such file; replay its input again") from error
-
-
-def missing_members(directory: Path) -> list[str]:
-    """The members missing from a directory, as i/n; raises ``IncompatibleReplays``."""
-    members = read(directory)[0].members
-    if not members:
-        return []
-    of = members[0][1]
-    return [f"{index}/{of}" for index in range(1, of + 1) if (index, of) not in members]
-
-
-def _with_source(part: ReplayScope, outcome: Outcome) -> Outcome:
-    """The outcome with the name of the input added to its bad records."""
-    name = ", ".join(part.source)
-    bad = (replace(one, source=one.source or name) for one in outcome.rejected)
-    return replace(outcome, rejected=tuple(bad))
 
 
 def _combined_scope(directories: Sequence[Path], parts: Sequence[ReplayScope]) -> ReplayScope:
@@ -425,31 +404,7 @@ def _combined_scope(directories: Sequence[Path], parts: Sequence[ReplayScope]) -
                     f"{directory} and {directories[0]} were replayed with different "
                     f"{_NAMES[name]}; replay one of them again"
                 )
-    sources = dict.fromkeys(part.source for part in parts)
-    members = [member for part in parts for member in part.members]
-    if len(sources) == 1:
-        return replace(first, members=_combined_members(first.source, parts, members))
-    return replace(first, source=tuple(name for source in sources for name in source), members=())
-
-
-def _combined_members(
-    source: Sequence[str], parts: Sequence[ReplayScope], members: list[tuple[int, int]]
-) -> tuple[tuple[int, int], ...]:
-    """The members in several parts of one source; empty if they cover it all."""
-    if len(parts) == 1:
-        return parts[0].members
-    shown = ", ".join(source)
-    counts = {of for _, of in members}
-    if not all(part.members for part in parts) or len(counts) > 1 or len({*members}) < len(members):
-        given = ", ".join(
-            " and ".join(f"{index}/{of}" for index, of in part.members) or "all" for part in parts
-        )
-        raise IncompatibleReplays(
-            f"the directories hold overlapping shares of {shown} ({given}); give each member of "
-            "one replay group once"
-        )
-    (of,) = counts
-    return () if len(members) == of else tuple(sorted(members))
+    return replace(first, source=tuple(name for part in parts for name in part.source))
 
 
 COUNTED: Final = (ROWS, BUCKETS, QUERIES, RELEVANT, TURNS)

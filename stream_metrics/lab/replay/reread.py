@@ -27,6 +27,7 @@ from stream_metrics.core.events.wire import (
 )
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.recorded import Recorded
+from stream_metrics.lab.sources.place import LocatedRecord
 
 _Decoders = Mapping[str, Callable[[bytes], Payload]]
 """Decoders by event type."""
@@ -35,26 +36,26 @@ _Decoders = Mapping[str, Callable[[bytes], Payload]]
 class RereadableRecords(Protocol):
     """The records of a piece, which can be read more than once."""
 
-    def each(self) -> Iterator[tuple[int, int, Record]]:
-        """All records, each preceded by its position and its number in the input."""
+    def each(self) -> Iterator[tuple[int, LocatedRecord]]:
+        """All records, each preceded by its position."""
 
-    def at(self, place: int) -> Record:
+    def at(self, position: int) -> Record:
         """The record at a position."""
 
 
 class InMemoryRecords:
-    """Records in memory, each preceded by its number in the input."""
+    """Records in memory."""
 
-    def __init__(self, records: Sequence[tuple[int, Record]]) -> None:
+    def __init__(self, records: Sequence[LocatedRecord]) -> None:
         self._records = records
 
-    def each(self) -> Iterator[tuple[int, int, Record]]:
-        """All records, each preceded by its index and its number in the input."""
-        return ((place, *found) for place, found in enumerate(self._records))
+    def each(self) -> Iterator[tuple[int, LocatedRecord]]:
+        """All records, each preceded by its index."""
+        return enumerate(self._records)
 
-    def at(self, place: int) -> Record:
+    def at(self, position: int) -> Record:
         """The record at an index."""
-        return self._records[place][1]
+        return self._records[position][2]
 
 
 def recorded_of(

@@ -22,7 +22,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from stream_metrics.core.events.record import Record
 from stream_metrics.core.garbage_collection import collector_paused
 from stream_metrics.lab.replay.manifest import MANIFEST, Manifest, fingerprint, load, save
 from stream_metrics.lab.replay.merge_pieces import decoded_rows, write_queries
@@ -54,6 +53,7 @@ from stream_metrics.lab.replay.score_texts import LineKind, scored_lines
 from stream_metrics.lab.replay.search_figures import SearchFigures
 from stream_metrics.lab.replay.spool import Piece, SpoolKey, SpoolWriter, spool_key
 from stream_metrics.lab.reports.files import QUERIES, RELEVANT
+from stream_metrics.lab.sources.place import LocatedRecord, place_fields, place_of, place_text
 from stream_metrics.lab.sources.problems import find_problems
 
 FOLDER: Final = ".replay"
@@ -98,7 +98,7 @@ class ReplaySource:
 
     names: Sequence[str]
     identity: Sequence[Any] | None
-    open: Callable[[], Generator[Record, None, None]]
+    open: Callable[[], Generator[LocatedRecord, None, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,6 @@ class ReplayTask:
     """What a replay computes, and where it writes the report.
 
     Attributes:
-        member: (i, n): only the i-th of n shares of the conversations, counted from 1. None: all.
         strict: Stop at the first bad record or misspelt field.
         stratify: The dimensions of ``strata``.
         config: The settings, as the report shows them.
@@ -136,13 +135,12 @@ class ReplayTask:
     options: ReplayOptions
     out: Path
     config: dict[str, Any]
-    member: tuple[int, int] | None = None
     strict: bool = False
     stratify: tuple[str, ...] = ()
     scale: Execution = field(default_factory=Execution)
 
 
-_KeyedRecord = tuple[SpoolKey, int, Record]
+_KeyedRecord = tuple[SpoolKey, LocatedRecord]
 
 
 def run(task: ReplayTask, progress: Progress) -> FinishedReport:
@@ -152,22 +150,22 @@ def run(task: ReplayTask, progress: Progress) -> FinishedReport:
     the source raises.
     """
     folder = task.out / FOLDER
-    with _locked(folder):
+    with locked(folder):
         try:
             return _run(task, folder, progress)
         except StrictError:  # such a replay cannot resume
-            _clear(folder)
+            clear(folder)
             raise
 
 
 def _run(task: ReplayTask, folder: Path, progress: Progress) -> FinishedReport:
     known = os.urandom(16).hex() if task.source.identity is None else task.source.identity
-    told = fingerprint(known, task.config, task.options, task.member, strict=task.strict)
+    told = fingerprint(known, task.config, task.options, strict=task.strict)
     work = Job(folder, task.options, told)
     manifest = _unfinished(task, work, progress)
     if manifest is None:
-        _clear(folder)
-        with closing(_member_records(task, 0, progress)) as records:
+        clear(folder)
+        with closing(_keyed_records(task, 0, progress)) as records:
             first = list(_in_memory(records, task.scale))
             more = next(records, None)
             if more is None:
@@ -180,7 +178,7 @@ def _run(task: ReplayTask, folder: Path, progress: Progress) -> FinishedReport:
     with process_pool(task.scale.processes) as pool:
         if not manifest.whole:
             progress.note(f"continuing after {manifest.records:,} records that were read before")
-            with closing(_member_records(task, manifest.records, progress)) as records:
+            with closing(_keyed_records(task, manifest.records, progress)) as records:
                 _spool(task, work, manifest, records)
         return _run_from_spool(task, work, manifest, progress, pool)
 
@@ -199,40 +197,36 @@ def _unfinished(task: ReplayTask, work: Job, progress: Progress) -> Manifest | N
     return manifest
 
 
-def _member_records(
+def _keyed_records(
     task: ReplayTask, after: int, progress: Progress
 ) -> Generator[_KeyedRecord, None, None]:
-    """The records of this member with their keys, without the first ``after`` of the input."""
+    """The records with their keys, without the first ``after`` of the input."""
     limits = task.options.config.limits
-    index, members = task.member or (1, 1)
     check = _strict(task.options) if task.strict else None
     with closing(task.source.open()) as records:
-        for number, record in enumerate(records):
-            if number < after:
-                continue
+        for read, located in enumerate(islice(records, after, None), after + 1):
             if check is not None:
-                check(number, record)
-            if (number + 1) % READ_EVERY == 0:
-                progress.read(number + 1)
-            place = spool_key(record, number, limits)
-            if place.member % members == index - 1:
-                yield place, number, record
+                check(located)
+            if read % READ_EVERY == 0:
+                progress.read(read)
+            _, number, record = located
+            yield spool_key(record, number, limits), located
 
 
-def _strict(options: ReplayOptions) -> Callable[[int, Record], None]:
+def _strict(options: ReplayOptions) -> Callable[[LocatedRecord], None]:
     """A check that raises ``StrictError`` for a record with an error."""
     limits = options.config.limits
 
-    def check(number: int, record: Record) -> None:
+    def check(located: LocatedRecord) -> None:
+        record = located[2]
         found = find_problems(
             record.value, key=record.key, timestamp_ms=record.timestamp_ms, limits=limits
         )
         for one in found:
             if one.level == "error":
                 reason = f"{one.about}: " if one.kind == "bad_record" else ""
-                raise StrictError(
-                    f"record {number + 1}: {reason}{one.message} (--strict stops here)"
-                )
+                place = place_text(place_fields(place_of(*located)))
+                raise StrictError(f"{place}: {reason}{one.message} (--strict stops here)")
 
     return check
 
@@ -242,7 +236,7 @@ def _in_memory(records: Iterator[_KeyedRecord], scale: Execution) -> Iterator[_K
     held = 0
     for dealt in islice(records, scale.small_records):
         yield dealt
-        held += len(dealt[2].value or b"")
+        held += len(dealt[1][2].value or b"")
         if held > scale.small_bytes:
             return
 
@@ -264,10 +258,11 @@ def _spool(
     """Write records to the spool, saving the progress in the manifest."""
     with closing(SpoolWriter(work.folder, manifest.spool)) as writer:
         written = 0
-        for place, number, record in records:
-            written += writer.add(place, number, record)
+        for key, located in records:
+            written += writer.add(key, located)
+            manifest.records += 1
             if written >= task.scale.note_bytes:
-                manifest.records, manifest.spool = number + 1, writer.flush()
+                manifest.spool = writer.flush()
                 save(work.folder, manifest)
                 written = 0
         manifest.spool, manifest.whole = writer.flush(), True
@@ -277,9 +272,9 @@ def _spool(
 def _run_in_memory(task: ReplayTask, records: list[_KeyedRecord]) -> FinishedReport:
     out, part = task.out, _scope_of(task)
     engine = Replay.of(task.options)
-    held = InMemoryRecords([(number, record) for _, number, record in records])
-    for place, number, record in held.each():
-        engine.feed(record, number, place)
+    held = InMemoryRecords([located for _, located in records])
+    for position, (source, number, record) in held.each():
+        engine.feed(record, source, number, position)
     found, history = engine.outcome_and_history()
     lines: dict[LineKind, list[str]] = {"queries": [], "relevant": [], "turns": []}
     figures = SearchFigures(part.metrics)
@@ -302,7 +297,7 @@ def _run_from_spool(
     task: ReplayTask, work: Job, manifest: Manifest, progress: Progress, pool: Pool
 ) -> FinishedReport:
     assert manifest.spool is not None
-    work = replace(work, paths=tuple(manifest.spool.paths))
+    work = replace(work, sources=tuple(manifest.spool.sources))
     pieces = pieces_of(manifest.spool, task.scale.piece_bytes)
     left = [piece for piece in pieces if not is_done(work, piece)]
     ready = len(pieces) - len(left)
@@ -317,31 +312,41 @@ def _run_from_spool(
 
     pool.compute_all(work, left, done)
     progress.merging()
-    part = _scope_of(task)
-    sources = [files_of(work.folder, piece) for piece in pieces]
-    scored = pieces if task.options.scoring is not None else []
-    paths = [figures_path(work.folder, piece) for piece in scored]
-    outcome = merge_outcomes((outcome_of(work, piece) for piece in pieces), task.options)
-    found = write_merged_report(
-        task.out,
-        part,
-        outcome,
-        sources,
-        task.stratify,
-        folder=work.folder,
-        figures=SearchFigures.load(part.metrics, paths),
-        submit=pool.submit,
-    )
-    _clear(work.folder)
+    found = write_report_of_pieces(task.out, _scope_of(task), work, pieces, task.stratify, pool)
+    clear(work.folder)
     return found
 
 
+def write_report_of_pieces(
+    out: Path,
+    part: ReplayScope,
+    work: Job,
+    pieces: Sequence[Piece],
+    stratify: Sequence[str],
+    pool: Pool,
+) -> FinishedReport:
+    """Merge the pieces of a replay, which are all done; raises as ``write_merged_report``."""
+    scored = pieces if work.options.scoring is not None else []
+    return write_merged_report(
+        out,
+        part,
+        merge_outcomes((outcome_of(work, piece) for piece in pieces), work.options),
+        [files_of(work.folder, piece) for piece in pieces],
+        stratify,
+        folder=work.folder,
+        figures=SearchFigures.load(
+            part.metrics, (figures_path(work.folder, piece) for piece in scored)
+        ),
+        submit=pool.submit,
+    )
+
+
 def _scope_of(task: ReplayTask) -> ReplayScope:
-    return ReplayScope.of(task.source.names, task.config, task.options, task.member)
+    return ReplayScope.of(task.source.names, task.config, task.options)
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a directory; raises ``OutputInUse`` if another replay has it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as lock:
@@ -358,7 +363,7 @@ def _locked(folder: Path) -> Iterator[None]:
                 shutil.rmtree(folder)
 
 
-def _clear(folder: Path) -> None:
+def clear(folder: Path) -> None:
     """Delete what an earlier replay left: the manifest first, because it refers to the rest."""
     (folder / MANIFEST).unlink(missing_ok=True)
     for path in folder.iterdir():

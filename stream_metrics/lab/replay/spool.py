@@ -21,13 +21,14 @@ from stream_metrics.core.events.key import key_of
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.files import StoredRecord, read_again
+from stream_metrics.lab.sources.place import LocatedRecord
 
 SHARDS: Final = 64
 BUFFER_BYTES: Final = 128 << 10
 LENGTH_BYTES: Final = 4
 
 
-_NUMBERS: Final = Struct(">III").unpack
+_NUMBERS: Final = Struct(">II").unpack
 
 
 class SpoolDamaged(Exception):
@@ -35,49 +36,53 @@ class SpoolDamaged(Exception):
 
 
 class SpoolKey(NamedTuple):
-    """Three independent hash values that select a record's shard, part and member."""
+    """Two independent hash values that select a record's shard and part."""
 
     shard: int
     part: int
-    member: int
 
 
 def spool_key(record: Record, number: int, limits: Limits) -> SpoolKey:
-    """Hash the conversation id, or the number in the input of a record that names none.
+    """Hash the conversation id, or the number in the source of a record that names none.
 
     >>> spool_key(Record(b'{"conversation_id": "c-1"}'), 7, Limits()).shard % SHARDS
-    62
+    17
     """
     key = key_of(record.value, record.timestamp_ms, limits)
     data = str(number).encode() if isinstance(key, BadRecord) else key
-    digest = hashlib.blake2b(data, digest_size=12).digest()
+    digest = hashlib.blake2b(data, digest_size=8).digest()
     return SpoolKey._make(_NUMBERS(digest))
 
 
 class Spooled(msgspec.Struct, array_like=True, tag=0, gc=False, frozen=True):
-    """A record as read: its number in the input (from 0), and everything that an event depends on.
+    """A record as read: its number in a source, everything that an event depends on, and its place.
 
-    ``part`` is that of its ``SpoolKey``.
+    ``part`` is that of its ``SpoolKey``; ``source`` is the index of the name in ``Spool.sources``.
     """
 
+    source: int
     number: int
     part: int
     value: bytes | None
     key: bytes | None
     timestamp_ms: Any
+    topic: str
+    partition: int
+    offset: int
 
     @property
     def record(self) -> Record:
-        """The record, without topic, partition and offset."""
-        return Record(self.value, self.key, self.timestamp_ms)
+        """The record."""
+        place = (self.topic, self.partition, self.offset)
+        return Record(self.value, self.key, self.timestamp_ms, *place)
 
 
 class SpooledPlace(msgspec.Struct, array_like=True, tag=1, gc=False, frozen=True):
-    """The place of a ``StoredRecord``; ``file`` is the index of its path in ``Spool.paths``."""
+    """Where the bytes of a ``StoredRecord`` are in its file, which is its ``source``."""
 
+    source: int
     number: int
     part: int
-    file: int
     start: int
     length: int
 
@@ -88,17 +93,17 @@ class Spool(msgspec.Struct):
     Attributes:
         sizes: The sizes of its files.
         held: The bytes of their records, wherever these are.
-        paths: The paths of files in which records are.
+        sources: The names of the sources of its records; absolute paths of plain files.
     """
 
     sizes: list[int]
     held: list[int]
-    paths: list[str]
+    sources: list[str]
 
     @classmethod
-    def empty(cls) -> Self:
+    def empty(cls, shards: int = SHARDS) -> Self:
         """A spool without records."""
-        return cls([0] * SHARDS, [0] * SHARDS, [])
+        return cls([0] * shards, [0] * shards, [])
 
 
 class Piece(NamedTuple):
@@ -126,12 +131,12 @@ _DECODE: Final = msgspec.msgpack.Decoder(Spooled | SpooledPlace).decode
 class SpoolWriter:
     """Distributes records to the files of a folder, which are open until ``close``.
 
-    ``spool`` is what they have to begin with.
+    ``spool`` is what they have to begin with; None: there are ``shards`` new files.
     """
 
-    def __init__(self, folder: Path, spool: Spool | None = None) -> None:
-        self._spool = Spool.empty() if spool is None else spool
-        self._places = {path: place for place, path in enumerate(self._spool.paths)}
+    def __init__(self, folder: Path, spool: Spool | None = None, *, shards: int = SHARDS) -> None:
+        self._spool = Spool.empty(shards) if spool is None else spool
+        self._sources = {name: at for at, name in enumerate(self._spool.sources)}
         self._files: list[IO[bytes]] = []
         self._open = ExitStack()
         for shard, size in enumerate(self._spool.sizes):
@@ -146,17 +151,18 @@ class SpoolWriter:
         """Close its files."""
         self._open.close()
 
-    def add(self, place: SpoolKey, number: int, record: Record) -> int:
+    def add(self, key: SpoolKey, located: LocatedRecord) -> int:
         """Write a record, or where it is; returns its size in bytes."""
+        name, number, record = located
         if isinstance(record, StoredRecord):
-            held, source = record.length, self._place(record.path)
-            data = _ENCODE(SpooledPlace(number, place.part, source, record.start, held))
+            held, source = record.length, self._source(record.path, is_path=True)
+            data = _ENCODE(SpooledPlace(source, number, key.part, record.start, held))
         else:
-            data = _ENCODE(
-                Spooled(number, place.part, record.value, record.key, record.timestamp_ms)
-            )
+            sent = (record.value, record.key, record.timestamp_ms)
+            place = (record.topic, record.partition, record.offset)
+            data = _ENCODE(Spooled(self._source(name), number, key.part, *sent, *place))
             held = LENGTH_BYTES + len(data)
-        shard = place.shard % SHARDS
+        shard = key.shard % len(self._files)
         file = self._files[shard]
         file.write(len(data).to_bytes(LENGTH_BYTES, "big"))
         file.write(data)
@@ -164,12 +170,12 @@ class SpoolWriter:
         self._spool.held[shard] += held
         return held
 
-    def _place(self, path: str) -> int:
-        """The index of a path."""
-        found = self._places.get(path)
+    def _source(self, name: str, *, is_path: bool = False) -> int:
+        """The index of a source; the working directory may be another when its path is opened."""
+        found = self._sources.get(name)
         if found is None:
-            found = self._places[path] = len(self._spool.paths)
-            self._spool.paths.append(str(Path(path).resolve()))
+            found = self._sources[name] = len(self._spool.sources)
+            self._spool.sources.append(os.path.abspath(name) if is_path else name)
         return found
 
     def flush(self) -> Spool:
@@ -187,11 +193,11 @@ def spool_path(folder: Path, shard: int) -> Path:
 class SpooledRecords:
     """The records of a piece of the spool in ``folder``, whose files are open until ``close``.
 
-    ``paths`` are those of ``Spool``. Reading raises ``SpoolDamaged``, and ``OSError``.
+    ``sources`` are those of ``Spool``. Reading raises ``SpoolDamaged``, and ``OSError``.
     """
 
-    def __init__(self, folder: Path, piece: Piece, paths: Sequence[str] = ()) -> None:
-        self._path, self._piece, self._paths = spool_path(folder, piece.shard), piece, paths
+    def __init__(self, folder: Path, piece: Piece, sources: Sequence[str]) -> None:
+        self._path, self._piece, self._sources = spool_path(folder, piece.shard), piece, sources
         self._open = ExitStack()
         self._file = self._open.enter_context(self._path.open("rb"))
         self._source = -1  # the index of the one that is open
@@ -202,32 +208,33 @@ class SpooledRecords:
         """Close its files."""
         self._open.close()
 
-    def each(self) -> Iterator[tuple[int, int, Record]]:
-        """All records, each preceded by its offset and its number in the input."""
+    def each(self) -> Iterator[tuple[int, LocatedRecord]]:
+        """All records, each preceded by its position in the spool."""
         at, size = 0, self._piece.size
         with self._path.open("rb", buffering=BUFFER_BYTES) as file:
             while at < size:
                 spooled, taken = self._read(file)
                 if self._piece.has(spooled):
-                    yield at, spooled.number, self._record(spooled)
+                    source = self._sources[spooled.source]
+                    yield at, (source, spooled.number, self._record(spooled))
                 at += taken
         if at != size:
             raise SpoolDamaged(
                 f"{self._path}: a record ends beyond the {size} bytes that were written"
             )
 
-    def at(self, place: int) -> Record:
-        """The record at an offset."""
-        self._file.seek(place)
+    def at(self, position: int) -> Record:
+        """The record at a position."""
+        self._file.seek(position)
         return self._record(self._read(self._file)[0])
 
     def _record(self, spooled: Spooled | SpooledPlace) -> Record:
         if isinstance(spooled, Spooled):
             return spooled.record
-        path = self._paths[spooled.file]
-        if self._source != spooled.file:
+        path = self._sources[spooled.source]
+        if self._source != spooled.source:
             self._source_open.close()
-            self._source, self._descriptor = spooled.file, os.open(path, os.O_RDONLY)
+            self._source, self._descriptor = spooled.source, os.open(path, os.O_RDONLY)
             self._source_open.callback(os.close, self._descriptor)
         record = read_again(self._descriptor, spooled.start, spooled.length)
         if record is None:

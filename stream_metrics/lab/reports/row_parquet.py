@@ -28,7 +28,7 @@ def write_row_parquet(directory: Path) -> None:
     One row group is in memory at a time. Raises ``ParquetError`` without pyarrow.
     """
     arrow, parquet = load_pyarrow()
-    schema = arrow.schema(_fields(arrow, Row))
+    schema = row_schema()
     with (
         (directory / ROWS).open("rb") as lines,
         replacing(directory / PARQUET) as path,
@@ -37,6 +37,12 @@ def write_row_parquet(directory: Path) -> None:
         while group := list(islice(lines, GROUP_ROWS)):
             rows = [_with_pairs(msgspec.json.decode(line)) for line in group]
             writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
+
+
+def row_schema() -> Any:
+    """The Arrow schema of rows; raises ``ParquetError`` without pyarrow."""
+    arrow, _ = load_pyarrow()
+    return arrow.schema(_fields(arrow, Row))
 
 
 def _fields(arrow: Any, model: type[BaseModel]) -> list[Any]:

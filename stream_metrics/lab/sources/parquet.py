@@ -56,7 +56,7 @@ def read_parquet(path: str) -> Iterator[Record]:
             with parquet.ParquetFile(opened, pre_buffer=False, buffer_size=READ_BYTES) as file:
                 names = _names(arrow.types, file.schema_arrow)
                 for batch in file.iter_batches(batch_size=READ_ROWS, columns=names):
-                    yield from _records(arrow, batch)
+                    yield from records_of(batch)
         except (arrow.ArrowException, OSError) as error:
             reason = " ".join(str(error).split()).removesuffix(".")
             raise ParquetError(
@@ -122,7 +122,9 @@ def _fits(kinds: Any, name: str, kind: Any) -> bool:
             return bool(text or kinds.is_binary(kind) or kinds.is_large_binary(kind))
 
 
-def _records(arrow: Any, batch: Any) -> Iterator[Record]:
+def records_of(batch: Any) -> Iterator[Record]:
+    """The records of an Arrow batch with ``COLUMNS``, of which ``topic`` may be missing."""
+    arrow, _ = load_pyarrow()
     columns = {}
     for name in batch.schema.names:
         column = batch.column(name)

@@ -51,6 +51,7 @@ from stream_metrics.lab.reports.html.rankings import (
 )
 from stream_metrics.lab.reports.run_directory import add_rows, read_report
 from stream_metrics.lab.sources.files import InputError
+from stream_metrics.lab.sources.place import place_text
 
 PAGE: Final = "report.html"
 NO_VALUE: Final = {"mean": None, "ci_low": None, "ci_high": None}
@@ -307,7 +308,7 @@ def _quality(report: Report, rows: Conversations) -> Section:
     listed = None
     if bad:
         found = [
-            (str(one["record"]), name(str(one["reason"])), parts().isolated(str(one["message"])))
+            (name(place_text(one)), name(str(one["reason"])), parts().isolated(str(one["message"])))
             for one in bad[:20]
         ]
         titles = ("Record", "Reason", "Message")
