@@ -41,7 +41,7 @@ TEST := $(RUN) -m pytest --override-ini "pythonpath=.venv/compiled . client/src"
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
-.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client check format stack collector agent bench bench-replay bounds bridge-campaign peers profile services size \
+.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client test-spark check format stack collector agent bench bench-replay bounds bridge-campaign peers profile services size bench-spark \
 	tools kernel dashboards panels docs docs-site lock dist clean campaign mutations conformance fuzz drill calibration
 
 help: ## Show the targets
@@ -147,7 +147,7 @@ test-unit: kernel ## Run the tests that need no server
 test-services: tools ## Run the tests on real servers, each process with servers of its own
 	@$(TEST) -m "service and not long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
 
-test-all: kernel tools chart-tools agent .venv/dist/.ready test-client ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
+test-all: kernel tools chart-tools agent .venv/dist/.ready test-client test-spark ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
 	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=long $(TEST) -m "not service and (long or hypothesis)" -n auto --dist worksteal
 	@echo "as Python:"
 	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service and not long" -n auto --dist worksteal --quiet $(PLAIN)
@@ -168,6 +168,18 @@ test-all: kernel tools chart-tools agent .venv/dist/.ready test-client ## Run wh
 
 test-client: .venv/client/.ready tools ## Test stream-metrics-client with real frameworks, and each Kafka client
 	@$(BIN)/python -m client.tests .venv/client/bin/python --quiet
+
+# Spark has an environment of its own: it is large, and has its own ideas of pandas.
+.venv/spark/.ready: tests/spark/requirements.txt | $(READY)
+	@echo "installing Apache Spark (a minute)"
+	@$(BIN)/python -m venv .venv/spark
+	@.venv/spark/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+SPARK := env PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/.venv/compiled:$(CURDIR):$(CURDIR)/client/src" .venv/spark/bin/python
+
+test-spark: .venv/spark/.ready tools ## Test replays on Apache Spark, with threads and with a cluster of two executors
+	@$(SPARK) -m pytest -c tests/spark/pytest.ini --rootdir . --confcutdir tests/spark -p no:cacheprovider --quiet tests/spark
 
 check: setup ## Check formatting, lint, types and import rules
 	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "run: make format" >&2; exit 1; }
@@ -269,6 +281,10 @@ fuzz: kernel .venv/.fuzz ## Fuzz the decoders, guided by coverage
 bench-replay: setup ## Replay a million events with 1 and 2 processes, killed and resumed; long
 	@$(RUN) -m benchmarks replay
 
+# SPARK_BENCH has options, such as SPARK_BENCH="--records 60000 --rounds 1" for a look in minutes.
+bench-spark: .venv/spark/.ready build ## Replay a million events on Spark and with two processes in turn; long
+	@$(SPARK) -m benchmarks.spark $(SPARK_BENCH)
+
 # COMMITS are commits or folders with a checkout; SIZE has options, such as SIZE="--way --names".
 COMMITS ?= HEAD
 size: setup ## Count the lines of code by floor and language, and private names in tests
@@ -318,6 +334,8 @@ lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --upgrade --output-file benchmarks/peers/requirements.txt benchmarks/peers/requirements.in
 	@$(PIN) --upgrade --output-file deploy/dist/requirements.txt deploy/dist/requirements.in
 	@$(PIN) --upgrade --output-file client/tests/requirements.txt client/tests/requirements.in
+	@$(PIN) --constraint constraints.txt --extra spark --output-file tests/spark/requirements.txt \
+		pyproject.toml tests/spark/requirements.in
 	@$(PIN) --upgrade --output-file examples/langgraph/requirements.txt examples/langgraph/requirements.in
 	@for environment in shared openllmetry loongsuite; do \
 		$(BIN)/uv pip compile --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url \

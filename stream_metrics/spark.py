@@ -1,0 +1,284 @@
+"""Replays on Apache Spark, for recordings that are too large for one machine.
+
+The engine, the pieces and the merging are those of ``stream-metrics replay``; Spark takes the place
+of its processes and of its spool. The files of a report are the same bytes.
+
+PySpark is the extra ``spark``. Each executor needs this package, too.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, Literal
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from stream_metrics import __version__
+from stream_metrics.cli.replay_options import conversation_link, replay_options
+from stream_metrics.cli.settings import Settings
+from stream_metrics.lab.replay.batches import (
+    LINE_COLUMNS,
+    OUTCOME,
+    PIECE_BYTES,
+    PieceReceiver,
+    computed_batches,
+    keyed_batches,
+)
+from stream_metrics.lab.replay.outcome import ReplayOptions, merge_outcomes
+from stream_metrics.lab.replay.pieces import Job, files_of, outcome_of
+from stream_metrics.lab.replay.pool import process_pool
+from stream_metrics.lab.replay.report_files import ReplayScope, merged_windows
+from stream_metrics.lab.replay.run import FOLDER, clear, locked, write_report_of_pieces
+from stream_metrics.lab.replay.spool import Piece
+from stream_metrics.lab.reports.files import PARQUET, write_text
+from stream_metrics.lab.reports.html.report import write_report_page
+from stream_metrics.lab.reports.row_parquet import row_schema
+from stream_metrics.lab.sources.parquet import COLUMNS
+
+_KEYED: Final = (
+    "id string, source string, number bigint, offset bigint, timestamp bigint, key binary, "
+    "value binary"
+)
+_PLACE: Final = ("source", "number", "offset")
+_CHUNKS: Final = "file string, data binary"
+_QUERIES: Final = (
+    "conversation_id string, turn bigint, search_id string, agent string, "
+    "dimensions map<string, string>, strategy string, n_retrieved bigint, n_judged bigint, "
+    "n_relevant bigint, scores map<string, double>"
+)
+_TURNS: Final = (
+    "conversation_id string, turn bigint, agent string, dimensions map<string, string>, "
+    "n_tokens bigint, n_references bigint, n_texts bigint, scores map<string, double>"
+)
+
+
+def replay(
+    records: DataFrame,
+    settings: Settings | None = None,
+    *,
+    metrics: Sequence[str] = (),
+    names: Sequence[str] | None = None,
+    turn_scope: Literal["last", "all"] | None = None,
+    now_us: int | None = None,
+    predicate: str | None = None,
+    generation: bool = True,
+    partitions: int | None = None,
+    piece_bytes: int = PIECE_BYTES,
+) -> SparkReplay:
+    """Replay recorded events. Nothing is computed until a part of the result is used.
+
+    Args:
+        records: Records of topics in the columns ``topic``, ``partition``, ``offset``,
+            ``timestamp``, ``key`` and ``value``, or lines of files in ``file``, ``line`` (from 1)
+            and ``value``. Further columns are ignored.
+        settings: The settings. None: those of the environment (``STREAM_METRICS_CONFIG`` names a
+            file).
+        metrics: The metrics of searches, such as ``ndcg@10``. Empty: those of the settings.
+        names: The names of the input in the report. None: ``kafka:`` and the topics, or the names
+            of the files without folders, sorted.
+        turn_scope: Rows of each conversation's ``last`` turn, or of ``all``. None: the settings.
+        now_us: The end of the windows in microseconds since 1970. None: the largest event time.
+        predicate: Your own rule of relevance, as ``module:object``, importable on all executors.
+            None: that of the settings.
+        generation: Whether answers are scored.
+        partitions: The number of partitions that conversations are divided among. None: Spark
+            chooses. The result does not depend on it.
+        piece_bytes: The bytes of records that the engine takes at a time. A Python worker needs
+            some five times as much memory, beside what Spark itself needs.
+
+    Raises:
+        ValueError: The columns are others.
+        UsageError: A setting or a metric is unknown.
+    """
+    options, shown = replay_options(
+        Settings() if settings is None else settings,
+        metrics=metrics,
+        predicate=predicate,
+        turn_scope=turn_scope,
+        now_us=now_us,
+        generation=generation,
+    )
+    records = _selected(records)
+    limits = options.config.limits
+
+    def keyed(batches: Iterable[Any]) -> Iterator[Any]:
+        return keyed_batches(batches, limits)
+
+    def computed(batches: Iterable[Any]) -> Iterator[Any]:
+        return computed_batches(batches, options, piece_bytes)
+
+    # Records without a conversation have null as their id, and are divided by place.
+    conversation = F.coalesce("id", F.concat_ws("/", *_PLACE))
+    divided = [conversation] if partitions is None else [partitions, conversation]
+    chunks = (
+        records.mapInArrow(keyed, _KEYED)
+        .repartition(*divided)
+        .sortWithinPartitions("id", *_PLACE)
+        .mapInArrow(computed, _CHUNKS)
+        .persist(StorageLevel.MEMORY_AND_DISK)
+    )
+    return SparkReplay(records, chunks, options, shown, settings or Settings(), names)
+
+
+def _selected(records: DataFrame) -> DataFrame:
+    """The columns that a replay reads; raises ``ValueError``."""
+    there = set(records.columns)
+    if set(COLUMNS) <= there:
+        return records.select(
+            F.col("topic").cast("string"),
+            F.col("partition").cast("int"),
+            F.col("offset").cast("bigint"),
+            "timestamp",
+            F.col("key").cast("binary"),
+            F.col("value").cast("binary"),
+        )
+    if set(LINE_COLUMNS) <= there:
+        return records.select(
+            F.element_at(F.split(F.col("file").cast("string"), "/"), -1).alias("file"),
+            F.col("line").cast("bigint"),
+            F.col("value").cast("binary"),
+        )
+    raise ValueError(
+        f"the columns of the records are {', '.join(records.columns)}. Name them "
+        f"{', '.join(COLUMNS)}, or {', '.join(LINE_COLUMNS)}"
+    )
+
+
+class SparkReplay:
+    """The result of a replay on Spark, computed once and kept until ``unpersist``."""
+
+    def __init__(
+        self,
+        records: DataFrame,
+        chunks: DataFrame,
+        options: ReplayOptions,
+        shown: dict[str, Any],
+        settings: Settings,
+        names: Sequence[str] | None,
+    ) -> None:
+        self._records, self._chunks, self._settings = records, chunks, settings
+        self._options, self._shown, self._names = options, shown, names
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """A row for each conversation or turn, with the columns of ``conversations.parquet``."""
+        return self._lines("rows", from_arrow_schema(row_schema()))
+
+    @cached_property
+    def queries(self) -> DataFrame:
+        """A row for each search, with its scores, as in ``queries.jsonl``."""
+        return self._lines("queries", _QUERIES)
+
+    @cached_property
+    def turns(self) -> DataFrame:
+        """A row for each turn with an answer, with its scores, as in ``turns.jsonl``."""
+        return self._lines("turns", _TURNS)
+
+    @cached_property
+    def windows(self) -> DataFrame:
+        """The window sums that are not 0, as in ``windows.json``. Computed when it is first used.
+
+        Labels that a sum does not have are null.
+        """
+        with TemporaryDirectory(prefix="stream-metrics-") as name:
+            folder = Path(name)
+            pieces = self._fetch(folder, "buckets", OUTCOME)
+            outcome = merge_outcomes(
+                (outcome_of(Job(folder, self._options, ""), piece) for piece in pieces),
+                self._options,
+            )
+            files = [files_of(folder, piece) for piece in pieces]
+            sums = merged_windows(folder, self._scope([]), outcome, files)["sums"]
+        first = ("name", self._options.config.dimension, "window")
+        labels = sorted({label for one in sums for label in one} - {*first, "value"})
+        columns = ", ".join([*(f"`{label}` string" for label in (*first, *labels)), "value bigint"])
+        rows = [tuple(one.get(label) for label in (*first, *labels, "value")) for one in sums]
+        return self._chunks.sparkSession.createDataFrame(rows, columns)
+
+    def report(
+        self, out: str | Path, *, stratify: Sequence[str] = (), processes: int = 1
+    ) -> dict[str, Any]:
+        """Write the files of ``stream-metrics replay`` to a directory of the driver.
+
+        Args:
+            out: The directory.
+            stratify: The dimensions of the strata. Empty: as without ``--stratify``.
+            processes: The number of processes that compute intervals. With more than one, the
+                program must be importable (``if __name__ == "__main__"``).
+
+        Returns:
+            The content of ``report.json``.
+        """
+        started = time.perf_counter()
+        out = Path(out)
+        names = self._source() if self._names is None else self._names
+        scope = self._scope(names)
+        with _work_folder(out) as folder, process_pool(processes) as pool:
+            work = Job(folder, self._options, "")
+            pieces = self._fetch(folder)
+            content, searches = write_report_of_pieces(
+                out, scope, work, pieces, tuple(dict.fromkeys(stratify)), pool
+            )
+        (out / PARQUET).unlink(missing_ok=True)  # of another replay
+        about = {
+            "version": __version__,
+            "python": platform.python_version(),
+            "spark": self._chunks.sparkSession.version,
+            "seconds": round(time.perf_counter() - started, 3),
+        }
+        write_text(out / "run.json", json.dumps(about, indent=2) + "\n")
+        write_report_page(out, searches, conversation_link(self._settings))
+        return content
+
+    def unpersist(self) -> None:
+        """Free what the executors keep of the result."""
+        self._chunks.unpersist()
+
+    def _scope(self, names: Sequence[str]) -> ReplayScope:
+        return ReplayScope.of(names, self._shown, self._options)
+
+    def _source(self) -> list[str]:
+        """The names of the input: its topics, or its files."""
+        column = "topic" if "topic" in self._records.columns else "file"
+        found = sorted(row[0] for row in self._records.select(column).distinct().collect())
+        return ["kafka:" + ",".join(found)] if column == "topic" else found
+
+    def _lines(self, file: str, schema: Any) -> DataFrame:
+        """The lines of a file as rows."""
+        text = F.col("data").cast("string")
+        lines = self._chunks.where(F.col("file") == file).select(
+            F.explode(F.split(F.rtrim(text, F.lit("\n")), "\n")).alias("line")
+        )
+        parsed = F.from_json("line", schema, {"mode": "FAILFAST"})
+        return lines.select(parsed.alias("row")).select("row.*")
+
+    def _fetch(self, folder: Path, *files: str) -> list[Piece]:
+        """Write the files of all pieces to a folder of the driver, or only some of them."""
+        self._chunks.count()  # computes all partitions at once; what follows takes turns
+        chunks = self._chunks.where(F.col("file").isin(*files)) if files else self._chunks
+        received = PieceReceiver(folder)
+        for file, data in chunks.toLocalIterator(prefetchPartitions=True):
+            received.take(file, data)
+        return received.pieces
+
+
+@contextmanager
+def _work_folder(out: Path) -> Iterator[Path]:
+    """An empty folder in the output directory, which is locked and is deleted afterwards."""
+    folder = out / FOLDER
+    with locked(folder):
+        clear(folder)
+        try:
+            yield folder
+        finally:
+            clear(folder)

@@ -1,0 +1,216 @@
+"""Replays on Spark write the files of ``stream-metrics replay``, byte for byte."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.errors import PythonException
+from pyspark.sql import SparkSession
+
+from stream_metrics.cli.settings import Settings
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.sources.recording import recording
+from stream_metrics.spark import replay
+from tests.spark.recordings import (
+    PARTITIONS,
+    event,
+    files_of,
+    in_topics,
+    lines,
+    lines_of,
+    recorded,
+    replayed,
+)
+from tests.strategies import KeyedRecord, arrivals, streams
+
+FEW_DRAWS = Settings(evaluation={"resamples": 20})
+FEW = "STREAM_METRICS_EVALUATION__RESAMPLES"
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The intervals of most tests come from few resamples."""
+    monkeypatch.setenv(FEW, "20")
+
+
+@pytest.mark.parametrize("partitions", PARTITIONS)
+def test_partitions_do_not_change_the_files(
+    spark: SparkSession, folder: Path, partitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All files are those of a replay with 1,000 resamples, with everything that is counted."""
+    monkeypatch.delenv(FEW)
+    (folder / "events.jsonl").write_bytes(lines(recorded()))
+    whole = replayed("whole", "events.jsonl")
+    records = lines_of(spark, folder / "events.jsonl").repartition(partitions)
+
+    replay(records, partitions=partitions).report("spark")
+
+    assert files_of(folder / "spark") == whole
+    counts = json.loads(whole["report.json"])["counts"]
+    assert min(counts[one] for one in ("invalid", "stale", "forgotten", "orphan_labels")) > 0
+
+
+def test_recorded_topics_are_read_in_any_order(spark: SparkSession, folder: Path) -> None:
+    """Records that cannot be used are named by topic, partition and offset."""
+    with recording("topics.parquet") as out:
+        for record in in_topics(recorded()):
+            out.write(record)
+    whole = replayed("whole", "topics.parquet")
+
+    replay(spark.read.parquet(str(folder / "topics.parquet")), names=["topics.parquet"]).report(
+        "spark"
+    )
+
+    assert files_of(folder / "spark") == whole
+    bad = json.loads(whole["report.json"])["bad_records"]["first"]
+    places = [(one["source"], one["partition"], one["offset"]) for one in bad]
+    assert places == sorted(places)
+    assert len(places) > 4
+
+
+def test_topics_are_named_as_those_of_kafka(spark: SparkSession, folder: Path) -> None:
+    """Without names, the source is what a replay of the topics themselves would name."""
+    with recording("topics.parquet") as out:
+        for record in in_topics(recorded(20)):
+            out.write(record)
+
+    report = replay(spark.read.parquet(str(folder / "topics.parquet"))).report("spark")
+
+    assert report["source"] == ["kafka:labels,searches"]
+
+
+def test_compressed_files_and_lines_of_topics(spark: SparkSession, folder: Path) -> None:
+    """A line that is a record of a topic has the place of that record."""
+    records = recorded()
+    (folder / "a.jsonl.gz").write_bytes(gzip.compress(lines(records[:200])))
+    with recording("b.jsonl.gz") as out:
+        for record in in_topics(records[200:]):
+            out.write(record)
+    whole = replayed("whole", "a.jsonl.gz", "b.jsonl.gz")
+
+    replay(lines_of(spark, folder / "b.jsonl.gz", folder / "a.jsonl.gz")).report("spark")
+
+    assert files_of(folder / "spark") == whole
+
+
+def test_options_are_those_of_the_command(spark: SparkSession, folder: Path) -> None:
+    """Metrics, strata, turns, windows and answers are chosen alike."""
+    (folder / "events.jsonl").write_bytes(lines(recorded()))
+    arguments = [
+        "--metric", "ndcg@10", "--metric", "recall@2", "--turn-scope", "all", "--no-generation",
+        "--stratify", "agent", "--stratify", "language", "--now", "1742290000000000",
+    ]  # fmt: skip
+    whole = replayed("whole", "events.jsonl", *arguments)
+
+    result = replay(
+        lines_of(spark, folder / "events.jsonl"),
+        FEW_DRAWS,
+        metrics=["ndcg@10", "recall@2"],
+        turn_scope="all",
+        generation=False,
+        now_us=1_742_290_000_000_000,
+    )
+    result.report("spark", stratify=["agent", "language"], processes=2)
+
+    assert files_of(folder / "spark") == whole
+
+
+def test_data_frames_have_the_rows_of_the_files(spark: SparkSession, folder: Path) -> None:
+    """Rows, searches, answers and window sums are the same, with types."""
+    (folder / "events.jsonl").write_bytes(lines(recorded()))
+    whole = replayed("whole", "events.jsonl")
+    result = replay(lines_of(spark, folder / "events.jsonl"))
+
+    for frame, name in (
+        (result.rows, "conversations.jsonl"),
+        (result.queries, "queries.jsonl"),
+        (result.turns, "turns.jsonl"),
+    ):
+        expected = [json.loads(line) for line in whole[name].splitlines()]
+        assert counted(row.asDict(recursive=True) for row in frame.collect()) == counted(expected)
+    sums = [
+        {name: value for name, value in row.asDict().items() if value is not None}
+        for row in result.windows.collect()
+    ]
+    assert counted(sums) == counted(json.loads(whole["windows.json"])["sums"])
+    result.unpersist()
+
+
+def counted(rows: Any) -> Counter[str]:
+    """Rows in any order, with their values as text."""
+    return Counter(json.dumps(row, sort_keys=True) for row in rows)
+
+
+@given(st.data())
+def test_any_stream_gives_the_same_files(spark: SparkSession, data: st.DataObject) -> None:
+    """This holds for small streams in which collisions and near misses are common."""
+    stream: list[KeyedRecord] = data.draw(streams())
+    arrived = [record for batch in data.draw(arrivals(stream)) for record in batch]
+    rows = [("events", 0, at, stamp, key, value) for at, (key, value, stamp) in enumerate(arrived)]
+    columns = (
+        "topic string, partition int, offset bigint, timestamp bigint, key binary, value binary"
+    )
+    with tempfile.TemporaryDirectory() as name:
+        with recording(f"{name}/events.jsonl") as out:
+            for topic, partition, offset, stamp, key, value in rows:
+                out.write(Record(value, key, stamp, topic, partition, offset))
+        whole = replayed(f"{name}/whole", f"{name}/events.jsonl")
+
+        result = replay(spark.createDataFrame(rows, columns), FEW_DRAWS, names=["events.jsonl"])
+        result.report(f"{name}/spark")
+
+        assert files_of(Path(name, "spark")) == whole
+
+
+def test_a_conversation_may_be_larger_than_a_piece(spark: SparkSession, folder: Path) -> None:
+    """Pieces end between conversations: one with 5,000 events is in one piece with its texts."""
+    (folder / "events.jsonl").write_bytes(lines([*recorded(), *skewed(5_000)]))
+    whole = replayed("whole", "events.jsonl")
+
+    replay(lines_of(spark, folder / "events.jsonl"), piece_bytes=10_000).report("spark")
+
+    assert files_of(folder / "spark") == whole
+
+
+def skewed(count: int) -> list[Record]:
+    """One conversation with this many events."""
+    found = []
+    for number in range(count):
+        search = {"search_id": "s", "results": [{"result_id": "r", "title": f"text {number % 7}"}]}
+        kind = "search_iteration"
+        fields = {"turn": 1 + number // 50 % 900, "iteration": 1 + number % 50}
+        found.append(event(kind, "skewed", number, searches=[search], **fields))
+    return found
+
+
+def test_an_empty_input_has_an_empty_report(spark: SparkSession, folder: Path) -> None:
+    """There is nothing that could be merged, and no error."""
+    records = spark.createDataFrame([], "file string, line bigint, value string")
+
+    report = replay(records, names=["nothing.jsonl"]).report("spark")
+
+    assert report["counts"]["events"] == 0
+    assert (folder / "spark" / "conversations.jsonl").read_bytes() == b""
+
+
+def test_other_columns_are_refused(spark: SparkSession) -> None:
+    """The error names the columns that there are, and both kinds that are read."""
+    with pytest.raises(ValueError, match=r"the columns of the records are text\. Name them topic"):
+        replay(spark.createDataFrame([("{}",)], "text string"))
+
+
+def test_traces_are_refused(spark: SparkSession, folder: Path) -> None:
+    """The error says where the traces are and what reads them."""
+    rows = [("traces.jsonl", 4, '{"resourceSpans": []}')]
+    result = replay(spark.createDataFrame(rows, "file string, line bigint, value string"))
+
+    with pytest.raises(PythonException, match=r"traces\.jsonl:4: OTLP traces"):
+        result.report("spark")
