@@ -30,6 +30,7 @@ from stream_metrics.lab.replay.run import FOLDER
 from stream_metrics.lab.reports.files import BUCKETS, QUERIES, RELEVANT, ROWS, TURNS
 from stream_metrics.lab.sources.files import read_records
 from stream_metrics.lab.traffic import TrafficProfile, generate
+from stream_metrics.lab.traffic.profile import TrafficRecord
 
 FILES: Final = (ROWS, QUERIES, RELEVANT, TURNS, BUCKETS, "windows.json", "report.json", PARTS)
 RECORDS: Final = 1_000_000
@@ -55,10 +56,10 @@ def run(*, quick: bool = False, records: int | None = None) -> str:
         write_recording(source, count)
         ceiling = _ceiling(source)
         outs = {name: Path(folder, name) for name in ("one", "two", "killed")}
-        one = _replay(source, outs["one"], 1)
-        two = _replay(source, outs["two"], 2)
+        one = replayed(source, outs["one"], 1)
+        two = replayed(source, outs["two"], 2)
         done = _kill(source, outs["killed"], 2)
-        resumed = _replay(source, outs["killed"], 2)
+        resumed = replayed(source, outs["killed"], 2)
         same = all(
             (out / name).read_bytes() == (outs["one"] / name).read_bytes()
             for out in outs.values()
@@ -88,14 +89,19 @@ def run(*, quick: bool = False, records: int | None = None) -> str:
     return section("Replay", summary, table(rows, right=(1, 2, 3, 4, 5)))
 
 
-def write_recording(path: Path, count: int) -> None:
-    """Write seeded traffic, a record on each line."""
+def traffic(count: int) -> Iterator[TrafficRecord]:
+    """The events that are replayed."""
     conversations = count // RECORDS_PER_CONVERSATION + 200
     profile = TrafficProfile(
         seed=SEED, conversations=conversations, start=START, duration_seconds=24 * 3_600
     )
+    return islice(generate(profile), count)
+
+
+def write_recording(path: Path, count: int) -> None:
+    """Write seeded traffic, a record on each line."""
     with path.open("wb") as file:
-        for record in islice(generate(profile), count):
+        for record in traffic(count):
             file.write(record.value.replace(b"\n", b" ") + b"\n")
 
 
@@ -116,7 +122,7 @@ def _command(source: Path, out: Path, *options: str) -> Popen[bytes]:
     return Popen([sys.executable, "-m", "stream_metrics", *arguments], stdout=log, stderr=log)
 
 
-def _replay(source: Path, out: Path, processes: int) -> Ran:
+def replayed(source: Path, out: Path, processes: int) -> Ran:
     """Replay, started by a small process: Linux counts the parent's peak in its child's."""
     arguments = ["benchmarks.replay", str(source), str(out), "--processes", str(processes)]
     return Ran(**asyncio.run(child(arguments)))
