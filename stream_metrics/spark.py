@@ -100,8 +100,9 @@ def replay(
         ValueError: The columns are others.
         UsageError: A setting or a metric is unknown.
     """
+    settings = Settings() if settings is None else settings
     options, shown = replay_options(
-        Settings() if settings is None else settings,
+        settings,
         metrics=metrics,
         predicate=predicate,
         turn_scope=turn_scope,
@@ -127,7 +128,7 @@ def replay(
         .mapInArrow(computed, _CHUNKS)
         .persist(StorageLevel.MEMORY_AND_DISK)
     )
-    return SparkReplay(records, chunks, options, shown, settings or Settings(), names)
+    return SparkReplay(records, chunks, options, shown, settings, names)
 
 
 def _selected(records: DataFrame) -> DataFrame:
