@@ -93,8 +93,8 @@ def replay(
         generation: Whether answers are scored.
         partitions: The number of partitions that conversations are divided among. None: Spark
             chooses. The result does not depend on it.
-        piece_bytes: The bytes of records that the engine takes at a time. A Python worker needs
-            some five times as much memory, beside what Spark itself needs.
+        piece_bytes: The bytes of records that the engine takes at a time, on which the memory of
+            a Python worker depends.
 
     Raises:
         ValueError: The columns are others.

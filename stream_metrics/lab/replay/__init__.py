@@ -3,5 +3,5 @@
 ``run`` has the stages. The records are read once and distributed to ``spool`` files by
 conversation. ``pieces`` runs the engine over one piece after another, in the processes of ``pool``.
 ``merge_pieces`` and ``report_files`` combine their results into one report. ``manifest`` stores the
-progress, from which a killed replay resumes. ``batches`` runs pieces where Spark divides the records.
+progress, from which a killed replay resumes. ``batches`` runs the pieces of a replay on Spark.
 """
