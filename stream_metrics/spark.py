@@ -51,6 +51,7 @@ _KEYED: Final = (
 )
 _PLACE: Final = ("source", "number", "offset")
 _CHUNKS: Final = "file string, data binary"
+_JOIN_KEPT_PARTITIONS: Final = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 _QUERIES: Final = (
     "conversation_id string, turn bigint, search_id string, agent string, "
     "dimensions map<string, string>, strategy string, n_retrieved bigint, n_judged bigint, "
@@ -126,9 +127,23 @@ def replay(
         .repartition(*divided)
         .sortWithinPartitions("id", *_PLACE)
         .mapInArrow(computed, _CHUNKS)
-        .persist(StorageLevel.MEMORY_AND_DISK)
     )
-    return SparkReplay(records, chunks, options, shown, settings, names)
+    return SparkReplay(records, _kept(chunks), options, shown, settings, names)
+
+
+def _kept(chunks: DataFrame) -> DataFrame:
+    """The frame, kept once it is computed.
+
+    By default, Spark does not join small partitions of what it keeps: a small recording would be
+    200 pieces.
+    """
+    settings = chunks.sparkSession.conf
+    before = settings.get(_JOIN_KEPT_PARTITIONS)
+    settings.set(_JOIN_KEPT_PARTITIONS, "true")
+    try:
+        return chunks.persist(StorageLevel.MEMORY_AND_DISK)
+    finally:
+        settings.set(_JOIN_KEPT_PARTITIONS, before or "false")
 
 
 def _selected(records: DataFrame) -> DataFrame:

@@ -191,6 +191,16 @@ def skewed(count: int) -> list[Record]:
     return found
 
 
+def test_small_partitions_are_joined(spark: SparkSession, folder: Path) -> None:
+    """A small recording is not computed in as many pieces as Spark has partitions by default."""
+    (folder / "events.jsonl").write_bytes(lines(recorded(20)))
+
+    rows = replay(lines_of(spark, folder / "events.jsonl")).rows
+    rows.count()
+
+    assert rows.rdd.getNumPartitions() < int(spark.conf.get("spark.sql.shuffle.partitions") or "")
+
+
 def test_an_empty_input_has_an_empty_report(spark: SparkSession, folder: Path) -> None:
     """There is nothing that could be merged, and no error."""
     records = spark.createDataFrame([], "file string, line bigint, value string")
