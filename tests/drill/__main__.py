@@ -20,7 +20,7 @@ from typing import Final
 
 from tests.drill.bursts import place_bursts
 from tests.drill.curves import Sweep
-from tests.drill.evaluation import ALERTS, RECORDING, Firing, Rule
+from tests.drill.evaluation import ALERTS, RECORDING, SOURCES, Firing, Rule
 from tests.drill.kept import KEPT, digest, kept
 from tests.drill.outcome import Outcome, Which, fixed_thresholds, outcome
 from tests.drill.pictures import picture
@@ -28,7 +28,6 @@ from tests.drill.report import Group, page
 from tests.drill.run import Drill, fire
 from tests.drill.seeds import TUNING, commit_of_rules, drawn
 from tests.drill.simulation import Size, kept_world, world_key
-from tests.drill.window_rules import PREFIX
 from tests.drill.world import Libraries, place
 
 STANDARD: Final = Size()
@@ -125,14 +124,14 @@ def _simulate(seed: int, every: Sequence[Which], size: Size) -> None:
 
 
 def _fired(which: Which, size: Size, healthy: bool) -> Fired:
-    """What Prometheus fires in a world: the alerts that are none of evidence, and the former."""
+    """What Prometheus fires in a world: the alerts that numpy does not judge."""
 
     def evaluate() -> Fired:
         world = kept_world(which.seed, size, healthy=healthy, placing=which.placing)
         with tempfile.TemporaryDirectory(prefix="drill-") as folder:
             return asyncio.run(fire(world, Path(folder), _saying(which, healthy)))
 
-    key = digest([*RECORDING, *ALERTS], world_key(size, which.placing))
+    key = digest([*RECORDING, *ALERTS, *SOURCES], world_key(size, which.placing))
     name = f"{key}/{which.seed}-{'healthy' if healthy else 'troubled'}.fired"
     return kept(KEPT / name, evaluate)
 
@@ -163,14 +162,11 @@ def _group(
 
 
 def _with(drill: Drill, others: Fired | None) -> Drill:
-    """A drill with the alerts of Prometheus that it has not got itself."""
+    """A drill with the alerts of Prometheus too."""
     if others is None:
         return drill
     rules, firings = others
-    own = {rule.name for rule in drill.rules}
-    added = [rule for rule in rules if rule.name not in own and not rule.name.startswith(PREFIX)]
-    fired = [one for one in firings if one.rule in added]
-    return replace(drill, rules=[*drill.rules, *added], firings=[*drill.firings, *fired])
+    return replace(drill, rules=[*drill.rules, *rules], firings=[*drill.firings, *firings])
 
 
 def _saying(which: Which, healthy: bool) -> Callable[[str], None]:

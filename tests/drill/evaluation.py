@@ -2,6 +2,7 @@
 
 ``promtool`` back-fills the samples, and then what the recording rules make of them. Each alert's
 expression is asked for minute by minute; only ``for`` and ``keep_firing_for`` are worked out here.
+Alerts that numpy judges are left out, and so is what only they ask for, which was nearly all.
 """
 
 from __future__ import annotations
@@ -17,18 +18,21 @@ import aiohttp
 
 from deploy.local.process import ServerFailed
 from deploy.local.servers import Prometheus, promtool
+from tests.drill.asked import recorded_for, without
 from tests.drill.gather import ALERT_OF
-from tests.drill.series import WINDOW_RECORDING, WINDOWS, Series, write
+from tests.drill.plan import KINDS
+from tests.drill.series import WINDOW_RECORDING, Series, asked_for, window_codes, write
 from tests.drill.world import MINUTE, SECOND, START_US
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RULES: Final = ROOT / "deploy" / "prometheus"
 RECORDING: Final = (*WINDOW_RECORDING, RULES / "recording.rules.yml", RULES / "usual.rules.yml")
-ALERTS: Final = (
-    RULES / "alerts.rules.yml",
-    WINDOWS / "alerts.rules.yml",
-    Path(__file__).with_name("plain.rules.yml"),
-)
+ALERTS: Final = (RULES / "alerts.rules.yml", Path(__file__).with_name("plain.rules.yml"))
+PLAIN_OF: Final = {kind.alert: kind.plain for kind in KINDS}
+BY_NUMPY: Final = frozenset({*ALERT_OF.values(), *map(PLAIN_OF.__getitem__, ALERT_OF.values())})
+"""Alerts that numpy judges."""
+SOURCES: Final = tuple(Path(__file__).with_name(f"{name}.py") for name in ("asked", "evaluation"))
+"""What decides, beside rules and worlds, what fires."""
 
 CHUNK_MINUTES: Final = 3 * 1440
 POINTS: Final = 10_000  # a range query may give 11,000 a series
@@ -106,9 +110,11 @@ class Weeks:
             path.unlink()
 
     async def record(self) -> None:
-        """Back-fill the recording rules, one file after the other."""
+        """Back-fill what alerts ask for, one file of rules after the other."""
         start = START_US // SECOND
-        for file in RECORDING:
+        for number, text in enumerate(recording()):
+            file = self.folder / f"recording-{number}.rules.yml"
+            file.write_text(text, encoding="utf-8")
             async with self._prometheus() as prometheus:
                 await _promtool(
                     "tsdb", "create-blocks-from", "rules", "--max-block-duration=60h", "--quiet",
@@ -117,13 +123,11 @@ class Weeks:
                     f"--output-dir={self._data}", str(file),
                 )  # fmt: skip
 
-    async def fire(self, files: Sequence[Path] = ALERTS) -> tuple[list[Rule], list[Firing]]:
-        """The alerts of these files, but for those of evidence, and every time that one fires."""
+    async def fire(self) -> tuple[list[Rule], list[Firing]]:
+        """The alerts that numpy does not judge, and every time that one fires."""
         found: list[Firing] = []
-        async with self._prometheus(files) as prometheus:
-            rules = [
-                rule for rule in await rules_of(prometheus) if rule.name not in ALERT_OF.values()
-            ]
+        async with self._prometheus(ALERTS) as prometheus:
+            rules = [rule for rule in await rules_of(prometheus) if rule.name not in BY_NUMPY]
             for rule in rules:
                 for labels, active in await self._ask(prometheus, rule.expression):
                     found += firings(rule, labels, active)
@@ -159,6 +163,21 @@ class Weeks:
         return Prometheus(
             self.folder / "prometheus", {}, rule_files=files, interval="1h", flags=_FLAGS
         )
+
+
+def alert_texts() -> list[str]:
+    """The files of alerts, without those that numpy judges."""
+    return [without(file.read_text(encoding="utf-8"), BY_NUMPY) for file in ALERTS]
+
+
+def recording() -> list[str]:
+    """The files of recording rules, as far as the alerts ask for them."""
+    return [text for text in recorded_for(alert_texts(), RECORDING) if text]
+
+
+def recorded_codes() -> dict[str, tuple[str, ...]]:
+    """By window, the codes of the sums that are recorded."""
+    return window_codes(asked_for(recording()))
 
 
 async def rules_of(prometheus: Prometheus) -> list[Rule]:

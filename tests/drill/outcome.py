@@ -8,13 +8,12 @@ from typing import Final, NamedTuple
 
 from stream_metrics.core.alerts.figures import FIGURES
 from tests.drill.curves import Sweep, plain_thresholds, plains, sweeps
-from tests.drill.evaluation import Firing, Rule
+from tests.drill.evaluation import PLAIN_OF, Firing, Rule
 from tests.drill.evidence import Reals
 from tests.drill.gather import ALERT_OF
 from tests.drill.judge import beyond, fired, judge, plain_ratio
 from tests.drill.kept import KEPT, ROOT, digest, kept
 from tests.drill.minutes import Placing
-from tests.drill.plan import KINDS
 from tests.drill.run import Drill, drill
 from tests.drill.simulation import Size, World, kept_world, world_key
 from tests.drill.window_rules import PREFIX, judge_windows
@@ -32,7 +31,6 @@ PLAIN_AT: Final = {  # as in plain.rules.yml
     "srr": 0.5, "results": 3.0, "sre": 0.1, "gain": 3.0, "missed_searches": 0.2,
     "wrong_routes": 0.7, "reranking": 1.0,
 }  # fmt: skip
-_PLAIN_OF: Final = {kind.alert: kind.plain for kind in KINDS}
 
 
 class Which(NamedTuple):
@@ -81,7 +79,7 @@ def _drill(world: World, rules: Rules) -> Drill:
     """The drill of some rules, with the plain ones beside them."""
     found, firings = rules(world)
     for figure in FIGURES:
-        plain = Rule(_PLAIN_OF[ALERT_OF[figure.name]], "", "", 5, 0)
+        plain = Rule(PLAIN_OF[ALERT_OF[figure.name]], "", "", 5, 0)
         holds = beyond(figure, plain_ratio(world, figure, "5m"), PLAIN_AT[figure.name])
         found.append(plain)
         firings += fired(world, plain, holds)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.drill.evaluation import Firing, Rule, Weeks
+from tests.drill.evaluation import Firing, Rule, Weeks, recorded_codes
 from tests.drill.library import Numbers
 from tests.drill.series import window_series
 from tests.drill.simulation import World
@@ -45,11 +45,14 @@ def drill(world: World, rules: Sequence[Rule] = (), fired: Sequence[Firing] = ()
 async def fire(
     world: World, folder: Path, say: Callable[[str], None] = lambda line: None
 ) -> tuple[list[Rule], list[Firing]]:
-    """The alerts that compare windows, and every time that a real Prometheus fires one."""
+    """The alerts that numpy does not judge, and every time that a real Prometheus fires one."""
     weeks = Weeks(folder, world.minutes)
+    codes = recorded_codes()
+    series = list(world.operations)
     for agent, sums in world.sums.items():
-        await weeks.fill(list(window_series(agent, sums)), world.restarts)
-    await weeks.fill(world.operations, world.restarts)
+        asked = {window: {code: sums[window][code] for code in of} for window, of in codes.items()}
+        series += window_series(agent, asked)
+    await weeks.fill(series, world.restarts)
     say("recording rules")
     await weeks.record()
     say("alerts")
