@@ -6,7 +6,7 @@ minutes then: what comes late after a stall of the consumer is no evidence about
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Final
@@ -19,7 +19,9 @@ from stream_metrics.core.alerts.arrivals import COUNTS, net_arrivals
 from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.engine.windows import Names
 from tests.drill.library import Numbers
+from tests.drill.rows import Changes
 from tests.drill.series import TARGET, Series
+from tests.drill.sums import added, minute_of
 from tests.drill.world import (
     MINUTE,
     OF_DELIVERY,
@@ -74,17 +76,15 @@ def only(placed: Placed, chosen: NDArray[np.bool_]) -> Placed:
     )  # fmt: skip
 
 
-def counted(placed: Placed, minutes: int) -> dict[str, Ways]:
+def counted(changes: Changes, minutes: int) -> dict[str, Ways]:
     """By count, what arrived and what was withdrawn in the minute that ends at each scrape."""
-    at = -((START_US - placed.at_us) // MINUTE)
-    seen = at < minutes
+    at = np.minimum(minute_of(changes.at_us), minutes)
     found: dict[str, Ways] = {}
-    for count, codes in _codes(placed).items():
-        deltas = placed.deltas[:, codes].sum(axis=1) if codes else np.zeros(len(at), np.int64)
+    for count, codes in _codes(changes.columns).items():
+        places, deltas = changes.of(codes)
+        at_places = at[places]
         found[count] = {
-            way: np.bincount(
-                np.maximum(0, at[seen]), np.maximum(0, sign * deltas[seen]), minlength=minutes
-            ).astype(np.int64)
+            way: added(at_places, np.maximum(0.0, sign * deltas), minutes)
             for way, sign in zip(WAYS, (1, -1), strict=True)
         }
     return found
@@ -117,14 +117,14 @@ def net(found: Mapping[str, Ways], count: str) -> NDArray[np.float64]:
     return np.asarray((arrived - withdrawn) * scale, np.float64)
 
 
-def _codes(placed: Placed) -> dict[str, list[int]]:
-    """The columns that add to each count."""
+def _codes(known: Iterable[str]) -> dict[str, list[str]]:
+    """The codes that add to each count."""
     names = Names(frozenset({""}), frozenset())
-    columns: dict[str, list[int]] = {count: [] for count in COUNTS}
-    for column, code in enumerate(placed.codes):
+    found: dict[str, list[str]] = {count: [] for count in COUNTS}
+    for code in known:
         for count in net_arrivals([(1, Cell(0, "", {code: 1}))], names).get("", {}):
-            columns[count].append(column)
-    return columns
+            found[count].append(code)
+    return found
 
 
 def _since(gained: Numbers, resets: Sequence[int]) -> Numbers:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from stream_metrics.core.engine.window import parse_window
 from tests.drill.kept import KEPT, ROOT, digest, kept
 from tests.drill.library import Condition, Numbers
 from tests.drill.minutes import Placing, Ways, counted, place_young
 from tests.drill.plan import KINDS, SOON, Kind, deploys, incidents
 from tests.drill.power import change, label_delay_minutes, tells
-from tests.drill.series import (
-    TARGET,
-    WINDOW_RECORDING,
-    Series,
-    asked_for,
-    window_codes,
-)
+from tests.drill.rows import Rows
+from tests.drill.series import TARGET, WINDOW_RECORDING, Series, asked_for, window_codes
 from tests.drill.sums import arrivals, window_sums
 from tests.drill.world import (
     DAY,
@@ -37,7 +31,9 @@ from tests.drill.world import (
 )
 
 TOPICS: Final = ("search-iterations", "relevance-labels")
-_DRILL: Final = ("library", "minutes", "plan", "power", "series", "simulation", "sums", "world")
+_DRILL: Final = (
+    "library", "minutes", "plan", "power", "rows", "series", "simulation", "sums", "world",
+)  # fmt: skip
 _PACKAGE: Final = ("core/dedup", "core/engine", "core/events", "core/metrics", "lab/traffic")
 _SOURCES: Final = (
     *(ROOT / "tests" / "drill" / f"{name}.py" for name in _DRILL),
@@ -101,16 +97,13 @@ def simulate(
     turns, gained, sums = {}, {}, {}
     for agent in agents:
         own = [i for i in planned if i.agent in (None, agent.name)]
-        placed, young = place_young(agent, [*own, *released], minutes, rng, shelf, placing)
+        rows = Rows(shelf)
+        placed, young = place_young(agent, [*own, *released], minutes, rng, rows, placing)
         for labels in came:
             came[labels].append(placed.at_us[placed.labels == labels])
         turns[agent.name] = np.bincount((placed.starts_us - START_US) // MINUTE, minlength=minutes)
-        gained[agent.name] = counted(young, minutes)
-        placed = replace(placed, deltas=np.asfortranarray(placed.deltas))  # sums read columns
-        sums[agent.name] = {
-            window: window_sums(placed, of, parse_window(window), minutes)
-            for window, of in codes.items()
-        }
+        gained[agent.name] = counted(rows.changes(young), minutes)
+        sums[agent.name] = window_sums(rows.changes(placed), codes, minutes)
         say(f"{agent.name}: {len(placed.starts_us):,} turns, {len(own)} incidents")
     operations = _operations(came, [*planned, *released], minutes, gaps)
     telling, changes = _sizes(agents, planned, turns, shelf)

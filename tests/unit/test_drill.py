@@ -16,6 +16,7 @@ from tests.drill.library import Condition
 from tests.drill.plan import KINDS, incidents
 from tests.drill.power import CHANCE, POWER, STEPS, grid_of, parts, sum_of, tells
 from tests.drill.report import Group, page
+from tests.drill.rows import changes
 from tests.drill.run import Drill
 from tests.drill.score import caught, false_alarms, real, woken_for_others
 from tests.drill.series import Series, write
@@ -63,13 +64,13 @@ def test_an_alert_obeys_for_and_keep_firing_for(
 def test_a_window_sums_its_buckets(name: str) -> None:
     """Each minute it has what has arrived in buckets that are neither too old nor in the future."""
     rng = np.random.default_rng(1)
-    minutes, changes, window = 60, 400, parse_window(name)
-    about = START_US + rng.integers(-10 * MINUTE, 50 * MINUTE, changes)
-    at = about + rng.integers(-MINUTE, 20 * MINUTE, changes)
-    deltas = rng.integers(-3, 9, (changes, 1))
-    placed = Placed(about, ("r",), at, about, np.zeros(changes, bool), deltas)
+    minutes, count, window = 60, 400, parse_window(name)
+    about = START_US + rng.integers(-10 * MINUTE, 50 * MINUTE, count)
+    at = about + rng.integers(-MINUTE, 20 * MINUTE, count)
+    deltas = rng.integers(-3, 9, (count, 1))
+    placed = Placed(about, ("r",), at, about, np.zeros(count, bool), deltas)
 
-    found = window_sums(placed, ("r", "d"), window, minutes)
+    found = window_sums(changes(placed), {name: ("r", "d")}, minutes)[name]
 
     now = START_US + MINUTE * np.arange(minutes)[:, None]
     last, bucket = now // window.bucket_us, about // window.bucket_us

@@ -8,7 +8,9 @@ import pytest
 from stream_metrics.core.alerts.arrivals import COUNTS
 from tests.drill.bursts import place_bursts
 from tests.drill.library import Habits
-from tests.drill.minutes import WAYS, counted, counters, net, place_young, process_starts
+from tests.drill.minutes import WAYS, Ways, counted, counters, net, place_young, process_starts
+from tests.drill.rows import Rows, changes
+from tests.drill.sums import window_sums
 from tests.drill.world import (
     HOUR,
     MINUTE,
@@ -36,6 +38,11 @@ def placed(shelf: Libraries, *incidents: Incident) -> tuple[Placed, Placed]:
     return place_young(BUSY, incidents, MINUTES, np.random.default_rng(3), shelf)
 
 
+def counts(found: Placed, minutes: int = MINUTES) -> dict[str, Ways]:
+    """What is counted of turns."""
+    return counted(changes(found), minutes)
+
+
 def during(kind: str, lasts: int) -> Incident:
     """Something that goes wrong with all agents from the third hour on."""
     return Incident(kind, None, START_US + 2 * HOUR, START_US + 2 * HOUR + lasts)
@@ -45,7 +52,7 @@ def test_without_trouble_every_change_counts_once_in_its_minute(shelf: Libraries
     """The sum by minute is that of the changes which have arrived by then."""
     every, young = placed(shelf)
     assert len(every.at_us) == len(young.at_us)
-    found = counted(young, MINUTES)
+    found = counts(young)
 
     column = every.codes.index("r")
     for minute in (0, 1, 59, MINUTES - 1):
@@ -57,7 +64,7 @@ def test_without_trouble_every_change_counts_once_in_its_minute(shelf: Libraries
 
 def test_every_count_has_something_to_count(shelf: Libraries) -> None:
     """But for withdrawals, which are rare."""
-    found = counted(placed(shelf)[1], MINUTES)
+    found = counts(placed(shelf)[1])
 
     assert found.keys() == COUNTS.keys()
     assert all(ways["arrived"].sum() > 0 for ways in found.values())
@@ -68,9 +75,9 @@ def test_records_that_a_stalled_consumer_reads_after_ten_minutes_do_not_count(
     shelf: Libraries,
 ) -> None:
     """Those of the last ten minutes of the stall do."""
-    healthy = counted(placed(shelf)[1], MINUTES)
+    healthy = counts(placed(shelf)[1])
     _, young = placed(shelf, during("consumer_stalled", HOUR))
-    stalled = counted(young, MINUTES)
+    stalled = counts(young)
 
     lost = net(healthy, "results").sum() - net(stalled, "results").sum()
     assert lost == pytest.approx(net(healthy, "results")[120:170].sum(), rel=0.1)
@@ -94,7 +101,7 @@ def test_late_labels_are_young_when_they_arrive(shelf: Libraries) -> None:
 
 def test_a_counter_has_what_came_since_the_last_reset(shelf: Libraries) -> None:
     """And all that came before the first."""
-    found = counted(placed(shelf)[1], MINUTES)
+    found = counts(placed(shelf)[1])
     series = {one.name: one.values for one in counters(BUSY.name, found, [100, 200])}
 
     values, gained = series["streammetrics_arrived_results_total"], found["results"]["arrived"]
@@ -118,5 +125,27 @@ def test_bursts_repeat_a_turn_and_leave_times_as_they_were(shelf: Libraries) -> 
     bursts = place_bursts(BUSY, [], minutes, np.random.default_rng(1), shelf)
 
     assert bursts.starts_us.tolist() == alone.starts_us.tolist()
-    spreads = [np.std(net(counted(found, minutes), "results")) for found in (alone, bursts)]
+    spreads = [np.std(net(counts(found, minutes), "results")) for found in (alone, bursts)]
     assert spreads[1] > spreads[0]
+
+
+def test_turns_placed_by_their_rows_have_the_same_sums(shelf: Libraries) -> None:
+    """Also if an incident of the agent has a library of its own, and labels come late."""
+    trouble = Incident("off_topic", BUSY.name, START_US + HOUR, START_US + 2 * HOUR, 0.7)
+    incidents = (trouble, during("labels_late", HOUR))
+    rows = Rows(shelf)
+    asked = {"5m": ("r", "sg", "ks|shown"), "1h": ("u", "l")}
+
+    by_sums = changes(place(BUSY, incidents, MINUTES, np.random.default_rng(3), shelf))
+    by_rows = rows.changes(place(BUSY, incidents, MINUTES, np.random.default_rng(3), rows))
+
+    found, expected = (
+        [
+            values.tolist()
+            for by_name in (window_sums(of, asked, MINUTES), counted(of, MINUTES))
+            for series in by_name.values()
+            for values in series.values()
+        ]
+        for of in (by_rows, by_sums)
+    )
+    assert found == expected

@@ -20,6 +20,7 @@ from stream_metrics.live.page.rules import RULES
 from tests.drill.gather import evidence
 from tests.drill.library import Habits, Numbers
 from tests.drill.minutes import counted, net
+from tests.drill.rows import changes
 from tests.drill.world import MINUTE, START_US, Agent, Incident, Libraries, Placed, place
 
 pytestmark = pytest.mark.slow
@@ -74,7 +75,7 @@ def days_of(habits: Habits, turns_per_minute: float, incidents: Sequence[Inciden
 
 def alerted(placed: Placed, figure: str) -> set[int]:
     """The minutes in which the evidence that an alert goes by has reached its threshold."""
-    found = counted(placed, MINUTES)
+    found = counted(changes(placed), MINUTES)
     (of,) = (each for each in FIGURES if each.name == figure)
     above, below = net(found, of.above), net(found, of.below)
     gathered = evidence(of, above, below, threshold(figure, FALSE_ALARMS))
