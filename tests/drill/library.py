@@ -8,6 +8,7 @@ that whole turns can be placed anywhere in simulated time.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -95,9 +96,10 @@ def turns(habits: Habits, condition: Condition, count: int) -> Turns:
     """``count`` turns of an agent with these habits under a condition."""
     config = EngineConfig()
     dedup = deduplicator(config.rules, b"")
-    decoder, step = (
+    decoder, step, observed = (
         RecordDecoder(dedup, "", config.rules.tables, config.limits),
         Step(config, lambda _: dedup),
+        Observations(),  # which nobody reads
     )
     found: dict[str, _Turn] = {}
     for record in generate(habits.profile(count, condition)):
@@ -108,12 +110,13 @@ def turns(habits: Habits, condition: Condition, count: int) -> Turns:
             turn = _Turn(event.occurred_us, Conversation(event.conversation_id))
             found[event.conversation_id] = turn
         arrival_us = record.timestamp_ms * 1000 - turn.start_us
-        changes = step.apply(turn.conversation, [event], Observations())
+        changes = step.apply(turn.conversation, [event], observed)
         for sign, cell in changes.cells:
-            sums = {_merged(code): 0 for code in cell.sums if _head(code) not in LEFT_OUT}
+            sums: dict[str, int] = {}
             for code, value in cell.sums.items():
-                if _head(code) not in LEFT_OUT:
-                    sums[_merged(code)] += sign * value
+                merged = _merged(code)
+                if merged:
+                    sums[merged] = sums.get(merged, 0) + sign * value
             if sums:
                 about_us = cell.time_us - turn.start_us
                 turn.changes.append((arrival_us, about_us, record.stream == "labels", sums))
@@ -124,8 +127,11 @@ def _head(code: str) -> str:
     return code.partition("|")[0]
 
 
+@lru_cache(maxsize=8_192)
 def _merged(code: str) -> str:
-    """A code without its route: rules look at all routes together."""
+    """A code without its route: rules look at all routes together. '' of a family left out."""
+    if _head(code) in LEFT_OUT:
+        return ""
     if not code.startswith("R|"):
         return code
     return f"R|any|{code.rpartition('|')[2]}"
@@ -133,14 +139,14 @@ def _merged(code: str) -> str:
 
 def _arrays(found: list[_Turn]) -> Turns:
     order = {head: place for place, head in enumerate(CODES)}
-    used = {code for turn in found for *_, sums in turn.changes for code in sums}
+    rows = [change for turn in found for change in turn.changes]
+    used = set[str]().union(*(row[3] for row in rows))
     codes = tuple(sorted(used, key=lambda code: (order[_head(code)], code)))
     column = {code: place for place, code in enumerate(codes)}
-    rows = [change for turn in found for change in turn.changes]
     deltas = np.zeros((len(rows), len(codes)), np.int64)
-    for row, (*_, sums) in enumerate(rows):
-        for code, value in sums.items():
-            deltas[row, column[code]] = value
+    places = [(at, column[code]) for at, (*_, sums) in enumerate(rows) for code in sums]
+    if places:
+        deltas[tuple(np.array(places).T)] = [value for *_, sums in rows for value in sums.values()]
     return Turns(
         codes,
         np.cumsum([0, *(len(turn.changes) for turn in found)]),
