@@ -52,7 +52,7 @@ from stream_metrics.core.compiled import ENGINE, KERNEL
 
 # They import frameworks and run only in environments that have them (``make conformance``,
 # ``make test-spark``).
-collect_ignore_glob = ["conformance/programs/*", "spark/*"]
+collect_ignore_glob = ["conformance/programs/*", "spark"]
 
 settings.register_profile("fast", max_examples=10, deadline=None, print_blob=True)
 settings.register_profile("default", max_examples=25, deadline=None, print_blob=True)

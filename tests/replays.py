@@ -106,6 +106,19 @@ def located(records: Iterable[Record | LocatedRecord]) -> Generator[LocatedRecor
         yield ("test", number, record) if isinstance(record, Record) else record
 
 
+def replayed_in_shares(
+    records: Iterable[Record], folder: Path, shares: int, **others: Any
+) -> list[Path]:
+    """The directories of replays of ``shares`` inputs, among which conversations are divided."""
+    whole = list(located(records))
+    directories = [folder / f"share-{index}" for index in range(shares)]
+    for index, directory in enumerate(directories):
+        share = [one for one in whole if spool_key(one[2], one[1], Limits()).part % shares == index]
+        source = ReplaySource(["test"], None, partial(_each, share))
+        run(replace(task([], directory, AT_ONCE, **others), source=source), RecordedProgress())
+    return directories
+
+
 def merged(
     records: Iterable[Record],
     folder: Path,
@@ -113,16 +126,11 @@ def merged(
     stratify: Sequence[str] = (),
     **others: Any,
 ) -> dict[str, bytes]:
-    """The files of merged replays of ``shares`` inputs, among which the conversations are divided.
+    """The files of the merged replays of ``replayed_in_shares``.
 
     Their source is that of one replay of all records.
     """
-    whole = list(located(records))
-    directories = [folder / f"share-{index}" for index in range(shares)]
-    for index, directory in enumerate(directories):
-        share = [one for one in whole if spool_key(one[2], one[1], Limits()).part % shares == index]
-        source = ReplaySource(["test"], None, partial(_each, share))
-        run(replace(task([], directory, AT_ONCE, **others), source=source), RecordedProgress())
+    directories = replayed_in_shares(records, folder, shares, **others)
     (folder / "merged").mkdir()
     merge(directories, folder / "merged", stratify)
     files = files_of(folder / "merged")

@@ -18,12 +18,13 @@ from tests.killed import Work, killed_at, moments_of
 from tests.property.test_replay import inputs
 from tests.replays import (
     AT_ONCE,
-    FILES,
     IN_PARTS,
     SPOOLED,
     RecordedProgress,
+    files_of,
     published,
     replayed,
+    replayed_in_shares,
     task,
 )
 from tests.strategies import KeyedRecord
@@ -79,23 +80,19 @@ def test_kills_have_no_effect_on_the_files(
 @settings(max_examples=examples(40))
 @given(inputs(), st.integers(1, 3), st.lists(MOMENTS, max_size=3))
 def test_kills_of_a_merge_have_no_effect_on_the_files(
-    arrived: list[KeyedRecord], members: int, kills: list[int]
+    arrived: list[KeyedRecord], shares: int, kills: list[int]
 ) -> None:
-    """Members that are merged, killed and merged again equal the whole replay."""
+    """Directories that are merged, killed and merged again equal those that were merged once."""
     records = [Record(value, key, timestamp_ms) for key, value, timestamp_ms in arrived]
     with tempfile.TemporaryDirectory() as folder:
-        whole = replayed(records, Path(folder, "whole"), AT_ONCE, stratify=STRATIFY)
-        directories = [Path(folder, str(index)) for index in range(1, members + 1)]
-        for index, directory in enumerate(directories, 1):
-            replayed(records, directory, SPOOLED, member=(index, members))
-        together, measured = Path(folder, "together"), Path(folder, "measured")
-        for out in (together, measured):
+        directories = replayed_in_shares(records, Path(folder), shares)
+        together, once = Path(folder, "together"), Path(folder, "once")
+        for out in (together, once):
             out.mkdir()
-        total = moments_of(lambda _: merge(directories, measured, STRATIFY), measured)
+        total = moments_of(lambda _: merge(directories, once, STRATIFY), once)
         for at in kills:
             killed_at(at % total, lambda _: merge(directories, together, STRATIFY), together)
 
         merge(directories, together, STRATIFY)
 
-        assert {path.name: path.read_bytes() for path in together.iterdir()} == whole
-        assert whole.keys() == {*FILES}
+        assert {path.name: path.read_bytes() for path in together.iterdir()} == files_of(once)
