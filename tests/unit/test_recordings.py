@@ -292,3 +292,21 @@ def test_parquet_without_pyarrow_is_an_error_that_names_the_extra(
 def test_a_line_that_is_not_a_record_counts_as_an_event() -> None:
     """The decoder decides about its content."""
     assert parse_line(b'{"offset": 1, "value": 2}').value == b'{"offset": 1, "value": 2}'
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        '"topic": "t", "partition": 3, "offset": "x"',
+        '"topic": "t", "partition": 3, "offset": 1.5',
+        '"topic": "t", "partition": 3, "offset": -1',
+        '"topic": "t", "partition": 3, "offset": 99999999999999999999',
+        '"topic": "t", "partition": "3", "offset": 1',
+        '"topic": 5, "partition": 3, "offset": 1',
+    ],
+)
+def test_a_place_that_no_record_can_have_is_left_out(place: str) -> None:
+    """The record is then named by its file and line."""
+    record = parse_line(f'{{{place}, "value": "{{broken"}}'.encode())
+
+    assert (record.value, record.topic, record.partition, record.offset) == (b"{broken", "", 0, 0)

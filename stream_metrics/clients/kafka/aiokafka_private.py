@@ -51,6 +51,7 @@ HEADER_BYTES: Final = 64  # memory of one header as Python objects
 FENCED_INSTANCE_ID: Final = 82  # Kafka's error code, for which the library has no class
 
 BROKERS_TOO_OLD: Final = "`kafka.group_instance_id` needs brokers 2.3 or later; leave it unset"
+CANCEL_AGAIN_SECONDS: Final = 0.1
 REQUEUE_SECONDS: Final = 0.5  # the client pauses 0.1 s before it requeues a batch
 
 
@@ -64,10 +65,12 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
         """See ``AIOKafkaConsumer.stop``."""
         if self._fetcher is not None:
             fetches = self._fetcher._pending_tasks
-            ending = [self._fetcher._fetch_task, *fetches]
-            for task in ending:
-                task.cancel()
-            await asyncio.gather(*ending, return_exceptions=True)
+            # A routine that awaits what it has cancelled itself does not notice to be cancelled.
+            while going := [t for t in (self._fetcher._fetch_task, *fetches) if not t.done()]:
+                for task in going:
+                    task.cancel()
+                await asyncio.wait(going, timeout=CANCEL_AGAIN_SECONDS)
+            await asyncio.gather(*fetches, return_exceptions=True)
             fetches.clear()  # the library would await them
         await super().stop()
 
