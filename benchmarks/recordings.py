@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -18,7 +16,7 @@ from benchmarks.counted import of_row
 from benchmarks.figures import Figure, figures_table, number, section, table
 from benchmarks.peer import check_figures
 from benchmarks.peers.turns import Figures, add_up
-from benchmarks.replay import MIB, write_recording
+from benchmarks.replay import MIB, replayed, write_recording
 from benchmarks.rivals import PEERS, Measurement, Rival, peer_versions
 from stream_metrics.lab.reports.files import ROWS
 
@@ -83,11 +81,8 @@ def _measure(name: str, source: Path, out: Path) -> Measurement:
     if name in TOOLS:
         with Rival("benchmarks.rivals.recordings", python=PEERS) as tool:
             return tool.ask(name, path=str(source))
-    options = ("--processes", "1", "--turn-scope", "all", *OPTIONS[name])
-    asked = [sys.executable, "-m", "benchmarks.replay", str(source), str(out), *options]
-    said = subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=True).stdout
-    ran = json.loads(said.splitlines()[-1])
-    return Measurement(**ran, found=_totals(out / ROWS))
+    ran = replayed(source, out, 1, "--turn-scope", "all", *OPTIONS[name])
+    return Measurement(*ran, found=_totals(out / ROWS))
 
 
 def _totals(path: Path) -> dict[str, Figures]:

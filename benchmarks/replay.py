@@ -122,10 +122,10 @@ def _command(source: Path, out: Path, *options: str) -> Popen[bytes]:
     return Popen([sys.executable, "-m", "stream_metrics", *arguments], stdout=log, stderr=log)
 
 
-def replayed(source: Path, out: Path, processes: int) -> Ran:
+def replayed(source: Path, out: Path, processes: int, *options: str) -> Ran:
     """Replay, started by a small process: Linux counts the parent's peak in its child's."""
     arguments = ["benchmarks.replay", str(source), str(out), "--processes", str(processes)]
-    return Ran(**asyncio.run(child(arguments)))
+    return Ran(**asyncio.run(child([*arguments, *options])))
 
 
 def _kill(source: Path, out: Path, processes: int) -> int:

@@ -29,9 +29,7 @@ from stream_metrics.cli.common import (
     printable,
 )
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
-from stream_metrics.cli.predicates import (
-    PredicateOption,
-)
+from stream_metrics.cli.predicates import PredicateOption
 from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.replay_options import conversation_link, replay_options
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption

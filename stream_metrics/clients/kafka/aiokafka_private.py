@@ -65,7 +65,7 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
         """See ``AIOKafkaConsumer.stop``."""
         if self._fetcher is not None:
             fetches = self._fetcher._pending_tasks
-            # A routine that awaits what it has cancelled itself does not notice to be cancelled.
+            # The fetch routine misses a cancellation while it awaits fetches that it has cancelled.
             while going := [t for t in (self._fetcher._fetch_task, *fetches) if not t.done()]:
                 for task in going:
                     task.cancel()

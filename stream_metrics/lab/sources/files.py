@@ -39,8 +39,8 @@ from stream_metrics.lab.sources.packing import PARQUET, decode_errors, detect_pa
 from stream_metrics.lab.sources.parquet import ParquetError, read_parquet
 
 LONGEST_LINE_BYTES: Final = 64 << 20
-NUMBERS: Final = 1 << 63
-"""Partitions and offsets are less."""
+MAX_OFFSET: Final = (1 << 63) - 1
+"""Kafka's largest offset."""
 READ_BYTES: Final = 1 << 20
 """The size of a read; most lines are shorter, which avoids joining parts."""
 SEEN_BYTES: Final = 4 << 10
@@ -202,7 +202,7 @@ def _place(obj: dict[str, Any]) -> dict[str, Any]:
     """Topic, partition and offset, or nothing if they cannot be those of a record."""
     topic = obj.get("topic") or ""
     partition, offset = obj.get("partition") or 0, obj.get("offset") or 0
-    numbers = all(type(n) is int and 0 <= n < NUMBERS for n in (partition, offset))
+    numbers = all(type(n) is int and 0 <= n <= MAX_OFFSET for n in (partition, offset))
     if type(topic) is not str or not numbers:
         return {}
     return {"topic": topic, "partition": partition, "offset": offset}
