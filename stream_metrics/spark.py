@@ -9,6 +9,7 @@ PySpark is the extra ``spark``. Each executor needs this package, too.
 from __future__ import annotations
 
 import json
+import os
 import platform
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,12 +20,21 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegralType,
+    NullType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from stream_metrics import __version__
-from stream_metrics.cli.replay_options import conversation_link, replay_options
+from stream_metrics.cli.replay_options import check_usable, conversation_link, replay_options
 from stream_metrics.cli.settings import Settings
 from stream_metrics.lab.replay.batches import (
     LINE_COLUMNS,
@@ -33,6 +43,7 @@ from stream_metrics.lab.replay.batches import (
     PieceReceiver,
     computed_batches,
     keyed_batches,
+    line_batches,
 )
 from stream_metrics.lab.replay.outcome import ReplayOptions, merge_outcomes
 from stream_metrics.lab.replay.pieces import Job, files_of, outcome_of
@@ -50,7 +61,9 @@ _KEYED: Final = (
     "value binary"
 )
 _PLACE: Final = ("source", "number", "offset")
+_LINES: Final = "file string, line bigint, value binary"
 _CHUNKS: Final = "file string, data binary"
+_LOCAL_DIRS: Final = "SPARK_LOCAL_DIRS"  # Spark sets it in Python workers
 _JOIN_KEPT_PARTITIONS: Final = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 _QUERIES: Final = (
     "conversation_id string, turn bigint, search_id string, agent string, "
@@ -61,6 +74,39 @@ _TURNS: Final = (
     "conversation_id string, turn bigint, agent string, dimensions map<string, string>, "
     "n_tokens bigint, n_references bigint, n_texts bigint, scores map<string, double>"
 )
+
+_TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {
+    "text": (StringType,),
+    "whole numbers": (IntegralType,),
+    "bytes or text": (BinaryType, StringType, NullType),
+    "times, or milliseconds as whole numbers": (
+        TimestampType,
+        TimestampNTZType,
+        IntegralType,
+        NullType,
+    ),
+}
+_CASTS: Final = {"text": "string", "whole numbers": "bigint", "bytes or text": "binary"}
+
+
+def read_lines(spark: SparkSession, *paths: str | Path) -> DataFrame:
+    """The lines of JSONL files, plain or compressed, as ``replay`` takes them.
+
+    A task reads a file whole, so that lines have numbers: a file may have 2 GB uncompressed.
+
+    Args:
+        spark: The session.
+        paths: Files, folders or globs, as Spark reads them.
+
+    Returns:
+        The columns ``file`` (a URL), ``line`` (from 1) and ``value``.
+    """
+    files = spark.read.text([str(path) for path in paths], wholetext=True)
+    # Functions of Spark for text would replace bytes that are not UTF-8.
+    content = files.select(
+        F.col("_metadata.file_path").alias("url"), F.col("value").cast("binary").alias("content")
+    )
+    return content.mapInArrow(line_batches, _LINES)
 
 
 def replay(
@@ -81,12 +127,12 @@ def replay(
     Args:
         records: Records of topics in the columns ``topic``, ``partition``, ``offset``,
             ``timestamp``, ``key`` and ``value``, or lines of files in ``file``, ``line`` (from 1)
-            and ``value``. Further columns are ignored.
+            and ``value`` (see ``read_lines``). Further columns are ignored.
         settings: The settings. None: those of the environment (``STREAM_METRICS_CONFIG`` names a
             file).
         metrics: The metrics of searches, such as ``ndcg@10``. Empty: those of the settings.
         names: The names of the input in the report. None: ``kafka:`` and the topics, or the names
-            of the files without folders, sorted.
+            of the files without folders, sorted, for which the input is read once more.
         turn_scope: Rows of each conversation's ``last`` turn, or of ``all``. None: the settings.
         now_us: The end of the windows in microseconds since 1970. None: the largest event time.
         predicate: Your own rule of relevance, as ``module:object``, importable on all executors.
@@ -98,9 +144,13 @@ def replay(
             a Python worker depends.
 
     Raises:
-        ValueError: The columns are others.
+        ValueError: The columns are others, or ``piece_bytes`` is not positive.
+        TypeError: A text instead of several.
         UsageError: A setting or a metric is unknown.
     """
+    _check_several(metrics=metrics, names=names)
+    if piece_bytes < 1:
+        raise ValueError(f"piece_bytes is {piece_bytes}, but must be positive")
     settings = Settings() if settings is None else settings
     options, shown = replay_options(
         settings,
@@ -117,7 +167,8 @@ def replay(
         return keyed_batches(batches, limits)
 
     def computed(batches: Iterable[Any]) -> Iterator[Any]:
-        return computed_batches(batches, options, piece_bytes)
+        folder = os.environ.get(_LOCAL_DIRS, "").partition(",")[0] or None
+        return computed_batches(batches, options, piece_bytes, folder)
 
     # Records without a conversation have null as their id, and are divided by place.
     conversation = F.coalesce("id", F.concat_ws("/", *_PLACE))
@@ -138,40 +189,49 @@ def _kept(chunks: DataFrame) -> DataFrame:
     200 pieces.
     """
     settings = chunks.sparkSession.conf
-    before = settings.get(_JOIN_KEPT_PARTITIONS)
+    before = settings.get(_JOIN_KEPT_PARTITIONS, None)
     settings.set(_JOIN_KEPT_PARTITIONS, "true")
     try:
         return chunks.persist(StorageLevel.MEMORY_AND_DISK)
     finally:
-        settings.set(_JOIN_KEPT_PARTITIONS, before or "false")
+        if before is None:
+            settings.unset(_JOIN_KEPT_PARTITIONS)
+        else:
+            settings.set(_JOIN_KEPT_PARTITIONS, before)
+
+
+def _check_several(**given: Sequence[str] | None) -> None:
+    for name, value in given.items():
+        if isinstance(value, str):
+            raise TypeError(f"{name} is a text; give a list of texts: {name}=[{value!r}]")
 
 
 def _selected(records: DataFrame) -> DataFrame:
     """The columns that a replay reads; raises ``ValueError``."""
-    there = set(records.columns)
-    if set(COLUMNS) <= there:
-        return records.select(
-            F.col("topic").cast("string"),
-            F.col("partition").cast("int"),
-            F.col("offset").cast("bigint"),
-            "timestamp",
-            F.col("key").cast("binary"),
-            F.col("value").cast("binary"),
+    there = {field.name: field.dataType for field in records.schema}
+    columns = next((one for one in (COLUMNS, LINE_COLUMNS) if one.keys() <= there.keys()), None)
+    if columns is None:
+        raise ValueError(
+            f"the columns of the records are {', '.join(there)}. Name them {', '.join(COLUMNS)}, "
+            f"or {', '.join(LINE_COLUMNS)}"
         )
-    if set(LINE_COLUMNS) <= there:
-        return records.select(
-            F.element_at(F.split(F.col("file").cast("string"), "/"), -1).alias("file"),
-            F.col("line").cast("bigint"),
-            F.col("value").cast("binary"),
+    wrong = [
+        f"{name} is {there[name].simpleString()}, not {what}"
+        for name, what in columns.items()
+        if not isinstance(there[name], _TYPES[what])
+    ]
+    if wrong:
+        raise ValueError(f"the columns of the records have other types: {'; '.join(wrong)}")
+    return records.select(
+        *(
+            F.col(name).cast(_CASTS[what]) if what in _CASTS else F.col(name)
+            for name, what in columns.items()
         )
-    raise ValueError(
-        f"the columns of the records are {', '.join(records.columns)}. Name them "
-        f"{', '.join(COLUMNS)}, or {', '.join(LINE_COLUMNS)}"
     )
 
 
 class SparkReplay:
-    """The result of a replay on Spark, computed once and kept until ``unpersist``."""
+    """The result of a replay on Spark, computed when it is used and kept until ``unpersist``."""
 
     def __init__(
         self,
@@ -226,6 +286,8 @@ class SparkReplay:
     ) -> dict[str, Any]:
         """Write the files of ``stream-metrics replay`` to a directory of the driver.
 
+        As by the command, they are also written before an error says that no record can be used.
+
         Args:
             out: The directory.
             stratify: The dimensions of the strata. Empty: as without ``--stratify``.
@@ -234,7 +296,12 @@ class SparkReplay:
 
         Returns:
             The content of ``report.json``.
+
+        Raises:
+            UsageError: There is no record, or each was rejected.
+            TypeError: A text instead of several.
         """
+        _check_several(stratify=stratify)
         started = time.perf_counter()
         out = Path(out)
         names = self._source() if self._names is None else self._names
@@ -254,6 +321,7 @@ class SparkReplay:
         }
         write_text(out / "run.json", json.dumps(about, indent=2) + "\n")
         write_report_page(out, searches, conversation_link(self._settings))
+        check_usable(content, names)
         return content
 
     def unpersist(self) -> None:
@@ -266,22 +334,32 @@ class SparkReplay:
     def _source(self) -> list[str]:
         """The names of the input: its topics, or its files."""
         column = "topic" if "topic" in self._records.columns else "file"
-        found = sorted(row[0] for row in self._records.select(column).distinct().collect())
-        return ["kafka:" + ",".join(found)] if column == "topic" else found
+        found = [row[0] for row in self._records.select(column).distinct().collect()]
+        if column == "file":
+            return sorted(Path(name).name for name in found)
+        return ["kafka:" + ",".join(sorted(found))] if found else ["no topic"]
+
+    def _computed(self) -> DataFrame:
+        """The files of all pieces, kept again after ``unpersist``."""
+        return self._chunks if self._chunks.is_cached else _kept(self._chunks)
 
     def _lines(self, file: str, schema: Any) -> DataFrame:
         """The lines of a file as rows."""
         text = F.col("data").cast("string")
-        lines = self._chunks.where(F.col("file") == file).select(
-            F.explode(F.split(F.rtrim(text, F.lit("\n")), "\n")).alias("line")
+        lines = (
+            self._computed()
+            .where(F.col("file") == file)
+            .select(F.explode(F.split(F.rtrim(text, F.lit("\n")), "\n")).alias("line"))
         )
         parsed = F.from_json("line", schema, {"mode": "FAILFAST"})
         return lines.select(parsed.alias("row")).select("row.*")
 
     def _fetch(self, folder: Path, *files: str) -> list[Piece]:
         """Write the files of all pieces to a folder of the driver, or only some of them."""
-        self._chunks.count()  # computes all partitions at once; what follows takes turns
-        chunks = self._chunks.where(F.col("file").isin(*files)) if files else self._chunks
+        chunks = self._computed()
+        chunks.count()  # computes all partitions at once; what follows takes turns
+        if files:
+            chunks = chunks.where(F.col("file").isin(*files))
         received = PieceReceiver(folder)
         for file, data in chunks.toLocalIterator(prefetchPartitions=True):
             received.take(file, data)

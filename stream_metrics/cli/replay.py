@@ -26,12 +26,11 @@ from stream_metrics.cli.common import (
     load_settings,
     make_directory,
     parse_time,
-    printable,
 )
 from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.cli.predicates import PredicateOption
 from stream_metrics.cli.progress import show_progress
-from stream_metrics.cli.replay_options import conversation_link, replay_options
+from stream_metrics.cli.replay_options import check_usable, conversation_link, replay_options
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
 from stream_metrics.core.garbage_collection import collect_rarely
 from stream_metrics.core.metrics.ranking.relevance import PredicateError
@@ -60,7 +59,6 @@ from stream_metrics.lab.replay.spool import SpoolDamaged
 from stream_metrics.lab.reports.files import PARQUET, write_text
 from stream_metrics.lab.reports.html.report import write_report_page
 from stream_metrics.lab.sources.parquet import ParquetError, load_pyarrow
-from stream_metrics.lab.sources.place import place_text
 
 StratifyOption = Annotated[
     list[str] | None,
@@ -248,7 +246,7 @@ def replay(
     write_text(out / "run.json", json.dumps(about, indent=2) + "\n")
     write_report_page(out, searches, conversation_link(settings))
     _summary(report, out)
-    _check_usable(report, source.names)
+    check_usable(report, source.names)
     fail_if_crossed(gates, {"": figures_of_report(report)}, PARTS)
 
 
@@ -382,17 +380,3 @@ def _summary(report: dict[str, Any], out: Path) -> None:
         table.add_row(title, unknown if value is None else f"{value:.4f}")
     table.add_row("written to", str(out))
     Console(stderr=True, soft_wrap=True).print(table)
-
-
-def _check_usable(report: dict[str, Any], names: Sequence[str]) -> None:
-    """Raise ``UsageError`` if there are no records, or all were rejected."""
-    events, invalid = report["counts"]["events"], report["counts"]["invalid"]
-    if not events:
-        raise UsageError(f"{', '.join(names)}: no record to replay")
-    if invalid == events:
-        first = report["bad_records"]["first"][0]
-        raise UsageError(
-            f"no record could be used, as each of {events:,} was rejected; "
-            f"{printable(place_text(first))}: {printable(first['reason'])}: "
-            f"{printable(first['message'])}"
-        )

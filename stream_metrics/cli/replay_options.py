@@ -1,4 +1,4 @@
-"""What a replay computes, from settings: for ``stream-metrics replay`` and replays on Spark."""
+"""Options and errors of a replay, for ``stream-metrics replay`` and replays on Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.common import UsageError, printable
 from stream_metrics.cli.predicates import (
     LoadedPredicate,
     load_named_predicate,
@@ -20,6 +20,7 @@ from stream_metrics.lab.evaluation.recorded_searches import Scoring
 from stream_metrics.lab.replay.outcome import ReplayOptions
 from stream_metrics.lab.reports.html.rankings import Link
 from stream_metrics.lab.settings import EvaluationSettings
+from stream_metrics.lab.sources.place import place_text
 from stream_metrics.live.links import CONVERSATION, fill_template
 
 Models = tuple[tuple[str, str], ...]
@@ -64,6 +65,20 @@ def replay_options(
 def conversation_link(settings: Settings) -> Link:
     """The link to a conversation's trace, by ``web.conversation_url``."""
     return partial(fill_template, settings.web.conversation_url, CONVERSATION)
+
+
+def check_usable(report: dict[str, Any], names: Sequence[str]) -> None:
+    """Raise ``UsageError`` if there are no records, or all were rejected."""
+    events, invalid = report["counts"]["events"], report["counts"]["invalid"]
+    if not events:
+        raise UsageError(f"{', '.join(names)}: no record to replay")
+    if invalid == events:
+        first = report["bad_records"]["first"][0]
+        raise UsageError(
+            f"no record could be used, as each of {events:,} was rejected; "
+            f"{printable(place_text(first))}: {printable(first['reason'])}: "
+            f"{printable(first['message'])}"
+        )
 
 
 def _scoring(settings: Settings, chosen: EvaluationSettings) -> Scoring:

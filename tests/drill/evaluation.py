@@ -31,7 +31,9 @@ ALERTS: Final = (RULES / "alerts.rules.yml", Path(__file__).with_name("plain.rul
 PLAIN_OF: Final = {kind.alert: kind.plain for kind in KINDS}
 BY_NUMPY: Final = frozenset({*ALERT_OF.values(), *map(PLAIN_OF.__getitem__, ALERT_OF.values())})
 """Alerts that numpy judges."""
-SOURCES: Final = tuple(Path(__file__).with_name(f"{name}.py") for name in ("asked", "evaluation"))
+SOURCES: Final = tuple(
+    Path(__file__).with_name(f"{name}.py") for name in ("asked", "evaluation", "gather", "run")
+)
 """What decides, beside rules and worlds, what fires."""
 
 CHUNK_MINUTES: Final = 3 * 1440

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_metrics.core.events.limits import Limits
@@ -47,7 +47,7 @@ def batches_of(table: Any) -> list[Any]:
 
 
 def divided(records: list[Record], partitions: int) -> list[list[Any]]:
-    """The keyed records in partitions, each sorted by conversation and place."""
+    """The keyed records in the partitions that have some, each sorted by conversation and place."""
     names = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
     columns = {
         column: [getattr(record, name) for record in records]
@@ -58,23 +58,25 @@ def divided(records: list[Record], partitions: int) -> list[list[Any]]:
         [(name, getattr(pyarrow, kind)()) for name, kind in zip(COLUMNS, kinds, strict=True)]
     )
     table = pyarrow.table(columns, schema=schema)
-    keyed = pyarrow.Table.from_batches(keyed_batches(batches_of(table), Limits()))
+    keyed = list(keyed_batches(batches_of(table), Limits()))
     found: list[list[dict[str, Any]]] = [[] for _ in range(partitions)]
-    for row in keyed.to_pylist():
+    for row in (row for batch in keyed for row in batch.to_pylist()):
         found[hash(row["id"] or row["offset"]) % partitions].append(row)
     return [
         batches_of(
             pyarrow.Table.from_pylist(
                 sorted(rows, key=lambda row: (row["id"] or "", row["number"], row["offset"])),
-                schema=keyed.schema,
+                schema=keyed[0].schema,
             )
         )
         for rows in found
+        if rows
     ]
 
 
 @pytest.mark.slow
 @settings(max_examples=examples(25))
+@example([], 1, 1)
 @given(topics(), st.integers(1, 4), st.sampled_from([1, 2_000, 1 << 30]))
 def test_partitions_and_pieces_do_not_change_the_files(
     records: list[Record], partitions: int, piece_bytes: int

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from typer.testing import CliRunner
 
 from stream_metrics.cli import app
@@ -54,6 +52,7 @@ def recorded(count: int = 400) -> list[Record]:
         event("search_iteration", "behind", 2, iteration=1, searches=[search]),
         Record(b'{"type": "search_iteration"}'),
         Record(b"\xff\xfe"),
+        Record(b'{"type": "search_iteration", "conversation_id": "refused", "agent": "\xff"}'),
         Record(b'{"type": "unheard of", "conversation_id": "refused"}'),
     ]
 
@@ -71,14 +70,6 @@ def in_topics(records: Iterable[Record]) -> list[Record]:
         stamp = 1_742_284_800_000 + number
         found.append(Record(record.value, record.key, stamp, topic, partition, 1_000 - number))
     return found
-
-
-def lines_of(spark: SparkSession, *paths: Path) -> DataFrame:
-    """The lines of files with their numbers, as the guide reads them."""
-    files = spark.read.text([str(path) for path in paths], wholetext=True)
-    return files.select(
-        F.col("_metadata.file_name").alias("file"), F.posexplode(F.split("value", "\n"))
-    ).select("file", (F.col("pos") + 1).alias("line"), F.col("col").alias("value"))
 
 
 def replayed(out: str, *arguments: str) -> dict[str, bytes]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from stream_metrics.spark import replay
-from tests.spark.recordings import files_of, lines, lines_of, recorded, replayed
+from stream_metrics.spark import read_lines, replay
+from tests.spark.recordings import files_of, lines, recorded, replayed
 
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 WITHIN_SECONDS = 60
@@ -44,7 +44,7 @@ def test_a_lost_executor_does_not_change_the_files(spark: SparkSession, folder: 
     """What it had computed, and its part of the shuffle, are computed again."""
     (folder / "events.jsonl").write_bytes(lines(recorded()))
     whole = replayed("whole", "events.jsonl")
-    result = replay(lines_of(spark, folder / "events.jsonl"), partitions=7)
+    result = replay(read_lines(spark, folder / "events.jsonl"), partitions=7)
     rows = result.rows.count()
     first, *others = executors()
     assert others

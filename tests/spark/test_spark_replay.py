@@ -14,24 +14,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.recording import recording
-from stream_metrics.spark import replay
+from stream_metrics.spark import read_lines, replay
 from tests.spark.recordings import (
+    NOON_S,
     PARTITIONS,
     event,
     files_of,
     in_topics,
     lines,
-    lines_of,
     recorded,
     replayed,
 )
 from tests.strategies import KeyedRecord, arrivals, streams
 
+LINES = "file string, line bigint, value string"
 FEW_DRAWS = Settings(evaluation={"resamples": 20})
+DAY_S = 86_400
 FEW = "STREAM_METRICS_EVALUATION__RESAMPLES"
 
 
@@ -49,7 +53,7 @@ def test_partitions_do_not_change_the_files(
     monkeypatch.delenv(FEW)
     (folder / "events.jsonl").write_bytes(lines(recorded()))
     whole = replayed("whole", "events.jsonl")
-    records = lines_of(spark, folder / "events.jsonl").repartition(partitions)
+    records = read_lines(spark, folder / "events.jsonl").repartition(partitions)
 
     replay(records, partitions=partitions).report("spark")
 
@@ -96,7 +100,7 @@ def test_compressed_files_and_lines_of_topics(spark: SparkSession, folder: Path)
             out.write(record)
     whole = replayed("whole", "a.jsonl.gz", "b.jsonl.gz")
 
-    replay(lines_of(spark, folder / "b.jsonl.gz", folder / "a.jsonl.gz")).report("spark")
+    replay(read_lines(spark, folder / "b.jsonl.gz", folder / "a.jsonl.gz")).report("spark")
 
     assert files_of(folder / "spark") == whole
 
@@ -111,7 +115,7 @@ def test_options_are_those_of_the_command(spark: SparkSession, folder: Path) -> 
     whole = replayed("whole", "events.jsonl", *arguments)
 
     result = replay(
-        lines_of(spark, folder / "events.jsonl"),
+        read_lines(spark, folder / "events.jsonl"),
         FEW_DRAWS,
         metrics=["ndcg@10", "recall@2"],
         turn_scope="all",
@@ -127,7 +131,7 @@ def test_data_frames_have_the_rows_of_the_files(spark: SparkSession, folder: Pat
     """Rows, searches, answers and window sums are the same, with types."""
     (folder / "events.jsonl").write_bytes(lines(recorded()))
     whole = replayed("whole", "events.jsonl")
-    result = replay(lines_of(spark, folder / "events.jsonl"))
+    result = replay(read_lines(spark, folder / "events.jsonl"))
 
     for frame, name in (
         (result.rows, "conversations.jsonl"),
@@ -175,7 +179,7 @@ def test_a_conversation_may_be_larger_than_a_piece(spark: SparkSession, folder: 
     (folder / "events.jsonl").write_bytes(lines([*recorded(), *skewed(5_000)]))
     whole = replayed("whole", "events.jsonl")
 
-    replay(lines_of(spark, folder / "events.jsonl"), piece_bytes=10_000).report("spark")
+    replay(read_lines(spark, folder / "events.jsonl"), piece_bytes=10_000).report("spark")
 
     assert files_of(folder / "spark") == whole
 
@@ -195,20 +199,87 @@ def test_small_partitions_are_joined(spark: SparkSession, folder: Path) -> None:
     """A small recording is not computed in as many pieces as Spark has partitions by default."""
     (folder / "events.jsonl").write_bytes(lines(recorded(20)))
 
-    rows = replay(lines_of(spark, folder / "events.jsonl")).rows
+    rows = replay(read_lines(spark, folder / "events.jsonl")).rows
     rows.count()
 
     assert rows.rdd.getNumPartitions() < int(spark.conf.get("spark.sql.shuffle.partitions") or "")
 
 
-def test_an_empty_input_has_an_empty_report(spark: SparkSession, folder: Path) -> None:
-    """There is nothing that could be merged, and no error."""
-    records = spark.createDataFrame([], "file string, line bigint, value string")
+def test_files_of_one_name_are_read_and_named_each(spark: SparkSession, folder: Path) -> None:
+    """Names may have blanks and signs that URLs encode."""
+    paths = [folder / name / "day 1% +\u00e4.jsonl" for name in ("a b", "a%20b")]
+    for path, records in zip(paths, (recorded()[:200], recorded()[200:]), strict=True):
+        path.parent.mkdir()
+        path.write_bytes(lines(records))
+    whole = replayed("whole", *map(str, paths))
 
-    report = replay(records, names=["nothing.jsonl"]).report("spark")
+    replay(read_lines(spark, folder / "a b", folder / "a%20b")).report("spark")
 
-    assert report["counts"]["events"] == 0
+    assert files_of(folder / "spark") == whole
+    assert json.loads(whole["report.json"])["source"] == [path.name for path in paths]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "nothing.jsonl: no record to replay"),
+        ([("a.jsonl", 3, "{")], r"each of 1 was rejected; a\.jsonl:3: not_json"),
+    ],
+)
+def test_an_input_without_a_usable_record_is_refused(
+    spark: SparkSession, folder: Path, rows: list[Any], message: str
+) -> None:
+    """The report is written, as by the command, and the error says why its figures mean nothing."""
+    records = spark.createDataFrame(rows, LINES)
+
+    with pytest.raises(UsageError, match=message):
+        replay(records, names=["nothing.jsonl"]).report("spark")
+
+    assert json.loads((folder / "spark" / "report.json").read_bytes())["counts"]["results"] == 0
     assert (folder / "spark" / "conversations.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "bigint"])
+def test_times_are_those_of_utc_in_any_time_zone(
+    spark: SparkSession, folder: Path, kind: str
+) -> None:
+    """An event is valid up to a day after its record, and not a second longer."""
+    search = {"search_id": "s", "results": [{"result_id": "r"}]}
+    with recording("topics.parquet") as out:
+        for offset, late in enumerate((0, 1)):
+            found = event("search_iteration", "c", late, iteration=1, searches=[search])
+            out.write(Record(found.value, b"c", (NOON_S - DAY_S) * 1_000, "searches", 0, offset))
+    whole = replayed("whole", "topics.parquet")
+    assert json.loads(whole["report.json"])["counts"]["invalid"] == 1
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    found = spark.read.parquet(str(folder / "topics.parquet"))
+    stamps = F.unix_millis("timestamp") if kind == "bigint" else F.col("timestamp").cast(kind)
+    found.withColumn("timestamp", stamps).write.parquet(str(folder / "copied"))
+
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    try:
+        copied = spark.read.parquet(str(folder / "copied"))
+        replay(copied, names=["topics.parquet"]).report("spark")
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+
+    assert copied.schema["timestamp"].dataType.simpleString() == kind
+    assert files_of(folder / "spark") == whole
+
+
+def test_a_result_is_kept_again_after_it_was_freed(spark: SparkSession, folder: Path) -> None:
+    """It is computed once more, and Spark's settings are as they were."""
+    (folder / "events.jsonl").write_bytes(lines(recorded(20)))
+    whole = replayed("whole", "events.jsonl")
+    result = replay(read_lines(spark, folder / "events.jsonl"))
+    result.rows.count()
+    result.unpersist()
+
+    result.report("spark")
+
+    assert files_of(folder / "spark") == whole
+    kept = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
+    assert spark.conf.get(kept, None) is None
 
 
 def test_other_columns_are_refused(spark: SparkSession) -> None:
@@ -220,7 +291,42 @@ def test_other_columns_are_refused(spark: SparkSession) -> None:
 def test_traces_are_refused(spark: SparkSession, folder: Path) -> None:
     """The error says where the traces are and what reads them."""
     rows = [("traces.jsonl", 4, '{"resourceSpans": []}')]
-    result = replay(spark.createDataFrame(rows, "file string, line bigint, value string"))
+    result = replay(spark.createDataFrame(rows, LINES))
 
     with pytest.raises(PythonException, match=r"traces\.jsonl:4: OTLP traces"):
         result.report("spark")
+
+
+def test_columns_of_other_types_are_refused(spark: SparkSession) -> None:
+    """The error names the column, its type, and what it must be."""
+    with pytest.raises(ValueError, match=r"line is string, not whole numbers$"):
+        replay(spark.createDataFrame([], "file string, line string, value binary"))
+    place = "topic string, partition int, offset bigint"
+    columns = f"{place}, timestamp double, key binary, value binary"
+    with pytest.raises(ValueError, match="timestamp is double, not times, or milliseconds"):
+        replay(spark.createDataFrame([], columns))
+
+
+def test_records_without_a_place_are_refused(spark: SparkSession) -> None:
+    """They could not be named in the report."""
+    records = spark.createDataFrame([(None, 1, "{}")], LINES)
+
+    with pytest.raises(PythonException, match="the column file has nulls"):
+        replay(records, names=["a.jsonl"]).rows.collect()
+
+
+def test_a_text_is_not_taken_for_several(spark: SparkSession, folder: Path) -> None:
+    """Its letters would be names, metrics or dimensions."""
+    records = spark.createDataFrame([("a.jsonl", 1, "{}")], LINES)
+    for texts in ({"names": "day"}, {"metrics": "ndcg@10"}):
+        with pytest.raises(TypeError, match="is a text; give a list of texts"):
+            replay(records, **texts)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"stratify=\['agent'\]"):
+        replay(records).report("spark", stratify="agent")
+    assert not (folder / "spark").exists()
+
+
+def test_pieces_have_bytes(spark: SparkSession) -> None:
+    """Without, no record would ever be taken."""
+    with pytest.raises(ValueError, match="piece_bytes is 0"):
+        replay(spark.createDataFrame([], LINES), piece_bytes=0)

@@ -243,6 +243,14 @@ def test_parts_of_different_settings_are_refused(tmp_path: Path) -> None:
         merge([tmp_path / "a", tmp_path / "b"], tmp_path)
 
 
+def test_a_directory_that_is_named_twice_is_refused(tmp_path: Path) -> None:
+    """Its records would count twice, also where none of them names a conversation."""
+    replayed([Record(b"{")], tmp_path / "a", AT_ONCE)
+
+    with pytest.raises(IncompatibleReplays, match="is named twice"):
+        merge([tmp_path / "a", tmp_path / "a" / ".." / "a"], tmp_path)
+
+
 def test_a_report_is_recreated_from_its_directory(tmp_path: Path) -> None:
     """``report`` on one directory writes the same files."""
     before = replayed(traffic(), tmp_path, AT_ONCE)

@@ -82,6 +82,21 @@ def test_a_file_that_is_cut_off_while_it_is_replayed_is_an_error(tmp_path: Path)
         run(task(read(), tmp_path / "out", SPOOLED), RecordedProgress())
 
 
+def test_the_parent_of_a_linked_folder_is_that_of_its_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``link/../name`` is read again where it was read first, not beside the link."""
+    (tmp_path / "in" / "there" / "deep").mkdir(parents=True)
+    paths = files(tmp_path / "in" / "there")
+    (tmp_path / "link").symlink_to(tmp_path / "in" / "there" / "deep")
+    monkeypatch.chdir(tmp_path)
+    through = [f"link/../{Path(path).name}" for path in paths]
+
+    assert replayed(reading(through), tmp_path / "a", SPOOLED, evaluation=FEW_DRAWS) == replayed(
+        reading(paths), tmp_path / "b", AT_ONCE, evaluation=FEW_DRAWS
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", rest_long(range(6)))
 def test_a_replay_of_files_may_be_killed_at_every_moment(tmp_path: Path, first: int) -> None:

@@ -62,7 +62,7 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
     """A consumer whose ``stop`` raises ``CancelledError`` only if its caller is cancelled."""
 
     async def stop(self) -> None:
-        """See ``AIOKafkaConsumer.stop``."""
+        """See ``AIOKafkaConsumer.stop``; also closes connections if the fetch routine failed."""
         if self._fetcher is not None:
             fetches = self._fetcher._pending_tasks
             # The fetch routine misses a cancellation while it awaits fetches that it has cancelled.
@@ -72,7 +72,10 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
                 await asyncio.wait(going, timeout=CANCEL_AGAIN_SECONDS)
             await asyncio.gather(*fetches, return_exceptions=True)
             fetches.clear()  # the library would await them
-        await super().stop()
+        try:
+            await super().stop()
+        finally:
+            await self._client.close()
 
 
 # -- instance ids

@@ -1,8 +1,9 @@
 """Pieces of a replay whose records come as Arrow batches, such as partitions of Apache Spark.
 
-``keyed_batches`` names the conversation of each record. Sorted by it, ``computed_batches`` runs the
-engine over the records, piece by piece as ``pieces`` does, and returns the pieces' files in chunks.
-``PieceReceiver`` writes these files elsewhere, to be merged.
+``line_batches`` divides files into lines. ``keyed_batches`` names the conversation of each record.
+Sorted by it, ``computed_batches`` runs the engine over the records, piece by piece as ``pieces``
+does, and returns the pieces' files in chunks. ``PieceReceiver`` writes these files elsewhere, to be
+merged.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Final
+from urllib.parse import unquote
 
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.key import key_of
@@ -27,8 +30,8 @@ from stream_metrics.lab.sources.files import EVENT, InputError, parse_line
 from stream_metrics.lab.sources.parquet import COLUMNS, load_pyarrow, records_of
 from stream_metrics.lab.sources.place import LocatedRecord, place_fields, place_of, place_text
 
-LINE_COLUMNS: Final = ("file", "line", "value")
-"""The columns of lines of files. Those of recorded topics are ``parquet.COLUMNS``."""
+LINE_COLUMNS: Final = {"file": "text", "line": "whole numbers", "value": "bytes or text"}
+"""The content of the columns of lines of files. Those of recorded topics are ``COLUMNS``."""
 
 PIECE_BYTES: Final = 32 << 20
 """By default, the bytes of records after which a piece ends with its last conversation."""
@@ -37,17 +40,34 @@ CHUNK_BYTES: Final = 1 << 20
 OUTCOME: Final = "outcome"
 """The last file of a piece."""
 
-_NO_OFFSET: Final = -1
+
+def line_batches(batches: Iterable[Any]) -> Iterator[Any]:
+    """The lines of whole files as batches with ``LINE_COLUMNS``.
+
+    The columns of a file are ``url``, percent-encoded, and ``content`` in bytes.
+    """
+    arrow, _ = load_pyarrow()
+    schema = _schema(arrow, file="string", line="int64", value="binary")
+    for batch in batches:
+        for url, content in zip(*(batch.column(at) for at in ("url", "content")), strict=True):
+            name, number = unquote(url.as_py()), 0
+            file = BytesIO(content.as_buffer())
+            while lines := file.readlines(CHUNK_BYTES):
+                numbers = range(number + 1, number + 1 + len(lines))
+                columns = ([name] * len(lines), numbers, lines)
+                yield _batch(arrow, schema, columns)
+                number += len(lines)
 
 
 def keyed_batches(batches: Iterable[Any], limits: Limits) -> Iterator[Any]:
     """Records with conversation and place, of batches with ``COLUMNS`` or ``LINE_COLUMNS``.
 
     The columns are ``id`` (null if a record names no conversation), ``source``, ``number`` and
-    ``offset`` (topic, partition and offset; or file, line and -1), ``timestamp`` in milliseconds,
+    ``offset`` (topic, partition and offset; or file, line and null), ``timestamp`` in milliseconds,
     ``key`` and ``value``. Blank lines are left out.
 
-    Raises ``InputError`` for OTLP traces, whose spans are not events.
+    Raises ``InputError`` for OTLP traces, whose spans are not events, and for a record without a
+    place.
     """
     arrow, _ = load_pyarrow()
     schema = _schema(
@@ -57,13 +77,15 @@ def keyed_batches(batches: Iterable[Any], limits: Limits) -> Iterator[Any]:
     )  # fmt: skip
     for batch in batches:
         rows = [_row(located, limits) for located in _located(batch)]
-        columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-        arrays = [arrow.array(one, field.type) for one, field in zip(columns, schema, strict=True)]
-        yield arrow.RecordBatch.from_arrays(arrays, schema=schema)
+        yield _batch(arrow, schema, zip(*rows, strict=True) if rows else [()] * len(schema))
 
 
 def _located(batch: Any) -> Iterator[LocatedRecord]:
-    if set(COLUMNS) <= set(batch.schema.names):
+    of_topics = set(COLUMNS) <= set(batch.schema.names)
+    for name in ("topic", "partition", "offset") if of_topics else ("file", "line"):
+        if batch.column(name).null_count:
+            raise InputError(f"the column {name} has nulls. Name each record by its place")
+    if of_topics:
         for record in records_of(batch):
             yield record.topic, record.offset, record
         return
@@ -75,38 +97,42 @@ def _located(batch: Any) -> Iterator[LocatedRecord]:
 
 
 def _row(located: LocatedRecord, limits: Limits) -> tuple[Any, ...]:
-    record, place = located[2], place_of(*located)
+    source, number, record = located
     value = record.value
     if value is not None and not value.startswith(EVENT) and is_payload(value):
+        where = place_text(place_fields(place_of(*located)))
         raise InputError(
-            f"{place_text(place_fields(place))}: OTLP traces; their spans are put together by "
-            "`stream-metrics replay` and by the bridge, not here"
+            f"{where}: OTLP traces; their spans are put together by `stream-metrics replay` and by "
+            "the bridge, not here"
         )
     found = key_of(value, record.timestamp_ms, limits)
     name = None if isinstance(found, BadRecord) else found.decode()
-    return name, *place, *([_NO_OFFSET] * (3 - len(place))), record.timestamp_ms, record.key, value
+    place: tuple[str, int, int | None] = source, number, None
+    if record.topic:
+        place = record.topic, record.partition, record.offset
+    return name, *place, record.timestamp_ms, record.key, value
 
 
 def computed_batches(
-    batches: Iterable[Any], options: ReplayOptions, piece_bytes: int
+    batches: Iterable[Any], options: ReplayOptions, piece_bytes: int, folder: str | None = None
 ) -> Iterator[Any]:
     """The files of all pieces in chunks, of ``keyed_batches`` that are sorted by ``id`` and place.
 
     Each batch has a chunk, of whole lines where a file has lines: the columns are ``file``, its
-    name in ``result_paths``, and ``data``. The last file of each piece is ``OUTCOME``.
+    name in ``result_paths``, and ``data``. The last file of each piece is ``OUTCOME``. A piece is
+    on disk in ``folder`` while it is computed; None: where temporary files are.
     """
     arrow, _ = load_pyarrow()
     schema = _schema(arrow, file="string", data="binary")
     records = _records(batches)
     following = next(records, None)
     while following is not None:
-        with TemporaryDirectory(prefix="stream-metrics-") as name:
-            folder = Path(name)
-            following = _compute(folder, options, following, records, piece_bytes)
-            for file, path in result_paths(folder, _PIECE).items():
+        with TemporaryDirectory(prefix="stream-metrics-", dir=folder) as name:
+            work = Path(name)
+            following = _compute(work, options, following, records, piece_bytes)
+            for file, path in result_paths(work, _PIECE).items():
                 for data in _chunks(path):
-                    arrays = [arrow.array([file]), arrow.array([data], schema.field(1).type)]
-                    yield arrow.RecordBatch.from_arrays(arrays, schema=schema)
+                    yield _batch(arrow, schema, ([file], [data]))
 
 
 _Keyed = tuple[str | None, LocatedRecord]
@@ -147,7 +173,7 @@ def _records(batches: Iterable[Any]) -> Iterator[_Keyed]:
         names = ("id", "source", "number", "offset", "timestamp", "key", "value")
         columns = (batch.column(name).to_pylist() for name in names)
         for name, source, number, offset, timestamp_ms, key, value in zip(*columns, strict=True):
-            if offset == _NO_OFFSET:
+            if offset is None:
                 yield name, (source, number, Record(value, key, timestamp_ms))
             else:
                 record = Record(value, key, timestamp_ms, source, number, offset)
@@ -162,6 +188,11 @@ def _chunks(path: Path) -> Iterator[bytes]:
             return
         while lines := file.readlines(CHUNK_BYTES):
             yield b"".join(lines)
+
+
+def _batch(arrow: Any, schema: Any, columns: Iterable[Any]) -> Any:
+    arrays = [arrow.array(one, field.type) for one, field in zip(columns, schema, strict=True)]
+    return arrow.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _schema(arrow: Any, **kinds: str) -> Any:

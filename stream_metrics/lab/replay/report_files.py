@@ -396,7 +396,11 @@ def merge(directories: Sequence[Path], out: Path, stratify: Sequence[str] = ()) 
 
 def _combined_scope(directories: Sequence[Path], parts: Sequence[ReplayScope]) -> ReplayScope:
     """The scope of the merged parts; raises ``IncompatibleReplays``."""
-    first = parts[0]
+    first, known = parts[0], set()
+    for directory in directories:
+        if directory.resolve() in known:
+            raise IncompatibleReplays(f"{directory} is named twice; name each directory once")
+        known.add(directory.resolve())
     for directory, part in zip(directories[1:], parts[1:], strict=True):
         for name in ("config", "turn_scope", "now_us", "windows"):
             if getattr(part, name) != getattr(first, name):

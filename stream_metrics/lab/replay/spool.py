@@ -175,7 +175,7 @@ class SpoolWriter:
         found = self._sources.get(name)
         if found is None:
             found = self._sources[name] = len(self._spool.sources)
-            self._spool.sources.append(os.path.abspath(name) if is_path else name)
+            self._spool.sources.append(str(Path.cwd() / name) if is_path else name)
         return found
 
     def flush(self) -> Spool:
