@@ -1,7 +1,9 @@
 """A replay on Apache Spark against one with two processes, in turn: ``make bench-spark``.
 
-Both read the same recording of a topic as Parquet and write a report; Spark has two cores.
-``python -m benchmarks.spark SOURCE OUT`` replays once on Spark, and prints one JSON object.
+Both read the same recording of a topic as Parquet and write a report; Spark has two cores, and
+divides the conversations among the partitions that it chooses, and among 1, 2 and 7 in turn.
+``python -m benchmarks.spark SOURCE OUT PARTITIONS`` replays once on Spark (0: it chooses), and
+prints one JSON object.
 """
 
 from __future__ import annotations
@@ -24,13 +26,14 @@ from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.recording import recording
 
 CORES: Final = 2
+PARTITIONS: Final = (0, 1, 2, 7)
 DRIVER_MEMORY: Final = "4g"
 
 
 def run(records: int, rounds: int) -> str:
     """Measure, and return the report."""
     two: list[float] = []
-    spark: list[dict[str, float]] = []
+    spark: dict[int, list[dict[str, float]]] = {partitions: [] for partitions in PARTITIONS}
     with tempfile.TemporaryDirectory(prefix="spark-") as name:
         folder = Path(name)
         source = folder / "events.parquet"
@@ -38,21 +41,26 @@ def run(records: int, rounds: int) -> str:
         same = True
         for _ in range(rounds):
             two.append(replayed(source, folder / "two", CORES).seconds)
-            spark.append(_child(source, folder / "spark"))
-            same &= all(
-                (folder / "spark" / file).read_bytes() == (folder / "two" / file).read_bytes()
-                for file in FILES
-            )
+            for partitions, found in spark.items():
+                found.append(_child(source, folder / "spark", partitions))
+                same &= all(
+                    (folder / "spark" / file).read_bytes() == (folder / "two" / file).read_bytes()
+                    for file in FILES
+                )
         size = source.stat().st_size
-    steps = {step: [one[step] for one in spark] for step in spark[0]}
-    whole = [sum(one.values()) for one in spark]
-    ratios = [one / other for one, other in zip(whole, two, strict=True)]
-    figures = [
-        Figure("replay with two processes", two, "s"),
-        Figure("replay on Spark with two cores", whole, "s"),
-        *(Figure(f"  {step}", values, "s") for step, values in steps.items()),
-        Figure("Spark / two processes", ratios, ""),
-    ]
+    figures = [Figure("replay with two processes", two, "s")]
+    for partitions, found in spark.items():
+        whole = [sum(one.values()) for one in found]
+        named = f"partitions: {partitions or 'its choice'}"
+        figures += [
+            Figure(f"replay on Spark, {named}", whole, "s"),
+            *(Figure(f"  {step}", [one[step] for one in found], "s") for step in found[0]),
+            Figure(
+                "  / two processes",
+                [one / other for one, other in zip(whole, two, strict=True)],
+                "",
+            ),
+        ]
     summary = (
         f"{records:,} records, {size / MIB:,.0f} MiB of Parquet. "
         f"All files are {'the same bytes' if same else 'NOT THE SAME'}.\n"
@@ -66,11 +74,11 @@ def _write(path: Path, count: int) -> None:
             out.write(Record(record.value, record.key, record.timestamp_ms, "events", 0, offset))
 
 
-def _child(source: Path, out: Path) -> dict[str, float]:
-    return asyncio.run(child(["benchmarks.spark", str(source), str(out)]))
+def _child(source: Path, out: Path, partitions: int) -> dict[str, float]:
+    return asyncio.run(child(["benchmarks.spark", str(source), str(out), str(partitions)]))
 
 
-def replay_once(source: Path, out: Path) -> dict[str, float]:
+def replay_once(source: Path, out: Path, partitions: int) -> dict[str, float]:
     """Replay on Spark; the seconds of each step."""
     times = [time.perf_counter()]
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -86,7 +94,9 @@ def replay_once(source: Path, out: Path) -> dict[str, float]:
         .getOrCreate()
     )
     times.append(time.perf_counter())
-    result = replay(session.read.parquet(str(source)), names=[source.name])
+    result = replay(
+        session.read.parquet(str(source)), names=[source.name], partitions=partitions or None
+    )
     result.rows.count()
     times.append(time.perf_counter())
     result.report(out, processes=CORES)
@@ -98,12 +108,13 @@ def replay_once(source: Path, out: Path) -> dict[str, float]:
 
 def main() -> None:
     """Replay once, or measure."""
-    if len(sys.argv) == 3 and not sys.argv[1].startswith("-"):
-        print(json.dumps(replay_once(Path(sys.argv[1]), Path(sys.argv[2]))))
+    if len(sys.argv) == 4 and not sys.argv[1].startswith("-"):
+        source, out, partitions = sys.argv[1:]
+        print(json.dumps(replay_once(Path(source), Path(out), int(partitions))))
         return
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
     parser.add_argument("--records", type=int, default=RECORDS)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1)
     chosen: Any = parser.parse_args()
     print(describe())
     print(run(chosen.records, chosen.rounds))
