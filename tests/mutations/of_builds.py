@@ -18,9 +18,6 @@ WIPE: Final = "stream_metrics/live/memory.py"
 OLD_WORKER: Final = (
     "tests/unit/test_switch.py::test_an_old_worker_paused_during_the_switch_does_no_harm"
 )
-FAULTS: Final = (
-    "tests/unit/test_switch.py::test_the_topic_is_in_order_and_the_switch_ends_despite_faults"
-)
 MUTED: Final = (
     "tests/unit/test_publication.py::test_a_muted_worker_sends_no_rows_and_exports_no_windows"
 )
@@ -54,7 +51,7 @@ BUILDS: Final = (
                 "        for old in retired:\n            await freeze(store",
             ),
         ),
-        FAULTS,
+        "tests/unit/test_switch.py::test_old_workers_send_nothing_once_new_owners_have",
         "assert b'old' not in",
     ),
     Mutation(

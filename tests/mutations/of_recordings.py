@@ -97,7 +97,7 @@ RECORDINGS: Final = (
         "of two versions of a span, the one that arrived last is kept",
         (Edit(TREE, "(span.end_ns, _digest(span)) > (kept.end_ns, _digest(kept))", "span"),),
         "tests/unit/test_otlp.py::test_a_repeated_span_counts_once",
-        '["doc_id"] == "late"',
+        '["doc_id"] == f"late',
     ),
     Mutation(
         "each retriever span is a search",

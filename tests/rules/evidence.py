@@ -221,7 +221,7 @@ AGENTS: Final = (
         changed(changed(traffic(8, 0.6), slice(240, 300), traffic(28, 0.6, BAD)),
                 slice(300, MINUTES), _ASLEEP),
     ),
-    Agent("a new agent is not judged", traffic(9, 1.0), workers=(range(300, MINUTES),)),
+    Agent("a new agent is not judged", traffic(9, 1.0), workers=(range(240, MINUTES),)),
     Agent("labels stay away", changed(_QUIET, slice(250, 320), traffic(22, 0.5, BAD)),
           unlabelled=range(250, 320)),
     Agent("labels stay away in the middle of an incident",

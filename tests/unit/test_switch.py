@@ -690,6 +690,26 @@ def step_once(work: Work) -> bool:
     return work.cr_frame is not None and step(work)  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("before", range(8))
+def test_old_workers_send_nothing_once_new_owners_have(before: int) -> None:
+    """An old worker sleeps while a switch gets anywhere and a new owner sends what it may."""
+    for turns in range(40):
+        world = ran(World.made())
+        sleeping, deciding, sending = world.old_worker(1), world.decide(), world.new_owner(0)
+        for work in before * [sleeping] + turns * [deciding]:
+            step_once(work)
+        count = len(world.topic.messages)
+        while len(world.topic.messages) == count and step_once(sending):
+            pass
+
+        with suppress(Superseded):
+            ran(sleeping)
+
+        world.check_topic()
+        deciding.close()
+        sending.close()
+
+
 def test_two_processes_can_finish_a_switch_concurrently() -> None:
     """This holds for every order of their first turns."""
     turns = 10
