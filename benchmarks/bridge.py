@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from benchmarks.figures import Figure, figures_table
+from benchmarks.figures import Figure, figures_table, ratios
 from benchmarks.inprocess import once
 from stream_metrics.core.events import Limits
 from stream_metrics.core.events.record import Record
@@ -49,9 +49,9 @@ def run(*, quick: bool, records: int | None, rounds: int | None) -> str:
     figures = [
         Figure("decoding alone", decoding, "spans/s of a core"),
         Figure("and putting traces together", assembling, "spans/s of a core"),
-        Figure("  of decoding alone", _ratios(assembling, decoding), ""),
+        Figure("  of decoding alone", ratios(assembling, decoding), ""),
         Figure("the bridge", bridge, "spans/s of a core"),
-        Figure("the bridge, of decoding alone", _ratios(bridge, decoding), ""),
+        Figure("the bridge, of decoding alone", ratios(bridge, decoding), ""),
         Figure(f"memory of {1_000 if quick else OPEN_TRACES:,} open traces", [peak], "MB"),
         Figure("  of it spans", [span_mb], "MB"),
     ]
@@ -71,10 +71,6 @@ def _seconds(work: object) -> float:
     begun = time.process_time()
     work()  # type: ignore[operator]
     return time.process_time() - begun
-
-
-def _ratios(values: Sequence[float], others: Sequence[float]) -> list[float]:
-    return [value / other for value, other in zip(values, others, strict=True)]
 
 
 def _assemble(log: Sequence[Record]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from benchmarks.figures import Figure, figures_table, section
+from benchmarks.figures import Figure, figures_table, ratios, section
 from benchmarks.inprocess import InProcess
 from benchmarks.workload import Plain
 
@@ -49,8 +49,7 @@ async def _run(rounds: int, conversations: int) -> list[Figure]:
         figures.append(Figure(what, values, "µs"))
         base = BASES[max((begin for begin in BASES if what.startswith(begin)), key=len)]
         if what != base:
-            ratios = [one / first for one, first in zip(values, found[base], strict=True)]
-            figures.append(Figure(f"  ÷ {base}", ratios, "", GOAL))
+            figures.append(Figure(f"  ÷ {base}", ratios(values, found[base]), "", GOAL))
     return figures
 
 

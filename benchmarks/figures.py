@@ -29,6 +29,11 @@ class Figure:
         return (self.what, number(self.median), self.unit, spread, count, self.goal)
 
 
+def ratios(of: Sequence[float], to: Sequence[float]) -> list[float]:
+    """The ratios of two figures, round by round."""
+    return [a / b for a, b in zip(of, to, strict=True)]
+
+
 def number(value: float) -> str:
     """A figure with three significant digits, thousands separated.
 

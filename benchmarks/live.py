@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.children import ceiling, worker
-from benchmarks.figures import Figure, figures_table, number, section, table
+from benchmarks.figures import Figure, figures_table, number, ratios, section, table
 from benchmarks.memory import memory_figures
 from benchmarks.servers import Servers, redis_cpu_seconds, redis_server, servers
 from benchmarks.workload import Traffic, traffic
@@ -71,11 +71,10 @@ async def _round(running: Servers, total: int, at: int) -> Round:
 def _figures(done: list[Round], total: int) -> list[Figure]:
     live = [total / r.worker["cpu"] for r in done]
     ceiling = [total / r.ceiling["cpu"] for r in done]
-    ratio = [a / b for a, b in zip(live, ceiling, strict=True)]
     return [
         Figure("live", live, "events/s a core"),
         Figure("ceiling", ceiling, "events/s a core"),
-        Figure("live ÷ ceiling", ratio, "", GOAL),
+        Figure("live ÷ ceiling", ratios(live, ceiling), "", GOAL),
         Figure("live, CPU an event", [1e6 / x for x in live], "µs"),
         Figure("ceiling, CPU an event", [1e6 / x for x in ceiling], "µs"),
         Figure("live, by the clock", [total / r.worker["wall"] for r in done], "events/s"),

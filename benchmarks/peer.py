@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from benchmarks.children import ceiling, child, worker
 from benchmarks.counted import differences, totals_of
-from benchmarks.figures import Figure, figures_table, number, section, table
+from benchmarks.figures import Figure, figures_table, number, ratios, section, table
 from benchmarks.peers.turns import FIGURES, Figures
 from benchmarks.rivals import PEERS, peer_versions
 from benchmarks.servers import Servers, servers
@@ -151,14 +151,9 @@ def _figures(done: list[Round], total: int) -> list[Figure]:
             Figure(f"{shown}, by the clock", [total / r.peers[n]["wall"] for r in done], "events/s")
             for n, shown in NAMES.items()
         ),
-        Figure("live ÷ the fastest peer", _ratios(live, fastest), "", "≥ 5"),
-        *(Figure(f"live ÷ {NAMES[name]}", _ratios(live, rate), "") for name, rate in peers.items()),
+        Figure("live ÷ the fastest peer", ratios(live, fastest), "", "≥ 5"),
+        *(Figure(f"live ÷ {NAMES[name]}", ratios(live, rate), "") for name, rate in peers.items()),
     ]
-
-
-def _ratios(ours: list[float], theirs: list[float]) -> list[float]:
-    """The ratios, round by round."""
-    return [a / b for a, b in zip(ours, theirs, strict=True)]
 
 
 def _counted(totals: dict[str, Figures]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.counted import of_row
-from benchmarks.figures import Figure, figures_table, number, section, table
+from benchmarks.figures import Figure, figures_table, number, ratios, section, table
 from benchmarks.peer import check_figures
 from benchmarks.peers.turns import Figures, add_up
 from benchmarks.replay import MIB, replayed, write_recording
@@ -66,15 +66,10 @@ def _figures(done: list[dict[str, Measurement]], count: int) -> list[Figure]:
     return [
         *(Figure(f"{name}, CPU an event", spent, "µs") for name, spent in cost.items()),
         *(
-            Figure(f"{name} ÷ the faster of both", _ratios(fastest, cost[name]), "")
+            Figure(f"{name} ÷ the faster of both", ratios(fastest, cost[name]), "")
             for name in OPTIONS
         ),
     ]
-
-
-def _ratios(theirs: list[float], ours: list[float]) -> list[float]:
-    """How many times as fast ours is, round by round."""
-    return [a / b for a, b in zip(theirs, ours, strict=True)]
 
 
 def _measure(name: str, source: Path, out: Path) -> Measurement:

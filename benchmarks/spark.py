@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.children import child
-from benchmarks.figures import Figure, figures_table, section
+from benchmarks.figures import Figure, figures_table, ratios, section
 from benchmarks.machine import describe
 from benchmarks.replay import FILES, MIB, RECORDS, replayed, traffic
 from stream_metrics.core.events.record import Record
@@ -55,11 +55,7 @@ def run(records: int, rounds: int) -> str:
         figures += [
             Figure(f"replay on Spark, {named}", whole, "s"),
             *(Figure(f"  {step}", [one[step] for one in found], "s") for step in found[0]),
-            Figure(
-                "  / two processes",
-                [one / other for one, other in zip(whole, two, strict=True)],
-                "",
-            ),
+            Figure("  ÷ two processes", ratios(whole, two), ""),
         ]
     summary = (
         f"{records:,} records, {size / MIB:,.0f} MiB of Parquet. "
