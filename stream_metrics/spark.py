@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -56,6 +56,8 @@ from stream_metrics.lab.reports.html.report import write_report_page
 from stream_metrics.lab.reports.row_parquet import row_schema
 from stream_metrics.lab.sources.parquet import COLUMNS
 
+TurnScope = Literal["last", "all"]
+
 _KEYED: Final = (
     "id string, source string, number bigint, offset bigint, timestamp bigint, key binary, "
     "value binary"
@@ -90,23 +92,32 @@ _CASTS: Final = {"text": "string", "whole numbers": "bigint", "bytes or text": "
 
 
 def read_lines(spark: SparkSession, *paths: str | Path) -> DataFrame:
-    """The lines of JSONL files, plain or compressed, as ``replay`` takes them.
+    """The lines of JSONL files, plain, gzip or zstd, as ``replay`` takes them.
 
-    A task reads a file whole, so that lines have numbers: a file may have 2 GB uncompressed.
+    A task holds a file whole, as it is stored, so that lines have numbers: at most 2 GB.
 
     Args:
         spark: The session.
-        paths: Files, folders or globs, as Spark reads them.
+        paths: Files, folders without their subfolders, or globs, as Spark reads them. It passes
+            over files whose names begin with ``_`` or ``.``.
 
     Returns:
         The columns ``file`` (a URL), ``line`` (from 1) and ``value``.
+
+    Raises:
+        ValueError: No path, or one that Spark would pass over.
+        TypeError: A list instead of paths.
     """
-    files = spark.read.text([str(path) for path in paths], wholetext=True)
-    # Functions of Spark for text would replace bytes that are not UTF-8.
-    content = files.select(
-        F.col("_metadata.file_path").alias("url"), F.col("value").cast("binary").alias("content")
-    )
-    return content.mapInArrow(line_batches, _LINES)
+    if not paths:
+        raise ValueError("name at least one file to read")
+    for path in paths:
+        if not isinstance(path, (str, Path)):
+            raise TypeError(f"{path!r} is not a path; give each path by itself: *paths")
+        if Path(path).name.startswith(("_", ".")):
+            raise ValueError(f"{path}: Spark passes over names that begin with _ or .; rename it")
+    files = spark.read.format("binaryFile").load([str(path) for path in paths])
+    named = files.select(F.col("_metadata.file_path").alias("url"), "content")
+    return named.mapInArrow(line_batches, _LINES)
 
 
 def replay(
@@ -115,7 +126,7 @@ def replay(
     *,
     metrics: Sequence[str] = (),
     names: Sequence[str] | None = None,
-    turn_scope: Literal["last", "all"] | None = None,
+    turn_scope: TurnScope | None = None,
     now_us: int | None = None,
     predicate: str | None = None,
     generation: bool = True,
@@ -139,16 +150,19 @@ def replay(
             None: that of the settings.
         generation: Whether answers are scored.
         partitions: The number of partitions that conversations are divided among. None: Spark
-            chooses. The result does not depend on it.
+            chooses. The result does not depend on it, but the driver fetches a partition's rows at
+            once, which ``spark.driver.maxResultSize`` limits.
         piece_bytes: The bytes of records that the engine takes at a time, on which the memory of
             a Python worker depends.
 
     Raises:
-        ValueError: The columns are others, or ``piece_bytes`` is not positive.
+        ValueError: The columns are others, or an argument is not allowed.
         TypeError: A text instead of several.
         UsageError: A setting or a metric is unknown.
     """
     _check_several(metrics=metrics, names=names)
+    if turn_scope not in (None, *get_args(TurnScope)):
+        raise ValueError(f"turn_scope is {turn_scope!r}, but must be last or all")
     if piece_bytes < 1:
         raise ValueError(f"piece_bytes is {piece_bytes}, but must be positive")
     settings = Settings() if settings is None else settings
@@ -245,17 +259,17 @@ class SparkReplay:
         self._records, self._chunks, self._settings = records, chunks, settings
         self._options, self._shown, self._names = options, shown, names
 
-    @cached_property
+    @property
     def rows(self) -> DataFrame:
         """A row for each conversation or turn, with the columns of ``conversations.parquet``."""
         return self._lines("rows", from_arrow_schema(row_schema()))
 
-    @cached_property
+    @property
     def queries(self) -> DataFrame:
         """A row for each search, with its scores, as in ``queries.jsonl``."""
         return self._lines("queries", _QUERIES)
 
-    @cached_property
+    @property
     def turns(self) -> DataFrame:
         """A row for each turn with an answer, with its scores, as in ``turns.jsonl``."""
         return self._lines("turns", _TURNS)
@@ -299,6 +313,8 @@ class SparkReplay:
 
         Raises:
             UsageError: There is no record, or each was rejected.
+            UnknownDimension: No row has a dimension of ``stratify``.
+            OutputInUse: Another replay writes to the directory.
             TypeError: A text instead of several.
         """
         _check_several(stratify=stratify)
@@ -334,10 +350,10 @@ class SparkReplay:
     def _source(self) -> list[str]:
         """The names of the input: its topics, or its files."""
         column = "topic" if "topic" in self._records.columns else "file"
-        found = [row[0] for row in self._records.select(column).distinct().collect()]
+        rows = self._records.select(column).where(F.col(column).isNotNull()).distinct().collect()
         if column == "file":
-            return sorted(Path(name).name for name in found)
-        return ["kafka:" + ",".join(sorted(found))] if found else ["no topic"]
+            return sorted(Path(row[0]).name for row in rows) or ["no file"]
+        return ["kafka:" + ",".join(sorted(row[0] for row in rows)) if rows else "no topic"]
 
     def _computed(self) -> DataFrame:
         """The files of all pieces, kept again after ``unpersist``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import tempfile
@@ -34,6 +35,7 @@ from tests.spark.recordings import (
 from tests.strategies import KeyedRecord, arrivals, streams
 
 LINES = "file string, line bigint, value string"
+TOPICS = "topic string, partition int, offset bigint, timestamp bigint, key binary, value binary"
 FEW_DRAWS = Settings(evaluation={"resamples": 20})
 DAY_S = 86_400
 FEW = "STREAM_METRICS_EVALUATION__RESAMPLES"
@@ -91,20 +93,6 @@ def test_topics_are_named_as_those_of_kafka(spark: SparkSession, folder: Path) -
     assert report["source"] == ["kafka:labels,searches"]
 
 
-def test_compressed_files_and_lines_of_topics(spark: SparkSession, folder: Path) -> None:
-    """A line that is a record of a topic has the place of that record."""
-    records = recorded()
-    (folder / "a.jsonl.gz").write_bytes(gzip.compress(lines(records[:200])))
-    with recording("b.jsonl.gz") as out:
-        for record in in_topics(records[200:]):
-            out.write(record)
-    whole = replayed("whole", "a.jsonl.gz", "b.jsonl.gz")
-
-    replay(read_lines(spark, folder / "b.jsonl.gz", folder / "a.jsonl.gz")).report("spark")
-
-    assert files_of(folder / "spark") == whole
-
-
 def test_options_are_those_of_the_command(spark: SparkSession, folder: Path) -> None:
     """Metrics, strata, turns, windows and answers are chosen alike."""
     (folder / "events.jsonl").write_bytes(lines(recorded()))
@@ -159,16 +147,13 @@ def test_any_stream_gives_the_same_files(spark: SparkSession, data: st.DataObjec
     stream: list[KeyedRecord] = data.draw(streams())
     arrived = [record for batch in data.draw(arrivals(stream)) for record in batch]
     rows = [("events", 0, at, stamp, key, value) for at, (key, value, stamp) in enumerate(arrived)]
-    columns = (
-        "topic string, partition int, offset bigint, timestamp bigint, key binary, value binary"
-    )
     with tempfile.TemporaryDirectory() as name:
         with recording(f"{name}/events.jsonl") as out:
             for topic, partition, offset, stamp, key, value in rows:
                 out.write(Record(value, key, stamp, topic, partition, offset))
         whole = replayed(f"{name}/whole", f"{name}/events.jsonl")
 
-        result = replay(spark.createDataFrame(rows, columns), FEW_DRAWS, names=["events.jsonl"])
+        result = replay(spark.createDataFrame(rows, TOPICS), FEW_DRAWS, names=["events.jsonl"])
         result.report(f"{name}/spark")
 
         assert files_of(Path(name, "spark")) == whole
@@ -205,6 +190,56 @@ def test_small_partitions_are_joined(spark: SparkSession, folder: Path) -> None:
     assert rows.rdd.getNumPartitions() < int(spark.conf.get("spark.sql.shuffle.partitions") or "")
 
 
+def test_files_are_read_as_by_the_command(spark: SparkSession, folder: Path) -> None:
+    """Plain or compressed, whatever their names say; and those without lines are named, too."""
+    records = recorded()
+    (folder / "a.jsonl.gz").write_bytes(gzip.compress(lines(records[:150])))
+    (folder / "b.jsonl").write_bytes(gzip.compress(lines(records[150:300])))
+    with recording("c.jsonl.zst") as out:
+        for record in in_topics(records[300:]):
+            out.write(record)
+    (folder / "d.jsonl").write_bytes(codecs.BOM_UTF8 + b"\r\n" + (records[0].value or b""))
+    (folder / "e.jsonl.gz").write_bytes(gzip.compress(b""))
+    names = ("a.jsonl.gz", "b.jsonl", "c.jsonl.zst", "d.jsonl", "e.jsonl.gz")
+    whole = replayed("whole", *names)
+
+    replay(read_lines(spark, *(folder / name for name in names))).report("spark")
+
+    assert files_of(folder / "spark") == whole
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{\n"resourceSpans": [\n]}', "bad.jsonl: OTLP traces, not lines of events"),
+        (b'{"resourceLogs": []}', "bad.jsonl: OTLP logs"),
+        (b"PAR1", "bad.jsonl: a Parquet file"),
+        (
+            gzip.compress(b"{}\n" * 100)[:-9],
+            "bad.jsonl, after line .*: the gzip data ends in the middle",
+        ),
+    ],
+)
+def test_files_that_have_no_lines_are_refused(
+    spark: SparkSession, folder: Path, content: bytes, message: str
+) -> None:
+    """The error names the file."""
+    (folder / "bad.jsonl").write_bytes(content)
+
+    with pytest.raises(PythonException, match=message):
+        read_lines(spark, folder / "bad.jsonl").collect()
+
+
+def test_paths_that_spark_would_pass_over_are_refused(spark: SparkSession) -> None:
+    """Their records would be missing from the report."""
+    with pytest.raises(ValueError, match=r"_day\.jsonl: Spark passes over"):
+        read_lines(spark, "in/_day.jsonl")
+    with pytest.raises(ValueError, match="at least one file"):
+        read_lines(spark)
+    with pytest.raises(TypeError, match="is not a path"):
+        read_lines(spark, ["a", "b"])  # type: ignore[arg-type]
+
+
 def test_files_of_one_name_are_read_and_named_each(spark: SparkSession, folder: Path) -> None:
     """Names may have blanks and signs that URLs encode."""
     paths = [folder / name / "day 1% +\u00e4.jsonl" for name in ("a b", "a%20b")]
@@ -222,7 +257,7 @@ def test_files_of_one_name_are_read_and_named_each(spark: SparkSession, folder: 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([], "nothing.jsonl: no record to replay"),
+        ([], "no file: no record to replay"),
         ([("a.jsonl", 3, "{")], r"each of 1 was rejected; a\.jsonl:3: not_json"),
     ],
 )
@@ -230,10 +265,8 @@ def test_an_input_without_a_usable_record_is_refused(
     spark: SparkSession, folder: Path, rows: list[Any], message: str
 ) -> None:
     """The report is written, as by the command, and the error says why its figures mean nothing."""
-    records = spark.createDataFrame(rows, LINES)
-
     with pytest.raises(UsageError, match=message):
-        replay(records, names=["nothing.jsonl"]).report("spark")
+        replay(spark.createDataFrame(rows, LINES)).report("spark")
 
     assert json.loads((folder / "spark" / "report.json").read_bytes())["counts"]["results"] == 0
     assert (folder / "spark" / "conversations.jsonl").read_bytes() == b""
@@ -267,19 +300,25 @@ def test_times_are_those_of_utc_in_any_time_zone(
     assert files_of(folder / "spark") == whole
 
 
-def test_a_result_is_kept_again_after_it_was_freed(spark: SparkSession, folder: Path) -> None:
-    """It is computed once more, and Spark's settings are as they were."""
+def test_a_result_is_kept_again_after_it_was_freed(
+    spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark's settings are as they were."""
     (folder / "events.jsonl").write_bytes(lines(recorded(20)))
     whole = replayed("whole", "events.jsonl")
     result = replay(read_lines(spark, folder / "events.jsonl"))
     result.rows.count()
+    freed = result.rows
     result.unpersist()
 
+    freed.explain()
+    assert "InMemoryTableScan" not in capsys.readouterr().out
+    result.rows.explain()
+    assert "InMemoryTableScan" in capsys.readouterr().out
     result.report("spark")
 
     assert files_of(folder / "spark") == whole
-    kept = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
-    assert spark.conf.get(kept, None) is None
+    assert spark.conf.get("spark.sql.optimizer.canChangeCachedPlanOutputPartitioning", None) is None
 
 
 def test_other_columns_are_refused(spark: SparkSession) -> None:
@@ -289,30 +328,36 @@ def test_other_columns_are_refused(spark: SparkSession) -> None:
 
 
 def test_traces_are_refused(spark: SparkSession, folder: Path) -> None:
-    """The error says where the traces are and what reads them."""
-    rows = [("traces.jsonl", 4, '{"resourceSpans": []}')]
-    result = replay(spark.createDataFrame(rows, LINES))
-
+    """The error says where they are and what reads them. A damaged payload is a bad record."""
+    result = replay(spark.createDataFrame([("traces.jsonl", 4, '{"resourceSpans": []}')], LINES))
     with pytest.raises(PythonException, match=r"traces\.jsonl:4: OTLP traces"):
         result.report("spark")
+
+    records = in_topics([*recorded(20), Record(b'{"resourceSpans": [1]}')])
+    with recording("topics.parquet") as out:
+        for record in records:
+            out.write(record)
+    whole = replayed("whole", "topics.parquet")
+    topics = spark.read.parquet(str(folder / "topics.parquet"))
+    replay(topics, names=["topics.parquet"]).report("damaged")
+    assert files_of(folder / "damaged") == whole
 
 
 def test_columns_of_other_types_are_refused(spark: SparkSession) -> None:
     """The error names the column, its type, and what it must be."""
     with pytest.raises(ValueError, match=r"line is string, not whole numbers$"):
         replay(spark.createDataFrame([], "file string, line string, value binary"))
-    place = "topic string, partition int, offset bigint"
-    columns = f"{place}, timestamp double, key binary, value binary"
     with pytest.raises(ValueError, match="timestamp is double, not times, or milliseconds"):
-        replay(spark.createDataFrame([], columns))
+        replay(spark.createDataFrame([], TOPICS.replace("timestamp bigint", "timestamp double")))
 
 
 def test_records_without_a_place_are_refused(spark: SparkSession) -> None:
     """They could not be named in the report."""
-    records = spark.createDataFrame([(None, 1, "{}")], LINES)
-
-    with pytest.raises(PythonException, match="the column file has nulls"):
-        replay(records, names=["a.jsonl"]).rows.collect()
+    of_lines = spark.createDataFrame([(None, 1, "{}")], LINES)
+    of_topics = spark.createDataFrame([("", 0, 1, 1, b"", b"{}")], TOPICS)
+    for records, column in ((of_lines, "file"), (of_topics, "topic")):
+        with pytest.raises(PythonException, match=f"a record has no {column}"):
+            replay(records).report("spark")
 
 
 def test_a_text_is_not_taken_for_several(spark: SparkSession, folder: Path) -> None:

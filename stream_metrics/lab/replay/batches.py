@@ -11,7 +11,6 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Final
@@ -22,11 +21,12 @@ from stream_metrics.core.events.key import key_of
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.garbage_collection import collector_paused
-from stream_metrics.core.telemetry.otlp.payloads import is_payload
+from stream_metrics.core.telemetry.otlp.payloads import is_payload, spans_of
+from stream_metrics.core.telemetry.otlp.spans import OtlpError, OtlpNotInstalled
 from stream_metrics.lab.replay.outcome import ReplayOptions
 from stream_metrics.lab.replay.pieces import Job, compute, result_paths
 from stream_metrics.lab.replay.spool import Piece, SpoolKey, SpoolWriter
-from stream_metrics.lab.sources.files import EVENT, InputError, parse_line
+from stream_metrics.lab.sources.files import EVENT, InputError, numbered_lines, parse_line
 from stream_metrics.lab.sources.parquet import COLUMNS, load_pyarrow, records_of
 from stream_metrics.lab.sources.place import LocatedRecord, place_fields, place_of, place_text
 
@@ -42,21 +42,32 @@ OUTCOME: Final = "outcome"
 
 
 def line_batches(batches: Iterable[Any]) -> Iterator[Any]:
-    """The lines of whole files as batches with ``LINE_COLUMNS``.
+    """The lines of whole files, plain or compressed, as batches with ``LINE_COLUMNS``.
 
-    The columns of a file are ``url``, percent-encoded, and ``content`` in bytes.
+    The columns of a file are ``url``, percent-encoded, and ``content``. A file without any line has
+    a blank one, so that it can be named. Raises ``InputError``.
     """
     arrow, _ = load_pyarrow()
     schema = _schema(arrow, file="string", line="int64", value="binary")
     for batch in batches:
         for url, content in zip(*(batch.column(at) for at in ("url", "content")), strict=True):
-            name, number = unquote(url.as_py()), 0
-            file = BytesIO(content.as_buffer())
-            while lines := file.readlines(CHUNK_BYTES):
-                numbers = range(number + 1, number + 1 + len(lines))
-                columns = ([name] * len(lines), numbers, lines)
-                yield _batch(arrow, schema, columns)
-                number += len(lines)
+            name = unquote(url.as_py())
+            for lines in _grouped(numbered_lines(name, content.as_buffer())):
+                numbers, values = zip(*lines, strict=True)
+                yield _batch(arrow, schema, ([name] * len(lines), numbers, values))
+
+
+def _grouped(lines: Iterable[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
+    """Lines in groups of ``CHUNK_BYTES``; one blank line if there are none."""
+    group, size, is_empty = list[tuple[int, bytes]](), 0, True
+    for line in lines:
+        group.append(line)
+        size, is_empty = size + len(line[1]), False
+        if size >= CHUNK_BYTES:
+            yield group
+            group, size = [], 0
+    if group or is_empty:
+        yield group or [(1, b"")]
 
 
 def keyed_batches(batches: Iterable[Any], limits: Limits) -> Iterator[Any]:
@@ -82,11 +93,13 @@ def keyed_batches(batches: Iterable[Any], limits: Limits) -> Iterator[Any]:
 
 def _located(batch: Any) -> Iterator[LocatedRecord]:
     of_topics = set(COLUMNS) <= set(batch.schema.names)
-    for name in ("topic", "partition", "offset") if of_topics else ("file", "line"):
+    for name in ("partition", "offset") if of_topics else ("file", "line"):
         if batch.column(name).null_count:
-            raise InputError(f"the column {name} has nulls. Name each record by its place")
+            raise _unplaced(name)
     if of_topics:
         for record in records_of(batch):
+            if not record.topic:
+                raise _unplaced("topic")
             yield record.topic, record.offset, record
         return
     columns = (batch.column(name).to_pylist() for name in LINE_COLUMNS)
@@ -96,10 +109,14 @@ def _located(batch: Any) -> Iterator[LocatedRecord]:
             yield file, line, parse_line(text.rstrip(b"\r\n"))
 
 
+def _unplaced(column: str) -> InputError:
+    return InputError(f"a record has no {column}. Name each record by its place in the input")
+
+
 def _row(located: LocatedRecord, limits: Limits) -> tuple[Any, ...]:
     source, number, record = located
     value = record.value
-    if value is not None and not value.startswith(EVENT) and is_payload(value):
+    if value is not None and not value.startswith(EVENT) and _is_traces(value):
         where = place_text(place_fields(place_of(*located)))
         raise InputError(
             f"{where}: OTLP traces; their spans are put together by `stream-metrics replay` and by "
@@ -111,6 +128,19 @@ def _row(located: LocatedRecord, limits: Limits) -> tuple[Any, ...]:
     if record.topic:
         place = record.topic, record.partition, record.offset
     return name, *place, record.timestamp_ms, record.key, value
+
+
+def _is_traces(value: bytes) -> bool:
+    """Whether a value is OTLP traces; damaged ones are records that cannot be used."""
+    if not is_payload(value):
+        return False
+    try:
+        spans_of(value)
+    except OtlpError:
+        return False
+    except OtlpNotInstalled:
+        pass
+    return True
 
 
 def computed_batches(

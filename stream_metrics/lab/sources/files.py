@@ -17,11 +17,12 @@ import glob
 import os
 import stat
 import sys
-from collections.abc import Generator, Iterable
-from contextlib import ExitStack
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -97,57 +98,106 @@ def numbered_records(
 
     With ``places``, the lines of a plain file are ``StoredRecord``. Raises ``InputError``.
     """
-    number, kind, start = 0, None, 0
-    try:
+    reading = _Reading(path)
+    with reading.errors(), ExitStack() as opened:
+        file: Any = sys.stdin.buffer
+        if path != "-":
+            file = opened.enter_context(open(path, "rb", buffering=READ_BYTES))
+        if reading.packing_of(file) == PARQUET:
+            if path == "-":
+                raise ParquetError("Parquet cannot be streamed; give it as a file")
+            yield from enumerate(read_parquet(path), 1)
+            return
+        stored = places and not reading.packing and stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        for start, text in reading.parts(file):
+            if start is None:
+                record = Record(text)
+            else:
+                record = _stored(text, path, start) if stored else parse_line(text)
+            yield reading.number, record
+
+
+def numbered_lines(path: str, content: bytes) -> Generator[tuple[int, bytes], None, None]:
+    """Stream the lines of a file whose content is given, without blank ones.
+
+    Raises ``InputError``, also for Parquet and for files of OTLP traces.
+    """
+    reading = _Reading(path)
+    with reading.errors():
+        file = BufferedReader(cast("RawIOBase", BytesIO(content)), READ_BYTES)
+        if reading.packing_of(file) == PARQUET:
+            raise ParquetError("a Parquet file, which has no lines; read it as Parquet")
+        for start, text in reading.parts(file):
+            if start is None:
+                raise OtlpError("OTLP traces, not lines of events")
+            yield reading.number, text
+
+
+class _Reading:
+    """How far a source has been read: ``number`` lines or payloads, in ``packing``."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.number = 0
+        self.packing: str | None = None
+
+    def packing_of(self, file: Any) -> str | None:
+        """The packing of an open file; None for a file of length-prefixed payloads, too."""
+        if not is_framed(file.peek(HEAD_BYTES)[:SEEN_BYTES]):
+            self.packing = detect_packing(self.path, file)
+        return self.packing
+
+    def parts(self, file: Any) -> Iterator[tuple[int | None, bytes]]:
+        """The lines of an open file with their starts, or its payloads with None instead."""
         with ExitStack() as opened:
-            file: Any = sys.stdin.buffer
-            if path != "-":
-                file = opened.enter_context(open(path, "rb", buffering=READ_BYTES))
-            if is_framed(file.peek(HEAD_BYTES)[:SEEN_BYTES]):
-                yield from enumerate(map(Record, frames(file)), 1)
-                return
-            kind = detect_packing(path, file)
-            if kind == PARQUET:
-                if path == "-":
-                    raise ParquetError("Parquet cannot be streamed; give it as a file")
-                yield from enumerate(read_parquet(path), 1)
-                return
-            stored = places and not kind and stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            lines = opened.enter_context(open_unpacked(file, kind)) if kind else file
-            head = lines.peek(HEAD_BYTES)[:SEEN_BYTES]
+            lines = file
+            if self.packing:
+                lines = opened.enter_context(open_unpacked(file, self.packing))
+            start, head = 0, lines.peek(HEAD_BYTES)[:SEEN_BYTES]
             if head.startswith(codecs.BOM_UTF8):
                 start = len(lines.read(len(codecs.BOM_UTF8)))
                 head = head.removeprefix(codecs.BOM_UTF8)
             check_signal(head)
             if is_framed(head) or is_whole(head):
-                payloads = frames(lines) if is_framed(head) else [whole(lines)]
-                yield from enumerate(map(Record, payloads), 1)
+                for payload in frames(lines) if is_framed(head) else [whole(lines)]:
+                    self.number += 1
+                    yield None, payload
                 return
             for line in iter(partial(lines.readline, LONGEST_LINE_BYTES + 1), b""):
-                number += 1
+                self.number += 1
                 if len(line) > LONGEST_LINE_BYTES:
                     raise InputError(
-                        f"{path}: line {number} is longer than {LONGEST_LINE_BYTES >> 20} MiB, so "
-                        "this is not a recording; give JSON Lines with one event or record each"
+                        f"{self.path}: line {self.number} is longer than "
+                        f"{LONGEST_LINE_BYTES >> 20} MiB, so this is not a recording; give JSON "
+                        "Lines with one event or record each"
                     )
                 if not line.isspace():
-                    text = line.rstrip(b"\r\n")
-                    yield number, _stored(text, path, start) if stored else parse_line(text)
+                    yield start, line.rstrip(b"\r\n")
                 start += len(line)
-    except (OtlpError, ParquetError) as error:
-        raise InputError(f"{path}: {error}") from error
-    except EOFError as error:
-        raise InputError(
-            f"{path}, after line {number}: the {kind} data ends in the middle, so the file was cut "
-            "off; copy it again, or record it again"
-        ) from error
-    except decode_errors(kind) as error:
-        raise InputError(
-            f"{path}, after line {number}: damaged, or not a {kind} file ({error}); copy it again, "
-            "or record it again"
-        ) from error
-    except OSError as error:
-        raise InputError(f"{path}, after line {number}: {error.strerror or error}") from error
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Name the source, and where in it an error is, by ``InputError``."""
+        try:
+            yield
+        except (OtlpError, ParquetError) as error:
+            raise InputError(f"{self.path}: {error}") from error
+        except EOFError as error:
+            raise InputError(
+                f"{self._where}: the {self.packing} data ends in the middle, so the file was cut "
+                "off; copy it again, or record it again"
+            ) from error
+        except decode_errors(self.packing) as error:
+            raise InputError(
+                f"{self._where}: damaged, or not a {self.packing} file ({error}); copy it again, "
+                "or record it again"
+            ) from error
+        except OSError as error:
+            raise InputError(f"{self._where}: {error.strerror or error}") from error
+
+    @property
+    def _where(self) -> str:
+        return f"{self.path}, after line {self.number}"
 
 
 def _stored(line: bytes, path: str, start: int) -> StoredRecord:
