@@ -20,6 +20,7 @@ from benchmarks.servers import Servers, servers
 from benchmarks.workload import TOPICS, Traffic, traffic
 from stream_metrics.cli.settings import Settings
 from stream_metrics.live.redis.connect import RedisOptions, connect
+from stream_metrics.live.worker.generations import state_in_force
 
 LIBRARIES: Final = {
     "bytewax_flow": ("bytewax",),
@@ -85,7 +86,8 @@ async def _left(running: Servers, group: str) -> dict[str, Figures]:
     """The figures of a run of the live worker, from Redis."""
     store = connect(RedisOptions(url=running.redis.url, namespace=group))
     try:
-        return await totals_of(store, Settings.model_validate({}).engine_config())
+        config = Settings.model_validate({}).engine_config()
+        return await totals_of(await state_in_force(store), config)
     finally:
         await store.close()
 
