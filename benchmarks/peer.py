@@ -24,12 +24,16 @@ from stream_metrics.live.worker.generations import state_in_force
 
 LIBRARIES: Final = {
     "bytewax_flow": ("bytewax",),
+    "pathway_udf": ("pathway",),
+    "pathway_native": ("pathway",),
     "quix": ("quixstreams",),
     "faust_table": ("faust-streaming",),
     "redis_loop": ("aiokafka", "redis"),
 }
 NAMES: Final = {
     "bytewax_flow": "Bytewax",
+    "pathway_udf": "Pathway, Python functions",
+    "pathway_native": "Pathway, its own expressions",
     "quix": "Quix Streams",
     "faust_table": "Faust, a table",
     "redis_loop": "aiokafka, a Redis call a result",
