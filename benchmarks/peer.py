@@ -20,15 +20,20 @@ from benchmarks.servers import Servers, servers
 from benchmarks.workload import TOPICS, Traffic, traffic
 from stream_metrics.cli.settings import Settings
 from stream_metrics.live.redis.connect import RedisOptions, connect
+from stream_metrics.live.worker.generations import state_in_force
 
 LIBRARIES: Final = {
     "bytewax_flow": ("bytewax",),
+    "pathway_udf": ("pathway",),
+    "pathway_native": ("pathway",),
     "quix": ("quixstreams",),
     "faust_table": ("faust-streaming",),
     "redis_loop": ("aiokafka", "redis"),
 }
 NAMES: Final = {
     "bytewax_flow": "Bytewax",
+    "pathway_udf": "Pathway, Python functions",
+    "pathway_native": "Pathway, its own expressions",
     "quix": "Quix Streams",
     "faust_table": "Faust, a table",
     "redis_loop": "aiokafka, a Redis call a result",
@@ -85,7 +90,8 @@ async def _left(running: Servers, group: str) -> dict[str, Figures]:
     """The figures of a run of the live worker, from Redis."""
     store = connect(RedisOptions(url=running.redis.url, namespace=group))
     try:
-        return await totals_of(store, Settings.model_validate({}).engine_config())
+        config = Settings.model_validate({}).engine_config()
+        return await totals_of(await state_in_force(store), config)
     finally:
         await store.close()
 

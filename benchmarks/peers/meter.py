@@ -44,8 +44,12 @@ class Meter:
     def record(self) -> None:
         """Count a record before it is processed."""
         if not self.taken:
-            self._began = (time.process_time(), time.perf_counter())
+            self.begin()
         self.taken += 1
+
+    def begin(self) -> None:
+        """Start the clocks."""
+        self._began = (time.process_time(), time.perf_counter())
 
     @property
     def done(self) -> bool:
