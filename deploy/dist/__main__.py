@@ -2,15 +2,16 @@
 
 FOLDER gets source distributions and wheels of the package, the client and the kernel, bills of
 materials of an installation and of the kernel (CycloneDX), the licences of dependencies, and
-SHA-256 sums. Wheels with compiled code are for this machine's architecture and for Linux with the
-glibc in their names or a later one; that of the package is also for this version of Python only.
-The pure wheel of the package is for all others.
+SHA-256 sums. Wheels with compiled code are for Linux with the glibc in their names or a later one:
+the kernel's for x86-64 and arm64, that of the package for this machine's architecture and this
+version of Python. The pure wheel of the package is for all others.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,7 @@ TOOLS: Final = Path(".venv/dist/bin")
 BUILD: Final = Path(".venv/bin")
 RUNTIME: Final = "deploy/docker/requirements.txt"
 GLIBC: Final = "manylinux2014"  # 2.17: every Linux that still gets updates
+ARCHITECTURES: Final = ("x86_64", "aarch64")
 CHECK: Final = """\
 from stream_metrics.core.compiled import ENGINE, KERNEL
 assert (KERNEL, ENGINE) == ("compiled", "compiled"), (KERNEL, ENGINE)
@@ -73,12 +75,24 @@ def engine(folder: Path) -> None:
 
 
 def kernel(folder: Path) -> None:
-    """The kernel's wheel, linked by zig for an old glibc, with its bill of materials in it."""
-    run(
-        [BUILD / "maturin", "build", "--release", "--locked", "--zig", "--compatibility", GLIBC,
-         "--sdist", "--manifest-path", "kernel/Cargo.toml", "--out", folder],
-        {"CARGO_TARGET_DIR": "kernel/target/dist"},
-    )  # fmt: skip
+    """The kernel's wheels, linked by zig for an old glibc, with its bill of materials in them.
+
+    For another architecture than this machine's, rustup installs Rust's standard library.
+    """
+    of = ["--manifest-path", "kernel/Cargo.toml", "--out", folder]
+    run([BUILD / "maturin", "sdist", *of])
+    for architecture in ARCHITECTURES:
+        target = f"{architecture}-unknown-linux-gnu"
+        if architecture != platform.machine():
+            if shutil.which("rustup") is None:
+                say(f"no wheel of the kernel for {architecture}: that needs rustup, not only cargo")
+                continue
+            run(["rustup", "target", "add", target])
+        run(
+            [BUILD / "maturin", "build", "--release", "--locked", "--zig", "--compatibility", GLIBC,
+             "--target", target, *of],
+            {"CARGO_TARGET_DIR": "kernel/target/dist"},
+        )  # fmt: skip
 
 
 def install(folder: Path, place: Path) -> Path:
@@ -124,7 +138,7 @@ def materials(folder: Path, installed: Path) -> None:
     bill = folder / "stream-metrics.cdx.json"
     run([TOOLS / "cyclonedx-py", "environment", "--output-reproducible", "--output-format", "JSON",
          "--output-file", bill, installed / "bin/python"])  # fmt: skip
-    (wheel,) = folder.glob("stream_metrics_kernel-*.whl")
+    wheel = min(folder.glob("stream_metrics_kernel-*.whl"))  # all have the same crates
     with zipfile.ZipFile(wheel) as packed:
         (name,) = (name for name in packed.namelist() if name.endswith(".cyclonedx.json"))
         (folder / "stream-metrics-kernel.cdx.json").write_bytes(packed.read(name))
