@@ -25,6 +25,7 @@ from stream_metrics.lab.replay import report_files
 from stream_metrics.lab.replay.merge_pieces import BadRows
 from stream_metrics.lab.reports.files import QUERIES, RELEVANT
 from stream_metrics.lab.reports.run_directory import read_observations
+from tests.helpers import rest_long
 from tests.replays import AT_ONCE, CONFIG, IN_PARTS, SPOOLED, replayed, traffic
 from tests.unit.test_replay_answers import NOON_S, record
 
@@ -122,7 +123,7 @@ def test_under_overlap_metrics_that_need_all_relevant_documents_are_null(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("turn_scope", ["last", "all"])
+@pytest.mark.parametrize("turn_scope", rest_long(["last", "all"]))
 def test_every_way_of_replaying_gives_the_same_searches(tmp_path: Path, turn_scope: str) -> None:
     """This holds for replays in memory, with a spool, and in shards."""
     found = [
