@@ -283,6 +283,8 @@ bench-replay: setup ## Replay a million events with 1 and 2 processes, killed an
 
 # SPARK_BENCH has options, such as SPARK_BENCH="--records 60000 --rounds 1" for a look in minutes.
 bench-spark: .venv/spark/.ready build ## Replay a million events on Spark and with two processes in turn; long
+	@.venv/spark/bin/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
+		kernel/target/wheels/*.whl
 	@$(SPARK) -m benchmarks.spark $(SPARK_BENCH)
 
 # COMMITS are commits or folders with a checkout; SIZE has options, such as SIZE="--way --names".
