@@ -79,7 +79,7 @@ def kernel(folder: Path) -> None:
 
     For another architecture than this machine's, rustup installs Rust's standard library.
     """
-    of = ["--manifest-path", "kernel/Cargo.toml", "--out", folder]
+    of: list[str | Path] = ["--manifest-path", "kernel/Cargo.toml", "--out", folder]
     run([BUILD / "maturin", "sdist", *of])
     for architecture in ARCHITECTURES:
         target = f"{architecture}-unknown-linux-gnu"

@@ -150,6 +150,7 @@ class Runtime:
             settings.metrics.dimension,
             runbook_url=settings.web.runbook_url,
             group=Group(self.name, lambda: self._source, self._owned, self._now_us, specs),
+            pools=settings.metrics.pools,
         )
         worst = WorstConversations(
             lambda: None if self.health.building else self._source,

@@ -33,7 +33,7 @@ from tests.rules.page import (
 Of = Callable[[int, int], Sums]
 
 # For each figure: its rule, its sums of a part and a whole, its usual ratio and a bad one.
-RULES: dict[str, tuple[agent_rules.AgentRule, Of, float, float]] = {
+RULES: dict[str, tuple[agent_rules.EvidenceRule, Of, float, float]] = {
     "srr": (agent_rules.srr_spike, srr, 0.25, 0.65),
     "results": (agent_rules.results_drop, found, 9.0, 1.0),
     "sre": (agent_rules.sre_drop, sre, 0.3, 0.1),
@@ -107,6 +107,52 @@ def test_a_fault_says_since_when_how_it_is_and_what_is_usual(figure: Figure) -> 
     assert fault.level in FAULTS
     assert "the last 5 minutes" in fault.why
     assert "; usually it is " in fault.why
+
+
+@EACH
+def test_agents_have_a_fault_together_that_none_has_alone(figure: Figure) -> None:
+    """What their minutes add is added up, whatever is usual for each."""
+    rule, of, usually, bad = RULES[figure.name]
+    day = usual_day(figure)
+    alone = next(
+        now
+        for whole, part in product(range(1, 400), (1, 0.6, 0.4))
+        if 0.5
+        < max(
+            evidence_of(
+                figure, now := course(day, [at(of, usually + part * (bad - usually), whole)] * 2)
+            )
+        )
+        < 0.9
+    )
+    well = course(day, [at(of, usually, 20)] * 60)
+    assert rule(alone).level not in FAULTS
+
+    assert rule.level_of([alone] * 2) in FAULTS
+    assert rule.level_of([alone]) is None
+    assert rule.level_of([well] * 50) is None
+    assert rule.level_of([]) is None
+
+
+@EACH
+def test_a_pool_of_one_agent_is_judged_as_the_agent(figure: Figure) -> None:
+    """Its evidence is the same at any size of a shift."""
+    rule, of, usually, bad = RULES[figure.name]
+    for whole, part in product(range(2, 120, 6), (1, 0.6, 0.5)):
+        now = course(usual_day(figure), [at(of, usually + part * (bad - usually), whole)] * 4)
+        level = rule(now).level
+
+        assert rule.level_of([now]) == (level if level in FAULTS else None)
+
+
+@EACH
+def test_an_agent_of_which_nothing_is_usual_adds_nothing(figure: Figure) -> None:
+    """The evidence about its pool is that of the others."""
+    rule, of, usually, bad = RULES[figure.name]
+    new = course(usual_day(figure, LEAST_ACTIVE - 1), [at(of, bad, 100)] * 60)
+    well = course(usual_day(figure), [at(of, usually, 20)] * 60)
+
+    assert rule.level_of([new, well]) is None
 
 
 @EACH

@@ -11,11 +11,12 @@ from stream_metrics.core.alerts.alert import CRITICAL, WARNING
 from stream_metrics.live.page.finding import NONE, OK, UNKNOWN, Finding
 from stream_metrics.live.page.group import Coverage
 from stream_metrics.live.page.operations import History, OperationsSample
-from stream_metrics.live.page.rules import RULES, judge, verdict
+from stream_metrics.live.page.rules import RULES, judge, pools_of, verdict
 from stream_metrics.live.page.worker_rules import Worker
 from tests.rules.page import course, found, srr
 
 BY_NAME = {rule.name: rule for rule in RULES}
+WELL = Worker(OperationsSample(0), History(), {}, coverage=Coverage((), 1))
 
 
 def worker(name: str, now: OperationsSample, *before: OperationsSample, **reasons: str) -> Finding:
@@ -248,3 +249,22 @@ def test_every_rule_is_explained(rule: Any) -> None:
     assert rule.fires
     assert rule.look
     assert (rule.of_agent is None) != (rule.of_worker is None)
+
+
+def test_a_fault_of_a_pool_is_shown_for_each_agent_that_searches() -> None:
+    """Alerts fire for each of them; one that has not searched has nothing to judge."""
+    quiet = course([srr(25, 100)] * 50, [srr(14, 20)] * 2)
+    agents = {"a": quiet, "b": course([srr(25, 100)] * 50, [srr(14, 20)] * 2)}
+    agents |= {"c": course([srr(25, 100)] * 50, []), "other one": quiet}
+    pools = pools_of(dict.fromkeys("abcd", "the index"), agents)
+
+    (state,) = judge(agents, WELL, [BY_NAME["srr_spike"]], pools=pools)
+
+    found = {one["agent"]: one["level"] for one in state["findings"]}
+    assert found == {"a": CRITICAL, "b": CRITICAL, "c": NONE, "other one": UNKNOWN}
+    why = state["findings"][0]["why"]
+    assert why.startswith("the agents of the index together have shifted by more than chance; this")
+    assert {one["level"] for one in judge(agents, WELL, [BY_NAME["srr_spike"]])[0]["findings"]} == {
+        UNKNOWN,
+        NONE,
+    }

@@ -52,6 +52,13 @@ class Evidence(NamedTuple):
     minutes: int
 
 
+class Step(NamedTuple):
+    """What a minute adds to evidence, and whether it had anything that can be judged."""
+
+    value: float
+    judged: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Noticed:
     """The least traffic in which a shift is noticed: ``below`` of the denominator, at ``ratio``."""
@@ -153,17 +160,45 @@ def evidence(
     ``unlabelled`` are the minutes in which labels are missing: it may only fall in these, and grows
     old as in minutes without traffic.
     """
+    return gathered(steps(figure, shift, known, hour, threshold, unlabelled))
+
+
+def steps(
+    figure: Figure,
+    shift: Shift,
+    known: Usual,
+    hour: Sequence[Part],
+    threshold: float,
+    unlabelled: Collection[int] = (),
+) -> list[Step]:
+    """What each minute of the hour adds to ``evidence``."""
     above, below = figure.weights(shift, known.assumed(figure), known.variance)
-    found, value = [], 0.0
+    found = []
     for minute, part in enumerate(hour):
         judged = minute not in unlabelled
-        step = (above * part.above + below * part.below) / threshold
+        value = (above * part.above + below * part.below) / threshold
         if figure.most is not None:
-            step = min(step, figure.most)
+            value = min(value, figure.most)
         if not judged:
-            step = min(step, 0.0)
-        kept = value if judged and part.below > 0 else (1 - IDLE_LOSES) * value
-        value = min(max(kept + step, 0.0), 2.0)
+            value = min(value, 0.0)
+        found.append(Step(value, judged and part.below > 0))
+    return found
+
+
+def together(agents: Iterable[Sequence[Step]]) -> list[Step]:
+    """What each minute adds to the evidence about several agents together."""
+    return [
+        Step(sum(step.value for step in minute), any(step.judged for step in minute))
+        for minute in zip(*agents, strict=True)
+    ]
+
+
+def gathered(added: Iterable[Step]) -> list[float]:
+    """The evidence after each minute."""
+    found, value = [], 0.0
+    for step in added:
+        kept = value if step.judged else (1 - IDLE_LOSES) * value
+        value = min(max(kept + step.value, 0.0), 2.0)
         found.append(value)
     return found
 

@@ -23,14 +23,17 @@ from stream_metrics.core.alerts.hour import (
     Evidence,
     Noticed,
     Part,
+    Step,
     Usual,
     active,
-    evidence,
+    gathered,
     label_parts,
     latest,
     noticed,
     parts,
     ratio_of,
+    steps,
+    together,
     unlabelled_minutes,
     usual,
     waits_for_labels,
@@ -115,24 +118,55 @@ class _Judged:
         span = {1: "minute", len(self.hour): "hour"}.get(len(hour), f"{minutes} minutes")
         return self.measure.sentence.format(self.measure.format(value), f"the last {span}")
 
-    def evidence(self, known: Usual) -> tuple[Evidence, Evidence]:
-        """The evidence of a small and of a large shift."""
-        small, large = (
-            latest(evidence(self.figure, shift, known, self.hour, self.threshold, self.unlabelled))
+    def steps(self, known: Usual) -> list[list[Step]]:
+        """What each minute adds to the evidence of a small and of a large shift."""
+        return [
+            steps(self.figure, shift, known, self.hour, self.threshold, self.unlabelled)
             for shift in self.figure.shifts
-        )
-        return small, large
+        ]
 
 
-def agent_rule(measure: Measure) -> AgentRule:
+class EvidenceRule:
     """The judgement of a figure by the evidence that it has shifted.
 
     Pages of several views judge the same courses, so the last findings are remembered.
     """
-    figure = BY_NAME[measure.figure]
-    least = threshold(figure.name, FALSE_ALARMS)
 
-    def judge(course: Course) -> Finding:
+    def __init__(self, measure: Measure) -> None:
+        self._measure = measure
+        self._figure = BY_NAME[measure.figure]
+        self._threshold = threshold(self._figure.name, FALSE_ALARMS)
+        self._judge = lru_cache(maxsize=REMEMBERED)(self._found)
+        self._judge_pool = lru_cache(maxsize=REMEMBERED)(self._level_of)
+
+    def __call__(self, course: Course) -> Finding:
+        """The finding about an agent by itself."""
+        return self._judge(course)
+
+    def level_of(self, pool: Sequence[Course]) -> str | None:
+        """The level of the fault that agents have together; None without one."""
+        return self._judge_pool(tuple(pool))
+
+    def _found(self, course: Course) -> Finding:
+        judged = self._judged(course)
+        if isinstance(judged, Finding):
+            return judged
+        known = usual(self._figure, parts(self._figure, course.day))
+        return _without_usual(judged) if known is None else _compared(judged, known)
+
+    def _level_of(self, pool: tuple[Course, ...]) -> str | None:
+        agents = []
+        for course in pool:
+            judged = self._judged(course)
+            known = usual(self._figure, parts(self._figure, course.day))
+            if known is not None and not isinstance(judged, Finding):
+                agents.append(judged.steps(known))
+        shifts = zip(*agents, strict=True)
+        return _level(self._figure, [latest(gathered(together(each))) for each in shifts])
+
+    def _judged(self, course: Course) -> _Judged | Finding:
+        """The course as it is judged, or why it cannot be."""
+        measure, figure = self._measure, self._figure
         for window in (RECENT, BASELINE):
             if window not in course.families:
                 return Finding(UNKNOWN, f"the window {window} is not kept")
@@ -144,25 +178,27 @@ def agent_rule(measure: Measure) -> AgentRule:
         if figure.labelled and share == 0:
             return Finding(UNKNOWN, f"no document of {DAY_BEFORE} has a label")
         waits = waits_for_labels(figure)
-        unlabelled = unlabelled_minutes(course.hour, share or 0.0) if waits else frozenset()
+        unlabelled = unlabelled_minutes(course.hour, share or 0.0) if waits else frozenset[int]()
         hour, day = parts(figure, course.hour), parts(figure, course.day)
-        judged = _Judged(measure, figure, course, hour, day, unlabelled, least)
-        known = usual(figure, day)
-        return _without_usual(judged) if known is None else _compared(judged, known)
+        return _Judged(measure, figure, course, hour, day, unlabelled, self._threshold)
 
-    return lru_cache(maxsize=REMEMBERED)(judge)
+
+def _level(figure: Figure, shifts: Sequence[Evidence]) -> str | None:
+    """The level of a fault by the evidence of a small and of a large shift; None without one."""
+    if not shifts or max(shifts).value < 1:
+        return None
+    return CRITICAL if shifts[-1].value >= 1 and figure.pages else WARNING
 
 
 def _compared(judged: _Judged, known: Usual) -> Finding:
     """The finding where it is known what is usual."""
     measure, figure = judged.measure, judged.figure
     usually = f"usually it is {measure.format(known.ratio)}"
-    small, large = judged.evidence(known)
-    if large.value >= 1 and figure.pages:
-        return Finding(CRITICAL, f"{judged.said(large.minutes)}; {usually}")
-    most = max(small, large)
-    if most.value >= 1:
-        return Finding(WARNING, f"{judged.said(most.minutes)}; {usually}")
+    small, large = (latest(gathered(each)) for each in judged.steps(known))
+    level, most = _level(figure, (small, large)), max(small, large)
+    if level is not None:
+        minutes = (large if level == CRITICAL else most).minutes
+        return Finding(level, f"{judged.said(minutes)}; {usually}")
     least = noticed(figure, known, judged.threshold)
     if least is None:
         return Finding(NONE, f"{usually}, and can hardly get worse")
@@ -253,35 +289,35 @@ def _labelled_routes(sums: Sums) -> int:
     return int(figures.routing(sums)["accuracy"]["whole"])
 
 
-srr_spike: Final = agent_rule(
+srr_spike: Final = EvidenceRule(
     Measure(
         "srr", "{} of its results in {} repeat what the turn had already", percent_text,
         "results", _count("r"), "results", _count("r"), hint=Hint(SRR_HIGH, RESULTS),
     )
 )  # fmt: skip
 
-results_drop: Final = agent_rule(
+results_drop: Final = EvidenceRule(
     Measure(
         "results", "a search returns {} results in {}", "{:.1f}".format,
         "searches", _count("s"), "searches", _count("s"),
     )
 )  # fmt: skip
 
-sre_drop: Final = agent_rule(
+sre_drop: Final = EvidenceRule(
     Measure(
         "sre", "SRE is {} in {}", percent_text,
         "labelled results", _whole(figures.sre), "results", _count("r"),
     )
 )  # fmt: skip
 
-gain_drop: Final = agent_rule(
+gain_drop: Final = EvidenceRule(
     Measure(
         "gain", "good gain per iteration is {} in {}", "{:.2f}".format,
         "labelled iterations", _whole(figures.gain), "iterations", _count("i"),
     )
 )  # fmt: skip
 
-missed_retrievals: Final = agent_rule(
+missed_retrievals: Final = EvidenceRule(
     Measure(
         "missed_searches", "the gate skipped a search that was needed in {} of the cases of {}",
         percent_text, "labelled decisions", _labelled_decisions, "skipped searches", _skips,
@@ -289,7 +325,7 @@ missed_retrievals: Final = agent_rule(
     )
 )  # fmt: skip
 
-routing_drop: Final = agent_rule(
+routing_drop: Final = EvidenceRule(
     Measure(
         "wrong_routes", "{} of the searches of {} took the best route",
         lambda wrong: percent_text(1 - wrong),
@@ -298,7 +334,7 @@ routing_drop: Final = agent_rule(
     )
 )  # fmt: skip
 
-reranking_worse: Final = agent_rule(
+reranking_worse: Final = EvidenceRule(
     Measure(
         "reranking", "NDCG after reranking is {} of that before in {}", percent_text,
         "reranked searches", _count("kc"), "reranked searches", _count("kc"),

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -40,7 +40,8 @@ class Inputs:
     """The inputs of the board. Every function is called on the event loop.
 
     ``windows`` returns those of the owned partitions, ``now_us`` the clock of the windows. The
-    windows of other workers come from ``group``, if it is set.
+    windows of other workers come from ``group``, if it is set. ``pools`` are what agents share, by
+    agent.
     """
 
     registry: CollectorRegistry
@@ -54,6 +55,7 @@ class Inputs:
     rules: Sequence[rules.Rule] = rules.RULES
     runbook_url: str | None = None
     group: Group | None = None
+    pools: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +170,12 @@ class Board:
             operating, self.history, look.reasons, len(look.owned.numbers), look.coverage
         )
 
-        def judged(agents: Mapping[str, Course]) -> list[dict[str, Any]]:
-            return rules.judge(agents, worker, inputs.rules, inputs.runbook_url)
-
         courses = {name: self._running.course(name, look.now_us) for name in self._known()}
+        pools = rules.pools_of(inputs.pools, courses)
+
+        def judged(agents: Mapping[str, Course]) -> list[dict[str, Any]]:
+            return rules.judge(agents, worker, inputs.rules, inputs.runbook_url, pools)
+
         all_states = judged(courses)
         shown, states = courses, all_states
         if view.agent is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stream_metrics.core.alerts.alert import CRITICAL, RUNBOOK, WARNING
 from stream_metrics.core.alerts.hour import LEAST_ACTIVE
@@ -19,7 +19,7 @@ from stream_metrics.core.alerts.thresholds import COVERED, LABELLED_OF_DAY, LAG_
 from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
 from stream_metrics.live.links import ALERT, fill_template
 from stream_metrics.live.page import agent_rules, worker_rules
-from stream_metrics.live.page.agent_rules import AgentRule
+from stream_metrics.live.page.agent_rules import AgentRule, EvidenceRule
 from stream_metrics.live.page.courses import Course
 from stream_metrics.live.page.finding import FAULTS, LEVELS, NONE, OK, UNKNOWN, Finding
 from stream_metrics.live.page.group import STALE_SECONDS
@@ -137,19 +137,40 @@ RULES: Final = (
 )  # fmt: skip
 
 
+class Pool(NamedTuple):
+    """Agents that share something, such as an index: its name, and the courses of all of them."""
+
+    name: str
+    courses: tuple[Course, ...]
+
+
+def pools_of(pools: Mapping[str, str], courses: Mapping[str, Course]) -> dict[str, Pool]:
+    """The pool of each agent that has one; ``pools`` are their names, by agent."""
+    members: dict[str, list[Course]] = {}
+    for agent, course in courses.items():
+        if agent in pools:
+            members.setdefault(pools[agent], []).append(course)
+    return {
+        agent: Pool(name, tuple(members[name])) for agent, name in pools.items() if name in members
+    }
+
+
 def judge(
     agents: Mapping[str, Course],
     now: Worker,
     rules: Sequence[Rule] = RULES,
     runbook_url: str | None = None,
+    pools: Mapping[str, Pool] | None = None,
 ) -> list[dict[str, Any]]:
     """The state of every rule: its level, and its findings, the worst first.
 
-    ``runbook_url`` is a template for links to runbooks.
+    ``runbook_url`` is a template for links to runbooks; ``pools`` are those of agents.
     """
     states = []
     for rule in rules:
-        found = sorted(_findings(rule, agents, now), key=lambda f: LEVELS.index(f.level))
+        found = sorted(
+            _findings(rule, agents, now, pools or {}), key=lambda f: LEVELS.index(f.level)
+        )
         states.append(
             {
                 "name": rule.name,
@@ -249,7 +270,9 @@ def _counts(rules: Mapping[str, int]) -> str:
     return f"{'; '.join(parts)}." if parts else ""
 
 
-def _findings(rule: Rule, agents: Mapping[str, Course], now: Worker) -> Iterator[Finding]:
+def _findings(
+    rule: Rule, agents: Mapping[str, Course], now: Worker, pools: Mapping[str, Pool]
+) -> Iterator[Finding]:
     if rule.of_worker is not None:
         yield rule.of_worker(now)
     elif rule.of_agent is not None:
@@ -257,7 +280,18 @@ def _findings(rule: Rule, agents: Mapping[str, Course], now: Worker) -> Iterator
             found = replace(rule.of_agent(course), agent=agent)
             if agent == OTHER and found.level != NONE:  # a mixture has no usual values
                 found = Finding(UNKNOWN, "agents without series of their own are not judged", agent)
+            elif agent in pools and isinstance(rule.of_agent, EvidenceRule):
+                found = _with_pool(found, rule.of_agent, pools[agent])
             yield _with_missing_partitions(now.coverage.missing, found)
+
+
+def _with_pool(found: Finding, rule: EvidenceRule, pool: Pool) -> Finding:
+    """The finding about an agent, or about its pool if that is worse; none if it does nothing."""
+    level = None if found.level == NONE else rule.level_of(pool.courses)
+    if level is None or LEVELS.index(found.level) <= LEVELS.index(level):
+        return found
+    why = f"the agents of {pool.name} together have shifted by more than chance"
+    return replace(found, level=level, why=f"{why}; this one: {found.why}")
 
 
 def _with_missing_partitions(missing: str, found: Finding) -> Finding:
