@@ -64,7 +64,9 @@ _KEYED: Final = (
 )
 _PLACE: Final = ("source", "number", "offset")
 _LINES: Final = "file string, line bigint, value binary"
-_CHUNKS: Final = "file string, data binary"
+_CHUNKS: Final = "piece bigint, chunk bigint, file string, data binary"
+_ORDER: Final = ("partition", "piece", "chunk")
+FETCH_BYTES: Final = 32 << 20  # Java's heap holds some times as much of a task's result
 _LOCAL_DIRS: Final = "SPARK_LOCAL_DIRS"  # Spark sets it in Python workers
 _JOIN_KEPT_PARTITIONS: Final = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 _QUERIES: Final = (
@@ -150,8 +152,7 @@ def replay(
             None: that of the settings.
         generation: Whether answers are scored.
         partitions: The number of partitions that conversations are divided among. None: Spark
-            chooses. The result does not depend on it, but the driver fetches a partition's rows at
-            once, which ``spark.driver.maxResultSize`` limits.
+            chooses. The result does not depend on it.
         piece_bytes: The bytes of records that the engine takes at a time, on which the memory of
             a Python worker depends.
 
@@ -192,6 +193,7 @@ def replay(
         .repartition(*divided)
         .sortWithinPartitions("id", *_PLACE)
         .mapInArrow(computed, _CHUNKS)
+        .withColumn("partition", F.spark_partition_id())
     )
     return SparkReplay(records, _kept(chunks), options, shown, settings, names)
 
@@ -373,11 +375,14 @@ class SparkReplay:
     def _fetch(self, folder: Path, *files: str) -> list[Piece]:
         """Write the files of all pieces to a folder of the driver, or only some of them."""
         chunks = self._computed()
-        chunks.count()  # computes all partitions at once; what follows takes turns
+        (size,) = chunks.select(F.sum(F.length("data"))).first() or (0,)
         if files:
             chunks = chunks.where(F.col("file").isin(*files))
+        # A partition would come as one result, which may be too large for the driver.
+        ranges = chunks.repartitionByRange(1 + (size or 0) // FETCH_BYTES, *_ORDER)
+        ordered = ranges.sortWithinPartitions(*_ORDER).select("file", "data")
         received = PieceReceiver(folder)
-        for file, data in chunks.toLocalIterator(prefetchPartitions=True):
+        for file, data in ordered.toLocalIterator(prefetchPartitions=True):
             received.take(file, data)
         return received.pieces
 

@@ -169,6 +169,20 @@ def test_a_conversation_may_be_larger_than_a_piece(spark: SparkSession, folder: 
     assert files_of(folder / "spark") == whole
 
 
+def test_a_result_larger_than_a_fetch_is_put_together_again(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver fetches the pieces of all partitions in many parts, in their order."""
+    (folder / "events.jsonl").write_bytes(lines(recorded()))
+    whole = replayed("whole", "events.jsonl")
+    monkeypatch.setattr("stream_metrics.spark.FETCH_BYTES", 20_000)
+    records = read_lines(spark, folder / "events.jsonl")
+
+    replay(records, partitions=3, piece_bytes=30_000).report("spark")
+
+    assert files_of(folder / "spark") == whole
+
+
 def skewed(count: int) -> list[Record]:
     """One conversation with this many events."""
     found = []

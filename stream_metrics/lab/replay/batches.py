@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Final
@@ -148,21 +149,23 @@ def computed_batches(
 ) -> Iterator[Any]:
     """The files of all pieces in chunks, of ``keyed_batches`` that are sorted by ``id`` and place.
 
-    Each batch has a chunk, of whole lines where a file has lines: the columns are ``file``, its
-    name in ``result_paths``, and ``data``. The last file of each piece is ``OUTCOME``. A piece is
-    on disk in ``folder`` while it is computed; None: where temporary files are.
+    Each batch has a chunk, of whole lines where a file has lines: the columns are ``piece`` and
+    ``chunk``, which number pieces and the chunks of one, ``file``, its name in ``result_paths``,
+    and ``data``. The last file of each piece is ``OUTCOME``. A piece is on disk in ``folder`` while
+    it is computed; None: where temporary files are.
     """
     arrow, _ = load_pyarrow()
-    schema = _schema(arrow, file="string", data="binary")
+    schema = _schema(arrow, piece="int64", chunk="int64", file="string", data="binary")
     records = _records(batches)
-    following = next(records, None)
+    following, pieces = next(records, None), count()
     while following is not None:
         with TemporaryDirectory(prefix="stream-metrics-", dir=folder) as name:
             work = Path(name)
             following = _compute(work, options, following, records, piece_bytes)
+            piece, chunks = next(pieces), count()
             for file, path in result_paths(work, _PIECE).items():
                 for data in _chunks(path):
-                    yield _batch(arrow, schema, ([file], [data]))
+                    yield _batch(arrow, schema, ([piece], [next(chunks)], [file], [data]))
 
 
 _Keyed = tuple[str | None, LocatedRecord]
