@@ -115,8 +115,8 @@ def read_lines(spark: SparkSession, *paths: str | Path) -> DataFrame:
     for path in paths:
         if not isinstance(path, (str, Path)):
             raise TypeError(f"{path!r} is not a path; give each path by itself: *paths")
-        if Path(path).name.startswith(("_", ".")):
-            raise ValueError(f"{path}: Spark passes over names that begin with _ or .; rename it")
+        if Path(path).suffix and Path(path).name.startswith(("_", ".")):
+            raise ValueError(f"{path}: Spark passes over files whose names begin with _ or .")
     files = spark.read.format("binaryFile").load([str(path) for path in paths])
     named = files.select(F.col("_metadata.file_path").alias("url"), "content")
     return named.mapInArrow(line_batches, _LINES)

@@ -77,22 +77,28 @@ def engine(folder: Path) -> None:
 def kernel(folder: Path) -> None:
     """The kernel's wheels, linked by zig for an old glibc, with its bill of materials in them.
 
-    For another architecture than this machine's, rustup installs Rust's standard library.
+    For another architecture than this machine's, rustup has to install Rust's standard library.
     """
-    of: list[str | Path] = ["--manifest-path", "kernel/Cargo.toml", "--out", folder]
-    run([BUILD / "maturin", "sdist", *of])
     for architecture in ARCHITECTURES:
-        target = f"{architecture}-unknown-linux-gnu"
-        if architecture != platform.machine():
-            if shutil.which("rustup") is None:
-                say(f"no wheel of the kernel for {architecture}: that needs rustup, not only cargo")
-                continue
-            run(["rustup", "target", "add", target])
+        target, is_own = f"{architecture}-unknown-linux-gnu", architecture == platform.machine()
+        if not is_own and not has_library(target):
+            say(f"no wheel of the kernel for {architecture}: rustup has no standard library for it")
+            continue
+        # The sources are tried by building the first wheel from them.
         run(
             [BUILD / "maturin", "build", "--release", "--locked", "--zig", "--compatibility", GLIBC,
-             "--target", target, *of],
+             "--target", target, *(["--sdist"] if is_own else []),
+             "--manifest-path", "kernel/Cargo.toml", "--out", folder],
             {"CARGO_TARGET_DIR": "kernel/target/dist"},
         )  # fmt: skip
+
+
+def has_library(target: str) -> bool:
+    """Whether rustup has, or can install, Rust's standard library for a target."""
+    if shutil.which("rustup") is None:
+        return False
+    command = ["rustup", "target", "add", target]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def install(folder: Path, place: Path) -> Path:

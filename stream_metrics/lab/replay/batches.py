@@ -53,7 +53,7 @@ def line_batches(batches: Iterable[Any]) -> Iterator[Any]:
     for batch in batches:
         for url, content in zip(*(batch.column(at) for at in ("url", "content")), strict=True):
             name = unquote(url.as_py())
-            for lines in _grouped(numbered_lines(name, content.as_buffer())):
+            for lines in _grouped(numbered_lines(name, arrow.BufferReader(content.as_buffer()))):
                 numbers, values = zip(*lines, strict=True)
                 yield _batch(arrow, schema, ([name] * len(lines), numbers, values))
 

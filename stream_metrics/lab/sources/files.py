@@ -20,9 +20,9 @@ import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from io import BufferedReader, BytesIO, RawIOBase
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
@@ -117,17 +117,17 @@ def numbered_records(
             yield reading.number, record
 
 
-def numbered_lines(path: str, content: bytes) -> Generator[tuple[int, bytes], None, None]:
-    """Stream the lines of a file whose content is given, without blank ones.
+def numbered_lines(path: str, file: Any) -> Generator[tuple[int, bytes], None, None]:
+    """Stream the lines of an open binary file, without blank ones.
 
     Raises ``InputError``, also for Parquet and for files of OTLP traces.
     """
     reading = _Reading(path)
     with reading.errors():
-        file = BufferedReader(cast("RawIOBase", BytesIO(content)), READ_BYTES)
-        if reading.packing_of(file) == PARQUET:
+        buffered = BufferedReader(file, READ_BYTES)
+        if reading.packing_of(buffered) == PARQUET:
             raise ParquetError("a Parquet file, which has no lines; read it as Parquet")
-        for start, text in reading.parts(file):
+        for start, text in reading.parts(buffered):
             if start is None:
                 raise OtlpError("OTLP traces, not lines of events")
             yield reading.number, text

@@ -7,11 +7,11 @@ missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from stream_metrics.core.alerts.alert import CRITICAL, WARNING
 from stream_metrics.core.alerts.calibration import threshold
@@ -57,6 +57,7 @@ from stream_metrics.live.page.finding import NONE, OK, UNKNOWN, Finding, percent
 DAY_BEFORE: Final = "the day before the last hour"
 LIKELY: Final = 0.5  # from so much evidence on, a figure that is no fault may be one soon
 
+LATELY: Final = 30  # minutes in which an agent must have traffic, as for its alerts
 REMEMBERED: Final = 64  # courses; there are fewer agents
 
 
@@ -126,6 +127,16 @@ class _Judged:
         ]
 
 
+class _Look(NamedTuple):
+    """What a rule finds about an agent, and what each minute adds to the evidence of its shifts.
+
+    ``steps`` are None where nothing can be told of it, or where nothing has come lately.
+    """
+
+    finding: Finding
+    steps: Sequence[Sequence[Step]] | None = None
+
+
 class EvidenceRule:
     """The judgement of a figure by the evidence that it has shifted.
 
@@ -136,33 +147,32 @@ class EvidenceRule:
         self._measure = measure
         self._figure = BY_NAME[measure.figure]
         self._threshold = threshold(self._figure.name, FALSE_ALARMS)
-        self._judge = lru_cache(maxsize=REMEMBERED)(self._found)
-        self._judge_pool = lru_cache(maxsize=REMEMBERED)(self._level_of)
+        self._look = lru_cache(maxsize=REMEMBERED)(self._looked)
 
     def __call__(self, course: Course) -> Finding:
         """The finding about an agent by itself."""
-        return self._judge(course)
+        return self._look(course).finding
 
-    def level_of(self, pool: Sequence[Course]) -> str | None:
+    def counts(self, course: Course) -> bool:
+        """Whether an agent has evidence and traffic, so that alerts about its pool fire for it."""
+        return self._look(course).steps is not None
+
+    def level_of(self, pool: Iterable[Course]) -> str | None:
         """The level of the fault that agents have together; None without one."""
-        return self._judge_pool(tuple(pool))
-
-    def _found(self, course: Course) -> Finding:
-        judged = self._judged(course)
-        if isinstance(judged, Finding):
-            return judged
-        known = usual(self._figure, parts(self._figure, course.day))
-        return _without_usual(judged) if known is None else _compared(judged, known)
-
-    def _level_of(self, pool: tuple[Course, ...]) -> str | None:
-        agents = []
-        for course in pool:
-            judged = self._judged(course)
-            known = usual(self._figure, parts(self._figure, course.day))
-            if known is not None and not isinstance(judged, Finding):
-                agents.append(judged.steps(known))
+        agents = [steps for course in pool if (steps := self._look(course).steps) is not None]
         shifts = zip(*agents, strict=True)
         return _level(self._figure, [latest(gathered(together(each))) for each in shifts])
+
+    def _looked(self, course: Course) -> _Look:
+        judged = self._judged(course)
+        if isinstance(judged, Finding):
+            return _Look(judged)
+        known = usual(self._figure, judged.day)
+        if known is None:
+            return _Look(_without_usual(judged))
+        added = judged.steps(known)
+        now = ratio_of(judged.hour[-LATELY:]) is not None
+        return _Look(_compared(judged, known, added), added if now else None)
 
     def _judged(self, course: Course) -> _Judged | Finding:
         """The course as it is judged, or why it cannot be."""
@@ -190,11 +200,11 @@ def _level(figure: Figure, shifts: Sequence[Evidence]) -> str | None:
     return CRITICAL if shifts[-1].value >= 1 and figure.pages else WARNING
 
 
-def _compared(judged: _Judged, known: Usual) -> Finding:
-    """The finding where it is known what is usual."""
+def _compared(judged: _Judged, known: Usual, added: Sequence[Sequence[Step]]) -> Finding:
+    """The finding where it is known what is usual; ``added`` is what minutes add to evidence."""
     measure, figure = judged.measure, judged.figure
     usually = f"usually it is {measure.format(known.ratio)}"
-    small, large = (latest(gathered(each)) for each in judged.steps(known))
+    small, large = (latest(gathered(each)) for each in added)
     level, most = _level(figure, (small, large)), max(small, large)
     if level is not None:
         minutes = (large if level == CRITICAL else most).minutes

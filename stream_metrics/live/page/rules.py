@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from stream_metrics.core.alerts.alert import CRITICAL, RUNBOOK, WARNING
 from stream_metrics.core.alerts.hour import LEAST_ACTIVE
@@ -137,22 +137,17 @@ RULES: Final = (
 )  # fmt: skip
 
 
-class Pool(NamedTuple):
-    """Agents that share something, such as an index: its name, and the courses of all of them."""
-
-    name: str
-    courses: tuple[Course, ...]
+Pools = Mapping[str, Mapping[str, Course]]
+"""The courses of agents that share something, such as an index, by its name and by agent."""
 
 
-def pools_of(pools: Mapping[str, str], courses: Mapping[str, Course]) -> dict[str, Pool]:
-    """The pool of each agent that has one; ``pools`` are their names, by agent."""
-    members: dict[str, list[Course]] = {}
+def pools_of(pools: Mapping[str, str], courses: Mapping[str, Course]) -> Pools:
+    """The pools of some agents; ``pools`` are their names, by agent."""
+    found: dict[str, dict[str, Course]] = {}
     for agent, course in courses.items():
-        if agent in pools:
-            members.setdefault(pools[agent], []).append(course)
-    return {
-        agent: Pool(name, tuple(members[name])) for agent, name in pools.items() if name in members
-    }
+        if agent in pools and agent != OTHER:
+            found.setdefault(pools[agent], {})[agent] = course
+    return found
 
 
 def judge(
@@ -160,11 +155,12 @@ def judge(
     now: Worker,
     rules: Sequence[Rule] = RULES,
     runbook_url: str | None = None,
-    pools: Mapping[str, Pool] | None = None,
+    pools: Pools | None = None,
 ) -> list[dict[str, Any]]:
     """The state of every rule: its level, and its findings, the worst first.
 
-    ``runbook_url`` is a template for links to runbooks; ``pools`` are those of agents.
+    ``runbook_url`` is a template for links to runbooks. A fault of one of ``pools`` is a finding
+    about each of its agents.
     """
     states = []
     for rule in rules:
@@ -271,27 +267,34 @@ def _counts(rules: Mapping[str, int]) -> str:
 
 
 def _findings(
-    rule: Rule, agents: Mapping[str, Course], now: Worker, pools: Mapping[str, Pool]
+    rule: Rule, agents: Mapping[str, Course], now: Worker, pools: Pools
 ) -> Iterator[Finding]:
     if rule.of_worker is not None:
         yield rule.of_worker(now)
     elif rule.of_agent is not None:
+        faults = _faults_of(rule.of_agent, pools) if isinstance(rule.of_agent, EvidenceRule) else {}
         for agent, course in agents.items():
             found = replace(rule.of_agent(course), agent=agent)
             if agent == OTHER and found.level != NONE:  # a mixture has no usual values
                 found = Finding(UNKNOWN, "agents without series of their own are not judged", agent)
-            elif agent in pools and isinstance(rule.of_agent, EvidenceRule):
-                found = _with_pool(found, rule.of_agent, pools[agent])
+            fault = faults.get(agent, found)
+            if LEVELS.index(fault.level) < LEVELS.index(found.level):
+                found = replace(found, level=fault.level, why=f"{fault.why}: {found.why}")
             yield _with_missing_partitions(now.coverage.missing, found)
 
 
-def _with_pool(found: Finding, rule: EvidenceRule, pool: Pool) -> Finding:
-    """The finding about an agent, or about its pool if that is worse; none if it does nothing."""
-    level = None if found.level == NONE else rule.level_of(pool.courses)
-    if level is None or LEVELS.index(found.level) <= LEVELS.index(level):
-        return found
-    why = f"the agents of {pool.name} together have shifted by more than chance"
-    return replace(found, level=level, why=f"{why}; this one: {found.why}")
+def _faults_of(rule: EvidenceRule, pools: Pools) -> dict[str, Finding]:
+    """What is wrong with pools, by agent; an alert would fire for each of these agents."""
+    return {
+        agent: Finding(
+            level,
+            f"over all agents of {name} together, this has shifted by more than chance; by itself",
+        )
+        for name, courses in pools.items()
+        if (level := rule.level_of(courses.values())) is not None
+        for agent, course in courses.items()
+        if rule.counts(course)
+    }
 
 
 def _with_missing_partitions(missing: str, found: Finding) -> Finding:
