@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, get_args
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +34,12 @@ from pyspark.sql.types import (
 )
 
 from stream_metrics import __version__
-from stream_metrics.cli.replay_options import check_usable, conversation_link, replay_options
+from stream_metrics.cli.replay_options import (
+    TurnScope,
+    check_usable,
+    conversation_link,
+    replay_options,
+)
 from stream_metrics.cli.settings import Settings
 from stream_metrics.lab.replay.batches import (
     LINE_COLUMNS,
@@ -56,8 +61,6 @@ from stream_metrics.lab.reports.html.report import write_report_page
 from stream_metrics.lab.reports.row_parquet import row_schema
 from stream_metrics.lab.sources.parquet import COLUMNS
 
-TurnScope = Literal["last", "all"]
-
 _KEYED: Final = (
     "id string, source string, number bigint, offset bigint, timestamp bigint, key binary, "
     "value binary"
@@ -66,7 +69,7 @@ _PLACE: Final = ("source", "number", "offset")
 _LINES: Final = "file string, line bigint, value binary"
 _CHUNKS: Final = "piece bigint, chunk bigint, file string, data binary"
 _ORDER: Final = ("partition", "piece", "chunk")
-FETCH_BYTES: Final = 32 << 20  # Java's heap holds some times as much of a task's result
+FETCH_BYTES: Final = 32 << 20  # of a task's result, which the driver's heap holds several times
 _LOCAL_DIRS: Final = "SPARK_LOCAL_DIRS"  # Spark sets it in Python workers
 _JOIN_KEPT_PARTITIONS: Final = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 _QUERIES: Final = (
@@ -158,7 +161,7 @@ def replay(
 
     Raises:
         ValueError: The columns are others, or an argument is not allowed.
-        TypeError: A text instead of several.
+        TypeError: A text is given instead of a list of texts.
         UsageError: A setting or a metric is unknown.
     """
     _check_several(metrics=metrics, names=names)
@@ -302,7 +305,7 @@ class SparkReplay:
     ) -> dict[str, Any]:
         """Write the files of ``stream-metrics replay`` to a directory of the driver.
 
-        As by the command, they are also written before an error says that no record can be used.
+        They are also written if no record can be used, which is an error afterwards.
 
         Args:
             out: The directory.
@@ -317,7 +320,7 @@ class SparkReplay:
             UsageError: There is no record, or each was rejected.
             UnknownDimension: No row has a dimension of ``stratify``.
             OutputInUse: Another replay writes to the directory.
-            TypeError: A text instead of several.
+            TypeError: A text is given instead of a list of texts.
         """
         _check_several(stratify=stratify)
         started = time.perf_counter()
@@ -375,11 +378,11 @@ class SparkReplay:
     def _fetch(self, folder: Path, *files: str) -> list[Piece]:
         """Write the files of all pieces to a folder of the driver, or only some of them."""
         chunks = self._computed()
-        (size,) = chunks.select(F.sum(F.length("data"))).first() or (0,)
+        size = chunks.select(F.coalesce(F.sum(F.length("data")), F.lit(0))).collect()[0][0]
         if files:
             chunks = chunks.where(F.col("file").isin(*files))
         # A partition would come as one result, which may be too large for the driver.
-        ranges = chunks.repartitionByRange(1 + (size or 0) // FETCH_BYTES, *_ORDER)
+        ranges = chunks.repartitionByRange(1 + size // FETCH_BYTES, *_ORDER)
         ordered = ranges.sortWithinPartitions(*_ORDER).select("file", "data")
         received = PieceReceiver(folder)
         for file, data in ordered.toLocalIterator(prefetchPartitions=True):

@@ -84,7 +84,7 @@ def kernel(folder: Path) -> None:
         if not is_own and not has_library(target):
             say(f"no wheel of the kernel for {architecture}: rustup has no standard library for it")
             continue
-        # The sources are tried by building the first wheel from them.
+        # This machine's wheel is built from the source distribution, which tries that.
         run(
             [BUILD / "maturin", "build", "--release", "--locked", "--zig", "--compatibility", GLIBC,
              "--target", target, *(["--sdist"] if is_own else []),

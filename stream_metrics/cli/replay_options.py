@@ -23,6 +23,7 @@ from stream_metrics.lab.settings import EvaluationSettings
 from stream_metrics.lab.sources.place import place_text
 from stream_metrics.live.links import CONVERSATION, fill_template
 
+TurnScope = Literal["last", "all"]
 Models = tuple[tuple[str, str], ...]
 """Folders of models that score answers, by the name of their metric."""
 
@@ -32,7 +33,7 @@ def replay_options(
     *,
     metrics: Sequence[str] = (),
     predicate: str | None = None,
-    turn_scope: Literal["last", "all"] | None = None,
+    turn_scope: TurnScope | None = None,
     now_us: int | None = None,
     models: Models = (),
     generation: bool = True,

@@ -165,6 +165,6 @@ FIGURES: Final = (
             ),
         ),
         LIVE,
-        "expected.",
+        "in expected.invalid]",
     ),
 )

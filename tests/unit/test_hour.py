@@ -19,10 +19,11 @@ from stream_metrics.core.alerts.hour import (
     OUTLYING,
     Part,
     Usual,
-    evidence,
+    gathered,
     latest,
     noticed,
     parts,
+    steps,
     unlabelled_minutes,
     usual,
 )
@@ -65,7 +66,7 @@ def test_evidence_is_that_of_the_reference(figure: Figure, data: Any) -> None:
         step = reference.steps(above, below, weights, mask, most)
         expected = reference.accumulate(step, nats, (below <= 0) | mask) / nats
 
-        found = evidence(figure, shift, known, hour, nats, unlabelled)
+        found = gathered(steps(figure, shift, known, hour, nats, unlabelled))
 
         assert found == pytest.approx(expected.tolist(), abs=1e-9)
 
@@ -134,7 +135,9 @@ def test_what_is_said_to_be_noticed_reaches_the_threshold(
         return
     each = Part(least.ratio * least.below / 60, least.below / 60)
 
-    found = [evidence(figure, shift, known, [each] * 60, nats)[-1] for shift in figure.shifts]
+    found = [
+        gathered(steps(figure, shift, known, [each] * 60, nats))[-1] for shift in figure.shifts
+    ]
 
     assert max(found) >= 1 - 1e-9
 

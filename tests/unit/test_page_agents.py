@@ -12,7 +12,14 @@ from stream_metrics.core.alerts.alert import CRITICAL, WARNING
 from stream_metrics.core.alerts.calibration import threshold
 from stream_metrics.core.alerts.figures import FIGURES, Figure
 from stream_metrics.core.alerts.files import FALSE_ALARMS
-from stream_metrics.core.alerts.hour import LEAST_ACTIVE, evidence, parts, usual, waits_for_labels
+from stream_metrics.core.alerts.hour import (
+    LEAST_ACTIVE,
+    gathered,
+    parts,
+    steps,
+    usual,
+    waits_for_labels,
+)
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window
 from stream_metrics.live.page import agent_rules
 from stream_metrics.live.page.agent_rules import LIKELY, is_new
@@ -73,7 +80,8 @@ def evidence_of(figure: Figure, of: Course) -> tuple[float, float]:
     assert known is not None
     nats = threshold(figure.name, FALSE_ALARMS)
     small, large = (
-        evidence(figure, shift, known, parts(figure, of.hour), nats)[-1] for shift in figure.shifts
+        gathered(steps(figure, shift, known, parts(figure, of.hour), nats))[-1]
+        for shift in figure.shifts
     )
     return small, large
 

@@ -88,10 +88,10 @@ def evidence_records(thresholds: Mapping[str, float]) -> Iterator[Record]:
     yield Record(_POOLED_STEP, pooled)
     yield Record(POOLED, _cusum(POOLED, _POOLED_STEP, f"sum without (agent) ({traffic})"))
     yield Record(LEVEL, _level())
-    yield Record(NOW, "\nor ".join(map(_ratio_of, _LATELY)))
+    yield Record(NOW, "\nor ".join(map(_ratio_of, LATELY)))
 
 
-_LATELY: Final = (10, 30)  # minutes; the longer one where the shorter one had no traffic
+LATELY: Final = (10, 30)  # minutes; the longer one where the shorter one had no traffic
 
 
 def _cusum(name: str, step: str, traffic: str) -> str:

@@ -147,22 +147,6 @@ def _median(weighted: Iterable[tuple[float, float]]) -> float:
     return ordered[-1][0]
 
 
-def evidence(
-    figure: Figure,
-    shift: Shift,
-    known: Usual,
-    hour: Sequence[Part],
-    threshold: float,
-    unlabelled: Collection[int] = (),
-) -> list[float]:
-    """The evidence after each minute of the hour, in units of ``threshold`` nats; at most 2.
-
-    ``unlabelled`` are the minutes in which labels are missing: it may only fall in these, and grows
-    old as in minutes without traffic.
-    """
-    return gathered(steps(figure, shift, known, hour, threshold, unlabelled))
-
-
 def steps(
     figure: Figure,
     shift: Shift,
@@ -171,7 +155,11 @@ def steps(
     threshold: float,
     unlabelled: Collection[int] = (),
 ) -> list[Step]:
-    """What each minute of the hour adds to ``evidence``."""
+    """What each minute of the hour adds to the evidence of a shift, in units of ``threshold`` nats.
+
+    ``unlabelled`` are the minutes in which labels are missing: evidence may only fall in these, and
+    grows old as in minutes without traffic.
+    """
     above, below = figure.weights(shift, known.assumed(figure), known.variance)
     found = []
     for minute, part in enumerate(hour):
@@ -194,7 +182,7 @@ def together(agents: Iterable[Sequence[Step]]) -> list[Step]:
 
 
 def gathered(added: Iterable[Step]) -> list[float]:
-    """The evidence after each minute."""
+    """The evidence after each minute, at most 2."""
     found, value = [], 0.0
     for step in added:
         kept = value if step.judged else (1 - IDLE_LOSES) * value

@@ -111,7 +111,9 @@ def _located(batch: Any) -> Iterator[LocatedRecord]:
 
 
 def _unplaced(column: str) -> InputError:
-    return InputError(f"a record has no {column}. Name each record by its place in the input")
+    return InputError(
+        f"a record has no {column}. Each needs topic, partition and offset, or file and line"
+    )
 
 
 def _row(located: LocatedRecord, limits: Limits) -> tuple[Any, ...]:

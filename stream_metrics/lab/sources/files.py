@@ -134,7 +134,12 @@ def numbered_lines(path: str, file: Any) -> Generator[tuple[int, bytes], None, N
 
 
 class _Reading:
-    """How far a source has been read: ``number`` lines or payloads, in ``packing``."""
+    """A source that is being read.
+
+    Attributes:
+        number: How many of its lines or payloads have been read.
+        packing: Its packing, such as gzip; None without.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path

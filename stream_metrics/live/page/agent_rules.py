@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from stream_metrics.core.alerts.alert import CRITICAL, WARNING
 from stream_metrics.core.alerts.calibration import threshold
+from stream_metrics.core.alerts.evidence import LATELY
 from stream_metrics.core.alerts.figures import BY_NAME, Figure
 from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.alerts.hour import (
@@ -57,7 +58,6 @@ from stream_metrics.live.page.finding import NONE, OK, UNKNOWN, Finding, percent
 DAY_BEFORE: Final = "the day before the last hour"
 LIKELY: Final = 0.5  # from so much evidence on, a figure that is no fault may be one soon
 
-LATELY: Final = 30  # minutes in which an agent must have traffic, as for its alerts
 REMEMBERED: Final = 64  # courses; there are fewer agents
 
 
@@ -171,7 +171,7 @@ class EvidenceRule:
         if known is None:
             return _Look(_without_usual(judged))
         added = judged.steps(known)
-        now = ratio_of(judged.hour[-LATELY:]) is not None
+        now = ratio_of(judged.hour[-max(LATELY) :]) is not None
         return _Look(_compared(judged, known, added), added if now else None)
 
     def _judged(self, course: Course) -> _Judged | Finding:

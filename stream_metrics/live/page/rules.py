@@ -279,7 +279,9 @@ def _findings(
                 found = Finding(UNKNOWN, "agents without series of their own are not judged", agent)
             fault = faults.get(agent, found)
             if LEVELS.index(fault.level) < LEVELS.index(found.level):
-                found = replace(found, level=fault.level, why=f"{fault.why}: {found.why}")
+                found = replace(
+                    found, level=fault.level, why=f"{fault.why}; by itself: {found.why}"
+                )
             yield _with_missing_partitions(now.coverage.missing, found)
 
 
@@ -287,8 +289,7 @@ def _faults_of(rule: EvidenceRule, pools: Pools) -> dict[str, Finding]:
     """What is wrong with pools, by agent; an alert would fire for each of these agents."""
     return {
         agent: Finding(
-            level,
-            f"over all agents of {name} together, this has shifted by more than chance; by itself",
+            level, f"over all agents of {name} together, this has shifted by more than chance"
         )
         for name, courses in pools.items()
         if (level := rule.level_of(courses.values())) is not None
