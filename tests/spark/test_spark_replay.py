@@ -148,7 +148,7 @@ def test_any_stream_gives_the_same_files(spark: SparkSession, data: st.DataObjec
     stream: list[KeyedRecord] = data.draw(streams())
     arrived = [record for batch in data.draw(arrivals(stream)) for record in batch]
     # Both refuse an input without a usable record, which is a test of its own.
-    decoded = (decode(value, key, timestamp_ms=stamp) for key, value, stamp in arrived)
+    decoded = (decode(value, key=key, timestamp_ms=stamp) for key, value, stamp in arrived)
     assume(any(not isinstance(one, BadRecord) for one in decoded))
     rows = [("events", 0, at, stamp, key, value) for at, (key, value, stamp) in enumerate(arrived)]
     with tempfile.TemporaryDirectory() as name:
