@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.decode import BadRecord, decode
+from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.recording import recording
 from stream_metrics.spark import read_lines, replay
@@ -148,7 +149,9 @@ def test_any_stream_gives_the_same_files(spark: SparkSession, data: st.DataObjec
     stream: list[KeyedRecord] = data.draw(streams())
     arrived = [record for batch in data.draw(arrivals(stream)) for record in batch]
     # Both refuse an input without a usable record, which is a test of its own.
-    decoded = (decode(value, key=key, timestamp_ms=stamp) for key, value, stamp in arrived)
+    decoded = (
+        decode(value, key=key, timestamp_ms=stamp, limits=Limits()) for key, value, stamp in arrived
+    )
     assume(any(not isinstance(one, BadRecord) for one in decoded))
     rows = [("events", 0, at, stamp, key, value) for at, (key, value, stamp) in enumerate(arrived)]
     with tempfile.TemporaryDirectory() as name:
