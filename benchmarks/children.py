@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,25 +22,39 @@ async def ceiling(running: Servers, total: int) -> dict[str, Any]:
     return await child(["benchmarks.ceiling", running.kafka.bootstrap_servers, str(total)])
 
 
-async def worker(running: Servers, total: int, group: str, *flags: str) -> dict[str, Any]:
-    """Measure the live worker over all records once, with a new group and namespace."""
+async def worker(
+    running: Servers, total: int, group: str, *flags: str, root: Path = ROOT
+) -> dict[str, Any]:
+    """Measure the live worker of a checkout over all records once, with a new group and
+    namespace."""
     environment = worker_environment(running, group)
-    return await child(["benchmarks.worker", str(total), *flags], environment)
+    python = Path(sys.executable)
+    if root != ROOT:
+        environment |= environment_of(root)
+        python = root / ".venv" / "bin" / "python"
+    return await child(["benchmarks.worker", str(total), *flags], environment, python, root)
+
+
+def environment_of(root: Path) -> dict[str, str]:
+    """What lets a child process run the code of a checkout that is set up, as it is compiled."""
+    folders = (root / ".venv" / "compiled", root, root / "client" / "src")
+    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(map(str, folders))}
 
 
 async def child(
     module: Sequence[str],
     environment: Mapping[str, str] | None = None,
     python: Path = Path(sys.executable),
+    root: Path = ROOT,
 ) -> dict[str, Any]:
     """Run a module in a child process; return the JSON object that it prints last."""
-    return await asyncio.to_thread(_run, [str(python), "-m", *module], environment)
+    return await asyncio.to_thread(_run, [str(python), "-m", *module], environment, root)
 
 
-def _run(command: list[str], environment: Mapping[str, str] | None) -> dict[str, Any]:
+def _run(command: list[str], environment: Mapping[str, str] | None, root: Path) -> dict[str, Any]:
     done = subprocess.run(
         command,
-        cwd=ROOT,
+        cwd=root,
         env=environment,
         capture_output=True,
         text=True,

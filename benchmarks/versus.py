@@ -1,24 +1,35 @@
 """``python -m benchmarks.versus OTHER PART ...``: the speed of this checkout relative to another.
 
 Both must be set up (``make kernel``). Each round runs each part once in either checkout, in turns
-of changing order, so that a machine that gets slower slows down both. The speed ratio of a figure
+of changing order, so that a machine that gets slower slows down both. In ``live``, the workers of
+both checkouts read the same topics of one broker, a few seconds apart. The speed ratio of a figure
 is that of this checkout to the other: 1.10 is 10% faster here.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import re
 import subprocess
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import fmean
+from uuid import uuid4
 
+from benchmarks.children import environment_of, worker
 from benchmarks.figures import section, table
-from benchmarks.machine import describe
+from benchmarks.machine import ROOT, describe
+from benchmarks.servers import Servers, redis_cpu_seconds, servers
+from benchmarks.workload import traffic
 from stream_metrics.lab.statistics.by_values import calculate_confidence_interval
 
-HERE = Path(__file__).resolve().parent.parent
+Figures = dict[str, tuple[float, str]]  # by name, the value and the unit
+
+LIVE = "live"
+LIVE_RECORDS = 30_000
 ROW = re.compile(r"(?P<what>\S.*?) {2,}(?P<value>[\d,.]+)  (?P<unit>\S+)(?: {2,}.*)?")
 TIMES = ("µs", "ms", "s")
 
@@ -31,16 +42,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     chosen = parser.parse_args()
     ratios: dict[str, list[float]] = {}
-    for at in range(chosen.rounds):
-        for part in chosen.parts:
-            pair = (chosen.other, HERE)
-            found = {root: figures(root, part) for root in (pair if at % 2 else pair[::-1])}
-            before, now = found[chosen.other], found[HERE]
-            for what in before.keys() & now.keys():
-                (old, unit), (new, _) = before[what], now[what]
-                ratio = old / new if unit in TIMES else new / old
-                ratios.setdefault(f"{part}: {what}", []).append(ratio)
-        print(f"round {at + 1} of {chosen.rounds}", flush=True)
+    asyncio.run(compare(chosen.other.resolve(), chosen.parts, chosen.rounds, ratios))
     rows = [("", "speed ratio", "95% interval", "n")]
     for what, values in sorted(ratios.items()):
         low, high = calculate_confidence_interval(values)
@@ -50,12 +52,47 @@ def main() -> None:
     print(describe() + "\n" + section(title, table(rows, right=(1, 3))))
 
 
-def figures(root: Path, part: str) -> dict[str, tuple[float, str]]:
+async def compare(
+    other: Path, parts: Sequence[str], rounds: int, ratios: dict[str, list[float]]
+) -> None:
+    """Add the ratios of each round, by part and figure."""
+    sent = traffic(LIVE_RECORDS)
+    async with servers(sent) if LIVE in parts else nullcontext() as running:
+        for at in range(rounds):
+            for part in parts:
+                found: dict[Path, Figures] = {}
+                for root in (other, ROOT) if at % 2 else (ROOT, other):
+                    if part == LIVE:
+                        assert running is not None
+                        found[root] = await live(running, root, len(sent.records))
+                    else:
+                        found[root] = figures(root, part)
+                before, now = found[other], found[ROOT]
+                for what in before.keys() & now.keys():
+                    (old, unit), (new, _) = before[what], now[what]
+                    ratio = old / new if unit in TIMES else new / old
+                    ratios.setdefault(f"{part}: {what}", []).append(ratio)
+            print(f"round {at + 1} of {rounds}", flush=True)
+
+
+async def live(running: Servers, root: Path, total: int) -> Figures:
+    """What reading all records costs a worker of a checkout and Redis."""
+    await running.client.flushall()
+    before = await redis_cpu_seconds(running.client)
+    worked = await worker(running, total, f"versus-{uuid4().hex}", root=root)
+    redis = await redis_cpu_seconds(running.client) - before
+    return {
+        "CPU of the worker": (worked["cpu"], "s"),
+        "time by the clock": (worked["wall"], "s"),
+        "Redis's own CPU": (redis, "s"),
+    }
+
+
+def figures(root: Path, part: str) -> Figures:
     """The figures with a unit that one round of a part prints: by name, the value and the unit."""
-    path = os.pathsep.join(map(str, (root / ".venv" / "compiled", root, root / "client" / "src")))
     done = subprocess.run(
         [root / ".venv" / "bin" / "python", "-m", "benchmarks", part, "--rounds", "1"],
-        cwd=root, env=os.environ | {"PYTHONSAFEPATH": "1", "PYTHONPATH": path},
+        cwd=root, env=os.environ | environment_of(root),
         stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
     rows = (ROW.fullmatch(line.strip()) for line in done.stdout.splitlines())
