@@ -19,6 +19,7 @@ RULES = Path(__file__).parents[2] / "deploy" / "prometheus"
 CASES: dict[str, list[Case]] = {
     **shifts.CASES, **judged.CASES, **workers.CASES, **drift.CASES
 }  # fmt: skip
+FIGURE_OF = {subject.alert: subject.figure for subject in shifts.SUBJECTS}
 
 
 def test_every_alert_has_cases() -> None:
@@ -45,7 +46,7 @@ def test_the_object_of_the_operator_has_the_same_rules(promtool_path: str, tmp_p
 @pytest.mark.parametrize("alert", CASES)
 def test_the_rule_fires_as_expected(alert: str, promtool_path: str, tmp_path: Path) -> None:
     """In each case the alert fires or stays silent as the case expects."""
-    groups = groups_for(alert)
+    groups = groups_for(alert, figure=FIGURE_OF.get(alert))
     rules, file = tmp_path / "rules.json", tmp_path / f"{alert}.test.json"  # JSON is YAML
     rules.write_text(json.dumps({"groups": groups}), encoding="utf-8")
     names = [group["name"] for group in groups]

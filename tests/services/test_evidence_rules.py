@@ -34,10 +34,13 @@ _ON: Final = "on (job, agent, figure, shift)"
 LENGTH: Final = 60  # minutes of a question: promtool loads at most 10,000 samples for each
 
 
-def groups(false_alarms: float = 1.0, series: str = CUSUM) -> list[dict[str, Any]]:
-    """The rules of evidence, and what they ask for."""
+def groups(
+    false_alarms: float = 1.0, series: str = CUSUM, figure: str | None = None
+) -> list[dict[str, Any]]:
+    """The rules of evidence, by default about every figure, and what they ask for."""
     files = rule_groups(false_alarms=false_alarms).values()
-    return groups_for(series, groups=[group for file in files for group in file])
+    every = [group for file in files for group in file]
+    return groups_for(series, figure=figure, groups=every)
 
 
 def run(
@@ -123,7 +126,7 @@ def test_the_order_of_rules_delays_evidence_by_two_minutes_at_most(
     promtool_path: str, tmp_path: Path
 ) -> None:
     """In the opposite order, each rule reads what the others recorded a minute before."""
-    rules = groups()
+    rules = groups(figure="srr")
     rules[-1]["rules"].reverse()
     (srr,) = (figure for figure in FIGURES if figure.name == "srr")
     values = INCIDENT.evidence(srr, threshold("srr", 1.0))
@@ -147,7 +150,7 @@ def test_what_was_recorded_before_a_restart_is_not_added_again(
     }
     tests: list[Test] = [("a restart", series, [(f"max_over_time({CUSUM}[10m])", 14, None)])]
 
-    check(promtool_path, tmp_path, groups(), tests)
+    check(promtool_path, tmp_path, groups(figure="results"), tests)
 
 
 def test_evidence_about_a_pool_is_the_sum_over_its_agents(
@@ -175,7 +178,7 @@ def test_evidence_about_a_pool_is_the_sum_over_its_agents(
     expr = f"sum(count_over_time(({close})[{MINUTES - 1}m:1m])) or vector(0)"
 
     check(
-        promtool_path, tmp_path, groups(series=POOLED),
+        promtool_path, tmp_path, groups(series=POOLED, figure="srr"),
         [("a pool", series, [(expr, MINUTES - 1, judged)])],
     )  # fmt: skip
     assert judged > MINUTES / 2
