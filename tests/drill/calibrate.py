@@ -20,7 +20,7 @@ from tests.drill.judge import begun
 from tests.drill.seeds import CALIBRATION
 from tests.drill.simulation import Size, kept_world
 
-THRESHOLDS: Final = np.array([*np.arange(2, 6, 0.5), *np.arange(6, 20), *range(20, 40, 2)])
+THRESHOLDS: Final = np.array([*np.arange(2, 16, 0.5), *np.arange(16, 32)])
 MOST: Final = 40.0  # alarms a month and agent
 SIZE: Final = Size()
 
@@ -57,7 +57,7 @@ def alarms_of(seed: int) -> Reals:
 def measured(rates: Sequence[float] | Reals) -> tuple[tuple[float, float], ...]:
     """Thresholds with their rates, of two digits, as far as there were fewer with each.
 
-    >>> measured([99, 30, 4.44, 4.44, 0.123, 0.0] + [0.0] * 26)
+    >>> measured([99, 30, 4.44, 4.44, 0.123, 0.0] + [0.0] * 38)
     ((2.5, 30.0), (3.0, 4.4), (4.0, 0.12))
     """
     found: list[tuple[float, float]] = []

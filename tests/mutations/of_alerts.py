@@ -81,8 +81,8 @@ ALERTS: Final = (
     _of_evidence(
         "a step without a limit",
         "a single search with an NDCG near 0 raises an alert",
-        "{figure.most:g}",
-        "{1e9 * figure.most:g}",
+        "{most:g}",
+        "{1e9 * most:g}",
         "a quiet agent with an incident",
     ),
     _of_evidence(

@@ -5,45 +5,52 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from math import log
 from typing import Final
 
 MEASURED: Final[dict[str, tuple[tuple[float, float], ...]]] = {
     "srr": (
-        (9, 4.9), (10, 2.9), (11, 1.7), (12, 0.97), (13, 0.58), (14, 0.3), (15, 0.18),
-        (16, 0.097), (17, 0.048), (18, 0.033), (19, 0.021), (21, 0.0091), (24, 0.003),
+        (7, 16), (7.5, 12), (8, 8.8), (8.5, 6.6), (9, 4.9), (9.5, 3.8), (10, 2.9), (10.5, 2.2),
+        (11, 1.6), (11.5, 1.3), (12, 0.94), (12.5, 0.77), (13, 0.59), (13.5, 0.42), (14, 0.32),
+        (14.5, 0.26), (15, 0.2), (15.5, 0.14), (16, 0.11), (17, 0.064), (18, 0.044), (19, 0.03),
+        (20, 0.025), (22, 0.02), (23, 0.0099), (24, 0.0049),
     ),
-    "results": ((4, 19), (5, 0.89), (6, 0.85), (7, 0.22), (8, 0.18), (9.5, 0.16), (10, 0.0015)),
+    "results": (
+        (2, 0.61), (2.5, 0.16), (3, 0.15), (5, 0.025), (7.5, 0.015), (8, 0.0099),
+    ),
     "sre": (
-        (4.5, 17), (5, 9.3), (6, 3.1), (7, 0.98), (8, 0.34), (9, 0.12), (10, 0.033), (11, 0.018),
-        (12, 0.0091),
+        (4.5, 17), (5, 9.7), (5.5, 5.7), (6, 3.2), (6.5, 1.9), (7, 1.1), (7.5, 0.65), (8, 0.36),
+        (8.5, 0.21), (9, 0.14), (9.5, 0.089), (10, 0.035), (10.5, 0.03), (11, 0.015),
+        (11.5, 0.0049),
     ),
     "gain": (
-        (4.5, 16), (5, 8.6), (6, 2.8), (7, 0.93), (8, 0.27), (9, 0.1), (10, 0.048), (11, 0.018),
-        (12, 0.0091),
+        (4.5, 16), (5, 9.4), (5.5, 5.5), (6, 3.3), (6.5, 1.9), (7, 1.1), (7.5, 0.6), (8, 0.34),
+        (8.5, 0.21), (9, 0.15), (9.5, 0.099), (10, 0.044), (10.5, 0.035), (11, 0.0099),
+        (11.5, 0.0049),
     ),
     "missed_searches": (
-        (4.5, 19), (5, 13), (6, 4.2), (7, 1.2), (8, 0.53), (9, 0.22), (10, 0.072), (11, 0.021),
-        (12, 0.0091),
+        (2.5, 18), (3, 14), (3.5, 10), (4, 8.2), (4.5, 5.8), (5, 4.3), (5.5, 2.4), (6, 1.6),
+        (6.5, 1), (7, 0.53), (7.5, 0.4), (8, 0.28), (8.5, 0.19), (9, 0.13), (9.5, 0.089),
+        (10, 0.049), (10.5, 0.035), (11, 0.02), (11.5, 0.0099),
     ),
     "wrong_routes": (
-        (4.5, 39), (5, 24), (6, 9.1), (7, 3.7), (8, 1.5), (9, 0.59), (10, 0.25), (11, 0.1),
-        (12, 0.027), (13, 0.012),
+        (4.5, 17), (5, 11), (5.5, 7.9), (6, 4.6), (6.5, 3), (7, 1.9), (7.5, 1.3), (8, 0.8),
+        (8.5, 0.48), (9, 0.34), (9.5, 0.26), (10, 0.18), (10.5, 0.12), (11, 0.074), (11.5, 0.049),
+        (12, 0.04), (12.5, 0.025), (13.5, 0.015), (14, 0.0099), (14.5, 0.0049),
     ),
     "reranking": (
-        (2, 5.2), (3, 2.7), (4, 1.3), (5, 0.69), (6, 0.36), (7, 0.16), (8, 0.079), (9, 0.033),
-        (10, 0.018),
+        (2, 5.2), (2.5, 3.8), (3, 2.7), (3.5, 1.9), (4, 1.3), (4.5, 0.95), (5, 0.69), (5.5, 0.5),
+        (6, 0.37), (6.5, 0.23), (7, 0.15), (7.5, 0.12), (8, 0.074), (8.5, 0.049), (9, 0.03),
+        (9.5, 0.02), (10.5, 0.015), (11, 0.0099), (12.5, 0.0049),
     ),
 }  # fmt: skip
 SHARES: Final[dict[str, float]] = {
     "srr": 0.22,
-    "results": 0.02,
-    "sre": 0.13,
-    "gain": 0.13,
+    "results": 0.05,
+    "sre": 0.15,
+    "gain": 0.15,
     "missed_searches": 0.09,
     "wrong_routes": 0.15,
-    "reranking": 0.11,
+    "reranking": 0.12,
 }
 """How the alarms of an agent are divided among its figures.
 
@@ -58,22 +65,18 @@ class OutOfRange(ValueError):
 def threshold(figure: str, false_alarms: float) -> float:
     """The threshold in nats with which an agent has so many false alarms a month, of all figures.
 
-    Between measured points, the logarithm of the rate is interpolated. If a figure had fewer alarms
-    even at its lowest threshold, it is that. Raises ``OutOfRange`` for fewer than were measured.
+    It is the lowest measured one that has no more: between two of them, rates fall in steps where
+    a ratio takes few values. Raises ``OutOfRange`` for fewer alarms than were measured.
 
-    >>> threshold("sre", 0.34 / 0.13), threshold("sre", 1_000)
-    (8.0, 4.5)
+    >>> threshold("sre", 1_000)
+    4.5
     """
-    points, rate = MEASURED[figure], false_alarms * SHARES[figure]
-    if rate >= points[0][1]:
-        return points[0][0]
-    for (low, often), (high, seldom) in pairwise(points):
-        if rate >= seldom * (1 - 1e-9):
-            return low + (high - low) * log(often / rate) / log(often / seldom)
-    least = fewest()
+    for found, rate in MEASURED[figure]:
+        if rate <= false_alarms * SHARES[figure] * (1 + 1e-9):
+            return found
     raise OutOfRange(
         f"thresholds for {false_alarms:g} false alarms a month and agent were not measured; "
-        f"the fewest are {least:.2g}"
+        f"the fewest are {fewest():.2g}"
     )
 
 

@@ -198,11 +198,11 @@ def _step() -> str:
     It may only lower evidence if more was withdrawn than arrived, or if labels are missing.
     """
     found = _added(WEIGHT)
-    for figure in FIGURES:
-        if figure.most is not None:
-            limited = indented(_added(_of(WEIGHT, figure=figure.name)))
-            others = indented(found).strip()
-            found = f"(\n  clamp_max({limited}, {figure.most:g})\n  or {others}\n)"
+    for most in sorted({figure.most for figure in FIGURES if figure.most is not None}):
+        names = "|".join(figure.name for figure in FIGURES if figure.most == most)
+        limited = indented(_added(f'{WEIGHT}{{figure=~"{names}"}}'))
+        others = indented(found).strip()
+        found = f"(\n  clamp_max({limited}, {most:g})\n  or {others}\n)"
     return (
         f"(\n  {indented(found).strip()}\n"
         f"  and ignoring (shift, part) {_of(NET, part='denominator')} >= 0\n"

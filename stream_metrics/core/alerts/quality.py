@@ -38,7 +38,9 @@ def _hour(counter: str) -> str:
 
 
 # The labels of a turn arrive together: the variance is about 20 times that of independent results.
-_FEW_LABELS: Final = share_below(4.5, 20, least=0.05)
+# Within an hour, it is more for agents with few turns; with 4.5 deviations, each had an alarm in
+# five months.
+_FEW_LABELS: Final = share_below(6, 20, least=0.05)
 
 
 def _judged(window: str) -> str:
