@@ -88,12 +88,12 @@ def evidence_of(figure: Figure, of: Course) -> tuple[float, float]:
 
 @EACH
 def test_a_shift_is_a_fault_from_its_threshold_on(figure: Figure) -> None:
-    """With a little less traffic it is none; a large shift is critical where its alert pages."""
+    """With a little less it is none; a large shift is critical where its alert pages."""
     rule, of, usually, bad = RULES[figure.name]
     day, seen = usual_day(figure), set()
 
-    for whole, part in product(range(2, 120, 2), (1, 0.6, 0.5)):
-        now = course(day, [at(of, usually + part * (bad - usually), whole)] * 4)
+    for whole, part, minutes in product(range(2, 120, 2), (1, 0.6, 0.5), (1, 4)):
+        now = course(day, [at(of, usually + part * (bad - usually), whole)] * minutes)
         small, large = evidence_of(figure, now)
         level = rule(now).level
         seen.add(level)
