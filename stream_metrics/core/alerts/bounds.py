@@ -1,7 +1,7 @@
 """Bounds of chance: whether a ratio is further from its usual value than noise explains.
 
 Each takes a ratio, its usual value, and the number of documents or searches behind the ratio. A
-bound is about four standard deviations from the usual value.
+bound is so many standard deviations from the usual value.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ class Figure:
     ``above`` and ``below`` are counts. ``sign`` is the bad direction. The usual ratio is taken to
     be between ``LOW`` and ``high``. ``model`` is None for decisions, which are right or wrong each
     for itself. ``labelled`` means that only iterations count whose labels have come. A minute adds
-    ``most`` of the threshold at most: where searches of a turn are much alike, a single turn must
-    not fire an alert. A large shift ``pages`` somebody.
+    no more than the share ``most`` of the threshold, because searches of a turn are much alike. A
+    large shift ``pages`` somebody.
     """
 
     name: str
