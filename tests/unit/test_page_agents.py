@@ -104,6 +104,19 @@ def test_a_shift_is_a_fault_from_its_threshold_on(figure: Figure) -> None:
     assert seen - set(FAULTS)
 
 
+@pytest.mark.parametrize("figure", [f for f in FIGURES if f.most], ids=lambda f: f.name)
+def test_a_single_minute_is_neither_a_fault_nor_well(figure: Figure) -> None:
+    """However much is wrong in it: that may be one turn. Three such minutes are a fault."""
+    _, of, _, bad = RULES[figure.name]
+    minute = [at(of, bad, 500)]
+
+    one = judged(figure, usual_day(figure), minute)
+
+    assert one.level == UNKNOWN
+    assert "1 of 60 minutes had" in one.why
+    assert judged(figure, usual_day(figure), minute * 3).level in FAULTS
+
+
 @EACH
 def test_a_fault_says_since_when_how_it_is_and_what_is_usual(figure: Figure) -> None:
     """The minutes are those in which evidence has grown, not the whole hour."""
@@ -265,13 +278,13 @@ def text_of(figure: Figure, ratio: float) -> str:
 
 @EACH
 def test_too_little_traffic_to_notice_a_shift_is_no_verdict(figure: Figure) -> None:
-    """So much as the finding says is enough for one."""
+    """So much as the finding says, in three minutes, is enough for one."""
     _, of, usually, _ = RULES[figure.name]
     few = judged(figure, usual_day(figure), [at(of, usually, 1)])
     assert few.level == UNKNOWN
     needed = int(few.why.split(" in the last hour, ")[1].split()[0])
 
-    enough = judged(figure, usual_day(figure), [at(of, usually, needed + 1)])
+    enough = judged(figure, usual_day(figure), [at(of, usually, needed + 1)] * 3)
 
     assert enough.level == OK
 

@@ -216,11 +216,15 @@ def _compared(judged: _Judged, known: Usual, added: Sequence[Sequence[Step]]) ->
     if below < least.below:
         return Finding(UNKNOWN, _too_few(judged, known, least, below))
     why = f"{judged.said()}; {usually}"
-    labelled = sum(
+    labelled = [
         part.below for minute, part in enumerate(judged.hour) if minute not in judged.unlabelled
-    )
-    if labelled < least.below:
+    ]
+    if sum(labelled) < least.below:
         return Finding(UNKNOWN, f"{why}, but few labels have come")
+    minutes, needed = sum(below > 0 for below in labelled), ceil(1 / (figure.most or 1))
+    if minutes < needed:
+        only = f"{minutes} of 60 minutes had {measure.unit}, {needed} are needed"
+        return Finding(UNKNOWN, f"{why}, but only {only}")
     return Finding(OK, f"{why}, which may be chance" if most.value >= LIKELY else why)
 
 
