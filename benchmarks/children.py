@@ -23,16 +23,18 @@ async def ceiling(running: Servers, total: int) -> dict[str, Any]:
 
 
 async def worker(
-    running: Servers, total: int, group: str, *flags: str, root: Path = ROOT
+    running: Servers, total: int, group: str, *flags: str, root: Path | None = None
 ) -> dict[str, Any]:
-    """Measure the live worker of a checkout over all records once, with a new group and
-    namespace."""
+    """Measure the live worker over all records once, with a new group and namespace.
+
+    With ``root``, it is that of a checkout that is set up.
+    """
+    module = ["benchmarks.worker", str(total), *flags]
     environment = worker_environment(running, group)
-    python = Path(sys.executable)
-    if root != ROOT:
-        environment |= environment_of(root)
-        python = root / ".venv" / "bin" / "python"
-    return await child(["benchmarks.worker", str(total), *flags], environment, python, root)
+    if root is None:
+        return await child(module, environment)
+    python = root / ".venv" / "bin" / "python"
+    return await child(module, environment | environment_of(root), python, root)
 
 
 def environment_of(root: Path) -> dict[str, str]:

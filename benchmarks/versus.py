@@ -56,15 +56,14 @@ async def compare(
     other: Path, parts: Sequence[str], rounds: int, ratios: dict[str, list[float]]
 ) -> None:
     """Add the ratios of each round, by part and figure."""
-    sent = traffic(LIVE_RECORDS)
-    async with servers(sent) if LIVE in parts else nullcontext() as running:
+    async with servers(traffic(LIVE_RECORDS)) if LIVE in parts else nullcontext() as running:
         for at in range(rounds):
             for part in parts:
                 found: dict[Path, Figures] = {}
                 for root in (other, ROOT) if at % 2 else (ROOT, other):
                     if part == LIVE:
                         assert running is not None
-                        found[root] = await live(running, root, len(sent.records))
+                        found[root] = await live(running, root)
                     else:
                         found[root] = figures(root, part)
                 before, now = found[other], found[ROOT]
@@ -75,11 +74,11 @@ async def compare(
             print(f"round {at + 1} of {rounds}", flush=True)
 
 
-async def live(running: Servers, root: Path, total: int) -> Figures:
+async def live(running: Servers, root: Path) -> Figures:
     """What reading all records costs a worker of a checkout and Redis."""
     await running.client.flushall()
     before = await redis_cpu_seconds(running.client)
-    worked = await worker(running, total, f"versus-{uuid4().hex}", root=root)
+    worked = await worker(running, LIVE_RECORDS, f"versus-{uuid4().hex}", root=root)
     redis = await redis_cpu_seconds(running.client) - before
     return {
         "CPU of the worker": (worked["cpu"], "s"),
