@@ -22,6 +22,7 @@ from tests.drill.simulation import Size, kept_world
 
 THRESHOLDS: Final = np.array([*np.arange(2, 16, 0.5), *np.arange(16, 32)])
 MOST: Final = 40.0  # alarms a month and agent
+FEWEST: Final = 3  # of none seen, one can be 95% sure that no more than so many are usual
 SIZE: Final = Size()
 
 
@@ -37,7 +38,8 @@ def main() -> None:
     print(f"# {agent_months:.0f} months of agents")
     for name, of in zip(("MEASURED", "MEASURED_LARGE"), counted.sum(axis=0), strict=True):
         print(f"{name} = {{")
-        for figure, rates in zip(FIGURES, of / agent_months, strict=True):
+        for figure, counts in zip(FIGURES, of, strict=True):
+            rates = np.maximum(counts, FEWEST) / agent_months
             print(f'    "{figure.name}": {measured(rates)},')
         print("}")
 
@@ -57,13 +59,13 @@ def alarms_of(seed: int) -> Reals:
 def measured(rates: Sequence[float] | Reals) -> tuple[tuple[float, float], ...]:
     """Thresholds with their rates, of two digits, as far as there were fewer with each.
 
-    >>> measured([99, 30, 4.44, 4.44, 0.123, 0.0] + [0.0] * 38)
-    ((2.5, 30.0), (3.0, 4.4), (4.0, 0.12))
+    >>> measured([99, 30, 4.44, 4.44, 0.123] + [0.015] * 39)
+    ((2.5, 30.0), (3.0, 4.4), (4.0, 0.12), (4.5, 0.015))
     """
     found: list[tuple[float, float]] = []
     for threshold, rate in zip(THRESHOLDS.tolist(), rates, strict=True):
         rounded = float(f"{rate:.2g}")
-        if 0 < rounded <= MOST and (not found or rounded < found[-1][1]):
+        if rounded <= MOST and (not found or rounded < found[-1][1]):
             found.append((threshold, rounded))
     return tuple(found)
 

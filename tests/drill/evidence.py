@@ -13,7 +13,9 @@ Both are linear in ``a`` and ``b``. The evidence is the cumulative sum that neve
 
     S = clamp(S + x, 0, 2 * h)
 
-and an alert fires from the threshold ``h`` on. Without a cap, S would take hours to come down after
+and an alert fires from the threshold ``h`` on. For some figures, x is first limited to between
+``-m * h`` and ``m * h``: with likelihood ratios that are cut off on both sides, a test withstands a
+few minutes that are like no other. Without a cap, S would take hours to come down after
 an incident. In a minute in which more was withdrawn than arrived, x may only lower S: that an
 erased conversation was better than usual is no sign that the others are worse. In a minute without
 traffic, S keeps 99%: half of it is gone after 69 such minutes, so that an agent that goes to sleep
@@ -22,7 +24,8 @@ which labels are missing, of a figure that needs them.
 
 Sources: E. S. Page, Continuous inspection schemes, Biometrika 41, 1954; J. Shin, A. Ramdas and
 A. Rinaldo, E-detectors, arXiv 2203.03532, which shows that a threshold of ``log(n)`` keeps the mean
-time to a false alarm above n minutes if the likelihoods are right.
+time to a false alarm above n minutes if the likelihoods are right; P. J. Huber, A robust version of
+the probability ratio test, Annals of Mathematical Statistics 36, 1965.
 """
 
 from __future__ import annotations
@@ -107,10 +110,10 @@ def steps(
     """What each minute adds to the evidence; NaN where there is no sample or no usual value.
 
     ``unlabelled`` marks minutes in which labels are missing. As in one in which more was withdrawn
-    than arrived, evidence may only fall then. A minute adds ``most`` nats at most.
+    than arrived, evidence may only fall then. A minute adds or takes away ``most`` nats at most.
     """
     found = weights.numerator * numerator + weights.denominator * denominator
-    found = np.where(found > most, most, found)
+    found = np.where(np.abs(found) > most, np.copysign(most, found), found)
     lowers = denominator < 0 if unlabelled is None else (denominator < 0) | unlabelled
     return np.where(lowers, np.minimum(found, 0.0), found)
 

@@ -96,7 +96,7 @@ def _gathered(
 ) -> tuple[Reals, Reals, Reals]:  # fmt: skip
     """What each minute adds, and the evidence in nats; thresholds with as many axes."""
     of_thresholds = np.reshape(threshold, np.shape(threshold) + (1,) * above.ndim)
-    most = np.inf if figure.most is None else figure.most * of_thresholds[..., None]
+    most = figure.most * of_thresholds[..., None]
     missing = unlabelled if figure.labelled else None
     step = steps(above, below, weighed, missing, most)
     idle = below <= 0 if missing is None else (below <= 0) | missing

@@ -11,7 +11,11 @@ from tests.drill.kept import ROOT
 
 TUNING: Final = (1, 11)
 CALIBRATION: Final = (*TUNING, *range(101, 121))  # healthy worlds of which rates are measured
-_JUDGED: Final = (184009, 842227, 876103, 122301, 247397, 37516, 471230)  # earlier rules
+_JUDGED: Final = (
+    184009, 842227, 876103, 122301, 247397, 37516, 471230,
+    653407, 526351, 512533, 4763, 540115, 400017, 156499,
+)  # fmt: skip
+"""Seeds that judged earlier rules."""
 SEEN: Final = frozenset({*CALIBRATION, *_JUDGED, 2, 21, 22, 31, 32})
 """Seeds by which something was chosen once."""
 HELD_OUT: Final = 7

@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutations.mutation import Edit, Mutation
 
 EVIDENCE: Final = "stream_metrics/core/alerts/evidence.py"
+HOUR: Final = "stream_metrics/core/alerts/hour.py"
 QUALITY: Final = "stream_metrics/core/alerts/quality.py"
 PROMQL: Final = "stream_metrics/core/alerts/promql.py"
 
@@ -14,6 +15,7 @@ _NUMPY: Final = "tests/services/test_evidence_rules.py::test_evidence_is_that_of
 _POOL: Final = (
     "tests/services/test_evidence_rules.py::test_evidence_about_a_pool_is_the_sum_over_its_agents"
 )
+_HOUR: Final = "tests/unit/test_hour.py"
 _FIRES: Final = "tests/services/test_alert_rules.py::test_the_rule_fires_as_expected[SRRSpike]"
 
 
@@ -81,8 +83,8 @@ ALERTS: Final = (
     _of_evidence(
         "a step without a limit",
         "a single search with an NDCG near 0 raises an alert",
-        "{most:g}",
-        "{1e9 * most:g}",
+        "-{MOST:g}, {MOST:g}",
+        "-1e9, 1e9",
         "a quiet agent with an incident",
     ),
     _of_evidence(
@@ -98,6 +100,26 @@ ALERTS: Final = (
         "  or ({floor})\\n)\\n",
         "  or ({floor})\\n)\\nor ({floor})\\n",
         "a new agent is not judged",
+    ),
+    _of_rules(
+        "a pool without a limit",
+        "two agents of a pool that find nothing in the same minute raise an alert",
+        (EVIDENCE, "_limited(_of_pools)", '_of_pools("")'),
+        _POOL,
+    ),
+    Mutation(
+        "a minute of the page without a limit",
+        "the page calls two searches that found nothing a fault",
+        (Edit(HOUR, "value = clamp(value, -figure.most, figure.most)", "value = value + 0.0"),),
+        f"{_HOUR}::test_evidence_is_that_of_the_reference[results]",
+        "approx(expected.tolist(), abs=1e-9)",
+    ),
+    Mutation(
+        "a pool of the page without a limit",
+        "the page calls it a fault that two agents of a pool found nothing in the same minute",
+        (Edit(HOUR, "most = figure.most\n", "most = 1e9\n"),),
+        f"{_HOUR}::test_evidence_about_a_pool_is_the_sum_over_its_agents",
+        "approx(",
     ),
     _of_rules(
         "pools that age while their agents work",

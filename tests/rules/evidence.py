@@ -179,9 +179,10 @@ def pooled(agents: Sequence[Agent], figure: Figure, threshold: float) -> Reals:
     above, below = (
         np.array([agent.net(count) for agent in agents]) for count in (figure.above, figure.below)
     )
-    added = steps(above, below, weights(figure, above, below))
+    most = figure.most * threshold
+    added = steps(above, below, weights(figure, above, below), most=most)
     unknown = np.isnan(added).all(axis=1)
-    step = np.where(unknown, np.nan, np.nansum(added, axis=1))
+    step = np.where(unknown, np.nan, np.clip(np.nansum(added, axis=1), -most, most))
     idle = np.broadcast_to(np.nansum(below, axis=0) <= 0, step.shape)
     return np.where(unknown, np.nan, accumulate(step, threshold, idle) / threshold)
 

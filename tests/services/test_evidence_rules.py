@@ -13,7 +13,7 @@ import pytest
 
 from stream_metrics.core.alerts.calibration import threshold
 from stream_metrics.core.alerts.evidence import CUSUM, NET, POOLED, SHIFTS, WEIGHT
-from stream_metrics.core.alerts.figures import FIGURES
+from stream_metrics.core.alerts.figures import BY_NAME, FIGURES
 from stream_metrics.core.alerts.files import rule_groups
 from tests.drill.simulation import Size, simulate
 from tests.drill.verify import compare
@@ -128,8 +128,7 @@ def test_the_order_of_rules_delays_evidence_by_two_minutes_at_most(
     """In the opposite order, each rule reads what the others recorded a minute before."""
     rules = groups(figure="srr")
     rules[-1]["rules"].reverse()
-    (srr,) = (figure for figure in FIGURES if figure.name == "srr")
-    values = INCIDENT.evidence(srr, threshold("srr", 1.0))
+    values = INCIDENT.evidence(BY_NAME["srr"], threshold("srr", 1.0))
     (first, *_) = np.flatnonzero((values >= 1).any(axis=0))
     expr = f'count(max by (agent) ({CUSUM}{{figure="srr"}}) >= 1)'
     asked: Asked = [(expr, int(first) - 1, None), (expr, int(first) + 2, 1)]
@@ -153,32 +152,33 @@ def test_what_was_recorded_before_a_restart_is_not_added_again(
     check(promtool_path, tmp_path, groups(figure="results"), tests)
 
 
+@pytest.mark.parametrize("figure", ["srr", "results"])
 def test_evidence_about_a_pool_is_the_sum_over_its_agents(
-    promtool_path: str, tmp_path: Path
+    figure: str, promtool_path: str, tmp_path: Path
 ) -> None:
-    """What a minute adds is added up over agents, at every minute."""
+    """What a minute adds is added up over agents, within the limit of the figure."""
     one, two = (
         replace(agent, label=("agent", name)) for name, agent in zip("ab", AGENTS[:2], strict=True)
     )
-    (srr,) = (figure for figure in FIGURES if figure.name == "srr")
-    counts = (srr.above, srr.below)
+    of = BY_NAME[figure]
+    counts = (of.above, of.below)
     series = one.series(counts) | two.series(counts)
     for name_of in "ab":
         series[name("streammetrics_agent_pool", agent=name_of, agent_pool="p", **JOB)] = (
             f"1x{MINUTES}"
         )
     judged = 0
-    for size, values in zip(SHIFTS, pooled([one, two], srr, threshold("srr", 1.0)), strict=True):
+    for size, values in zip(SHIFTS, pooled([one, two], of, threshold(figure, 1.0)), strict=True):
         known = ~np.isnan(values)
         judged += int(known.sum())
-        of = {"agent_pool": "p", "figure": "srr", "shift": size, **JOB}
+        labels = {"agent_pool": "p", "figure": figure, "shift": size, **JOB}
         texts = [repr(float(v)) if here else "_" for v, here in zip(values, known, strict=True)]
-        series[name(EXPECTED, **of)] = " ".join(texts)
+        series[name(EXPECTED, **labels)] = " ".join(texts)
     close = f"abs({POOLED} - on (job, agent_pool, figure, shift) {EXPECTED}) < {TOLERANCE}"
     expr = f"sum(count_over_time(({close})[{MINUTES - 1}m:1m])) or vector(0)"
 
     check(
-        promtool_path, tmp_path, groups(series=POOLED, figure="srr"),
+        promtool_path, tmp_path, groups(series=POOLED, figure=figure),
         [("a pool", series, [(expr, MINUTES - 1, judged)])],
     )  # fmt: skip
     assert judged > MINUTES / 2

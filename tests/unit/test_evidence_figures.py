@@ -53,11 +53,12 @@ def test_a_ratio_that_is_usually_0_is_no_evidence_that_it_fell(figure: Figure) -
 
 @pytest.mark.parametrize("figure", MEASURED)
 def test_a_higher_threshold_has_fewer_false_alarms(figure: str) -> None:
-    """For a rate between two that were measured, it is the threshold with the lower rate."""
+    """For a measured rate it is the measured threshold; between two, that of the lower rate."""
     for (low, often), (high, seldom) in pairwise(MEASURED[figure]):
         between = threshold(figure, (often * seldom) ** 0.5 / SHARES[figure])
 
         assert low < high
+        assert threshold(figure, often / SHARES[figure]) == low
         assert often > seldom > 0
         assert between == high
 

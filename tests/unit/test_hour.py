@@ -18,12 +18,14 @@ from stream_metrics.core.alerts.hour import (
     LEAST_ACTIVE,
     OUTLYING,
     Part,
+    Step,
     Usual,
     gathered,
     latest,
     noticed,
     parts,
     steps,
+    together,
     unlabelled_minutes,
     usual,
 )
@@ -53,7 +55,6 @@ def test_evidence_is_that_of_the_reference(figure: Figure, data: Any) -> None:
     unlabelled = data.draw(st.sets(st.integers(0, 59)))
     above, below = (np.array(values, float) for values in zip(*hour, strict=True))
     nats = threshold(figure.name, FALSE_ALARMS)
-    most = np.inf if figure.most is None else figure.most * nats
 
     for shift in figure.shifts:
         if figure.model is None:
@@ -63,12 +64,34 @@ def test_evidence_is_that_of_the_reference(figure: Figure, data: Any) -> None:
             values = reference.Usual(np.array(known.ratio), np.array(known.variance))
             weights = reference.normal_weights(values, figure.sign, shift.times, shift.least)
         mask = np.isin(np.arange(60), list(unlabelled))
-        step = reference.steps(above, below, weights, mask, most)
+        step = reference.steps(above, below, weights, mask, figure.most * nats)
         expected = reference.accumulate(step, nats, (below <= 0) | mask) / nats
 
         found = gathered(steps(figure, shift, known, hour, nats, unlabelled))
 
         assert found == pytest.approx(expected.tolist(), abs=1e-9)
+
+
+@EACH
+@given(
+    pool=st.lists(
+        st.lists(st.builds(Step, st.floats(-2, 2), st.booleans()), min_size=3, max_size=3),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_evidence_about_a_pool_is_the_sum_over_its_agents(
+    figure: Figure, pool: list[list[Step]]
+) -> None:
+    """Within the limit of the figure; a minute is judged if it is for one of them."""
+    sums = np.array(pool)[..., 0].sum(axis=0)
+
+    found = together(figure, pool)
+
+    assert [step.value for step in found] == pytest.approx(
+        np.clip(sums, -figure.most, figure.most).tolist()
+    )
+    assert [step.judged for step in found] == [any(each) for each in np.array(pool)[..., 1].T]
 
 
 @EACH

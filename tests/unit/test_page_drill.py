@@ -91,7 +91,7 @@ def alerted(placed: Placed, figure: str) -> set[int]:
         ("off_topic", 1.0, "gain", "gain_drop"),
         ("empty_index", 0.7, "results", "results_drop"),
         ("gate_skips", 0.6, "missed_searches", "missed_retrievals"),
-        ("router_stuck", 0.7, "wrong_routes", "routing_drop"),
+        ("router_stuck", 0.9, "wrong_routes", "routing_drop"),
         ("reranker_inverted", 0.7, "reranking", "reranking_worse"),
     ],
 )

@@ -17,10 +17,10 @@ once a minute; its rules do not depend on their order, which may only delay evid
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from stream_metrics.core.alerts.figures import FIGURES, LOW, STRADDLED, Figure, Normal
+from stream_metrics.core.alerts.figures import FIGURES, LOW, MOST, STRADDLED, Figure, Normal
 from stream_metrics.core.alerts.promql import Promql, Value
 from stream_metrics.core.alerts.recording import Record
 from stream_metrics.core.alerts.thresholds import JUDGED_OF_USUAL
@@ -83,9 +83,8 @@ def evidence_records(thresholds: Mapping[str, float]) -> Iterator[Record]:
     every = _of(NET, part="denominator")
     judged = f"(\n{indented(f'{every} unless ({_unlabelled()})')}\n  or 0 * {every}\n)"
     yield Record(CUSUM, _cusum(CUSUM, _STEP, judged))
-    pooled = f"sum without (agent) (\n  {_in_pools(_fresh(_STEP), 'figure, shift')}\n)"
     traffic = _in_pools(judged, "figure, part")
-    yield Record(_POOLED_STEP, pooled)
+    yield Record(_POOLED_STEP, _limited(_of_pools))
     yield Record(POOLED, _cusum(POOLED, _POOLED_STEP, f"sum without (agent) ({traffic})"))
     yield Record(LEVEL, _level())
     yield Record(NOW, "\nor ".join(map(_ratio_of, LATELY)))
@@ -104,6 +103,11 @@ def _cusum(name: str, step: str, traffic: str) -> str:
         f"clamp(\n  (last_over_time({name}[1h] offset 30s) >= 0 or 0 * {step})\n"
         f"    * ignoring (shift, part) group_left () ({idle})\n  + {_fresh(step)},\n  0, 2\n)"
     )
+
+
+def _of_pools(figures: str) -> str:
+    """What this minute adds for the agents of each pool together."""
+    return f"sum without (agent) (\n  {_in_pools(_fresh(_STEP + figures), 'figure, shift')}\n)"
 
 
 def _in_pools(series: str, labels: str) -> str:
@@ -197,12 +201,7 @@ def _step() -> str:
 
     It may only lower evidence if more was withdrawn than arrived, or if labels are missing.
     """
-    found = _added(WEIGHT)
-    for most in sorted({figure.most for figure in FIGURES if figure.most is not None}):
-        names = "|".join(figure.name for figure in FIGURES if figure.most == most)
-        limited = indented(_added(f'{WEIGHT}{{figure=~"{names}"}}'))
-        others = indented(found).strip()
-        found = f"(\n  clamp_max({limited}, {most:g})\n  or {others}\n)"
+    found = _limited(_added)
     return (
         f"(\n  {indented(found).strip()}\n"
         f"  and ignoring (shift, part) {_of(NET, part='denominator')} >= 0\n"
@@ -225,10 +224,22 @@ def _unlabelled() -> str:
     )
 
 
-def _added(weights: str) -> str:
+def _limited(added: Callable[[str], str]) -> str:
+    """What a minute adds, within the limit of those figures that have one.
+
+    ``added`` writes it for figures that a selector chooses.
+    """
+    names = "|".join(figure.name for figure in FIGURES if figure.limited)
+    limited, others = (added(f'{{figure{which}"{names}"}}') for which in ("=~", "!~"))
+    whole = f"clamp({indented(limited)},\n  -{MOST:g}, {MOST:g}\n)\nor {others}"
+    return f"({indented(whole)}\n)"
+
+
+def _added(figures: str) -> str:
     """What was gained in this minute, times its weights."""
     return (
-        f"sum without (part) (\n  {_fresh(NET)}\n  * ignoring (shift) group_right () {weights}\n)"
+        f"sum without (part) (\n  {_fresh(NET)}\n"
+        f"  * ignoring (shift) group_right () {WEIGHT}{figures}\n)"
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from stream_metrics.core.alerts.promql import Value, clamp, ln
 
 STRADDLED: Final = 3
 _EXAMPLE: Final = 0.05  # a usual share of wrong decisions
+MOST: Final = 0.45  # of the threshold; a turn may straddle two minutes, so two must not suffice
 LOW: Final = 0.02  # less than half of the least shift: from there, a ratio cannot fall that far
 
 
@@ -47,9 +49,9 @@ class Figure:
 
     ``above`` and ``below`` are counts. ``sign`` is the bad direction. The usual ratio is taken to
     be between ``LOW`` and ``high``. ``model`` is None for decisions, which are right or wrong each
-    for itself. ``labelled`` means that only iterations count whose labels have come. A minute adds
-    no more than the share ``most`` of the threshold, because searches of a turn are much alike. A
-    large shift ``pages`` somebody.
+    for itself. ``labelled`` means that only iterations count whose labels have come. A minute
+    changes evidence of a ``limited`` figure by ``MOST`` at most, because searches of a turn are
+    much alike. A large shift ``pages`` somebody.
     """
 
     name: str
@@ -60,8 +62,13 @@ class Figure:
     model: Normal | None = None
     high: float = 0.98
     labelled: bool = False
-    most: float | None = None
+    limited: bool = False
     pages: bool = False
+
+    @property
+    def most(self) -> float:
+        """What a minute adds to evidence or takes away at most, in units of the threshold."""
+        return MOST if self.limited else inf
 
     def beyond(self, shift: Shift) -> str:
         """Where the ratio is while evidence of the shift grows, in words.
@@ -102,8 +109,8 @@ FIGURES: Final = (
         pages=True,
     ),
     Figure(
-        "results", "results", "searches", -1, (Shift(0.5), Shift(0.9)), Normal(0.1, 2, 0),
-        high=_UNLIMITED, most=0.5, pages=True,
+        "results", "results", "searches", -1, (Shift(0.5), Shift(0.9)), Normal(0.25, 2, 0),
+        high=_UNLIMITED, limited=True, pages=True,
     ),
     Figure(
         "sre", "settled_good_results", "settled_results", -1, (Shift(0.4), Shift(0.65)),
@@ -115,15 +122,15 @@ FIGURES: Final = (
     ),
     Figure(
         "missed_searches", "missed_searches", "labelled_gate_decisions", 1,
-        (Shift(5, 0.25), Shift(10, 0.5)), most=0.5, pages=True,
+        (Shift(5, 0.25), Shift(10, 0.5)), limited=True, pages=True,
     ),
     Figure(
         "wrong_routes", "wrong_routes", "labelled_routes", 1, (Shift(3, 0.2), Shift(6, 0.4)),
-        most=0.5,
+        limited=True,
     ),
     Figure(
         "reranking", "rerank_ndcg_shown", "rerank_ndcg_baseline", -1, (Shift(0.25), Shift(0.45)),
-        Normal(0.02, 0, 0), high=10, most=0.35,
+        Normal(0.02, 0, 0), high=10, limited=True,
     ),
 )  # fmt: skip
 BY_NAME: Final = {figure.name: figure for figure in FIGURES}

@@ -165,18 +165,21 @@ def steps(
     for minute, part in enumerate(hour):
         judged = minute not in unlabelled
         value = (above * part.above + below * part.below) / threshold
-        if figure.most is not None:
-            value = min(value, figure.most)
+        value = clamp(value, -figure.most, figure.most)
         if not judged:
             value = min(value, 0.0)
         found.append(Step(value, judged and part.below > 0))
     return found
 
 
-def together(agents: Iterable[Sequence[Step]]) -> list[Step]:
+def together(figure: Figure, agents: Iterable[Sequence[Step]]) -> list[Step]:
     """What each minute adds to the evidence about several agents together."""
+    most = figure.most
     return [
-        Step(sum(step.value for step in minute), any(step.judged for step in minute))
+        Step(
+            clamp(sum(step.value for step in minute), -most, most),
+            any(step.judged for step in minute),
+        )
         for minute in zip(*agents, strict=True)
     ]
 

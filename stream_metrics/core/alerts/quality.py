@@ -167,7 +167,7 @@ LABELLING: Final = (
     Alert(
         "StreamMetricsJudgedShareLow", _LABELLING, WARNING,
         f"of the documents found in 5m or 1h, the share with a label is below {JUDGED_OF_USUAL:g} "
-        f"of what is usual so soon after the search; from {RESULTS} documents on",
+        "of what is usual so soon after the search, by more than chance explains",
         "quality",
         (
             Rule(

@@ -161,7 +161,8 @@ class EvidenceRule:
         """The level of the fault that agents have together; None without one."""
         agents = [steps for course in pool if (steps := self._look(course).steps) is not None]
         shifts = zip(*agents, strict=True)
-        return _level(self._figure, [latest(gathered(together(each))) for each in shifts])
+        figure = self._figure
+        return _level(figure, [latest(gathered(together(figure, each))) for each in shifts])
 
     def _looked(self, course: Course) -> _Look:
         judged = self._judged(course)
@@ -221,7 +222,7 @@ def _compared(judged: _Judged, known: Usual, added: Sequence[Sequence[Step]]) ->
     ]
     if sum(labelled) < least.below:
         return Finding(UNKNOWN, f"{why}, but few labels have come")
-    minutes, needed = sum(below > 0 for below in labelled), ceil(1 / (figure.most or 1))
+    minutes, needed = sum(below > 0 for below in labelled), ceil(1 / figure.most)
     if minutes < needed:
         only = f"{minutes} of 60 minutes had {measure.unit}, {needed} are needed"
         return Finding(UNKNOWN, f"{why}, but only {only}")
