@@ -109,7 +109,7 @@ FIGURES: Final = (
         pages=True,
     ),
     Figure(
-        "results", "results", "searches", -1, (Shift(0.5), Shift(0.9)), Normal(0.25, 2, 0),
+        "results", "results", "searches", -1, (Shift(0.5), Shift(0.9)), Normal(0.1, 2, 0),
         high=_UNLIMITED, limited=True, pages=True,
     ),
     Figure(
