@@ -40,9 +40,14 @@ def main() -> None:
     parser.add_argument("other", type=Path, help="the other checkout")
     parser.add_argument("parts", nargs="+", help="such as cost, bridge, live")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument(
+        "--each", type=int, default=1,
+        help="the rounds of a part in one run, whose median is taken; not of live",
+    )  # fmt: skip
     chosen = parser.parse_args()
     ratios: dict[str, list[float]] = {}
-    asyncio.run(compare(chosen.other.resolve(), chosen.parts, chosen.rounds, ratios))
+    other = chosen.other.resolve()
+    asyncio.run(compare(other, chosen.parts, chosen.rounds, ratios, chosen.each))
     rows = [("", "speed ratio", "95% interval", "n")]
     for what, values in sorted(ratios.items()):
         low, high = calculate_confidence_interval(values)
@@ -53,7 +58,7 @@ def main() -> None:
 
 
 async def compare(
-    other: Path, parts: Sequence[str], rounds: int, ratios: dict[str, list[float]]
+    other: Path, parts: Sequence[str], rounds: int, ratios: dict[str, list[float]], each: int
 ) -> None:
     """Add the ratios of each round, by part and figure."""
     async with servers(traffic(LIVE_RECORDS)) if LIVE in parts else nullcontext() as running:
@@ -65,7 +70,7 @@ async def compare(
                         assert running is not None
                         found[root] = await live(running, root)
                     else:
-                        found[root] = figures(root, part)
+                        found[root] = figures(root, part, each)
                 before, now = found[other], found[ROOT]
                 for what in before.keys() & now.keys():
                     (old, unit), (new, _) = before[what], now[what]
@@ -87,10 +92,10 @@ async def live(running: Servers, root: Path) -> Figures:
     }
 
 
-def figures(root: Path, part: str) -> Figures:
-    """The figures with a unit that one round of a part prints: by name, the value and the unit."""
+def figures(root: Path, part: str, rounds: int) -> Figures:
+    """The figures with a unit that a part prints: by name, the median and the unit."""
     done = subprocess.run(
-        [root / ".venv" / "bin" / "python", "-m", "benchmarks", part, "--rounds", "1"],
+        [root / ".venv" / "bin" / "python", "-m", "benchmarks", part, "--rounds", str(rounds)],
         cwd=root, env=os.environ | environment_of(root),
         stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip

@@ -20,10 +20,9 @@ from tests.drill.judge import begun
 from tests.drill.seeds import CALIBRATION
 from tests.drill.simulation import Size, kept_world
 
-# In nats. Below 5, evidence is weak whatever is measured: agents vary more than simulated ones.
-THRESHOLDS: Final = np.array([*np.arange(5, 16, 0.5), *np.arange(16, 32)])
+THRESHOLDS: Final = np.array([*np.arange(5, 16, 0.5), *np.arange(16, 32)])  # nats
 MOST: Final = 40.0  # alarms a month and agent
-FEWEST: Final = 3  # of none seen, one can be 95% sure that no more than so many are usual
+FEWEST: Final = 3  # alarms that may be usual where none was seen (95%)
 SIZE: Final = Size()
 
 

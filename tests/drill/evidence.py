@@ -105,25 +105,27 @@ def steps(
     denominator: Reals,
     weights: Weights,
     unlabelled: NDArray[np.bool_] | None = None,
-    most: float | Reals = np.inf,
 ) -> Reals:
     """What each minute adds to the evidence; NaN where there is no sample or no usual value.
 
     ``unlabelled`` marks minutes in which labels are missing. As in one in which more was withdrawn
-    than arrived, evidence may only fall then. A minute adds or takes away ``most`` nats at most.
+    than arrived, evidence may only fall then.
     """
     found = weights.numerator * numerator + weights.denominator * denominator
-    found = np.where(np.abs(found) > most, np.copysign(most, found), found)
     lowers = denominator < 0 if unlabelled is None else (denominator < 0) | unlabelled
     return np.where(lowers, np.minimum(found, 0.0), found)
 
 
 def accumulate(
-    step: Reals, threshold: float | Reals, idle: NDArray[np.bool_] | None = None
+    step: Reals,
+    threshold: float | Reals,
+    idle: NDArray[np.bool_] | None = None,
+    limit: float = np.inf,
 ) -> Reals:
     """The evidence after each minute, for one agent or many (the last axis are the minutes).
 
-    ``threshold`` may be an array too, of all axes but the last one.
+    ``threshold`` may be an array too, of all axes but the last one. A minute adds or takes away
+    ``limit`` times the threshold at most.
     In a minute whose step is NaN, the evidence stays what it was, for up to ``KEPT`` minutes.
     ``idle`` marks minutes in which nothing arrived on balance, or in which labels are missing: in
     these, evidence grows old.
@@ -140,6 +142,9 @@ def accumulate(
     shape = np.broadcast_shapes(step.shape[:-1], np.shape(threshold))
     found = np.empty((step.shape[-1], *shape))
     last, most = np.zeros(shape), 2 * np.asarray(threshold)
+    if limit < np.inf:
+        nats = limit * np.asarray(threshold)[..., None]
+        step = np.clip(step, -nats, nats)
     by_minute = (
         np.ascontiguousarray(np.moveaxis(of, -1, 0)) for of in (keeps, np.nan_to_num(step))
     )

@@ -96,11 +96,10 @@ def _gathered(
 ) -> tuple[Reals, Reals, Reals]:  # fmt: skip
     """What each minute adds, and the evidence in nats; thresholds with as many axes."""
     of_thresholds = np.reshape(threshold, np.shape(threshold) + (1,) * above.ndim)
-    most = figure.most * of_thresholds[..., None]
     missing = unlabelled if figure.labelled else None
-    step = steps(above, below, weighed, missing, most)
+    step = steps(above, below, weighed, missing)
     idle = below <= 0 if missing is None else (below <= 0) | missing
-    found = accumulate(step, of_thresholds, np.broadcast_to(idle, step.shape))
+    found = accumulate(step, of_thresholds, np.broadcast_to(idle, step.shape), figure.most)
     return step, found, of_thresholds[..., None]
 
 

@@ -88,6 +88,13 @@ ALERTS: Final = (
         "a quiet agent with an incident",
     ),
     _of_evidence(
+        "losses without a limit",
+        "one usual minute takes back the evidence of several bad ones",
+        "-{MOST:g}, {MOST:g}",
+        "-1e9, {MOST:g}",
+        "a quiet agent with an incident",
+    ),
+    _of_evidence(
         "evidence after a single minute with traffic",
         "agents are judged before anything is known of them",
         "LEAST_ACTIVE: Final = 30",
@@ -104,22 +111,19 @@ ALERTS: Final = (
     _of_rules(
         "a pool without a limit",
         "two agents of a pool that find nothing in the same minute raise an alert",
-        (EVIDENCE, "_limited(_of_pools)", '_of_pools("")'),
+        (
+            EVIDENCE,
+            "{indented(_limited(step)).strip()}",
+            "{indented(_limited(step) if step == _STEP else _fresh(step)).strip()}",
+        ),
         _POOL,
     ),
     Mutation(
         "a minute of the page without a limit",
         "the page calls two searches that found nothing a fault",
-        (Edit(HOUR, "value = clamp(value, -figure.most, figure.most)", "value = value + 0.0"),),
+        (Edit(HOUR, "clamp(step.value, -figure.most, figure.most)", "step.value"),),
         f"{_HOUR}::test_evidence_is_that_of_the_reference[results]",
         "approx(expected.tolist(), abs=1e-9)",
-    ),
-    Mutation(
-        "a pool of the page without a limit",
-        "the page calls it a fault that two agents of a pool found nothing in the same minute",
-        (Edit(HOUR, "most = figure.most\n", "most = 1e9\n"),),
-        f"{_HOUR}::test_evidence_about_a_pool_is_the_sum_over_its_agents",
-        "approx(",
     ),
     _of_rules(
         "pools that age while their agents work",

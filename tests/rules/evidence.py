@@ -179,12 +179,11 @@ def pooled(agents: Sequence[Agent], figure: Figure, threshold: float) -> Reals:
     above, below = (
         np.array([agent.net(count) for agent in agents]) for count in (figure.above, figure.below)
     )
-    most = figure.most * threshold
-    added = steps(above, below, weights(figure, above, below), most=most)
+    added = steps(above, below, weights(figure, above, below))
     unknown = np.isnan(added).all(axis=1)
-    step = np.where(unknown, np.nan, np.clip(np.nansum(added, axis=1), -most, most))
+    step = np.where(unknown, np.nan, np.nansum(added, axis=1))
     idle = np.broadcast_to(np.nansum(below, axis=0) <= 0, step.shape)
-    return np.where(unknown, np.nan, accumulate(step, threshold, idle) / threshold)
+    return np.where(unknown, np.nan, accumulate(step, threshold, idle, figure.most) / threshold)
 
 
 _QUIET: Final = traffic(2, 0.5)

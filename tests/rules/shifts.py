@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from stream_metrics.core.alerts.figures import BY_NAME
 from tests.rules.cases import Case, Series, gauge
 from tests.rules.evidence import BAD, CALM, MINUTES, Agent, changed, traffic
@@ -159,6 +161,31 @@ def of_pools() -> list[Case]:
     ]  # fmt: skip
 
 
+def emptied(minutes: int, name: str) -> Agent:
+    """An agent with a search a minute, and many that find nothing in some minutes."""
+    searches = np.ones(MINUTES)
+    searches[BEGINS : BEGINS + minutes] = 50
+    results = 10 * searches
+    results[BEGINS : BEGINS + minutes] = 0
+    return Agent("", {"searches": searches, "results": results}, label=("agent", name))
+
+
+def of_turns() -> list[Case]:
+    """What a turn may spoil, which is two minutes, does not fire; a third minute does."""
+    silent = dict.fromkeys(range(BEGINS - 1, BEGINS + 12), ())
+    fired = [{"agent": one, "severity": level} for level in ("critical", "warning") for one in "ab"]
+    pool = in_pool("ab", "handbook")
+    return [
+        Case("is silent about two minutes in which nothing was found",
+             together("results", emptied(2, "a")), silent),
+        Case("is silent if two agents of a pool found nothing in the same two minutes",
+             together("results", emptied(2, "a"), emptied(2, "b")) | pool, silent),
+        Case("fires from the third minute on",
+             together("results", emptied(3, "a"), emptied(3, "b")) | pool,
+             {BEGINS + 1: (), BEGINS + 3: fired}),
+    ]  # fmt: skip
+
+
 def of_rerankers() -> list[Case]:
     """Agents whose reranker was bad from its first day: only the order before it counts."""
     minutes = 60
@@ -193,4 +220,5 @@ def of_rerankers() -> list[Case]:
 
 CASES: Final = {subject.alert: cases(subject) for subject in SUBJECTS}
 CASES["SRRSpike"] += [*of_sizes(), *of_names(), *of_pools()]
+CASES["StreamMetricsResultsDrop"] += of_turns()
 CASES["StreamMetricsRerankingWorse"] += of_rerankers()

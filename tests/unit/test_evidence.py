@@ -225,15 +225,14 @@ def test_the_usual_values_are_those_of_a_naive_computation(
         assert found.variance[now] == pytest.approx(expected, nan_ok=True)
 
 
-@given(st.floats(0.5, 20), numbers, numbers)
-def test_one_minute_adds_or_takes_away_no_more_than_it_may(
-    most: float, above: float, below: float
-) -> None:
-    """Within that limit, it is what it would be without one."""
-    of = Usual(np.array([1.1]), np.array([0.02]))
-    weights = normal_weights(of, -1, 0.25)
-    [free] = steps(np.array([above]), np.array([below]), weights)
+@given(st.lists(st.floats(-9, 9), min_size=1, max_size=60), st.floats(0.1, 1))
+def test_a_minute_changes_evidence_within_its_limit(added: list[float], limit: float) -> None:
+    """By what it would without one, if that is less."""
+    threshold = 3.0
+    most = limit * threshold
 
-    [found] = steps(np.array([above]), np.array([below]), weights, most=most)
+    found = accumulate(np.array(added), threshold, limit=limit)
 
-    assert found == min(max(free, -most), most)
+    clipped = np.array([min(max(step, -most), most) for step in added])
+    assert found.tolist() == pytest.approx(accumulate(clipped, threshold).tolist())
+    assert np.abs(np.diff([0.0, *found])).max() <= most + 1e-9

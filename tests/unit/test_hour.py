@@ -64,15 +64,14 @@ def test_evidence_is_that_of_the_reference(figure: Figure, data: Any) -> None:
             values = reference.Usual(np.array(known.ratio), np.array(known.variance))
             weights = reference.normal_weights(values, figure.sign, shift.times, shift.least)
         mask = np.isin(np.arange(60), list(unlabelled))
-        step = reference.steps(above, below, weights, mask, figure.most * nats)
-        expected = reference.accumulate(step, nats, (below <= 0) | mask) / nats
+        step = reference.steps(above, below, weights, mask)
+        expected = reference.accumulate(step, nats, (below <= 0) | mask, figure.most) / nats
 
-        found = gathered(steps(figure, shift, known, hour, nats, unlabelled))
+        found = gathered(figure, steps(figure, shift, known, hour, nats, unlabelled))
 
         assert found == pytest.approx(expected.tolist(), abs=1e-9)
 
 
-@EACH
 @given(
     pool=st.lists(
         st.lists(st.builds(Step, st.floats(-2, 2), st.booleans()), min_size=3, max_size=3),
@@ -80,18 +79,14 @@ def test_evidence_is_that_of_the_reference(figure: Figure, data: Any) -> None:
         max_size=4,
     )
 )
-def test_evidence_about_a_pool_is_the_sum_over_its_agents(
-    figure: Figure, pool: list[list[Step]]
-) -> None:
-    """Within the limit of the figure; a minute is judged if it is for one of them."""
-    sums = np.array(pool)[..., 0].sum(axis=0)
+def test_what_a_pool_adds_is_the_sum_over_its_agents(pool: list[list[Step]]) -> None:
+    """A minute is judged if it is for one of them."""
+    values, judged = np.moveaxis(np.array(pool), -1, 0)
 
-    found = together(figure, pool)
+    found = together(pool)
 
-    assert [step.value for step in found] == pytest.approx(
-        np.clip(sums, -figure.most, figure.most).tolist()
-    )
-    assert [step.judged for step in found] == [any(each) for each in np.array(pool)[..., 1].T]
+    assert [step.value for step in found] == pytest.approx(values.sum(axis=0).tolist())
+    assert [step.judged for step in found] == (judged.max(axis=0) > 0).tolist()
 
 
 @EACH
@@ -159,7 +154,8 @@ def test_what_is_said_to_be_noticed_reaches_the_threshold(
     each = Part(least.ratio * least.below / 60, least.below / 60)
 
     found = [
-        gathered(steps(figure, shift, known, [each] * 60, nats))[-1] for shift in figure.shifts
+        gathered(figure, steps(figure, shift, known, [each] * 60, nats))[-1]
+        for shift in figure.shifts
     ]
 
     assert max(found) >= 1 - 1e-9

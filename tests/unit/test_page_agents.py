@@ -80,7 +80,7 @@ def evidence_of(figure: Figure, of: Course) -> tuple[float, float]:
     assert known is not None
     nats = threshold(figure.name, FALSE_ALARMS)
     small, large = (
-        gathered(steps(figure, shift, known, parts(figure, of.hour), nats))[-1]
+        gathered(figure, steps(figure, shift, known, parts(figure, of.hour), nats))[-1]
         for shift in figure.shifts
     )
     return small, large

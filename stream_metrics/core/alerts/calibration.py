@@ -1,7 +1,8 @@
 """How often evidence reaches a threshold by chance, measured on simulated healthy weeks.
 
-``MEASURED`` has, for each figure, thresholds in nats with the alarms a month and agent. The lowest
-rate is that of three alarms, and also stands for none, which does not rule out that it is so high.
+``MEASURED`` has, for each figure, thresholds in nats with the alarms a month and agent. None is
+below 5 nats: weaker evidence does for simulated agents, but real ones vary more. No rate is below
+that of three alarms: where none was seen, the true rate may be that high (95%).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ MEASURED: Final[dict[str, tuple[tuple[float, float], ...]]] = {
 }  # fmt: skip
 SHARES: Final[dict[str, float]] = {
     "srr": 0.2,
-    "results": 0.05,
+    "results": 0.06,
     "sre": 0.15,
     "gain": 0.15,
     "missed_searches": 0.1,

@@ -17,7 +17,7 @@ once a minute; its rules do not depend on their order, which may only delay evid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from stream_metrics.core.alerts.figures import FIGURES, LOW, MOST, STRADDLED, Figure, Normal
@@ -84,7 +84,8 @@ def evidence_records(thresholds: Mapping[str, float]) -> Iterator[Record]:
     judged = f"(\n{indented(f'{every} unless ({_unlabelled()})')}\n  or 0 * {every}\n)"
     yield Record(CUSUM, _cusum(CUSUM, _STEP, judged))
     traffic = _in_pools(judged, "figure, part")
-    yield Record(_POOLED_STEP, _limited(_of_pools))
+    pooled = f"sum without (agent) (\n  {_in_pools(_fresh(_STEP), 'figure, shift')}\n)"
+    yield Record(_POOLED_STEP, pooled)
     yield Record(POOLED, _cusum(POOLED, _POOLED_STEP, f"sum without (agent) ({traffic})"))
     yield Record(LEVEL, _level())
     yield Record(NOW, "\nor ".join(map(_ratio_of, LATELY)))
@@ -101,13 +102,16 @@ def _cusum(name: str, step: str, traffic: str) -> str:
     idle = f"1 - {IDLE_LOSES:g} * ({traffic} <= bool 0)"
     return (
         f"clamp(\n  (last_over_time({name}[1h] offset 30s) >= 0 or 0 * {step})\n"
-        f"    * ignoring (shift, part) group_left () ({idle})\n  + {_fresh(step)},\n  0, 2\n)"
+        f"    * ignoring (shift, part) group_left () ({idle})\n"
+        f"  + {indented(_limited(step)).strip()},\n  0, 2\n)"
     )
 
 
-def _of_pools(figures: str) -> str:
-    """What this minute adds for the agents of each pool together."""
-    return f"sum without (agent) (\n  {_in_pools(_fresh(_STEP + figures), 'figure, shift')}\n)"
+def _limited(step: str) -> str:
+    """What this minute adds, within the limit of those figures that have one."""
+    names = "|".join(figure.name for figure in FIGURES if figure.limited)
+    limited, others = (_fresh(f'{step}{{figure{which}"{names}"}}') for which in ("=~", "!~"))
+    return f"(\n  clamp({limited}, -{MOST:g}, {MOST:g})\n  or {others}\n)"
 
 
 def _in_pools(series: str, labels: str) -> str:
@@ -201,7 +205,7 @@ def _step() -> str:
 
     It may only lower evidence if more was withdrawn than arrived, or if labels are missing.
     """
-    found = _limited(_added)
+    found = _added()
     return (
         f"(\n  {indented(found).strip()}\n"
         f"  and ignoring (shift, part) {_of(NET, part='denominator')} >= 0\n"
@@ -224,23 +228,9 @@ def _unlabelled() -> str:
     )
 
 
-def _limited(added: Callable[[str], str]) -> str:
-    """What a minute adds, within the limit of those figures that have one.
-
-    ``added`` writes it for figures that a selector chooses.
-    """
-    names = "|".join(figure.name for figure in FIGURES if figure.limited)
-    limited, others = (added(f'{{figure{which}"{names}"}}') for which in ("=~", "!~"))
-    whole = f"clamp({indented(limited)},\n  -{MOST:g}, {MOST:g}\n)\nor {others}"
-    return f"({indented(whole)}\n)"
-
-
-def _added(figures: str) -> str:
+def _added() -> str:
     """What was gained in this minute, times its weights."""
-    return (
-        f"sum without (part) (\n  {_fresh(NET)}\n"
-        f"  * ignoring (shift) group_right () {WEIGHT}{figures}\n)"
-    )
+    return f"sum without (part) (\n  {_fresh(NET)}\n  * ignoring (shift) group_right () {WEIGHT}\n)"
 
 
 def _fresh(series: str) -> str:

@@ -165,31 +165,26 @@ def steps(
     for minute, part in enumerate(hour):
         judged = minute not in unlabelled
         value = (above * part.above + below * part.below) / threshold
-        value = clamp(value, -figure.most, figure.most)
         if not judged:
             value = min(value, 0.0)
         found.append(Step(value, judged and part.below > 0))
     return found
 
 
-def together(figure: Figure, agents: Iterable[Sequence[Step]]) -> list[Step]:
+def together(agents: Iterable[Sequence[Step]]) -> list[Step]:
     """What each minute adds to the evidence about several agents together."""
-    most = figure.most
     return [
-        Step(
-            clamp(sum(step.value for step in minute), -most, most),
-            any(step.judged for step in minute),
-        )
+        Step(sum(step.value for step in minute), any(step.judged for step in minute))
         for minute in zip(*agents, strict=True)
     ]
 
 
-def gathered(added: Iterable[Step]) -> list[float]:
-    """The evidence after each minute, at most 2."""
+def gathered(figure: Figure, added: Iterable[Step]) -> list[float]:
+    """The evidence after each minute, at most 2; a minute changes it within the figure's limit."""
     found, value = [], 0.0
     for step in added:
         kept = value if step.judged else (1 - IDLE_LOSES) * value
-        value = min(max(kept + step.value, 0.0), 2.0)
+        value = clamp(kept + clamp(step.value, -figure.most, figure.most), 0.0, 2.0)
         found.append(value)
     return found
 

@@ -167,7 +167,8 @@ LABELLING: Final = (
     Alert(
         "StreamMetricsJudgedShareLow", _LABELLING, WARNING,
         f"of the documents found in 5m or 1h, the share with a label is below {JUDGED_OF_USUAL:g} "
-        "of what is usual so soon after the search, by more than chance explains",
+        f"of what is usual so soon after the search, by more than chance explains; from {RESULTS} "
+        "documents on",
         "quality",
         (
             Rule(

@@ -8,7 +8,7 @@ missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 from typing import Final, NamedTuple
@@ -162,7 +162,7 @@ class EvidenceRule:
         agents = [steps for course in pool if (steps := self._look(course).steps) is not None]
         shifts = zip(*agents, strict=True)
         figure = self._figure
-        return _level(figure, [latest(gathered(together(figure, each))) for each in shifts])
+        return _level(figure, [latest(gathered(figure, together(each))) for each in shifts])
 
     def _looked(self, course: Course) -> _Look:
         judged = self._judged(course)
@@ -205,7 +205,7 @@ def _compared(judged: _Judged, known: Usual, added: Sequence[Sequence[Step]]) ->
     """The finding where it is known what is usual; ``added`` is what minutes add to evidence."""
     measure, figure = judged.measure, judged.figure
     usually = f"usually it is {measure.format(known.ratio)}"
-    small, large = (latest(gathered(each)) for each in added)
+    small, large = (latest(gathered(figure, each)) for each in added)
     level, most = _level(figure, (small, large)), max(small, large)
     if level is not None:
         minutes = (large if level == CRITICAL else most).minutes
@@ -222,11 +222,20 @@ def _compared(judged: _Judged, known: Usual, added: Sequence[Sequence[Step]]) ->
     ]
     if sum(labelled) < least.below:
         return Finding(UNKNOWN, f"{why}, but few labels have come")
-    minutes, needed = sum(below > 0 for below in labelled), ceil(1 / figure.most)
-    if minutes < needed:
-        only = f"{minutes} of 60 minutes had {measure.unit}, {needed} are needed"
-        return Finding(UNKNOWN, f"{why}, but only {only}")
+    if not _would_show(judged, known, least):
+        only = f"{sum(below > 0 for below in labelled)} of 60 minutes had {measure.unit}"
+        return Finding(UNKNOWN, f"{why}, but only {only}, too few to tell a shift")
     return Finding(OK, f"{why}, which may be chance" if most.value >= LIKELY else why)
+
+
+def _would_show(judged: _Judged, known: Usual, least: Noticed) -> bool:
+    """Whether evidence of a shift would have reached its threshold in the traffic of this hour.
+
+    A minute adds no more than its limit, and evidence ages without traffic.
+    """
+    shifted = [Part(least.ratio * part.below, part.below) for part in judged.hour]
+    shifts = replace(judged, hour=shifted).steps(known)
+    return max(max(gathered(judged.figure, added)) for added in shifts) >= 1
 
 
 def _too_few(judged: _Judged, known: Usual, least: Noticed, below: float) -> str:
