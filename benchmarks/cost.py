@@ -55,7 +55,8 @@ async def _run(rounds: int, conversations: int) -> list[Figure]:
 
 async def _iterations(seed: int, conversations: int) -> dict[str, float]:
     """An event of ten results at iteration 1, 10, 100 of its turn (mean of three iterations)."""
-    path, plain, spent = await InProcess().open(), Plain(seed), {}
+    path, plain = await _opened(seed)
+    spent = {}
     for iteration in range(1, LAST_ITERATION + 1):
         first = iteration * RESULTS
         records = [
@@ -72,7 +73,7 @@ async def _iterations(seed: int, conversations: int) -> dict[str, float]:
 
 async def _hot(seed: int, conversations: int) -> dict[str, float]:
     """An event of ten results in a batch that has only events of one turn."""
-    path, plain = await InProcess().open(), Plain(seed)
+    path, plain = await _opened(seed)
     [name] = _names(1)
     records = [
         plain.search(name, at, [plain.result(at * RESULTS + n) for n in range(RESULTS)])
@@ -115,9 +116,16 @@ async def _labels(seed: int, conversations: int) -> dict[str, float]:
     return found
 
 
+async def _opened(seed: int) -> tuple[InProcess, Plain]:
+    """A path that knows its agent: what a new agent costs once is not part of an event."""
+    path, plain = await InProcess().open(), Plain(seed)
+    await path.process([plain.search("another", 1, [plain.result(1)])])
+    return path, plain
+
+
 async def _filled(seed: int, conversations: int, size: int, title: str) -> tuple[InProcess, Plain]:
     """Conversations whose turn has ``size`` results by one event."""
-    path, plain = await InProcess().open(), Plain(seed)
+    path, plain = await _opened(seed)
     make = (lambda n: plain.titled(n, title)) if title else plain.result
     if size:
         for name in _names(conversations):
