@@ -140,8 +140,9 @@ test-fast: $(READY) ## Run lint and the quick tests, without compilers and serve
 
 test: kernel tools check test-unit test-services ## Run checks, unit tests, and each claim on real servers once
 
+# Properties have few examples here: test-all tries each of them with many.
 test-unit: kernel ## Run the tests that need no server
-	@NEED_COMPILED=yes $(TEST) -m "not service and not long" -n auto --dist worksteal
+	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-fast} $(TEST) -m "not service and not long" -n auto --dist worksteal
 
 # Tests on servers wait more than they compute, so there is a process more than there are cores.
 test-services: tools ## Run the tests on real servers, each process with servers of its own

@@ -7,8 +7,9 @@ A test that needs no server and takes less than a second has no mark. The marks,
   user of a fixture in ``SERVICE_FIXTURES``. A test that starts a server without it fails.
 - ``slow`` takes more than a second of processor time: ``make test-fast`` leaves it out.
 - ``long`` adds to a test without the mark: further cases of a claim, more seeds, each step at which
-  a process may be killed (``tests.helpers.rest_long`` marks the cases). Or it takes a minute by
-  itself, as building the image does. ``make test`` leaves it out; ``make test-all`` runs it.
+  a process may be killed (``tests.helpers.rest_long`` marks the cases). Or it takes long by itself,
+  as building the image does, what measures memory over many records, and what looks whether the
+  schedules of other tests reach every step. ``make test`` leaves it out; ``make test-all`` runs it.
 - ``kernel`` needs the compiled kernel, ``compiled`` the wheel with modules that mypyc compiles.
 
 The hypothesis profile gives the number of examples of a property, or ``tests.helpers.examples`` if

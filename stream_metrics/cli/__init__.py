@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from stream_metrics import __version__
 from stream_metrics.cli.lazy_commands import MARKUP, lazy_group
+from stream_metrics.core.garbage_collection import collect_rarely
 
 COMMANDS = {
     "demo": "stream_metrics.cli.demo:demo",
@@ -86,6 +87,7 @@ def _root(
 
 def main() -> None:
     """Run the command; usage and input errors are one line on standard error and exit code 2."""
+    collect_rarely()  # imports make many objects and little garbage
     # Commands report errors themselves; aiokafka would log them to standard error as well.
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     try:

@@ -32,7 +32,6 @@ from stream_metrics.cli.predicates import PredicateOption
 from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.replay_options import check_usable, conversation_link, replay_options
 from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
-from stream_metrics.core.garbage_collection import collect_rarely
 from stream_metrics.core.metrics.ranking.relevance import PredicateError
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
 from stream_metrics.lab.evaluation.generation import BadSimilarity
@@ -182,7 +181,6 @@ def replay(
     replay is interrupted, run the same command again to resume it. With --into-kafka, nothing is
     computed here: the records are sent to the input topics, for workers to read.
     """
-    collect_rarely()
     settings = load_settings(config)
     models = _models(sbert_similarity=sbert, cross_encoder_similarity=cross_encoder)
     if models and no_generation:
@@ -264,7 +262,6 @@ def report(
     config: ConfigOption = None,
 ) -> None:
     """Write the report again, from one directory or from replays of different inputs."""
-    collect_rarely()
     settings = load_settings(config)
     with _usage_errors(directories[0]):
         metrics = report_files.read(directories[0])[0].metrics

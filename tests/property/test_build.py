@@ -49,7 +49,7 @@ def test_what_was_forgotten_before_the_log_begins_stays_forgotten(seed: int, int
     asyncio.run(play(builders, actions))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_schedules_cover_every_step() -> None:
     """In a few seeds builds are given up or decided, and processes die at each call of a switch."""
     seen: Counter[str] = Counter()

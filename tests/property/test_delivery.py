@@ -34,7 +34,7 @@ def test_figures_are_those_of_one_pass_despite_faults(seed: int) -> None:
     asyncio.run(play(system, actions))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_schedules_cover_every_fault() -> None:
     """In a few seeds workers die at every call, writes are refused, and conversations expire."""
     seen: Counter[str] = Counter()

@@ -271,7 +271,7 @@ def _small_and_large(out: Path, piece_bytes: int) -> tuple[Peaks, Peaks]:
     return peaks_of(small, out / "small", piece_bytes), peaks_of(large, out / "large", piece_bytes)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_number_of_records(tmp_path: Path) -> None:
     """Spooling and computing four times the input, in pieces of equal size, need no more memory."""
     one = sum(len(record.value or b"") for record in texts("conversation-000000"))
@@ -283,7 +283,7 @@ def test_memory_does_not_grow_with_the_number_of_records(tmp_path: Path) -> None
     assert after.computing - before.computing < added / 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_memory_of_merging_is_as_documented(tmp_path: Path) -> None:
     """Larger shards need the documented bytes for each row, search and answer."""
     before, after = small_and_large(tmp_path, KIB * KIB)

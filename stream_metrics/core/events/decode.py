@@ -35,9 +35,10 @@ SCHEMA_VERSION: Final = 1
 EARLIEST_US: Final = 946_684_800 * MICROS  # 2000-01-01T00:00:00Z
 LATEST_US: Final = 4_102_444_800 * MICROS  # 2100-01-01T00:00:00Z
 
-_TYPED: Final[dict[str, Callable[[bytes], Payload]]] = {
+TYPED: Final[dict[str, Callable[[bytes], Payload]]] = {
     kind: msgspec.json.Decoder(payload).decode for kind, payload in PAYLOADS.items()
 }
+"""Decoders by event type."""
 
 UNBOUNDED_NUMBER: Final = "a number is too large for a double"
 
@@ -150,7 +151,7 @@ def decode_fast(
 
 def _typed(value: bytes, kind: str) -> tuple[Payload, tuple[str, ...]] | None:
     """The payload and the paths of unknown fields; None if it is not certainly valid."""
-    typed = _TYPED.get(kind)
+    typed = TYPED.get(kind)
     if typed is None:
         return None
     try:

@@ -16,10 +16,10 @@ from stream_metrics.core.engine.registers import BY_CODE
 from stream_metrics.core.engine.state import Conversation, WinningEvent
 from stream_metrics.core.engine.state import Search as WinningSearch
 from stream_metrics.core.events.canonical import decode_json
+from stream_metrics.core.events.decode import TYPED
 from stream_metrics.core.events.fields import convert
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.events.wire import (
-    PAYLOADS,
     Payload,
     Result,
     Search,
@@ -66,7 +66,7 @@ def recorded_of(
     Results have only their texts and ``doc_id``, unless ``whole``.
     """
     positions = engine.positions.get(conversation.conversation_id, {})
-    decode = _WHOLE if whole else _TEXTS_ONLY
+    decode = TYPED if whole else _TEXTS_ONLY
 
     def read(won: WinningSearch | WinningEvent) -> Payload:
         kind = BY_CODE[conversation.events[won.digest].kind].name
@@ -74,12 +74,6 @@ def recorded_of(
         return reread_payload(record.value or b"", kind, decode)
 
     return Recorded(read)
-
-
-_WHOLE: Final[_Decoders] = {
-    kind: msgspec.json.Decoder(PAYLOADS[kind]).decode
-    for kind in ("search_iteration", "turn_completed")
-}
 
 
 def _with_raw_fields(kind: type[msgspec.Struct], names: Sequence[str], **lists: Any) -> Any:
@@ -95,12 +89,12 @@ _RESULT: Final = _with_raw_fields(Result, ["ids", "fields"])
 _SEARCH: Final = _with_raw_fields(Search, ["routing"], results=_RESULT)
 _ITERATION: Final = _with_raw_fields(SearchIteration, ["gate"], searches=_SEARCH)
 _TEXTS_ONLY: Final[_Decoders] = {
-    **_WHOLE,
+    **TYPED,
     "search_iteration": msgspec.json.Decoder(_ITERATION).decode,
 }
 
 
-def reread_payload(value: bytes, kind: str, decode: _Decoders = _WHOLE) -> Payload:
+def reread_payload(value: bytes, kind: str, decode: _Decoders = TYPED) -> Payload:
     """Decode again a record that has been found to be a valid event of this type."""
     try:
         return decode[kind](value)
