@@ -151,7 +151,7 @@ test-services: tools ## Run the tests on real servers, each process with servers
 test-all: kernel tools chart-tools agent .venv/dist/.ready test-client test-spark ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
 	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=long $(TEST) -m "not service and (long or hypothesis)" -n auto --dist worksteal
 	@echo "as Python:"
-	@STREAM_METRICS_KERNEL=python $(PYTEST) -m "not service and not long" -n auto --dist worksteal --quiet $(PLAIN)
+	@STREAM_METRICS_KERNEL=python HYPOTHESIS_PROFILE=fast $(PYTEST) -m "not service and not long" -n auto --dist worksteal --quiet $(PLAIN)
 	@$(TEST) -m "service and long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
 
 # The client as it is installed, beside the frameworks that its handlers are for.

@@ -57,7 +57,7 @@ collect_ignore_glob = ["conformance/programs/*", "spark"]
 
 settings.register_profile("fast", max_examples=10, deadline=None, print_blob=True)
 settings.register_profile("default", max_examples=25, deadline=None, print_blob=True)
-settings.register_profile("long", max_examples=200, deadline=None, print_blob=True)
+settings.register_profile("long", max_examples=120, deadline=None, print_blob=True)
 settings.register_profile("thorough", max_examples=5_000, deadline=None, print_blob=True)
 settings.register_profile(  # for broken builds: whether an example fails, not the smallest one
     "find", max_examples=200, deadline=None, database=None, phases=[Phase.generate]
