@@ -83,8 +83,8 @@ def evidence_records(thresholds: Mapping[str, float]) -> Iterator[Record]:
     every = _of(NET, part="denominator")
     judged = f"(\n{indented(f'{every} unless ({_unlabelled()})')}\n  or 0 * {every}\n)"
     yield Record(CUSUM, _cusum(CUSUM, _STEP, judged))
-    traffic = _in_pools(judged, "figure, part")
     pooled = f"sum without (agent) (\n  {_in_pools(_fresh(_STEP), 'figure, shift')}\n)"
+    traffic = _in_pools(judged, "figure, part")
     yield Record(_POOLED_STEP, pooled)
     yield Record(POOLED, _cusum(POOLED, _POOLED_STEP, f"sum without (agent) ({traffic})"))
     yield Record(LEVEL, _level())
