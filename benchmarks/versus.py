@@ -3,7 +3,8 @@
 Both must be set up (``make kernel``). Each round runs each part once in either checkout, in turns
 of changing order, so that a machine that gets slower slows down both. In ``live``, the workers of
 both checkouts read the same topics of one broker, a few seconds apart. The speed ratio of a figure
-is that of this checkout to the other: 1.10 is 10% faster here.
+is that of this checkout to the other: 1.10 is 10% faster here. A run that fails or is interrupted
+prints the ratios of the rounds that are done.
 """
 
 from __future__ import annotations
@@ -47,14 +48,21 @@ def main() -> None:
     chosen = parser.parse_args()
     ratios: dict[str, list[float]] = {}
     other = chosen.other.resolve()
-    asyncio.run(compare(other, chosen.parts, chosen.rounds, ratios, chosen.each))
+    try:
+        asyncio.run(compare(other, chosen.parts, chosen.rounds, ratios, chosen.each))
+    finally:
+        print(report(ratios, commit(chosen.other)))
+
+
+def report(ratios: dict[str, list[float]], other: str) -> str:
+    """The machine, and a table of the mean ratios with their intervals."""
     rows = [("", "speed ratio", "95% interval", "n")]
     for what, values in sorted(ratios.items()):
         low, high = calculate_confidence_interval(values)
         spread = f"{low:.3f} to {high:.3f}" if len(values) > 1 else ""
         rows.append((what, f"{fmean(values):.3f}", spread, str(len(values))))
-    title = f"versus: this checkout relative to {commit(chosen.other)}"
-    print(describe() + "\n" + section(title, table(rows, right=(1, 3))))
+    title = f"versus: this checkout relative to {other}"
+    return describe() + "\n" + section(title, table(rows, right=(1, 3)))
 
 
 async def compare(
