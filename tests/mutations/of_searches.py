@@ -10,10 +10,12 @@ RELEVANCE: Final = "stream_metrics/core/metrics/ranking/relevance.py"
 SCORED: Final = "stream_metrics/lab/replay/score_texts.py"
 MERGE: Final = "stream_metrics/lab/replay/merge_pieces.py"
 SPOOL: Final = "stream_metrics/lab/replay/spool.py"
+FILES: Final = "stream_metrics/lab/sources/files.py"
 REPORT: Final = "stream_metrics/lab/evaluation/retrieval.py"
 
 TESTS: Final = "tests/unit/test_replay_searches.py"
 BOUNDS: Final = "tests/unit/test_replay_bounds.py"
+RANGES: Final = "tests/property/test_replay_ranges.py"
 
 SEARCHES: Final = (
     Mutation(
@@ -74,12 +76,19 @@ SEARCHES: Final = (
             ),
             Edit(
                 SPOOL,
-                "        file.write(data)\n",
-                "        file.write(data)\n        self._held.append(data)\n",
+                "        self._files[shard].write(data)\n",
+                "        self._files[shard].write(data)\n        self._held.append(data)\n",
             ),
         ),
         f"{BOUNDS}::test_memory_does_not_grow_with_the_number_of_records",
         "after.spooling - before.spooling",
+    ),
+    Mutation(
+        "a line belongs to two ranges",
+        "a line that begins where a range of a file ends is read with both ranges",
+        (Edit(FILES, "            if start >= end:\n", "            if start > end:\n"),),
+        f"{RANGES}::test_each_line_is_in_one_range",
+        "for line in range_lines(part)] == lines",
     ),
     Mutation(
         "rows of searches stay in memory",

@@ -16,7 +16,7 @@ from stream_metrics.lab.replay.spool import Spool
 from stream_metrics.lab.reports.files import write_text
 
 MANIFEST: Final = "manifest.json"
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
 
 class Manifest(msgspec.Struct):
@@ -24,13 +24,15 @@ class Manifest(msgspec.Struct):
 
     ``fingerprint`` covers everything that the spool and its pieces depend on. ``spool`` has the
     first ``records`` of the input; None: nothing has been written. ``whole``: these are all
-    records.
+    records. ``range_bytes``: its sources are the first ranges of this size of plain files; 0: the
+    records were read one after another.
     """
 
     fingerprint: str
     records: int
     spool: Spool | None = None
     whole: bool = False
+    range_bytes: int = 0
     schema_version: int = SCHEMA_VERSION
 
 

@@ -20,7 +20,7 @@ from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.outcome import Outcome, ReplayOptions
 from stream_metrics.lab.replay.score_texts import scored_lines
 from stream_metrics.lab.replay.search_figures import SearchFigures
-from stream_metrics.lab.replay.spool import Piece, Spool, SpooledRecords
+from stream_metrics.lab.replay.spool import Piece, Spool, SpooledRecords, SpoolSource
 from stream_metrics.lab.reports.files import bucket_line, write_lines, write_lines_to, write_text
 
 PIECE_BYTES: Final = 256 << 20
@@ -38,7 +38,7 @@ class Job:
     folder: Path
     options: ReplayOptions
     fingerprint: str
-    sources: tuple[str, ...] = ()
+    sources: tuple[SpoolSource, ...] = ()
 
 
 def pieces_of(spool: Spool, piece_bytes: int = PIECE_BYTES) -> list[Piece]:

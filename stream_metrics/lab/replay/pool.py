@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -18,6 +19,9 @@ from stream_metrics.lab.evaluation.submit import deferred
 from stream_metrics.lab.replay.pieces import Job, compute
 from stream_metrics.lab.replay.spool import Piece
 
+AHEAD: Final = 2
+"""The calls that run ahead for each process, whose results wait."""
+
 _T = TypeVar("_T")
 
 
@@ -26,10 +30,10 @@ class WorkerDied(Exception):
 
 
 class Pool:
-    """Runs calls in other processes, or in this one if there is no executor."""
+    """Runs calls in this many other processes, or in this one if there is no executor."""
 
-    def __init__(self, executor: Executor | None = None) -> None:
-        self._executor = executor
+    def __init__(self, executor: Executor | None = None, processes: int = 0) -> None:
+        self._executor, self._processes = executor, processes
 
     def compute_all(
         self, work: Job, pieces: Sequence[Piece], done: Callable[[Piece], None]
@@ -59,6 +63,16 @@ class Pool:
                 return future.result()
 
         return result
+
+    def results(self, calls: Iterable[Callable[[], _T]]) -> Iterator[_T]:
+        """The results of calls in their order; a few calls run ahead. Raises ``WorkerDied``."""
+        running: deque[Callable[[], _T]] = deque()
+        for call in calls:
+            running.append(self.submit(call))
+            if len(running) > AHEAD * self._processes:
+                yield running.popleft()()
+        while running:
+            yield running.popleft()()
 
 
 @contextmanager
@@ -90,7 +104,7 @@ def process_pool(processes: int) -> Iterator[Pool]:
         for _ in range(processes):
             executor.submit(_ready)
         try:
-            yield Pool(executor)
+            yield Pool(executor, processes)
         except BaseException:
             # This must wait: leaving the executor's block shuts down again without cancelling, and
             # would revoke the request before the executor's thread has seen it.

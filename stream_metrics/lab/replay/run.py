@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from stream_metrics.core.garbage_collection import collector_paused
+from stream_metrics.lab.replay.index_lines import index_lines
 from stream_metrics.lab.replay.manifest import MANIFEST, Manifest, fingerprint, load, save
 from stream_metrics.lab.replay.merge_pieces import decoded_rows, write_queries
 from stream_metrics.lab.replay.offline import Replay
@@ -53,6 +54,7 @@ from stream_metrics.lab.replay.score_texts import LineKind, scored_lines
 from stream_metrics.lab.replay.search_figures import SearchFigures
 from stream_metrics.lab.replay.spool import Piece, SpoolKey, SpoolWriter, spool_key
 from stream_metrics.lab.reports.files import QUERIES, RELEVANT
+from stream_metrics.lab.sources.files import file_ranges
 from stream_metrics.lab.sources.place import LocatedRecord, place_fields, place_of, place_text
 from stream_metrics.lab.sources.problems import find_problems
 
@@ -94,11 +96,14 @@ class ReplaySource:
         identity: Distinguishes this input from others. None if nothing does, as for standard input;
             such a replay cannot resume.
         open: Opens the records from the first one. The generator is closed at the end.
+        files: The paths of all its records if they are plain files (``files.are_plain``), which can
+            be read in ranges.
     """
 
     names: Sequence[str]
     identity: Sequence[Any] | None
     open: Callable[[], Generator[LocatedRecord, None, None]]
+    files: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,7 @@ class Execution:
         small_records, small_bytes: The largest input that is computed without a spool.
         piece_bytes: The bytes of the records in one piece.
         note_bytes: The bytes of records between two writes of the manifest.
+        range_bytes: The bytes of plain files that one call indexes.
         restart: Start over, ignoring an unfinished replay.
     """
 
@@ -118,6 +124,7 @@ class Execution:
     small_bytes: int = 64 << 20
     piece_bytes: int = PIECE_BYTES
     note_bytes: int = 64 << 20
+    range_bytes: int = 64 << 20
     restart: bool = False
 
 
@@ -165,22 +172,27 @@ def _run(task: ReplayTask, folder: Path, progress: Progress) -> FinishedReport:
     manifest = _unfinished(task, work, progress)
     if manifest is None:
         clear(folder)
-        with closing(_keyed_records(task, 0, progress)) as records:
+        manifest = Manifest(work.fingerprint, 0, range_bytes=_range_bytes(task))
+    elif not manifest.whole:
+        progress.note(f"continuing after {manifest.records:,} records that were read before")
+    if manifest.range_bytes:
+        with process_pool(task.scale.processes) as pool:
+            if manifest.whole or _index(task, work, manifest, progress, pool):
+                return _run_from_spool(task, work, manifest, progress, pool)
+        clear(folder)
+        manifest = Manifest(work.fingerprint, 0)
+    with closing(_keyed_records(task, manifest.records, progress)) as records:
+        if not manifest.records:
             first = list(_in_memory(records, task.scale))
             more = next(records, None)
             if more is None:
                 with collector_paused():
                     return _run_in_memory(task, first)
-            with process_pool(task.scale.processes) as pool:
-                manifest = Manifest(work.fingerprint, 0)
-                _spool(task, work, manifest, _chained(first, more, records))
-                return _run_from_spool(task, work, manifest, progress, pool)
-    with process_pool(task.scale.processes) as pool:
-        if not manifest.whole:
-            progress.note(f"continuing after {manifest.records:,} records that were read before")
-            with closing(_keyed_records(task, manifest.records, progress)) as records:
+            records = _chained(first, more, records)
+        with process_pool(task.scale.processes) as pool:
+            if not manifest.whole:
                 _spool(task, work, manifest, records)
-        return _run_from_spool(task, work, manifest, progress, pool)
+            return _run_from_spool(task, work, manifest, progress, pool)
 
 
 def _unfinished(task: ReplayTask, work: Job, progress: Progress) -> Manifest | None:
@@ -195,6 +207,38 @@ def _unfinished(task: ReplayTask, work: Job, progress: Progress) -> Manifest | N
         )
         return None
     return manifest
+
+
+def _range_bytes(task: ReplayTask) -> int:
+    """The size of the ranges in which the input is indexed; 0 for one that is small or not plain.
+
+    A strict replay reads its records one after another, since it stops at the first bad one.
+    """
+    size = sum(os.stat(path).st_size for path in task.source.files)
+    is_indexed = size > task.scale.small_bytes and not task.strict
+    return task.scale.range_bytes if is_indexed else 0
+
+
+def _index(task: ReplayTask, work: Job, manifest: Manifest, progress: Progress, pool: Pool) -> bool:
+    """Index the ranges of plain files in the pool, saving the progress in the manifest.
+
+    False if they must be read from the first line (``index_lines``).
+    """
+    limits = task.options.config.limits
+    parts = file_ranges(task.source.files, manifest.range_bytes)
+    done = 0 if manifest.spool is None else len(manifest.spool.sources)
+    left = list(enumerate(parts))[done:]
+    with closing(SpoolWriter(work.folder, manifest.spool)) as writer:
+        calls = (partial(index_lines, part, at, limits) for at, part in left)
+        for (at, part), found in zip(left, pool.results(calls), strict=True):
+            if found is None:
+                return False
+            writer.add_range(part.path, found)
+            manifest.records += found.records
+            manifest.spool, manifest.whole = writer.flush(), at + 1 == len(parts)
+            save(work.folder, manifest)
+            progress.read(manifest.records)
+    return True
 
 
 def _keyed_records(
@@ -243,7 +287,7 @@ def _in_memory(records: Iterator[_KeyedRecord], scale: Execution) -> Iterator[_K
 
 def _chained(
     first: list[_KeyedRecord], more: _KeyedRecord, rest: Iterator[_KeyedRecord]
-) -> Iterator[_KeyedRecord]:
+) -> Generator[_KeyedRecord, None, None]:
     """Chain the records; those of ``first`` are released as they are consumed."""
     first.reverse()
     while first:

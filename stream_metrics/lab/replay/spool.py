@@ -57,7 +57,7 @@ def spool_key(record: Record, number: int, limits: Limits) -> SpoolKey:
 class Spooled(msgspec.Struct, array_like=True, tag=0, gc=False, frozen=True):
     """A record as read: its number in a source, everything that an event depends on, and its place.
 
-    ``part`` is that of its ``SpoolKey``; ``source`` is the index of the name in ``Spool.sources``.
+    ``part`` is that of its ``SpoolKey``; ``source`` is the index of its source in a ``Spool``.
     """
 
     source: int
@@ -87,18 +87,32 @@ class SpooledPlace(msgspec.Struct, array_like=True, tag=1, gc=False, frozen=True
     length: int
 
 
+class SpoolSource(msgspec.Struct, array_like=True, frozen=True):
+    """A source of records, or a range of one.
+
+    Attributes:
+        name: Its name; the absolute path of a plain file.
+        start: How many lines of the file precede it. The numbers in the spool count from here.
+        lines: How many lines a range has; 0 for a whole source.
+    """
+
+    name: str
+    start: int = 0
+    lines: int = 0
+
+
 class Spool(msgspec.Struct):
     """What has been written to a spool.
 
     Attributes:
         sizes: The sizes of its files.
         held: The bytes of their records, wherever these are.
-        sources: The names of the sources of its records; absolute paths of plain files.
+        sources: The sources of its records.
     """
 
     sizes: list[int]
     held: list[int]
-    sources: list[str]
+    sources: list[SpoolSource]
 
     @classmethod
     def empty(cls, shards: int = SHARDS) -> Self:
@@ -124,8 +138,29 @@ class Piece(NamedTuple):
         return spooled.part % self.parts == self.part
 
 
+class IndexedLines(NamedTuple):
+    """What a range of a file has for a spool.
+
+    Attributes:
+        lines, records: How many.
+        entries: For each file of the spool, the places of its records (``entry``).
+        held: The bytes of these records.
+    """
+
+    lines: int
+    records: int
+    entries: list[bytes]
+    held: list[int]
+
+
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _DECODE: Final = msgspec.msgpack.Decoder(Spooled | SpooledPlace).decode
+
+
+def entry(spooled: Spooled | SpooledPlace) -> bytes:
+    """A record as it is in a file of the spool."""
+    data = _ENCODE(spooled)
+    return len(data).to_bytes(LENGTH_BYTES, "big") + data
 
 
 class SpoolWriter:
@@ -136,7 +171,7 @@ class SpoolWriter:
 
     def __init__(self, folder: Path, spool: Spool | None = None, *, shards: int = SHARDS) -> None:
         self._spool = Spool.empty(shards) if spool is None else spool
-        self._sources = {name: at for at, name in enumerate(self._spool.sources)}
+        self._sources = {source.name: at for at, source in enumerate(self._spool.sources)}
         self._files: list[IO[bytes]] = []
         self._open = ExitStack()
         for shard, size in enumerate(self._spool.sizes):
@@ -156,26 +191,34 @@ class SpoolWriter:
         name, number, record = located
         if isinstance(record, StoredRecord):
             held, source = record.length, self._source(record.path, is_path=True)
-            data = _ENCODE(SpooledPlace(source, number, key.part, record.start, held))
+            data = entry(SpooledPlace(source, number, key.part, record.start, held))
         else:
             sent = (record.value, record.key, record.timestamp_ms)
             place = (record.topic, record.partition, record.offset)
-            data = _ENCODE(Spooled(self._source(name), number, key.part, *sent, *place))
-            held = LENGTH_BYTES + len(data)
-        shard = key.shard % len(self._files)
-        file = self._files[shard]
-        file.write(len(data).to_bytes(LENGTH_BYTES, "big"))
-        file.write(data)
-        self._spool.sizes[shard] += LENGTH_BYTES + len(data)
-        self._spool.held[shard] += held
+            data = entry(Spooled(self._source(name), number, key.part, *sent, *place))
+            held = len(data)
+        self._write(key.shard % len(self._files), data, held)
         return held
 
+    def add_range(self, path: str, found: IndexedLines) -> None:
+        """Write the places of a range, the next one of the file or the first of another."""
+        name, before = _absolute(path), 0
+        if self._spool.sources and self._spool.sources[-1].name == name:
+            before = self._spool.sources[-1].start + self._spool.sources[-1].lines
+        self._spool.sources.append(SpoolSource(name, before, found.lines))
+        for shard, (data, held) in enumerate(zip(found.entries, found.held, strict=True)):
+            self._write(shard, data, held)
+
+    def _write(self, shard: int, data: bytes, held: int) -> None:
+        self._files[shard].write(data)
+        self._spool.sizes[shard] += len(data)
+        self._spool.held[shard] += held
+
     def _source(self, name: str, *, is_path: bool = False) -> int:
-        """The index of a source; the working directory may be another when its path is opened."""
         found = self._sources.get(name)
         if found is None:
             found = self._sources[name] = len(self._spool.sources)
-            self._spool.sources.append(str(Path.cwd() / name) if is_path else name)
+            self._spool.sources.append(SpoolSource(_absolute(name) if is_path else name))
         return found
 
     def flush(self) -> Spool:
@@ -183,6 +226,11 @@ class SpoolWriter:
         for file in self._files:
             file.flush()
         return self._spool
+
+
+def _absolute(path: str) -> str:
+    """The path in any working directory: it may be another one when the path is opened."""
+    return str(Path.cwd() / path)
 
 
 def spool_path(folder: Path, shard: int) -> Path:
@@ -196,7 +244,7 @@ class SpooledRecords:
     ``sources`` are those of ``Spool``. Reading raises ``SpoolDamaged``, and ``OSError``.
     """
 
-    def __init__(self, folder: Path, piece: Piece, sources: Sequence[str]) -> None:
+    def __init__(self, folder: Path, piece: Piece, sources: Sequence[SpoolSource]) -> None:
         self._path, self._piece, self._sources = spool_path(folder, piece.shard), piece, sources
         self._open = ExitStack()
         self._file = self._open.enter_context(self._path.open("rb"))
@@ -216,7 +264,8 @@ class SpooledRecords:
                 spooled, taken = self._read(file)
                 if self._piece.has(spooled):
                     source = self._sources[spooled.source]
-                    yield at, (source, spooled.number, self._record(spooled))
+                    number = source.start + spooled.number
+                    yield at, (source.name, number, self._record(spooled))
                 at += taken
         if at != size:
             raise SpoolDamaged(
@@ -231,7 +280,7 @@ class SpooledRecords:
     def _record(self, spooled: Spooled | SpooledPlace) -> Record:
         if isinstance(spooled, Spooled):
             return spooled.record
-        path = self._sources[spooled.source]
+        path = self._sources[spooled.source].name
         if self._source != spooled.source:
             self._source_open.close()
             self._source, self._descriptor = spooled.source, os.open(path, os.O_RDONLY)

@@ -17,12 +17,13 @@ import glob
 import os
 import stat
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from io import BufferedReader
+from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 
@@ -56,6 +57,14 @@ class StoredRecord(Record, frozen=True, gc=False):
     path: str = ""
     start: int = 0
     length: int = 0
+
+
+class FileRange(NamedTuple):
+    """The lines of a plain file that begin at ``start`` or later, but before ``end``."""
+
+    path: str
+    start: int
+    end: int
 
 
 class InputError(Exception):
@@ -133,6 +142,60 @@ def numbered_lines(path: str, file: Any) -> Generator[tuple[int, bytes], None, N
             yield reading.number, text
 
 
+def are_plain(paths: Sequence[str]) -> bool:
+    """Whether these are files of lines that can be read in ranges, neither packed nor binary.
+
+    False for what cannot be read: reading it reports the error.
+    """
+    return all(path != "-" and _is_plain(path) for path in paths)
+
+
+def _is_plain(path: str) -> bool:
+    file: Any
+    try:
+        with open(path, "rb", buffering=READ_BYTES) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return False
+            if _Reading(path).packing_of(file) is not None:
+                return False
+            head = file.peek(HEAD_BYTES)[:SEEN_BYTES].removeprefix(codecs.BOM_UTF8)
+            check_signal(head)
+            return not (is_framed(head) or is_whole(head))
+    except (OSError, OtlpError):
+        return False
+
+
+def file_ranges(paths: Iterable[str], range_bytes: int) -> list[FileRange]:
+    """Divide plain files into ranges of at most so many bytes; raises ``OSError``."""
+    return [
+        FileRange(path, start, min(start + range_bytes, size))
+        for path in paths
+        for size in [os.stat(path).st_size]
+        for start in range(0, size, range_bytes)
+    ]
+
+
+def range_lines(part: FileRange) -> Generator[tuple[int, bytes], None, None]:
+    """Stream the lines of a range with their starts, blank ones too; raises ``InputError``."""
+    reading = _Reading(part.path)
+    with reading.errors(), open(part.path, "rb", buffering=READ_BYTES) as file:
+        start = _seek_line(file, part.start)
+        end = part.end if part.start else max(part.end, start + 1)  # a mark may precede the first
+        yield from reading.lines(file, start, end)
+
+
+def _seek_line(file: IO[bytes], start: int) -> int:
+    """Seek the first line that begins at ``start`` or later; returns where it begins."""
+    if not start:
+        head = file.read(len(codecs.BOM_UTF8))
+        return file.seek(len(head) if head == codecs.BOM_UTF8 else 0)
+    file.seek(start - 1)
+    for part in iter(partial(file.readline, READ_BYTES), b""):
+        if part.endswith(b"\n"):
+            break
+    return file.tell()
+
+
 class _Reading:
     """A source that is being read.
 
@@ -168,17 +231,24 @@ class _Reading:
                     self.number += 1
                     yield None, payload
                 return
-            for line in iter(partial(lines.readline, LONGEST_LINE_BYTES + 1), b""):
-                self.number += 1
-                if len(line) > LONGEST_LINE_BYTES:
-                    raise InputError(
-                        f"{self.path}: line {self.number} is longer than "
-                        f"{LONGEST_LINE_BYTES >> 20} MiB, so this is not a recording; give JSON "
-                        "Lines with one event or record each"
-                    )
-                if not line.isspace():
-                    yield start, line.rstrip(b"\r\n")
-                start += len(line)
+            for at, line in self.lines(lines, start):
+                if not is_blank(line):
+                    yield at, line
+
+    def lines(self, file: IO[bytes], start: int, end: float = inf) -> Iterator[tuple[int, bytes]]:
+        """The lines that begin before ``end`` with their starts; the file is at ``start``."""
+        for line in iter(partial(file.readline, LONGEST_LINE_BYTES + 1), b""):
+            if start >= end:
+                return
+            self.number += 1
+            if len(line) > LONGEST_LINE_BYTES:
+                raise InputError(
+                    f"{self.path}: line {self.number} is longer than "
+                    f"{LONGEST_LINE_BYTES >> 20} MiB, so this is not a recording; give JSON "
+                    "Lines with one event or record each"
+                )
+            yield start, line.rstrip(b"\r\n")
+            start += len(line)
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -203,6 +273,11 @@ class _Reading:
     @property
     def _where(self) -> str:
         return f"{self.path}, after line {self.number}"
+
+
+def is_blank(line: bytes) -> bool:
+    """Whether a line without its end is empty or white space."""
+    return not line or line.isspace()
 
 
 def _stored(line: bytes, path: str, start: int) -> StoredRecord:
