@@ -16,6 +16,7 @@ from benchmarks.counted import of_row
 from benchmarks.figures import Figure, figures_table, number, ratios, section, table
 from benchmarks.peer import check_figures
 from benchmarks.peers.turns import Figures, add_up
+from benchmarks.replay import BRIEF as BRIEF_OPTIONS
 from benchmarks.replay import MIB, replayed, write_recording
 from benchmarks.rivals import PEERS, Measurement, Rival, peer_versions
 from stream_metrics.lab.reports.files import ROWS
@@ -24,8 +25,8 @@ RECORDS: Final = 200_000
 ROUNDS: Final = 5
 TOOLS: Final = ("pandas", "polars")
 REPLAY: Final = "replay"
-BRIEF: Final = "replay, --metric ndcg@10 --no-generation"
-OPTIONS: Final = {REPLAY: (), BRIEF: ("--metric", "ndcg@10", "--no-generation")}
+BRIEF: Final = f"replay, {' '.join(BRIEF_OPTIONS)}"
+OPTIONS: Final = {REPLAY: (), BRIEF: BRIEF_OPTIONS}
 
 
 def run(*, quick: bool = False, records: int | None = None, rounds: int | None = None) -> str:

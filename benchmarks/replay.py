@@ -1,6 +1,7 @@
 """A replay of many events, with one process and two, killed and resumed: ``make bench-replay``.
 
-The ceiling is msgspec's typed decode of the same file in one process, without anything else.
+The ceiling is msgspec's typed decode of the same file in one process, without anything else. Two
+replays with one process each, at the same time, show what a second core adds on this machine.
 ``python -m benchmarks.replay SOURCE OUT OPTION …`` replays once, and prints one JSON object.
 """
 
@@ -37,6 +38,7 @@ RECORDS: Final = 1_000_000
 START: Final = 1_742_284_800
 PIECES_BEFORE_KILL: Final = 20
 POLL_SECONDS: Final = 0.05
+BRIEF: Final = ("--metric", "ndcg@10", "--no-generation")
 MIB: Final = 1 << 20
 
 
@@ -58,6 +60,8 @@ def run(*, quick: bool = False, records: int | None = None) -> str:
         outs = {name: Path(folder, name) for name in ("one", "two", "killed")}
         one = replayed(source, outs["one"], 1)
         two = replayed(source, outs["two"], 2)
+        brief = [replayed(source, Path(folder, f"brief-{n}"), n, *BRIEF) for n in (1, 2)]
+        beside = asyncio.run(_side_by_side(source, Path(folder)))
         done = _kill(source, outs["killed"], 2)
         resumed = replayed(source, outs["killed"], 2)
         same = all(
@@ -68,7 +72,13 @@ def run(*, quick: bool = False, records: int | None = None) -> str:
         size = source.stat().st_size
     head = ("", "seconds", "CPU seconds", "events/s", "of the ceiling", "largest process, MiB")
     rows = [head, ("ceiling", number(ceiling), "", number(count / ceiling), "", "")]
-    for name, ran in (("1 process", one), ("2 processes", two), ("resumed", resumed)):
+    for name, ran in (
+        ("1 process", one),
+        ("2 processes", two),
+        ("1 process, brief", brief[0]),
+        ("2 processes, brief", brief[1]),
+        ("resumed", resumed),
+    ):
         rate = count / ran.seconds
         rows.append(
             (
@@ -83,6 +93,9 @@ def run(*, quick: bool = False, records: int | None = None) -> str:
     summary = (
         f"{count:,} records, {size / MIB:,.0f} MiB; two processes are "
         f"{number(one.seconds / two.seconds)} times as fast as one.\n"
+        f"Two replays side by side, with one process each, take {number(beside)} s: a second core "
+        f"makes this machine {number(2 * one.seconds / beside)} times as fast.\n"
+        f"brief: with {' '.join(BRIEF)}.\n"
         f"Killed with {done} pieces done, resumed with the rest. "
         f"All files are {'the same bytes' if same else 'NOT THE SAME'}.\n"
     )
@@ -126,6 +139,14 @@ def replayed(source: Path, out: Path, processes: int, *options: str) -> Ran:
     """Replay, started by a small process: Linux counts the parent's peak in its child's."""
     arguments = ["benchmarks.replay", str(source), str(out), "--processes", str(processes)]
     return Ran(**asyncio.run(child([*arguments, *options])))
+
+
+async def _side_by_side(source: Path, folder: Path) -> float:
+    """The seconds that two replays with one process each take at the same time."""
+    started = time.perf_counter()
+    outs = [folder / name for name in ("left", "right")]
+    await asyncio.gather(*(asyncio.to_thread(replayed, source, out, 1) for out in outs))
+    return time.perf_counter() - started
 
 
 def _kill(source: Path, out: Path, processes: int) -> int:

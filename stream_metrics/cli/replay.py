@@ -210,7 +210,7 @@ def replay(
     if not chosen and source.has_traces:
         options = replace(options, turn_scope="all")
     task = ReplayTask(
-        ReplaySource(source.names, source.identity, source.located_records, source.plain_files),
+        ReplaySource(source.names, source.identity, source.located_records, source.ranges),
         options,
         out,
         shown,

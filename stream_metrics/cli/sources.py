@@ -19,7 +19,14 @@ from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
 from stream_metrics.core.telemetry.otlp.spans import OtlpError, OtlpNotInstalled
 from stream_metrics.lab.replay.manifest import file_identity
-from stream_metrics.lab.sources.files import EVENT, InputError, are_plain, expand, numbered_records
+from stream_metrics.lab.sources.files import (
+    EVENT,
+    FileRange,
+    InputError,
+    expand,
+    file_ranges,
+    numbered_records,
+)
 from stream_metrics.lab.sources.kafka.mark import EARLIEST, END, Mark, parse_mark
 from stream_metrics.lab.sources.otlp.topics import (
     PartitionRange,
@@ -139,11 +146,10 @@ class Sources:
         paths = [part for part in self._parts if isinstance(part, str)]
         return None if self._topics else file_identity(paths)
 
-    @property
-    def plain_files(self) -> list[str]:
-        """All sources, if they are plain files; otherwise none."""
+    def ranges(self, range_bytes: int) -> list[FileRange]:
+        """Divide the sources into ranges of so many bytes; none if not all are plain files."""
         paths = [part for part in self._parts if isinstance(part, str)]
-        return paths if not self._topics and are_plain(paths) else []
+        return [] if self._topics else file_ranges(paths, range_bytes)
 
     @property
     def read(self) -> dict[str, Any]:

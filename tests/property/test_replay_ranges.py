@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import codecs
+import gzip
+import os
+import shutil
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +20,10 @@ from hypothesis import strategies as st
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.replay.index_lines import index_lines
-from stream_metrics.lab.replay.run import Execution, ReplaySource, ReplayTask, run
+from stream_metrics.lab.replay.run import Execution, ReplaySource, ReplayTask, StrictError, run
+from stream_metrics.lab.replay.spool import SpoolDamaged
 from stream_metrics.lab.sources.files import (
-    FileRange,
+    LONGEST_LINE_BYTES,
     InputError,
     file_ranges,
     numbered_records,
@@ -44,18 +50,16 @@ def recordings(draw: st.DrawFn) -> bytes:
     return text.rstrip(b"\n") if draw(st.booleans()) else text
 
 
-def replay_of(
-    paths: Sequence[str], out: Path, scale: Execution, files: Sequence[str]
-) -> ReplayTask:
-    """A replay of files, of which those in ``files`` may be read in ranges."""
+def replay_of(paths: Sequence[str], out: Path, scale: Execution, **others: Any) -> ReplayTask:
+    """A replay of files, which ``scale`` may read in ranges."""
 
     def located() -> Generator[LocatedRecord, None, None]:
         for path in paths:
             for number, record in numbered_records(path, places=True):
                 yield path, number, record
 
-    source = ReplaySource(["test"], ("test",), located, files)
-    return replace(task([], out, scale), source=source)
+    source = ReplaySource(["test"], ("test",), located, partial(file_ranges, paths))
+    return replace(task([], out, scale, **others), source=source)
 
 
 def in_ranges(range_bytes: int, processes: int = 1) -> Execution:
@@ -64,18 +68,19 @@ def in_ranges(range_bytes: int, processes: int = 1) -> Execution:
 
 
 @settings(max_examples=examples(60))
-@given(st.lists(recordings(), min_size=1, max_size=2), st.integers(1, 3_000))
+@given(st.lists(recordings(), min_size=1, max_size=2), st.booleans(), st.integers(1, 3_000))
 def test_a_replay_in_ranges_writes_what_one_in_memory_writes(
-    contents: list[bytes], range_bytes: int
+    contents: list[bytes], twice: bool, range_bytes: int
 ) -> None:
     """All files are the same bytes, with the same lines of bad records, for ranges of any size."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(Path(folder, f"{at}.jsonl")) for at in range(len(contents))]
         for path, content in zip(paths, contents, strict=True):
             Path(path).write_bytes(content)
+        paths += paths[-1:] if twice else []
         outs = [Path(folder, "whole"), Path(folder, "ranges")]
-        run(replay_of(paths, outs[0], AT_ONCE, ()), RecordedProgress())
-        run(replay_of(paths, outs[1], in_ranges(range_bytes), paths), RecordedProgress())
+        run(replay_of(paths, outs[0], AT_ONCE), RecordedProgress())
+        run(replay_of(paths, outs[1], in_ranges(range_bytes)), RecordedProgress())
 
         assert files_of(outs[1]) == files_of(outs[0])
 
@@ -128,37 +133,87 @@ def recording(tmp_path: Path) -> str:
 def test_an_interrupted_index_continues(recording: str, processes: int, tmp_path: Path) -> None:
     """A replay that stopped while its input was indexed continues after the last whole range."""
     whole, out, scale = tmp_path / "whole", tmp_path / "out", in_ranges(100_000, processes)
-    run(replay_of([recording], whole, AT_ONCE, ()), RecordedProgress())
+    run(replay_of([recording], whole, AT_ONCE), RecordedProgress())
     with pytest.raises(Interrupted):
-        run(replay_of([recording], out, scale, [recording]), InterruptedProgress(1))
+        run(replay_of([recording], out, scale), InterruptedProgress(1))
 
     progress = RecordedProgress()
-    run(replay_of([recording], out, replace(scale, range_bytes=7_000), [recording]), progress)
+    run(replay_of([recording], out, replace(scale, range_bytes=7_000)), progress)
 
     assert progress.notes[0].startswith("continuing after ")
     assert files_of(out) == files_of(whole)
 
 
-def test_a_file_with_traces_is_read_from_its_first_line(recording: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_file_with_traces_is_read_from_its_first_line(
+    recording: str, processes: int, tmp_path: Path
+) -> None:
     """Traces may be anywhere in a file, and all of them are needed before the first is used."""
     with open(recording, "ab") as file:
         file.write(TRACES)
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    run(replay_of([recording], whole, AT_ONCE, ()), RecordedProgress())
-    run(replay_of([recording], out, in_ranges(100_000), [recording]), RecordedProgress())
+    whole, out, told = tmp_path / "whole", tmp_path / "out", RecordedProgress()
+    run(replay_of([recording], whole, AT_ONCE), RecordedProgress())
+    run(replay_of([recording], out, in_ranges(100_000, processes)), told)
 
-    last = file_ranges([recording], 100_000)[-1]
-    assert index_lines(last, 0, Limits()) is None
+    assert "from the first line" in told.notes[0]
     assert files_of(out) == files_of(whole)
 
 
-def test_a_file_that_cannot_be_read_is_read_from_its_first_line(tmp_path: Path) -> None:
-    """Reading it so reports the error and where it is."""
-    missing = str(tmp_path / "missing.jsonl")
+@pytest.mark.parametrize("change", [os.remove, partial(os.truncate, length=0)])
+def test_a_file_that_changes_before_a_replay_continues_is_an_error(
+    change: Callable[[str], None], recording: str, tmp_path: Path
+) -> None:
+    """What is missing of an input is not passed over."""
+    out, scale = tmp_path / "out", in_ranges(100_000)
+    with pytest.raises(Interrupted):
+        run(replay_of([recording], out, scale), InterruptedProgress(1))
+    change(recording)
 
-    with pytest.raises(InputError, match=r"missing\.jsonl"):
-        list(range_lines(FileRange(missing, 0, 10)))
-    assert index_lines(FileRange(missing, 0, 10), 0, Limits()) is None
+    with pytest.raises((InputError, SpoolDamaged)):
+        run(replay_of([recording], out, scale), RecordedProgress())
+
+
+def test_a_replaced_file_is_not_read_in_ranges(recording: str, tmp_path: Path) -> None:
+    """Ranges of two files are not put together."""
+    (part,) = file_ranges([recording], 1 << 30)
+    copy = shutil.copy(recording, tmp_path / "copy.jsonl")
+    os.replace(copy, recording)
+
+    with pytest.raises(InputError, match="was replaced"):
+        list(range_lines(part))
+    assert index_lines(part, 0, Limits()) is None
+
+
+def test_a_line_that_is_too_long_is_not_read_in_ranges(tmp_path: Path) -> None:
+    """A range that begins in it says so, after the bytes that a line may have."""
+    path = tmp_path / "long.jsonl"
+    path.touch()
+    os.truncate(path, 4 * LONGEST_LINE_BYTES)
+
+    for part in file_ranges([str(path)], LONGEST_LINE_BYTES):
+        with pytest.raises(InputError, match="longer than 64 MiB"):
+            list(range_lines(part))
+
+
+def test_an_index_is_bounded(recording: str) -> None:
+    """Of very short lines it would be larger than the file."""
+    (part,) = file_ranges([recording], 1 << 30)
+    found = index_lines(part, 0, Limits())
+
+    assert found is not None
+    size = sum(map(len, found.entries))
+    assert index_lines(part, 0, Limits(), max_bytes=size) == found
+    assert index_lines(part, 0, Limits(), max_bytes=size // 2) is None
+
+
+def test_a_strict_replay_stops_at_the_first_bad_record(recording: str, tmp_path: Path) -> None:
+    """It reads one record after another, however large the file is."""
+    with open(recording, "ab") as file:
+        file.write(b"{broken\n")
+
+    strict = replay_of([recording], tmp_path / "out", in_ranges(100), strict=True)
+    with pytest.raises(StrictError):
+        run(strict, RecordedProgress())
 
 
 def test_a_file_without_records_has_an_empty_report(tmp_path: Path) -> None:
@@ -166,7 +221,50 @@ def test_a_file_without_records_has_an_empty_report(tmp_path: Path) -> None:
     path = tmp_path / "blank.jsonl"
     path.write_bytes(b"\n" * 50)
     whole, out = tmp_path / "whole", tmp_path / "out"
-    run(replay_of([str(path)], whole, AT_ONCE, ()), RecordedProgress())
-    run(replay_of([str(path)], out, in_ranges(20), [str(path)]), RecordedProgress())
+    run(replay_of([str(path)], whole, AT_ONCE), RecordedProgress())
+    run(replay_of([str(path)], out, in_ranges(20)), RecordedProgress())
 
     assert files_of(out) == files_of(whole)
+
+
+def test_an_empty_file_has_no_ranges(tmp_path: Path, recording: str) -> None:
+    """It does not keep others from being read in ranges."""
+    empty = tmp_path / "empty.jsonl"
+    empty.touch()
+
+    paths = [part.path for part in file_ranges([str(empty), recording, str(empty)], 1 << 30)]
+    assert paths == [recording]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("events.jsonl.zst", b'{"type": "forget"}\n'),
+        ("events", gzip.compress(b'{"type": "forget"}\n')),
+        ("events.parquet", b"PAR1"),
+        ("traces", bytes([0, 0, 0, 6, 10, 4, 18, 2, 18, 0])),
+        ("traces", b'{\n  "resourceSpans": []\n}\n'),
+        ("logs", b'{"resourceLogs": []}\n'),
+    ],
+)
+def test_files_of_other_kinds_are_not_read_in_ranges(
+    name: str, content: bytes, tmp_path: Path, recording: str
+) -> None:
+    """Packed files, and those with a payload instead of lines, are read from their beginning."""
+    path = tmp_path / name
+    path.write_bytes(content)
+
+    assert file_ranges([recording, str(path)], 1_000) == []
+
+
+@pytest.mark.parametrize("path", ["-", "/proc/version", "/dev/null", "missing.jsonl"])
+def test_what_has_no_size_is_not_read_in_ranges(path: str) -> None:
+    """Standard input, devices, files of a system that tells no sizes, and missing ones."""
+    assert file_ranges([path], 1_000) == []
+
+
+def test_a_pipe_is_not_opened_to_look_at_it(tmp_path: Path) -> None:
+    """That would wait for a writer, and leave it without a reader."""
+    os.mkfifo(tmp_path / "pipe")
+
+    assert file_ranges([str(tmp_path / "pipe")], 1_000) == []

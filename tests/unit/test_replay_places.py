@@ -5,13 +5,15 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from stream_metrics.lab.replay.run import FOLDER, Execution, run
+from stream_metrics.lab.replay.run import FOLDER, Execution, ReplayTask, run
 from stream_metrics.lab.replay.spool import SpoolDamaged
-from stream_metrics.lab.sources.files import numbered_records, record_line
+from stream_metrics.lab.sources.files import file_ranges, numbered_records, record_line
 from stream_metrics.lab.sources.place import LocatedRecord
 from tests.helpers import rest_long
 from tests.killed import Work, killed_at, moments_of
@@ -115,3 +117,38 @@ def test_a_replay_of_files_may_be_killed_at_every_moment(tmp_path: Path, first: 
         out = tmp_path / str(moment)
         assert killed_at(moment, replaying(out), out)
         assert replayed(reading(paths), out, SPOOLED, evaluation=FEW_DRAWS) == whole
+
+
+class MomentOfRange(RecordedProgress):
+    """Calls ``moment`` after each range."""
+
+    def __init__(self, moment: Callable[[], None]) -> None:
+        super().__init__()
+        self._moment = moment
+
+    def read(self, records: int) -> None:
+        """A moment."""
+        self._moment()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", rest_long(range(6)))
+def test_a_replay_in_ranges_may_be_killed_at_every_moment(tmp_path: Path, first: int) -> None:
+    """The next replay writes the same files."""
+    paths = files(tmp_path / "in", 12)
+    whole = replayed(reading(paths), tmp_path / "whole", AT_ONCE, evaluation=FEW_DRAWS)
+
+    def in_ranges(out: Path) -> ReplayTask:
+        read = task(reading(paths), out, Execution(small_bytes=0, range_bytes=9_000))
+        source = replace(read.source, ranges=partial(file_ranges, paths))
+        return replace(task([], out, read.scale, evaluation=FEW_DRAWS), source=source)
+
+    def replaying(out: Path) -> Work:
+        return lambda moment: run(in_ranges(out), MomentOfRange(moment))
+
+    total = moments_of(replaying(tmp_path / "measured"), tmp_path / "measured")
+    for moment in range(first, total, 6):
+        out = tmp_path / str(moment)
+        assert killed_at(moment, replaying(out), out)
+        run(in_ranges(out), RecordedProgress())
+        assert files_of(out) == whole

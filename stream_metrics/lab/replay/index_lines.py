@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from stream_metrics.core.events.limits import Limits
-from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
 from stream_metrics.lab.replay.spool import (
     SHARDS,
@@ -21,31 +22,38 @@ from stream_metrics.lab.sources.files import (
     range_lines,
 )
 
+MAX_BYTES: Final = 32 << 20
+"""The bytes of an index; only lines much shorter than events have more."""
 
-def index_lines(part: FileRange, source: int, limits: Limits) -> IndexedLines | None:
-    """The places of a range's records; ``source`` is its index in the spool.
 
-    None if the file must be read from its first line: it has telemetry, of which the traces are
-    joined first, or a line that cannot be read.
+def index_lines(
+    part: FileRange, source: int, limits: Limits, max_bytes: int = MAX_BYTES
+) -> IndexedLines | None:
+    """The places of a range's records; ``source`` is the number of the range in the spool.
+
+    None if the input must be read from its first line: a line is telemetry (traces are joined
+    first) or cannot be read, or the index would be larger than ``max_bytes``.
     """
     entries, held = [bytearray() for _ in range(SHARDS)], [0] * SHARDS
-    lines = records = 0
+    lines = records = size = 0
     try:
         for start, line in range_lines(part):
             lines += 1
             if is_blank(line):
                 continue
-            record = Record(line) if line.startswith(EVENT) else parse_line(line)
-            if _is_telemetry(record.value):
+            record = parse_line(line)
+            if size > max_bytes or _is_telemetry(record.value):
                 return None
             records += 1
-            key = spool_key(record, lines, limits)
+            key = spool_key(record, start, limits)
             shard = key.shard % SHARDS
-            entries[shard] += entry(SpooledPlace(source, lines, key.part, start, len(line)))
+            data = entry(SpooledPlace(source, lines, key.part, start, len(line)))
+            entries[shard] += data
             held[shard] += len(line)
+            size += len(data)
     except InputError:
         return None
-    return IndexedLines(lines, records, [bytes(one) for one in entries], held)
+    return IndexedLines(lines, records, entries, held)
 
 
 def _is_telemetry(value: bytes | None) -> bool:

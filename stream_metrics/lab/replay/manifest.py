@@ -14,6 +14,7 @@ from stream_metrics.core.engine.row import canonical
 from stream_metrics.lab.replay.outcome import ReplayOptions
 from stream_metrics.lab.replay.spool import Spool
 from stream_metrics.lab.reports.files import write_text
+from stream_metrics.lab.sources.files import FileRange
 
 MANIFEST: Final = "manifest.json"
 SCHEMA_VERSION: Final = 4
@@ -24,15 +25,15 @@ class Manifest(msgspec.Struct):
 
     ``fingerprint`` covers everything that the spool and its pieces depend on. ``spool`` has the
     first ``records`` of the input; None: nothing has been written. ``whole``: these are all
-    records. ``range_bytes``: its sources are the first ranges of this size of plain files; 0: the
-    records were read one after another.
+    records. ``ranges`` are those of an input of plain files, of which each is a source of the
+    spool; empty: the records are read one after another.
     """
 
     fingerprint: str
     records: int
     spool: Spool | None = None
     whole: bool = False
-    range_bytes: int = 0
+    ranges: list[FileRange] = []
     schema_version: int = SCHEMA_VERSION
 
 

@@ -19,18 +19,15 @@ from stream_metrics.lab.evaluation.submit import deferred
 from stream_metrics.lab.replay.pieces import Job, compute
 from stream_metrics.lab.replay.spool import Piece
 
-AHEAD: Final = 2
-"""The calls that run ahead for each process, whose results wait."""
-
 _T = TypeVar("_T")
 
 
 class WorkerDied(Exception):
-    """A process of the replay died before its piece was done."""
+    """A process of the replay died before its call was done."""
 
 
 class Pool:
-    """Runs calls in this many other processes, or in this one if there is no executor."""
+    """Runs calls in ``processes`` others, or in this process if there is no executor."""
 
     def __init__(self, executor: Executor | None = None, processes: int = 0) -> None:
         self._executor, self._processes = executor, processes
@@ -65,11 +62,14 @@ class Pool:
         return result
 
     def results(self, calls: Iterable[Callable[[], _T]]) -> Iterator[_T]:
-        """The results of calls in their order; a few calls run ahead. Raises ``WorkerDied``."""
+        """The results of calls in their order; one call for each process is submitted ahead.
+
+        Raises ``WorkerDied``.
+        """
         running: deque[Callable[[], _T]] = deque()
         for call in calls:
             running.append(self.submit(call))
-            if len(running) > AHEAD * self._processes:
+            if len(running) > self._processes:
                 yield running.popleft()()
         while running:
             yield running.popleft()()

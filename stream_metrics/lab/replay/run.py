@@ -54,13 +54,15 @@ from stream_metrics.lab.replay.score_texts import LineKind, scored_lines
 from stream_metrics.lab.replay.search_figures import SearchFigures
 from stream_metrics.lab.replay.spool import Piece, SpoolKey, SpoolWriter, spool_key
 from stream_metrics.lab.reports.files import QUERIES, RELEVANT
-from stream_metrics.lab.sources.files import file_ranges
+from stream_metrics.lab.sources.files import FileRange
 from stream_metrics.lab.sources.place import LocatedRecord, place_fields, place_of, place_text
 from stream_metrics.lab.sources.problems import find_problems
 
 FOLDER: Final = ".replay"
 LOCK: Final = "lock"
 READ_EVERY: Final = 1_000
+MOST_SAVES: Final = 1_000
+"""How often the manifest, which names all ranges, is written while they are indexed."""
 
 
 class StrictError(Exception):
@@ -96,14 +98,14 @@ class ReplaySource:
         identity: Distinguishes this input from others. None if nothing does, as for standard input;
             such a replay cannot resume.
         open: Opens the records from the first one. The generator is closed at the end.
-        files: The paths of all its records if they are plain files (``files.are_plain``), which can
-            be read in ranges.
+        ranges: Divides the input into ranges of so many bytes, which can be read in any order;
+            returns none if that is impossible.
     """
 
     names: Sequence[str]
     identity: Sequence[Any] | None
     open: Callable[[], Generator[LocatedRecord, None, None]]
-    files: Sequence[str] = ()
+    ranges: Callable[[int], list[FileRange]] = lambda _: []
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,15 +174,25 @@ def _run(task: ReplayTask, folder: Path, progress: Progress) -> FinishedReport:
     manifest = _unfinished(task, work, progress)
     if manifest is None:
         clear(folder)
-        manifest = Manifest(work.fingerprint, 0, range_bytes=_range_bytes(task))
+        manifest = Manifest(work.fingerprint, 0, ranges=_ranges(task))
     elif not manifest.whole:
         progress.note(f"continuing after {manifest.records:,} records that were read before")
-    if manifest.range_bytes:
-        with process_pool(task.scale.processes) as pool:
-            if manifest.whole or _index(task, work, manifest, progress, pool):
+    if manifest.ranges:
+        try:
+            with process_pool(task.scale.processes) as pool:
+                _index(task, work, manifest, progress, pool)
                 return _run_from_spool(task, work, manifest, progress, pool)
-        clear(folder)
-        manifest = Manifest(work.fingerprint, 0)
+        except _NotInRanges:
+            progress.note("reading again from the first line, because of traces or a strange line")
+            clear(folder)
+            manifest = Manifest(work.fingerprint, 0)
+    return _run_in_order(task, work, manifest, progress)
+
+
+def _run_in_order(
+    task: ReplayTask, work: Job, manifest: Manifest, progress: Progress
+) -> FinishedReport:
+    """Read the records one after another, but for those that are in the spool, and replay them."""
     with closing(_keyed_records(task, manifest.records, progress)) as records:
         if not manifest.records:
             first = list(_in_memory(records, task.scale))
@@ -209,36 +221,40 @@ def _unfinished(task: ReplayTask, work: Job, progress: Progress) -> Manifest | N
     return manifest
 
 
-def _range_bytes(task: ReplayTask) -> int:
-    """The size of the ranges in which the input is indexed; 0 for one that is small or not plain.
+class _NotInRanges(Exception):
+    """The input must be read from its first line (``index_lines``)."""
+
+
+def _ranges(task: ReplayTask) -> list[FileRange]:
+    """The ranges in which the input is indexed; none if it is small or not of plain files.
 
     A strict replay reads its records one after another, since it stops at the first bad one.
     """
-    size = sum(os.stat(path).st_size for path in task.source.files)
-    is_indexed = size > task.scale.small_bytes and not task.strict
-    return task.scale.range_bytes if is_indexed else 0
+    parts = [] if task.strict else task.source.ranges(task.scale.range_bytes)
+    return parts if sum(part.end - part.start for part in parts) > task.scale.small_bytes else []
 
 
-def _index(task: ReplayTask, work: Job, manifest: Manifest, progress: Progress, pool: Pool) -> bool:
-    """Index the ranges of plain files in the pool, saving the progress in the manifest.
+def _index(task: ReplayTask, work: Job, manifest: Manifest, progress: Progress, pool: Pool) -> None:
+    """Index the ranges that are left in the pool, saving the progress in the manifest.
 
-    False if they must be read from the first line (``index_lines``).
+    Raises ``_NotInRanges``.
     """
     limits = task.options.config.limits
-    parts = file_ranges(task.source.files, manifest.range_bytes)
     done = 0 if manifest.spool is None else len(manifest.spool.sources)
-    left = list(enumerate(parts))[done:]
+    left = list(enumerate(manifest.ranges, 1))[done:]
+    every = 1 + len(left) // MOST_SAVES
     with closing(SpoolWriter(work.folder, manifest.spool)) as writer:
-        calls = (partial(index_lines, part, at, limits) for at, part in left)
+        calls = (partial(index_lines, part, at - 1, limits) for at, part in left)
         for (at, part), found in zip(left, pool.results(calls), strict=True):
             if found is None:
-                return False
-            writer.add_range(part.path, found)
+                raise _NotInRanges
+            writer.add_range(part, found)
             manifest.records += found.records
-            manifest.spool, manifest.whole = writer.flush(), at + 1 == len(parts)
-            save(work.folder, manifest)
+            manifest.whole = at == len(manifest.ranges)
+            if manifest.whole or at % every == 0:
+                manifest.spool = writer.flush()
+                save(work.folder, manifest)
             progress.read(manifest.records)
-    return True
 
 
 def _keyed_records(

@@ -20,7 +20,7 @@ from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.key import key_of
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
-from stream_metrics.lab.sources.files import StoredRecord, read_again
+from stream_metrics.lab.sources.files import FileRange, StoredRecord, read_again
 from stream_metrics.lab.sources.place import LocatedRecord
 
 SHARDS: Final = 64
@@ -43,7 +43,7 @@ class SpoolKey(NamedTuple):
 
 
 def spool_key(record: Record, number: int, limits: Limits) -> SpoolKey:
-    """Hash the conversation id, or the number in the source of a record that names none.
+    """Hash the conversation id or, of a record that names none, a number of its own.
 
     >>> spool_key(Record(b'{"conversation_id": "c-1"}'), 7, Limits()).shard % SHARDS
     17
@@ -149,7 +149,7 @@ class IndexedLines(NamedTuple):
 
     lines: int
     records: int
-    entries: list[bytes]
+    entries: list[bytearray]
     held: list[int]
 
 
@@ -200,16 +200,16 @@ class SpoolWriter:
         self._write(key.shard % len(self._files), data, held)
         return held
 
-    def add_range(self, path: str, found: IndexedLines) -> None:
-        """Write the places of a range, the next one of the file or the first of another."""
-        name, before = _absolute(path), 0
-        if self._spool.sources and self._spool.sources[-1].name == name:
+    def add_range(self, part: FileRange, found: IndexedLines) -> None:
+        """Write the places of a range, the first one of a file or the next."""
+        before = 0
+        if part.start:
             before = self._spool.sources[-1].start + self._spool.sources[-1].lines
-        self._spool.sources.append(SpoolSource(name, before, found.lines))
+        self._spool.sources.append(SpoolSource(_absolute(part.path), before, found.lines))
         for shard, (data, held) in enumerate(zip(found.entries, found.held, strict=True)):
             self._write(shard, data, held)
 
-    def _write(self, shard: int, data: bytes, held: int) -> None:
+    def _write(self, shard: int, data: bytes | bytearray, held: int) -> None:
         self._files[shard].write(data)
         self._spool.sizes[shard] += len(data)
         self._spool.held[shard] += held
@@ -248,7 +248,7 @@ class SpooledRecords:
         self._path, self._piece, self._sources = spool_path(folder, piece.shard), piece, sources
         self._open = ExitStack()
         self._file = self._open.enter_context(self._path.open("rb"))
-        self._source = -1  # the index of the one that is open
+        self._source = ""  # the name of the one that is open
         self._source_open = self._open.enter_context(ExitStack())
         self._descriptor = -1
 
@@ -281,9 +281,9 @@ class SpooledRecords:
         if isinstance(spooled, Spooled):
             return spooled.record
         path = self._sources[spooled.source].name
-        if self._source != spooled.source:
+        if self._source != path:
             self._source_open.close()
-            self._source, self._descriptor = spooled.source, os.open(path, os.O_RDONLY)
+            self._source, self._descriptor = path, os.open(path, os.O_RDONLY)
             self._source_open.callback(os.close, self._descriptor)
         record = read_again(self._descriptor, spooled.start, spooled.length)
         if record is None:

@@ -60,11 +60,15 @@ class StoredRecord(Record, frozen=True, gc=False):
 
 
 class FileRange(NamedTuple):
-    """The lines of a plain file that begin at ``start`` or later, but before ``end``."""
+    """The lines of a plain file that begin at ``start`` or later, but before ``end``.
+
+    ``file`` tells the file from others with the same path.
+    """
 
     path: str
     start: int
     end: int
+    file: tuple[int, int]
 
 
 class InputError(Exception):
@@ -142,57 +146,66 @@ def numbered_lines(path: str, file: Any) -> Generator[tuple[int, bytes], None, N
             yield reading.number, text
 
 
-def are_plain(paths: Sequence[str]) -> bool:
-    """Whether these are files of lines that can be read in ranges, neither packed nor binary.
+def file_ranges(paths: Sequence[str], range_bytes: int) -> list[FileRange]:
+    """Divide files of lines into ranges of at most so many bytes.
 
-    False for what cannot be read: reading it reports the error.
+    Empty if one of them has to be read from its first byte, because it is packed, a device or a
+    single payload, or cannot be read at all: then reading it reports the error.
     """
-    return all(path != "-" and _is_plain(path) for path in paths)
+    found = []
+    for path in paths:
+        status = _status_of_lines(path)
+        if status is None:
+            return []
+        for start in range(0, status.st_size, range_bytes):
+            end = min(start + range_bytes, status.st_size)
+            found.append(FileRange(path, start, end, _file_id(status)))
+    return found
 
 
-def _is_plain(path: str) -> bool:
+def _status_of_lines(path: str) -> os.stat_result | None:
+    """The status of a file whose lines can be read in ranges; None for another."""
     file: Any
     try:
+        status = os.stat(path)
+        if path == "-" or not stat.S_ISREG(status.st_mode):
+            return None  # opening a pipe would take it from its writer
         with open(path, "rb", buffering=READ_BYTES) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return False
             if _Reading(path).packing_of(file) is not None:
-                return False
+                return None
             head = file.peek(HEAD_BYTES)[:SEEN_BYTES].removeprefix(codecs.BOM_UTF8)
             check_signal(head)
-            return not (is_framed(head) or is_whole(head))
     except (OSError, OtlpError):
-        return False
+        return None
+    has_no_size = head and not status.st_size  # as in /proc
+    return None if is_framed(head) or is_whole(head) or has_no_size else status
 
 
-def file_ranges(paths: Iterable[str], range_bytes: int) -> list[FileRange]:
-    """Divide plain files into ranges of at most so many bytes; raises ``OSError``."""
-    return [
-        FileRange(path, start, min(start + range_bytes, size))
-        for path in paths
-        for size in [os.stat(path).st_size]
-        for start in range(0, size, range_bytes)
-    ]
+def _file_id(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def range_lines(part: FileRange) -> Generator[tuple[int, bytes], None, None]:
     """Stream the lines of a range with their starts, blank ones too; raises ``InputError``."""
     reading = _Reading(part.path)
-    with reading.errors(), open(part.path, "rb", buffering=READ_BYTES) as file:
-        start = _seek_line(file, part.start)
-        end = part.end if part.start else max(part.end, start + 1)  # a mark may precede the first
-        yield from reading.lines(file, start, end)
+    with reading.errors():
+        if _file_id(os.stat(part.path)) != part.file:
+            raise InputError(f"{part.path}: it was replaced while it was read. Replay it again")
+        with open(part.path, "rb", buffering=READ_BYTES) as file:
+            start = _seek_line(file, part)
+            end = part.end if part.start else max(part.end, start + 1)  # a mark may come first
+            yield from reading.lines(file, start, end)
 
 
-def _seek_line(file: IO[bytes], start: int) -> int:
-    """Seek the first line that begins at ``start`` or later; returns where it begins."""
-    if not start:
+def _seek_line(file: IO[bytes], part: FileRange) -> int:
+    """Seek the first line that begins in a range or after it; returns where it begins."""
+    if not part.start:
         head = file.read(len(codecs.BOM_UTF8))
         return file.seek(len(head) if head == codecs.BOM_UTF8 else 0)
-    file.seek(start - 1)
-    for part in iter(partial(file.readline, READ_BYTES), b""):
-        if part.endswith(b"\n"):
-            break
+    file.seek(part.start - 1)
+    rest = file.readline(LONGEST_LINE_BYTES + 1)
+    if len(rest) > LONGEST_LINE_BYTES:
+        raise InputError(f"{part.path}: a line is longer than {LONGEST_LINE_BYTES >> 20} MiB")
     return file.tell()
 
 
