@@ -93,8 +93,6 @@ def _start_fast() -> None:
     collect_rarely()  # imports make many objects and little garbage
     atexit.register(gc.freeze)  # what is left at the end is not searched for garbage either
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # commands multiply no matrices
-    # Looking for plugins would read the metadata of every installed package.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 def main() -> None:
