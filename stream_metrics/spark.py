@@ -330,7 +330,7 @@ class SparkReplay:
         with _work_folder(out) as folder, process_pool(processes) as pool:
             work = Job(folder, self._options, "")
             pieces = self._fetch(folder)
-            content, searches = write_report_of_pieces(
+            content, summaries = write_report_of_pieces(
                 out, scope, work, pieces, tuple(dict.fromkeys(stratify)), pool
             )
         (out / PARQUET).unlink(missing_ok=True)  # of another replay
@@ -341,7 +341,7 @@ class SparkReplay:
             "seconds": round(time.perf_counter() - started, 3),
         }
         write_text(out / "run.json", json.dumps(about, indent=2) + "\n")
-        write_report_page(out, searches, conversation_link(self._settings))
+        write_report_page(out, summaries, conversation_link(self._settings))
         check_usable(content, names)
         return content
 

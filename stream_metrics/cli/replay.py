@@ -224,7 +224,7 @@ def replay(
         show_progress(lambda: source.offsets) as progress,
         _usage_errors(out),
     ):
-        report, searches = run(task, progress)
+        report, summaries = run(task, progress)
         for line in source.missed:
             progress.note(line)
         if parquet:
@@ -242,7 +242,7 @@ def replay(
         **source.read,
     }
     write_text(out / "run.json", json.dumps(about, indent=2) + "\n")
-    write_report_page(out, searches, conversation_link(settings))
+    write_report_page(out, summaries, conversation_link(settings))
     _summary(report, out)
     check_usable(report, source.names)
     fail_if_crossed(gates, {"": figures_of_report(report)}, PARTS)
@@ -274,12 +274,12 @@ def report(
         raise UsageError(f"--out {out}: it is one of the directories to merge; name another")
     strata, parquet = tuple(dict.fromkeys(stratify or ())), _parquet(rows_as)
     with _directory(out), _usage_errors(out):
-        content, searches = report_files.merge(directories, out, strata)
+        content, summaries = report_files.merge(directories, out, strata)
         if parquet:
             _write_parquet(out)
         elif out not in directories:
             (out / PARQUET).unlink(missing_ok=True)  # of other directories
-    write_report_page(out, searches, conversation_link(settings))
+    write_report_page(out, summaries, conversation_link(settings))
     _summary(content, out)
     fail_if_crossed(gates, {"": figures_of_report(content)}, PARTS)
 

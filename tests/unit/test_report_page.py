@@ -477,11 +477,11 @@ def test_a_metric_has_its_name_after_its_title(replayed: Path) -> None:
 
 @pytest.mark.slow
 def test_a_page_from_memory_equals_that_from_files(tmp_path: Path) -> None:
-    """Searches that are collected during a replay give the same page as its files."""
-    _, searches = run(task(traffic(), tmp_path, SPOOLED), RecordedProgress())
+    """Summaries that are taken during a replay give the same page as its files."""
+    _, summaries = run(task(traffic(), tmp_path, SPOOLED), RecordedProgress())
 
-    passed = write_report_page(tmp_path, searches).read_bytes()
+    passed = write_report_page(tmp_path, summaries).read_bytes()
 
-    assert searches is not None
-    assert [*searches.worst()]
+    assert [*summaries.searches.worst()]
+    assert summaries.conversations.rows
     assert passed == write_report_page(tmp_path).read_bytes()

@@ -304,3 +304,10 @@ class Queries:
         """
         for row in self._worst.rows():
             yield str(row.get("query_id", row.get("conversation_id"))), row
+
+
+class RowSummaries(NamedTuple):
+    """What the report page shows of the rows of a replay."""
+
+    conversations: Conversations
+    searches: Queries

@@ -21,7 +21,7 @@ from stream_metrics.lab.evaluation.estimates import UnknownDimension
 from stream_metrics.lab.evaluation.generation import Generation
 from stream_metrics.lab.evaluation.recorded_searches import Scoring
 from stream_metrics.lab.evaluation.submit import Submit, deferred
-from stream_metrics.lab.evaluation.summaries import Queries
+from stream_metrics.lab.evaluation.summaries import Conversations, Queries, RowSummaries
 from stream_metrics.lab.replay.merge_pieces import (
     BadRows,
     Bucket,
@@ -51,6 +51,7 @@ from stream_metrics.lab.reports.files import (
     write_json,
     write_lines,
 )
+from stream_metrics.lab.reports.run_directory import add_rows
 
 PARTS: Final = "parts.json"
 SCHEMA_VERSION: Final = 3
@@ -130,10 +131,10 @@ class PendingBlock(NamedTuple):
 
 
 class FinishedReport(NamedTuple):
-    """The content of a report, and the summary of its searches for the report page."""
+    """The content of a report, and the summaries of its rows for the report page."""
 
     content: dict[str, Any]
-    searches: Queries
+    summaries: RowSummaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +200,13 @@ def _available(stratify: Sequence[str], dimensions: Collection[str]) -> list[str
 
 
 def write_report(
-    out: Path, part: ReplayScope, whole: ReportInput, stratify: Sequence[str] = ()
+    out: Path,
+    part: ReplayScope,
+    whole: ReportInput,
+    stratify: Sequence[str] = (),
+    submit: Submit = deferred,
 ) -> FinishedReport:
-    """Write the files of a report.
+    """Write the files of a report; ``submit`` takes a call that may run in another process.
 
     Raises:
         UnknownDimension: No row of any kind has a dimension of ``stratify``.
@@ -210,6 +215,7 @@ def write_report(
     outcome = whole.outcome
     report = Report(stratify or None, part.scoring.intervals)
     write_lines(out / ROWS, add_to_report(whole.rows, report))
+    conversations = submit(add_rows, out / ROWS, Conversations(), "conversations")
     retrieval, generation, buckets = whole.retrieval(), whole.generation(), whole.buckets()
     _check_dimensions(stratify, {*STRATA} | retrieval.dimensions | generation.dimensions)
     if {*report.recorded} & (retrieval.dimensions | {*stratify}):
@@ -239,7 +245,7 @@ def write_report(
             "outcome": outcome.as_data(),
         },
     )
-    return FinishedReport(content, retrieval.shown)
+    return FinishedReport(content, RowSummaries(conversations(), retrieval.shown))
 
 
 def _check_dimensions(asked: Sequence[str], known: Collection[str]) -> None:
@@ -282,7 +288,7 @@ def write_merged_report(
             partial(submit_searches, part, write, figures, stratify, submit),
             submit(_merged_generation, out, part, left, stratify),
         )
-        return write_report(out, part, whole, stratify)
+        return write_report(out, part, whole, stratify, submit)
 
 
 def merged_windows(

@@ -15,7 +15,7 @@ from stream_metrics.lab.evaluation.observations import MACRO, uses_labels
 from stream_metrics.lab.evaluation.report_figures import figures_of_report, without_labels
 from stream_metrics.lab.evaluation.summaries import (
     Conversations,
-    Queries,
+    RowSummaries,
     Stratum,
     most_telling_first,
 )
@@ -59,13 +59,13 @@ Report = Mapping[str, Any]
 
 
 def write_report_page(
-    directory: Path, searches: Queries | None = None, link: Link = no_link
+    directory: Path, summaries: RowSummaries | None = None, link: Link = no_link
 ) -> Path:
     """Write ``report.html`` for the report and rows in a directory; returns its path.
 
     Args:
         directory: The directory of the report.
-        searches: The summary of the rows of searches, if they have already been read.
+        summaries: The summaries of the rows of a replay, if they have already been read.
         link: Returns the URL of a conversation's trace by its id.
 
     Raises:
@@ -75,19 +75,21 @@ def write_report_page(
     if not report:
         raise InputError(f"{directory}: no report.json to make a page of")
     path = directory / PAGE
-    write_text(path, report_page(directory, report, searches, link))
+    write_text(path, report_page(directory, report, summaries, link))
     return path
 
 
 def report_page(
-    directory: Path, report: Report, searches: Queries | None = None, link: Link = no_link
+    directory: Path, report: Report, summaries: RowSummaries | None = None, link: Link = no_link
 ) -> str:
     """The page as HTML."""
     source = ", ".join(map(str, report.get("source") or ())) or "unknown"
     sections: list[Section] = []
     ci = _interval_title(report)
     replayed = report.get("aggregate") is not None
-    rows = add_rows(directory / ROWS, Conversations(), "conversations") if replayed else None
+    rows, searches = summaries or (None, None)
+    if rows is None and replayed:
+        rows = add_rows(directory / ROWS, Conversations(), "conversations")
     if rows is not None:
         sections += [_headline(report, ci), *_replay(report, rows, ci, link)]
     if report.get("retrieval") is not None:
