@@ -45,8 +45,8 @@ RECORDINGS: Final = (
         (
             Edit(
                 FILES,
-                "    except EOFError as error:\n",
-                "    except EOFError as error:\n        return\n",
+                "        except EOFError as error:\n",
+                "        except EOFError as error:\n            return\n",
             ),
         ),
         "tests/unit/test_recordings.py::test_a_file_that_cannot_be_read_is_named",
