@@ -88,7 +88,7 @@ SEARCHES: Final = (
         "a line that begins where a range of a file ends is read with both ranges",
         (Edit(FILES, "            if start >= end:\n", "            if start > end:\n"),),
         f"{RANGES}::test_each_line_is_in_one_range",
-        "for line in range_lines(part)] == lines",
+        "for line in range_lines(one)] == lines",
     ),
     Mutation(
         "rows of searches stay in memory",
