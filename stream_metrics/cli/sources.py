@@ -141,15 +141,17 @@ class Sources:
         return sum(topics.offsets for topics in self._topics)
 
     @property
+    def _paths(self) -> list[str]:
+        return [part for part in self._parts if isinstance(part, str)]
+
+    @property
     def identity(self) -> list[Any] | None:
         """The identity of the files; None if topics or standard input are among the sources."""
-        paths = [part for part in self._parts if isinstance(part, str)]
-        return None if self._topics else file_identity(paths)
+        return None if self._topics else file_identity(self._paths)
 
     def ranges(self, range_bytes: int) -> list[FileRange]:
         """Divide the sources into ranges of so many bytes; none if not all are plain files."""
-        paths = [part for part in self._parts if isinstance(part, str)]
-        return [] if self._topics else file_ranges(paths, range_bytes)
+        return [] if self._topics else file_ranges(self._paths, range_bytes)
 
     @property
     def read(self) -> dict[str, Any]:

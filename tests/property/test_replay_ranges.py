@@ -36,6 +36,7 @@ from tests.property.test_replay import inputs
 from tests.replays import AT_ONCE, RecordedProgress, files_of, task, traffic
 
 TRACES = b'{"resourceSpans": []}\n'
+LOGS = b'{"resourceLogs": []}\n'
 PARTS = [b"\n", b"\r\n", b"a", b" ", b"\xff\x00"]
 ENDS = [b"\n", b"\r\n", b"\n\n", b"\n \t\r\n"]
 
@@ -159,6 +160,18 @@ def test_a_file_with_traces_is_read_from_its_first_line(
     run(replay_of([recording], out, in_ranges(100_000, processes)), told)
 
     assert "from the first line" in told.notes[0]
+    assert files_of(out) == files_of(whole)
+
+
+def test_logs_among_events_are_bad_records(recording: str, tmp_path: Path) -> None:
+    """Only traces are joined, so a file with other telemetry is read in ranges."""
+    with open(recording, "ab") as file:
+        file.write(LOGS)
+    whole, out, told = tmp_path / "whole", tmp_path / "out", RecordedProgress()
+    run(replay_of([recording], whole, AT_ONCE), RecordedProgress())
+    run(replay_of([recording], out, in_ranges(100_000)), told)
+
+    assert told.notes == []
     assert files_of(out) == files_of(whole)
 
 

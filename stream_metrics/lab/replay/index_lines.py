@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from stream_metrics.core.events.limits import Limits
-from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
+from stream_metrics.core.telemetry.otlp.payloads import is_payload
 from stream_metrics.lab.replay.spool import (
     SHARDS,
     IndexedLines,
@@ -14,7 +14,6 @@ from stream_metrics.lab.replay.spool import (
     spool_key,
 )
 from stream_metrics.lab.sources.files import (
-    EVENT,
     FileRange,
     InputError,
     is_blank,
@@ -31,8 +30,8 @@ def index_lines(
 ) -> IndexedLines | None:
     """The places of a range's records; ``source`` is the number of the range in the spool.
 
-    None if the input must be read from its first line: a line is telemetry (traces are joined
-    first) or cannot be read, or the index would be larger than ``max_bytes``.
+    None if the input must be read from its first line: a line has traces (which are joined first)
+    or cannot be read, or the index would be larger than ``max_bytes``.
     """
     entries, held = [bytearray() for _ in range(SHARDS)], [0] * SHARDS
     lines = records = size = 0
@@ -42,7 +41,7 @@ def index_lines(
             if is_blank(line):
                 continue
             record = parse_line(line)
-            if size > max_bytes or _is_telemetry(record.value):
+            if size > max_bytes or is_payload(record.value):
                 return None
             records += 1
             key = spool_key(record, start, limits)
@@ -54,9 +53,3 @@ def index_lines(
     except InputError:
         return None
     return IndexedLines(lines, records, entries, held)
-
-
-def _is_telemetry(value: bytes | None) -> bool:
-    if value is None or value.startswith(EVENT):  # so begin most events
-        return False
-    return is_payload(value) or other_signal(value) is not None

@@ -27,7 +27,7 @@ class WorkerDied(Exception):
 
 
 class Pool:
-    """Runs calls in ``processes`` others, or in this process if there is no executor."""
+    """Runs calls in ``processes`` other processes, or in this one if there is no executor."""
 
     def __init__(self, executor: Executor | None = None, processes: int = 0) -> None:
         self._executor, self._processes = executor, processes

@@ -183,7 +183,10 @@ def _run(task: ReplayTask, folder: Path, progress: Progress) -> FinishedReport:
                 _index(task, work, manifest, progress, pool)
                 return _run_from_spool(task, work, manifest, progress, pool)
         except _NotInRanges:
-            progress.note("reading again from the first line, because of traces or a strange line")
+            progress.note(
+                "the input has traces, or lines that cannot be indexed; reading it again from the "
+                "first line"
+            )
             clear(folder)
             manifest = Manifest(work.fingerprint, 0)
     return _run_in_order(task, work, manifest, progress)
@@ -241,17 +244,18 @@ def _index(task: ReplayTask, work: Job, manifest: Manifest, progress: Progress, 
     """
     limits = task.options.config.limits
     done = 0 if manifest.spool is None else len(manifest.spool.sources)
-    left = list(enumerate(manifest.ranges, 1))[done:]
+    left = manifest.ranges[done:]
     every = 1 + len(left) // MOST_SAVES
     with closing(SpoolWriter(work.folder, manifest.spool)) as writer:
-        calls = (partial(index_lines, part, at - 1, limits) for at, part in left)
-        for (at, part), found in zip(left, pool.results(calls), strict=True):
+        calls = (partial(index_lines, part, at, limits) for at, part in enumerate(left, done))
+        for part, found in zip(left, pool.results(calls), strict=True):
             if found is None:
                 raise _NotInRanges
             writer.add_range(part, found)
             manifest.records += found.records
-            manifest.whole = at == len(manifest.ranges)
-            if manifest.whole or at % every == 0:
+            done += 1
+            manifest.whole = done == len(manifest.ranges)
+            if manifest.whole or done % every == 0:
                 manifest.spool = writer.flush()
                 save(work.folder, manifest)
             progress.read(manifest.records)

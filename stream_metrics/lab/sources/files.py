@@ -62,7 +62,7 @@ class StoredRecord(Record, frozen=True, gc=False):
 class FileRange(NamedTuple):
     """The lines of a plain file that begin at ``start`` or later, but before ``end``.
 
-    ``file`` tells the file from others with the same path.
+    ``file`` has the device and inode of the file, which tell it from another at the same path.
     """
 
     path: str
@@ -154,7 +154,7 @@ def file_ranges(paths: Sequence[str], range_bytes: int) -> list[FileRange]:
     """
     found = []
     for path in paths:
-        status = _status_of_lines(path)
+        status = _status_if_plain(path)
         if status is None:
             return []
         for start in range(0, status.st_size, range_bytes):
@@ -163,8 +163,8 @@ def file_ranges(paths: Sequence[str], range_bytes: int) -> list[FileRange]:
     return found
 
 
-def _status_of_lines(path: str) -> os.stat_result | None:
-    """The status of a file whose lines can be read in ranges; None for another."""
+def _status_if_plain(path: str) -> os.stat_result | None:
+    """The status of a file if its lines can be read in ranges; otherwise None."""
     file: Any
     try:
         status = os.stat(path)
@@ -193,7 +193,8 @@ def range_lines(part: FileRange) -> Generator[tuple[int, bytes], None, None]:
             raise InputError(f"{part.path}: it was replaced while it was read. Replay it again")
         with open(part.path, "rb", buffering=READ_BYTES) as file:
             start = _seek_line(file, part)
-            end = part.end if part.start else max(part.end, start + 1)  # a mark may come first
+            # A byte order mark may be longer than the first range.
+            end = part.end if part.start else max(part.end, start + 1)
             yield from reading.lines(file, start, end)
 
 
