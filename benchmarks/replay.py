@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from subprocess import Popen
@@ -61,7 +62,7 @@ def run(*, quick: bool = False, records: int | None = None) -> str:
         one = replayed(source, outs["one"], 1)
         two = replayed(source, outs["two"], 2)
         brief = [replayed(source, Path(folder, f"brief-{n}"), n, *BRIEF) for n in (1, 2)]
-        beside = asyncio.run(_side_by_side(source, Path(folder)))
+        beside = _side_by_side(source, Path(folder))
         done = _kill(source, outs["killed"], 2)
         resumed = replayed(source, outs["killed"], 2)
         same = all(
@@ -141,11 +142,13 @@ def replayed(source: Path, out: Path, processes: int, *options: str) -> Ran:
     return Ran(**asyncio.run(child([*arguments, *options])))
 
 
-async def _side_by_side(source: Path, folder: Path) -> float:
+def _side_by_side(source: Path, folder: Path) -> float:
     """The seconds that two replays with one process each take at the same time."""
     started = time.perf_counter()
-    outs = [folder / name for name in ("left", "right")]
-    await asyncio.gather(*(asyncio.to_thread(replayed, source, out, 1) for out in outs))
+    with ThreadPoolExecutor() as threads:
+        running = [threads.submit(replayed, source, folder / n, 1) for n in ("left", "right")]
+        for one in running:
+            one.result()
     return time.perf_counter() - started
 
 
