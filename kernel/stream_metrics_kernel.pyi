@@ -26,6 +26,9 @@ def content_digest(raw: bytes, max_levels: int) -> bytes | None: ...
 def judged_rankings(
     qrels: Sequence[Mapping[str, float]], runs: Sequence[Mapping[str, float]], single: bool
 ) -> list[bytes] | None: ...
+def keyed_lines(
+    block: bytes, record_bytes: int
+) -> tuple[int, bytes, bytes, bytes, bytes, bytes] | None: ...
 def parse_rfc3339(text: str) -> int | None: ...
 def reranked(
     documents: list[int], baseline: list[int | None], credited: list[int | None]
@@ -34,7 +37,12 @@ def resampled_sums(
     columns: Sequence[NDArray[np.float64]], count: int, state: int, increment: int
 ) -> list[bytes] | None: ...
 def words_among(
-    texts: str, wanted: frozenset[str], articles: frozenset[str]
+    texts: list[str], wanted: frozenset[str], articles: frozenset[str]
+) -> tuple[set[str], int] | None: ...
+def words_in_results(
+    events: Sequence[tuple[bytes, list[tuple[int, int]]]],
+    wanted: frozenset[str],
+    articles: frozenset[str],
 ) -> tuple[set[str], int] | None: ...
 
 class Fingerprints:

@@ -10,6 +10,7 @@ mod escapes;
 mod numbers;
 mod scan;
 mod shapes;
+mod walk;
 mod write;
 
 use scan::{span, Scan};
@@ -17,6 +18,7 @@ use shapes::Shapes;
 use write::Writer;
 
 pub use escapes::unescaped;
+pub use walk::Walk;
 
 use crate::names::Known;
 

@@ -9,6 +9,7 @@ mod canonical;
 mod dedup;
 mod json;
 mod labels;
+mod lines;
 mod msgpack;
 mod names;
 mod rankings;
@@ -19,7 +20,7 @@ mod wire;
 mod words;
 
 /// Increased with every change of the interface; see `stream_metrics.core.compiled`.
-const INTERFACE: u32 = 6;
+const INTERFACE: u32 = 7;
 
 #[pymodule]
 fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -28,6 +29,7 @@ fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     canonical::register(module)?;
     dedup::register(module)?;
     labels::register(module)?;
+    lines::register(module)?;
     rankings::register(module)?;
     reranking::register(module)?;
     resampling::register(module)?;

@@ -22,7 +22,7 @@ use crate::dedup::tables::Kind;
 use crate::json::Canonical;
 use crate::names::Known;
 
-const HANDLE: usize = 128;
+pub const HANDLE: usize = 128;
 const NAME: usize = 64;
 const DOC_ID: usize = 256;
 const COUNT: i64 = (1 << 31) - 1;

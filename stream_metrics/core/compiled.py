@@ -5,7 +5,7 @@ Python is the reference: it is complete and runs where nothing is compiled. The 
 one way: a helper returns the result of the corresponding Python function, or None where that
 function has to compute it::
 
-    found = compiled.words_among(together, sought, articles)
+    found = compiled.words_among(texts, sought, articles)
     return plain_tokens_among(texts, sought, articles) if found is None else found
 
 Without the kernel every helper returns None. The environment variable ``STREAM_METRICS_KERNEL``
@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-INTERFACE: Final = 6
+INTERFACE: Final = 7
 """The version of the kernel's interface; a kernel of another version is refused."""
 
 VARIABLE: Final = "STREAM_METRICS_KERNEL"
@@ -73,9 +73,11 @@ __all__ = [
     "digested_labels",
     "envelope",
     "judged_rankings",
+    "keyed_lines",
     "reranked",
     "resampled_sums",
     "words_among",
+    "words_in_results",
 ]
 """The helpers; ``kernel/stream_metrics_kernel.pyi`` has their types."""
 
@@ -87,9 +89,11 @@ if TYPE_CHECKING:
         digested_labels,
         envelope,
         judged_rankings,
+        keyed_lines,
         reranked,
         resampled_sums,
         words_among,
+        words_in_results,
     )
 else:
     for _name in __all__:

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
-PASS: Final = "stream_metrics/lab/replay/answers.py"
+RECORDED: Final = "stream_metrics/lab/replay/recorded.py"
 METRICS: Final = "stream_metrics/lab/metrics/generation.py"
 MERGE: Final = "stream_metrics/lab/replay/merge_pieces.py"
 
@@ -22,9 +22,9 @@ ANSWERS: Final = (
         "duplicate results also support an answer",
         (
             Edit(
-                PASS,
-                "    for position in turn.first_results:\n",
-                "    for position in range(len(turn.documents)):\n",
+                RECORDED,
+                "for at in turn.first_results])",
+                "for at in range(len(turn.documents))])",
             ),
         ),
         TEXTS,

@@ -86,9 +86,15 @@ SEARCHES: Final = (
     Mutation(
         "a line belongs to two ranges",
         "a line that begins where a range of a file ends is read with both ranges",
-        (Edit(FILES, "            if start >= end:\n", "            if start > end:\n"),),
+        (
+            Edit(
+                FILES,
+                "file.read(min(READ_BYTES, end - start))",
+                "file.read(min(READ_BYTES, end - start + 1))",
+            ),
+        ),
         f"{RANGES}::test_each_line_is_in_one_range",
-        "for line in range_lines(one)] == lines",
+        "for line in lines_of(one)] == expected",
     ),
     Mutation(
         "rows of searches stay in memory",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import os
 import shutil
 import tempfile
@@ -24,10 +25,11 @@ from stream_metrics.lab.replay.run import Execution, ReplaySource, ReplayTask, S
 from stream_metrics.lab.replay.spool import SpoolDamaged
 from stream_metrics.lab.sources.files import (
     LONGEST_LINE_BYTES,
+    FileRange,
     InputError,
     file_ranges,
     numbered_records,
-    range_lines,
+    range_blocks,
     record_line,
 )
 from stream_metrics.lab.sources.place import LocatedRecord
@@ -87,23 +89,33 @@ def test_a_replay_in_ranges_writes_what_one_in_memory_writes(
         assert files_of(outs[1]) == files_of(outs[0])
 
 
+def lines_from(start: int, text: bytes) -> list[tuple[int, bytes]]:
+    """The lines of a text that begins at ``start``, with their own starts."""
+    found = []
+    for line in io.BytesIO(text):
+        found.append((start, line))
+        start += len(line)
+    return found
+
+
+def lines_of(part: FileRange) -> list[tuple[int, bytes]]:
+    """The lines of a range with their starts."""
+    return [line for start, block in range_blocks(part) for line in lines_from(start, block)]
+
+
 @settings(max_examples=examples(200))
 @given(st.booleans(), st.lists(st.sampled_from(PARTS), max_size=20), st.integers(1, 30))
 def test_each_line_is_in_one_range(marked: bool, parts: list[bytes], range_bytes: int) -> None:
     """The ranges of a file have its lines in order, each once, wherever it is divided."""
     mark = codecs.BOM_UTF8 if marked else b""
-    lines, start = [], len(mark)
     content = mark + b"a" + b"".join(parts)  # "a": it begins like no packed file
-    for line in content[start:].split(b"\n"):
-        if start < len(content):
-            lines.append((start, line.rstrip(b"\r\n")))
-        start += len(line) + 1
+    expected = lines_from(len(mark), content[len(mark) :])
     with tempfile.NamedTemporaryFile() as file:
         file.write(content)
         file.flush()
         ranges = file_ranges([file.name], range_bytes)
 
-        assert [line for one in ranges for line in range_lines(one)] == lines
+        assert [line for one in ranges for line in lines_of(one)] == expected
 
 
 class Interrupted(Exception):
@@ -196,7 +208,7 @@ def test_a_replaced_file_is_not_read_in_ranges(recording: str, tmp_path: Path) -
     os.replace(copy, recording)
 
     with pytest.raises(InputError, match="was replaced"):
-        list(range_lines(part))
+        list(range_blocks(part))
     assert index_lines(part, 0, Limits()) is None
 
 
@@ -208,7 +220,7 @@ def test_a_line_that_is_too_long_is_not_read_in_ranges(tmp_path: Path) -> None:
 
     for part in file_ranges([str(path)], LONGEST_LINE_BYTES):
         with pytest.raises(InputError, match="longer than 64 MiB"):
-            list(range_lines(part))
+            list(range_blocks(part))
 
 
 def test_an_index_is_bounded(recording: str) -> None:
@@ -217,7 +229,7 @@ def test_an_index_is_bounded(recording: str) -> None:
     found = index_lines(part, 0, Limits())
 
     assert found is not None
-    size = sum(map(len, found.entries))
+    size = sum(map(len, found.places))
     assert index_lines(part, 0, Limits(), max_bytes=size) == found
     assert index_lines(part, 0, Limits(), max_bytes=size // 2) is None
 

@@ -18,6 +18,7 @@ from tests.twins import (
     fingerprints,
     indexes,
     kernel,
+    lines,
     rankings,
     records,
     reranking,
@@ -29,7 +30,8 @@ from tests.twins import (
 pytestmark = pytest.mark.kernel
 
 PARTS = (
-    buckets, digested, fingerprints, indexes, rankings, records, reranking, sums, texts, words,
+    buckets, digested, fingerprints, indexes, lines, rankings, records, reranking, sums, texts,
+    words,
 )  # fmt: skip
 CLAIMS: list[Claim] = [claim for part in PARTS for claim in part.CLAIMS]
 REFUSALS: list[Refusal] = [one for part in PARTS for one in getattr(part, "REFUSALS", ())]

@@ -1,14 +1,18 @@
-"""Searches for words in texts."""
+"""Searches for words in texts, and in the results of events."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
 from stream_metrics.core.metrics.text import plain_tokens_among, tokens_among
 from stream_metrics.core.metrics.words import ARTICLES
-from tests.twins import Claim, Pair, Twin
+from stream_metrics.lab.replay.recorded import text_of
+from stream_metrics.lab.replay.reread import reread_payload
+from tests.twins import Claim, Pair, Twin, kernel
 
 SPACES = "".join(filter(str.isspace, map(chr, range(0x3001))))
 """All white space of Unicode."""
@@ -24,10 +28,56 @@ def run(texts: list[str], wanted: frozenset[str], language: str) -> Iterator[Pai
     """The words found in texts of a language."""
     articles = ARTICLES.get(language, frozenset())
     plain = plain_tokens_among(texts, wanted - articles, articles)
-    yield tokens_among(texts, wanted, language), plain
+    assert tokens_among(texts, wanted, language) == plain
+    yield kernel.words_among(texts, wanted - articles, articles), plain
 
 
-WORDS_AMONG = Twin("words_among", run, may_decline=False)
+def run_in_results(
+    events: Sequence[str], wanted: frozenset[str], is_taken: Sequence[bool]
+) -> Iterator[Pair]:
+    """The words found in some of the results of events."""
+    articles, taken = ARTICLES["en"], iter(is_taken)
+    values, texts = [], []
+    for event in events:
+        sent: Any = reread_payload(event.encode(), "search_iteration")
+        places: list[tuple[int, int]] = []
+        for search, one in enumerate(sent.searches):
+            for at, result in enumerate(one.results or []):
+                if next(taken, True):
+                    places.insert(0, (search, at))  # in any order
+                    texts.append(text_of(result))
+        values.append((event.encode(), places))
+    sought = wanted - articles
+    found = kernel.words_in_results(values, sought, articles)
+    yield found, plain_tokens_among([text for text in texts if text], sought, articles)
+
+
+def event(*searches: object, **others: object) -> str:
+    """A search iteration with these searches."""
+    envelope = {"event_id": "e", "conversation_id": "c", "turn": 1, "occurred_at": 1_718_020_800}
+    sent = {"type": "search_iteration", **envelope, "iteration": 1, **others, "searches": searches}
+    return json.dumps(sent)
+
+
+PARTS_OF_TEXTS = st.none() | st.sampled_from(["", " \n", "\u3000", '"', "\\", "\x1e", "Σ"])
+RESULTS = st.fixed_dictionaries(
+    {"result_id": st.just("r")},
+    optional={
+        name: PARTS_OF_TEXTS | st.lists(WORDS, max_size=4).map(" ".join) | st.text(max_size=8)
+        for name in ("title", "snippet", "content", "url", "unknown")
+    },
+)
+SEARCHES = st.fixed_dictionaries(
+    {"search_id": st.just("s"), "results": st.none() | st.lists(RESULTS, max_size=4)},
+    optional={"query": st.text(max_size=3), "ordinal": st.just(-0), "unknown": st.just({"a": [1]})},
+)
+EVENTS = st.lists(st.lists(SEARCHES, max_size=3).map(lambda some: event(*some)), max_size=3)
+ONE = {"search_id": "s", "results": [{"result_id": "r", "title": "the Nile", "content": "delta"}]}
+TWICE = event(ONE).replace('"title": "the Nile"', '"title": "Po", "title": "the Nile"')
+SOUGHT = frozenset({"nile", "delta", "po"})
+
+WORDS_AMONG = Twin("words_among", run)
+IN_RESULTS = Twin("words_in_results", run_in_results)
 CLAIMS = [
     Claim(
         WORDS_AMONG,
@@ -39,10 +89,61 @@ CLAIMS = [
     ),
     Claim(
         WORDS_AMONG,
+        "every character is normalised as in Python, but for one",
+        listed=[
+            (
+                [f"x{sign}Y {sign}" for sign in map(chr, codes) if sign != "Σ"],
+                frozenset({"xy"}),
+                "none",
+            )
+            for codes in (range(0xD800), range(0xE000, 0x20000), range(0xE0000, 0xE0200))
+        ],
+        handled=True,
+    ),
+    Claim(
+        WORDS_AMONG,
+        "the end of a word may decide about a lower case",
+        listed=[(["ΟΔΟΣ ΣΑΣ"], frozenset({"οδος", "σας"}), "none")],
+        handled=False,
+    ),
+    Claim(
+        WORDS_AMONG,
         "half of a surrogate pair is found in a text, and looked for",
         listed=[
             (["the nile \ud800"], frozenset({"\ud800", "nile"}), "en"),
             (["the nile"], frozenset({"\ud800", "nile"}), "en"),
         ],
+        handled=False,
+    ),
+    Claim(
+        IN_RESULTS,
+        "the texts are those of the results that are taken",
+        st.tuples(EVENTS, st.frozensets(WORDS), st.lists(st.booleans(), max_size=12)),
+    ),
+    Claim(
+        IN_RESULTS,
+        "white space and escapes between and in values are read",
+        listed=[
+            ([event(ONE), event(ONE, ONE, gate=None)], SOUGHT, [True, False]),
+            ([json.dumps(json.loads(event(ONE)), indent=1)], SOUGHT, []),
+            ([event(ONE).replace("Nile", "\\u004e\\u0069le\\ud83d\\ude00\\n")], SOUGHT, []),
+        ],
+        handled=True,
+    ),
+    Claim(
+        IN_RESULTS,
+        "of a repeated name the last value counts, whose reading is left to Python",
+        listed=[
+            ([TWICE], SOUGHT, []),
+            ([event(ONE).replace('"results"', '"results": [], "results"')], SOUGHT, []),
+            ([event(ONE).replace('"searches"', '"searches": [], "searches"')], SOUGHT, []),
+        ],
+        handled=False,
+    ),
+    Claim(
+        IN_RESULTS,
+        "names with escapes are left to Python",
+        listed=[([event(ONE).replace("title", "t\\u0069tle")], SOUGHT, [])],
+        handled=False,
     ),
 ]

@@ -12,12 +12,16 @@ from stream_metrics.core.dedup.deduplicator import deduplicator
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.digested import digest_event
-from stream_metrics.core.engine.state import Conversation
+from stream_metrics.core.engine.registers import BY_CODE
+from stream_metrics.core.engine.state import Conversation, Search, WinningEvent
 from stream_metrics.core.engine.step import Step
 from stream_metrics.core.events.decode import Event, decode
+from stream_metrics.core.events.wire import Payload
+from stream_metrics.core.metrics.text import tokens, tokens_among
 from stream_metrics.lab.metrics.generation import AnsweredTurn
 from stream_metrics.lab.replay.answers import answered_turns
-from stream_metrics.lab.replay.recorded import Recorded
+from stream_metrics.lab.replay.recorded import Recorded, RecordedTexts
+from stream_metrics.lab.replay.reread import reread_payload
 from tests import oracle
 from tests.helpers import examples
 from tests.oracle.searches import text_of
@@ -34,7 +38,7 @@ class Read:
         self.dedup = deduplicator(self.config.rules, b"")
         self.step = Step(self.config, lambda _: self.dedup)
         self.conversations: dict[str, Conversation] = {}
-        self.events: dict[str, list[Event]] = {}
+        self.values: dict[str, list[tuple[bytes, bytes]]] = {}
 
     def feed(self, value: bytes, key: bytes | None = None, stamp: int | None = None) -> None:
         """Read a record; skip it if it is invalid."""
@@ -47,7 +51,7 @@ class Read:
                 [digest_event(event, self.dedup, "", self.config.rules.tables)],
                 Observations(),
             )
-            self.events.setdefault(name, []).append(event)
+            self.values.setdefault(name, []).append((value, event.digest))
 
     def send(self, kind: str, second: int, **fields: Any) -> None:
         """Read an event of conversation ``c``, of turn 1 unless given."""
@@ -67,8 +71,24 @@ class Read:
 
     def recorded(self, name: str) -> Recorded:
         """What was recorded of a conversation."""
-        payloads = {event.digest: event.payload for event in self.events[name]}
-        return Recorded(lambda won: payloads[won.digest])
+        values = {digest: value for value, digest in reversed(self.values[name])}
+        kinds = self.conversations[name].events
+
+        def decoded(won: Search | WinningEvent, value: bytes) -> Payload:
+            return reread_payload(value, BY_CODE[kinds[won.digest].kind].name)
+
+        return Recorded(lambda won: values[won.digest], decoded)
+
+
+def texts_of(turn: AnsweredTurn) -> list[str]:
+    """The texts of a turn; every word is found in them as they were recorded."""
+    assert isinstance(turn.texts, RecordedTexts)
+    texts = turn.texts.texts()
+    words = {word for text in texts for word in tokens(text, "none")}
+    assert turn.texts.tokens_among([*words, "nowhere"], "none") == tokens_among(
+        texts, words, "none"
+    )
+    return texts
 
 
 def test_a_turn_has_its_answer_and_the_texts_of_its_unique_results() -> None:
@@ -82,9 +102,9 @@ def test_a_turn_has_its_answer_and_the_texts_of_its_unique_results() -> None:
     (turn,) = read.turns()
 
     assert turn == AnsweredTurn(
-        "c", 1, "default", {"language": "en"}, "6650 km", ["6650"], "How long?",
-        ["Nile\nA river", "Po"],
+        "c", 1, "default", {"language": "en"}, "6650 km", ["6650"], "How long?", turn.texts,
     )  # fmt: skip
+    assert texts_of(turn) == ["Nile\nA river", "Po"]
 
 
 def test_the_first_occurrence_in_canonical_order_gives_the_text() -> None:
@@ -93,7 +113,7 @@ def test_the_first_occurrence_in_canonical_order_gives_the_text() -> None:
     read.search(2, {"doc_id": "a", "title": "later"}, iteration=2)
     read.search(1, {"doc_id": "a", "title": "earlier"}, iteration=1)
 
-    assert read.turns()[0].texts == ["earlier"]
+    assert texts_of(read.turns()[0]) == ["earlier"]
 
 
 def test_only_events_that_are_in_force_give_texts() -> None:
@@ -108,7 +128,7 @@ def test_only_events_that_are_in_force_give_texts() -> None:
 
     (turn,) = read.turns()
 
-    assert (turn.answer, turn.question, turn.texts) == ("new", None, ["new"])
+    assert (turn.answer, turn.question, texts_of(turn)) == ("new", None, ["new"])
 
 
 def test_of_searches_with_equal_ids_in_an_event_the_first_gives_the_text() -> None:
@@ -120,7 +140,7 @@ def test_of_searches_with_equal_ids_in_an_event_the_first_gives_the_text() -> No
     ]
     read.send("search_iteration", 1, iteration=1, searches=searches)
 
-    assert read.turns()[0].texts == ["x 0", "y 2"]
+    assert texts_of(read.turns()[0]) == ["x 0", "y 2"]
 
 
 def test_a_blank_content_counts_as_missing() -> None:
@@ -128,7 +148,7 @@ def test_a_blank_content_counts_as_missing() -> None:
     read = Read()
     read.search(1, {"content": " \n", "snippet": "Po"}, {"doc_id": "b"}, {"title": " "})
 
-    assert read.turns()[0].texts == ["Po"]
+    assert texts_of(read.turns()[0]) == ["Po"]
 
 
 def test_an_end_without_a_search_is_no_turn() -> None:
@@ -155,7 +175,7 @@ def test_texts_are_those_of_the_oracle(stream: list[KeyedRecord], shuffled: Any)
         read.feed(value, key, stamp)
 
     found = {
-        (turn.conversation_id, turn.turn): turn.texts
+        (turn.conversation_id, turn.turn): texts_of(turn)
         for name in read.conversations
         for turn in answered_turns(read.conversations[name], read.recorded(name), "all")
     }

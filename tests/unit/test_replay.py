@@ -351,7 +351,11 @@ def test_a_pass_over_texts_reads_the_events_that_stand(spooled: bool, tmp_path: 
             ]
         found = {
             (conversation.conversation_id, turn.number): (
-                [result.title for search in turn.order for result in recorded.results_of(search)],
+                [
+                    one.title
+                    for search in turn.order
+                    for one in recorded.search_of(search).results or []
+                ],
                 end and end.answer,
             )
             for again in records

@@ -20,7 +20,7 @@ from tests.killed import Work, killed_at, moments_of
 from tests.replays import AT_ONCE, SPOOLED, RecordedProgress, files_of, replayed, task, traffic
 
 FEW_DRAWS = {"resamples": 20}
-MOST_BYTES_OF_A_PLACE = 30
+MOST_BYTES_OF_A_PLACE = 36
 
 
 def files(folder: Path, count: int = 60) -> list[str]:

@@ -381,7 +381,7 @@ fn prefix(key: &[u8]) -> u64 {
 
 /// The number of bytes before the first quote, backslash or control character.
 #[inline]
-fn plain_length(text: &[u8]) -> usize {
+pub fn plain_length(text: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * ONES;
     const LOWEST: u64 = 0x20; // except for a quote, which is adjacent when a bit is changed

@@ -42,6 +42,17 @@ class _Replacements(dict[int, str]):
 
 _REPLACEMENTS: Final = _Replacements()
 
+
+def replacements(page: int) -> list[str]:
+    """The normalised forms of 256 characters, from code point ``256 * page``, for the kernel.
+
+    >>> replacements(0)[ord("N")], replacements(0)[ord("»")]
+    ('n', '')
+    """
+    codes = range(256 * page, 256 * (page + 1))
+    return ["" if 0xD800 <= code < 0xE000 else _REPLACEMENTS[code] for code in codes]
+
+
 _ASCII: Final = bytes(range(128))
 _ASCII_LOWER: Final = _ASCII.lower() + bytes(range(128, 256))
 _ASCII_PUNCTUATION: Final = punctuation.encode()
@@ -100,7 +111,7 @@ def tokens_of_each(texts: Sequence[str], language: str | None = None) -> list[li
     >>> tokens_of_each(["The Nile", "a", "rivers' mouth"])
     [['nile'], [], ['rivers', 'mouth']]
     """
-    articles = _articles(language)
+    articles = articles_of(language)
     return [[word for word in words if word not in articles] for words in _words_of_each(texts)]
 
 
@@ -117,11 +128,9 @@ def tokens_among(
     >>> tokens_among(["The Nile", "a", "Nile, Po"], ["nile", "delta"])
     ({'nile'}, 2)
     """
-    articles = _articles(language)
+    articles = articles_of(language)
     sought = frozenset(wanted) - articles
-    if not texts:
-        return set(), 0
-    found = compiled.words_among(_together(texts), sought, articles)
+    found = compiled.words_among([*texts], sought, articles)
     return plain_tokens_among(texts, sought, articles) if found is None else found
 
 
@@ -137,7 +146,8 @@ def plain_tokens_among(
     return found, count
 
 
-def _articles(language: str | None) -> frozenset[str]:
+def articles_of(language: str | None) -> frozenset[str]:
+    """The articles that are removed from texts of a language."""
     return ARTICLES.get(base_language(language), _NO_ARTICLES)
 
 

@@ -7,7 +7,7 @@ computed by a model (``Similarity``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal, NamedTuple, Protocol
@@ -25,6 +25,13 @@ from stream_metrics.core.metrics.words import STOPWORDS
 GENERATION: Final = "Generation"
 
 _NO_STOPWORDS: Final[frozenset[str]] = frozenset()
+
+
+class Texts(Protocol):
+    """Texts that are not in memory, in which tokens can be looked up."""
+
+    def tokens_among(self, wanted: Iterable[str], language: str) -> tuple[set[str], int]:
+        """See ``text.tokens_among``."""
 
 
 class AnsweredTurn(NamedTuple):
@@ -47,7 +54,7 @@ class AnsweredTurn(NamedTuple):
     answer: str | None = None
     references: Sequence[str] = ()
     question: str | None = None
-    texts: Sequence[str] = ()
+    texts: Sequence[str] | Texts = ()
 
     @property
     def language(self) -> str:
@@ -82,7 +89,10 @@ def words_of(turn: AnsweredTurn) -> Words:
     """
     language = turn.language
     answer = None if turn.answer is None else tokens(turn.answer, language)
-    supported, texts = tokens_among(turn.texts, answer or (), language)
+    if isinstance(turn.texts, Sequence):
+        supported, texts = tokens_among(turn.texts, answer or (), language)
+    else:
+        supported, texts = turn.texts.tokens_among(answer or (), language)
     return Words(
         answer,
         tokens_of_each(turn.references, language),

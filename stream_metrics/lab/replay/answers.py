@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stream_metrics.core.engine.row import origin_of, shown_turns
-from stream_metrics.core.engine.state import Conversation, Search, Turn
-from stream_metrics.core.events.wire import Result
+from stream_metrics.core.engine.state import Conversation
 from stream_metrics.core.metrics.decisions import routes_together
 from stream_metrics.lab.metrics.generation import AnsweredTurn
-from stream_metrics.lab.replay.recorded import (
-    Recorded,
-    recorded_dimensions,
-    references_of,
-    text_of,
-)
+from stream_metrics.lab.replay.recorded import Recorded, recorded_dimensions, references_of
 
 
 def answered_turns(
@@ -22,9 +16,8 @@ def answered_turns(
 ) -> Iterator[AnsweredTurn]:
     """The turns of a conversation that have a row, with their texts, in order.
 
-    A turn whose end nobody has told has no answer. Of each document there is the text
-    of its first occurrence: its title, and its content or else its snippet. The dimensions are
-    those of the turn, its release, and the routes that its searches took, together.
+    A turn whose end nobody has told has no answer. The dimensions are those of the turn, its
+    release, and the routes that its searches took, together.
 
     Args:
         conversation: As the engine has it after all events.
@@ -44,16 +37,5 @@ def answered_turns(
             None if end is None else end.answer,
             references_of(end),
             None if end is None else end.question,
-            [text for result in _unique(turn, recorded) if (text := text_of(result))],
+            recorded.texts_of(turn),
         )
-
-
-def _unique(turn: Turn, recorded: Recorded) -> Iterator[Result]:
-    """The first occurrence of each document, in canonical order."""
-    of: Search | None = None
-    results: list[Result] = []
-    for position in turn.first_results:
-        search = turn.result_searches[position]
-        if search is not of:
-            of, results = search, recorded.results_of(search)
-        yield results[position - search.start]

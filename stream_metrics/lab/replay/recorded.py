@@ -6,24 +6,31 @@ asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
+from stream_metrics.core import compiled
 from stream_metrics.core.engine.state import END, WHOLE_TURN, Search, Turn, WinningEvent
 from stream_metrics.core.events.wire import Payload, Result, SearchIteration, TurnCompleted
 from stream_metrics.core.events.wire import Search as SentSearch
 from stream_metrics.core.metrics.decisions import FACTS
+from stream_metrics.core.metrics.text import articles_of, tokens_among
 
 
 class Recorded:
     """What stands of one conversation.
 
     Args:
-        read: Reads the event of a search, or of the end of a turn, that won. It is called once for
-            each event.
+        value_of: The value of the record of a search, or of the end of a turn, that won.
+        decode: Decodes such a value.
     """
 
-    def __init__(self, read: Callable[[Search | WinningEvent], Payload]) -> None:
-        self._read = read
+    def __init__(
+        self,
+        value_of: Callable[[Search | WinningEvent], bytes],
+        decode: Callable[[Search | WinningEvent, bytes], Payload],
+    ) -> None:
+        self._value_of, self._decode = value_of, decode
+        self._values: dict[bytes, bytes] = {}
         self._known: dict[bytes, Payload] = {}
 
     def end_of(self, turn: Turn) -> TurnCompleted | None:
@@ -42,15 +49,60 @@ class Recorded:
         assert sent.searches is not None
         return sent.searches[search.index]
 
-    def results_of(self, search: Search) -> list[Result]:
-        """The results of a search that won, by rank."""
-        return self.search_of(search).results or []
+    def texts_of(self, turn: Turn) -> RecordedTexts:
+        """The texts of the turn's unique results: of each document that of its first occurrence."""
+        searches = turn.result_searches
+        return RecordedTexts(self, [(searches[at], at) for at in turn.first_results])
+
+    def value_of(self, won: Search | WinningEvent) -> bytes:
+        """The value of the record of an event that won."""
+        found = self._values.get(won.digest)
+        if found is None:
+            found = self._values[won.digest] = self._value_of(won)
+        return found
 
     def _payload(self, won: Search | WinningEvent) -> Payload:
         found = self._known.get(won.digest)
         if found is None:
-            found = self._known[won.digest] = self._read(won)
+            found = self._known[won.digest] = self._decode(won, self.value_of(won))
         return found
+
+
+class RecordedTexts:
+    """Texts of results of a turn, which are read when tokens are looked up in them.
+
+    Args:
+        recorded: What was recorded of the turn's conversation.
+        results: The searches that have the results, and the positions of these in the turn.
+    """
+
+    def __init__(self, recorded: Recorded, results: Sequence[tuple[Search, int]]) -> None:
+        self._recorded, self._results = recorded, results
+
+    def tokens_among(self, wanted: Iterable[str], language: str) -> tuple[set[str], int]:
+        """See ``text.tokens_among``."""
+        articles = articles_of(language)
+        sought = frozenset(wanted) - articles
+        found = compiled.words_in_results(self._events(), sought, articles)
+        return tokens_among(self.texts(), sought, language) if found is None else found
+
+    def _events(self) -> list[tuple[bytes, list[tuple[int, int]]]]:
+        """The events that have results; of each result its search's place, and its own."""
+        events: dict[bytes, tuple[bytes, list[tuple[int, int]]]] = {}
+        for search, position in self._results:
+            event = events.get(search.digest)
+            if event is None:
+                event = events[search.digest] = self._recorded.value_of(search), []
+            event[1].append((search.index, position - search.start))
+        return list(events.values())
+
+    def texts(self) -> list[str]:
+        """The texts, without empty ones."""
+        sent = (
+            (self._recorded.search_of(search).results or [])[position - search.start]
+            for search, position in self._results
+        )
+        return [text for one in sent if (text := text_of(one))]
 
 
 def recorded_dimensions(end: TurnCompleted | None) -> dict[str, str]:

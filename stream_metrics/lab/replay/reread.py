@@ -68,12 +68,11 @@ def recorded_of(
     positions = engine.positions.get(conversation.conversation_id, {})
     decode = TYPED if whole else _TEXTS_ONLY
 
-    def read(won: WinningSearch | WinningEvent) -> Payload:
+    def decoded(won: WinningSearch | WinningEvent, value: bytes) -> Payload:
         kind = BY_CODE[conversation.events[won.digest].kind].name
-        record = records.at(positions[won.digest])
-        return reread_payload(record.value or b"", kind, decode)
+        return reread_payload(value, kind, decode)
 
-    return Recorded(read)
+    return Recorded(lambda won: records.at(positions[won.digest]).value or b"", decoded)
 
 
 def _with_raw_fields(kind: type[msgspec.Struct], names: Sequence[str], **lists: Any) -> Any:

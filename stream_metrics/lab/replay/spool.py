@@ -1,7 +1,7 @@
 """Records on disk, distributed to files so that each conversation is in one file.
 
 The number of files is fixed. The number of processes affects neither their content nor the results.
-Of a record that can be read again, the spool has only the place.
+Of records that can be read again, the spool has only the places.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ class Spooled(msgspec.Struct, array_like=True, tag=0, gc=False, frozen=True):
         return Record(self.value, self.key, self.timestamp_ms, *place)
 
 
-class SpooledPlace(msgspec.Struct, array_like=True, tag=1, gc=False, frozen=True):
-    """Where the bytes of a ``StoredRecord`` are in its file, which is its ``source``."""
+class SpooledPlaces(msgspec.Struct, array_like=True, tag=1, gc=False, frozen=True):
+    """The places of records that can be read again, each in ``PLACE``."""
 
-    source: int
-    number: int
-    part: int
-    start: int
-    length: int
+    places: bytes
+
+
+PLACE: Final = Struct("<IQIQI")
+"""Source, number and part of a record, as in ``Spooled``; where its bytes start, and their size."""
 
 
 class SpoolSource(msgspec.Struct, array_like=True, frozen=True):
@@ -133,9 +133,9 @@ class Piece(NamedTuple):
         """The name of its files, unique among all divisions of the spool."""
         return f"piece-{self.shard:03}-{self.part:04}-of-{self.parts:04}"
 
-    def has(self, spooled: Spooled | SpooledPlace) -> bool:
-        """Whether a record of the shard belongs to this piece."""
-        return spooled.part % self.parts == self.part
+    def has(self, part: int) -> bool:
+        """Whether a record of the shard with this part of its key belongs to this piece."""
+        return part % self.parts == self.part
 
 
 class IndexedLines(NamedTuple):
@@ -143,22 +143,22 @@ class IndexedLines(NamedTuple):
 
     Attributes:
         lines, records: How many.
-        entries: For each file of the spool, the places of its records (``entry``).
+        places: For each file of the spool, the places of its records.
         held: The bytes of these records.
     """
 
     lines: int
     records: int
-    entries: list[bytearray]
+    places: list[bytes]
     held: list[int]
 
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
-_DECODE: Final = msgspec.msgpack.Decoder(Spooled | SpooledPlace).decode
+_DECODE: Final = msgspec.msgpack.Decoder(Spooled | SpooledPlaces).decode
 
 
-def entry(spooled: Spooled | SpooledPlace) -> bytes:
-    """A record as it is in a file of the spool."""
+def _entry(spooled: Spooled | SpooledPlaces) -> bytes:
+    """An entry as it is in a file of the spool."""
     data = _ENCODE(spooled)
     return len(data).to_bytes(LENGTH_BYTES, "big") + data
 
@@ -191,11 +191,11 @@ class SpoolWriter:
         name, number, record = located
         if isinstance(record, StoredRecord):
             held, source = record.length, self._source(record.path, is_path=True)
-            data = entry(SpooledPlace(source, number, key.part, record.start, held))
+            data = _entry(SpooledPlaces(PLACE.pack(source, number, key.part, record.start, held)))
         else:
             sent = (record.value, record.key, record.timestamp_ms)
             place = (record.topic, record.partition, record.offset)
-            data = entry(Spooled(self._source(name), number, key.part, *sent, *place))
+            data = _entry(Spooled(self._source(name), number, key.part, *sent, *place))
             held = len(data)
         self._write(key.shard % len(self._files), data, held)
         return held
@@ -206,10 +206,11 @@ class SpoolWriter:
         if part.start:
             before = self._spool.sources[-1].start + self._spool.sources[-1].lines
         self._spool.sources.append(SpoolSource(_absolute(part.path), before, found.lines))
-        for shard, (data, held) in enumerate(zip(found.entries, found.held, strict=True)):
-            self._write(shard, data, held)
+        for shard, (places, held) in enumerate(zip(found.places, found.held, strict=True)):
+            if places:
+                self._write(shard, _entry(SpooledPlaces(places)), held)
 
-    def _write(self, shard: int, data: bytes | bytearray, held: int) -> None:
+    def _write(self, shard: int, data: bytes, held: int) -> None:
         self._files[shard].write(data)
         self._spool.sizes[shard] += len(data)
         self._spool.held[shard] += held
@@ -238,6 +239,17 @@ def spool_path(folder: Path, shard: int) -> Path:
     return folder / f"shard-{shard:03}.spool"
 
 
+def _position(source: int, start: int, length: int) -> int:
+    """The position of a record in a plain file: negative, unlike those in the spool."""
+    return ~(source << 96 | start << 32 | length)
+
+
+def _place(position: int) -> tuple[int, int, int]:
+    """The inverse of ``_position``."""
+    place = ~position
+    return place >> 96, place >> 32 & (1 << 64) - 1, place & (1 << 32) - 1
+
+
 class SpooledRecords:
     """The records of a piece of the spool in ``folder``, whose files are open until ``close``.
 
@@ -257,46 +269,59 @@ class SpooledRecords:
         self._open.close()
 
     def each(self) -> Iterator[tuple[int, LocatedRecord]]:
-        """All records, each preceded by its position in the spool."""
+        """All records, each preceded by its position for ``at``."""
         at, size = 0, self._piece.size
         with self._path.open("rb", buffering=BUFFER_BYTES) as file:
             while at < size:
-                spooled, taken = self._read(file)
-                if self._piece.has(spooled):
-                    source = self._sources[spooled.source]
-                    number = source.start + spooled.number
-                    yield at, (source.name, number, self._record(spooled))
+                entry, taken = self._read(file)
+                if isinstance(entry, SpooledPlaces):
+                    yield from self._each_of(entry.places)
+                elif self._piece.has(entry.part):
+                    source = self._sources[entry.source]
+                    yield at, (source.name, source.start + entry.number, entry.record)
                 at += taken
         if at != size:
             raise SpoolDamaged(
                 f"{self._path}: a record ends beyond the {size} bytes that were written"
             )
 
+    def _each_of(self, places: bytes) -> Iterator[tuple[int, LocatedRecord]]:
+        """The records at places, which follow one another."""
+        for at, number, part, start, length in PLACE.iter_unpack(places):
+            if self._piece.has(part):
+                source = self._sources[at]
+                record = self._record(source.name, start, length)
+                yield _position(at, start, length), (source.name, source.start + number, record)
+
     def at(self, position: int) -> Record:
         """The record at a position."""
+        if position < 0:
+            source, start, length = _place(position)
+            return self._record(self._sources[source].name, start, length)
         self._file.seek(position)
-        return self._record(self._read(self._file)[0])
+        entry, _ = self._read(self._file)
+        assert isinstance(entry, Spooled)
+        return entry.record
 
-    def _record(self, spooled: Spooled | SpooledPlace) -> Record:
-        if isinstance(spooled, Spooled):
-            return spooled.record
-        path = self._sources[spooled.source].name
+    def _record(self, path: str, start: int, length: int) -> Record:
         if self._source != path:
             self._source_open.close()
             self._source, self._descriptor = path, os.open(path, os.O_RDONLY)
             self._source_open.callback(os.close, self._descriptor)
-        record = read_again(self._descriptor, spooled.start, spooled.length)
+        record = read_again(self._descriptor, start, length)
         if record is None:
             raise SpoolDamaged(f"{path}: it was cut off while it was replayed. Replay it again")
         return record
 
-    def _read(self, file: IO[bytes]) -> tuple[Spooled | SpooledPlace, int]:
+    def _read(self, file: IO[bytes]) -> tuple[Spooled | SpooledPlaces, int]:
         """Read at the current position; returns what is there and its size in bytes."""
         length = int.from_bytes(file.read(LENGTH_BYTES), "big")
         data = file.read(length)
         try:
             if length and len(data) == length:
-                return _DECODE(data), LENGTH_BYTES + length
+                entry = _DECODE(data)
+                if isinstance(entry, Spooled) or not len(entry.places) % PLACE.size:
+                    return entry, LENGTH_BYTES + length
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass
         raise SpoolDamaged(

@@ -21,7 +21,6 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from io import BufferedReader
-from math import inf
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
@@ -185,17 +184,24 @@ def _file_id(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def range_lines(part: FileRange) -> Generator[tuple[int, bytes], None, None]:
-    """Stream the lines of a range with their starts, blank ones too; raises ``InputError``."""
-    reading = _Reading(part.path)
-    with reading.errors():
+def range_blocks(part: FileRange) -> Generator[tuple[int, bytes], None, None]:
+    """Stream blocks of whole lines of a range with their starts; raises ``InputError``.
+
+    Together, the blocks have all lines. One has ``READ_BYTES``, and what is left of a line.
+    """
+    with _Reading(part.path).errors():
         if _file_id(os.stat(part.path)) != part.file:
             raise InputError(f"{part.path}: it was replaced while it was read. Replay it again")
         with open(part.path, "rb", buffering=READ_BYTES) as file:
             start = _seek_line(file, part)
             # A byte order mark may be longer than the first range.
             end = part.end if part.start else max(part.end, start + 1)
-            yield from reading.lines(file, start, end)
+            while start < end and (block := file.read(min(READ_BYTES, end - start))):
+                if not block.endswith(b"\n"):
+                    begun = len(block) - block.rfind(b"\n") - 1
+                    block += _rest_of_line(file, part.path, begun)
+                yield start, block
+                start += len(block)
 
 
 def _seek_line(file: IO[bytes], part: FileRange) -> int:
@@ -204,10 +210,16 @@ def _seek_line(file: IO[bytes], part: FileRange) -> int:
         head = file.read(len(codecs.BOM_UTF8))
         return file.seek(len(head) if head == codecs.BOM_UTF8 else 0)
     file.seek(part.start - 1)
-    rest = file.readline(LONGEST_LINE_BYTES + 1)
-    if len(rest) > LONGEST_LINE_BYTES:
-        raise InputError(f"{part.path}: a line is longer than {LONGEST_LINE_BYTES >> 20} MiB")
+    _rest_of_line(file, part.path)
     return file.tell()
+
+
+def _rest_of_line(file: IO[bytes], path: str, begun: int = 0) -> bytes:
+    """Read to the end of a line of which ``begun`` bytes have been read."""
+    rest = file.readline(LONGEST_LINE_BYTES + 1)
+    if begun + len(rest) > LONGEST_LINE_BYTES:
+        raise InputError(f"{path}: a line is longer than {LONGEST_LINE_BYTES >> 20} MiB")
+    return rest
 
 
 class _Reading:
@@ -245,15 +257,13 @@ class _Reading:
                     self.number += 1
                     yield None, payload
                 return
-            for at, line in self.lines(lines, start):
+            for at, line in self._lines(lines, start):
                 if not is_blank(line):
                     yield at, line
 
-    def lines(self, file: IO[bytes], start: int, end: float = inf) -> Iterator[tuple[int, bytes]]:
-        """The lines that begin before ``end`` with their starts; the file is at ``start``."""
+    def _lines(self, file: IO[bytes], start: int) -> Iterator[tuple[int, bytes]]:
+        """The lines with their starts; the file is at ``start``."""
         for line in iter(partial(file.readline, LONGEST_LINE_BYTES + 1), b""):
-            if start >= end:
-                return
             self.number += 1
             if len(line) > LONGEST_LINE_BYTES:
                 raise InputError(
