@@ -38,7 +38,8 @@ def main() -> None:
         write_recording(source, chosen.records)
         for at in range(chosen.rounds):
             for root in (other, ROOT) if at % 2 else (ROOT, other):
-                found[root].append(sampled(root, source, Path(folder, f"{root.name}-{at}")))
+                with tempfile.TemporaryDirectory(dir=folder) as out:
+                    found[root].append(sampled(root, source, Path(out)))
             print(f"round {at + 1} of {chosen.rounds}", flush=True)
     print(describe())
     print(report(found[other], found[ROOT], commit(other), chosen.records))
@@ -49,8 +50,10 @@ def sampled(root: Path, source: Path, out: Path) -> dict[str, float]:
     done = subprocess.run(
         [root / ".venv" / "bin" / "python", STACKS, source, out],
         cwd=root, env=os.environ | environment_of(root),
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(done.stderr[-4000:])
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 

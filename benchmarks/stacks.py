@@ -1,15 +1,14 @@
-"""Replay a recording and print the share of CPU time of each part as a JSON object.
+"""Replay a recording and print the CPU seconds of each part as a JSON object.
 
 ``python benchmarks/stacks.py SOURCE OUT`` runs on its own, also with the code of another checkout.
-It samples the stack every 2 ms of CPU time. Code that is compiled has no frames: its time counts
-for the function of Python that called it, or that it called last.
+It looks at the stack after every 2 ms of CPU time, or as soon as code that is compiled returns, and
+counts the time since it last looked for the functions that are on the stack.
 """
 
 import json
 import signal
 import sys
 import time
-from collections import Counter
 from types import FrameType
 
 INTERVAL_SECONDS = 0.002
@@ -37,7 +36,10 @@ PARTS = {
         "buckets": ("_merged_buckets",),
     },
 }  # fmt: skip
-"""Inside a stage, the innermost of these says which part. Of both, some had other names once."""
+"""Inside a stage, the innermost of these says which part.
+
+Some of these functions have other names in older commits.
+"""
 
 
 def part_of(names: list[str]) -> str:
@@ -55,14 +57,18 @@ def part_of(names: list[str]) -> str:
 def main() -> None:
     """Replay and print what was sampled."""
     source, out = sys.argv[1:]
-    found: Counter[str] = Counter()
+    found: dict[str, float] = {}
+    last = 0.0
 
     def note(_: int, frame: FrameType | None) -> None:
+        nonlocal last
         names = []
         while frame is not None:
             names.append(frame.f_code.co_qualname)
             frame = frame.f_back
-        found[part_of(names[::-1])] += 1
+        part, now = part_of(names[::-1]), time.process_time()
+        found[part] = found.get(part, 0.0) + now - last
+        last = now
 
     signal.signal(signal.SIGPROF, note)
     signal.setitimer(signal.ITIMER_PROF, INTERVAL_SECONDS, INTERVAL_SECONDS)
@@ -75,9 +81,7 @@ def main() -> None:
         if ended.code:
             raise
     signal.setitimer(signal.ITIMER_PROF, 0)
-    seconds = time.process_time()
-    total = sum(found.values())
-    print(json.dumps({part: seconds * count / total for part, count in found.items()}))
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

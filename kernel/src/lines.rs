@@ -1,5 +1,5 @@
-//! Finds the conversations of lines: the compiled form of
-//! `stream_metrics.lab.replay.index_lines.plain_lines`.
+//! Divides a block into lines and finds their conversations: the compiled form of
+//! `stream_metrics.lab.replay.index_lines.plain_lines` and `spool_key`.
 
 use std::borrow::Cow;
 

@@ -222,10 +222,10 @@ impl<'a, 'py> Sought<'a, 'py> {
             while !rest.is_empty() {
                 let size = self.take_ascii(rest.as_bytes(), &mut has_words)?;
                 let mut others = rest[size..].chars();
-                match others.next() {
-                    Some(SIGMA) => return Ok(false),
-                    Some(sign) => self.take_other(sign, &mut has_words)?,
-                    None => (),
+                if let Some(sign) = others.next() {
+                    if !self.take_other(sign, &mut has_words)? {
+                        return Ok(false);
+                    }
                 }
                 rest = others.as_str();
             }
@@ -248,14 +248,20 @@ impl<'a, 'py> Sought<'a, 'py> {
         Ok(text.len())
     }
 
-    fn take_other(&mut self, sign: char, has_words: &mut bool) -> PyResult<()> {
-        for sign in replacement(self.py, sign)?.chars() {
+    /// Reads another character; false if Python has to do it.
+    fn take_other(&mut self, sign: char, has_words: &mut bool) -> PyResult<bool> {
+        let mut buffer = [0; 4];
+        let normal = match replacement(self.py, sign)? {
+            Some(normal) if sign != SIGMA => normal,
+            _ => return Ok(false),
+        };
+        for sign in normal.unwrap_or(sign.encode_utf8(&mut buffer)).chars() {
             match is_space(sign) {
                 true => self.end_word(has_words)?,
                 false => self.word.push(sign),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn end_word(&mut self, has_words: &mut bool) -> PyResult<()> {
@@ -302,23 +308,30 @@ const fn ascii() -> [u8; 256] {
 // -- other characters -------------------------------------------------------------------------
 
 const PAGE: usize = 256;
-const PAGES: usize = 0x11_0000 / PAGE;
+const PAGES: usize = 0x3_2400 / PAGE; // there are few characters beyond, and Python knows them
 
-/// The normalised form of a character that is not ASCII.
+/// The normalised forms of a page of Unicode; None for a character that stays as it is.
+type Page = Vec<Option<String>>;
+
+/// The normalised form of a character that is not ASCII; None inside if it stays as it is, and None
+/// if Python has to decide.
 ///
-/// Python tells those of a page of Unicode when one of them occurs for the first time, because
-/// Python and Rust may have different versions of Unicode.
-fn replacement(py: Python<'_>, sign: char) -> PyResult<&'static str> {
+/// Python tells those of a page when one of them occurs for the first time, because Python and Rust
+/// may have different versions of Unicode.
+fn replacement(py: Python<'_>, sign: char) -> PyResult<Option<Option<&'static str>>> {
     #[allow(clippy::declare_interior_mutable_const)]
-    const NONE: GILOnceCell<Vec<String>> = GILOnceCell::new();
-    static ALL: [GILOnceCell<Vec<String>>; PAGES] = [NONE; PAGES];
+    const NONE: GILOnceCell<Page> = GILOnceCell::new();
+    static ALL: [GILOnceCell<Page>; PAGES] = [NONE; PAGES];
     let number = sign as usize / PAGE;
-    let page = ALL[number].get_or_try_init(py, || {
-        py.import(intern!(py, "stream_metrics.core.metrics.text"))?
-            .call_method1(intern!(py, "replacements"), (number,))?
-            .extract()
-    })?;
-    Ok(&page[sign as usize % PAGE])
+    let page = match ALL.get(number) {
+        Some(page) => page.get_or_try_init(py, || {
+            py.import(intern!(py, "stream_metrics.core.metrics.text"))?
+                .call_method1(intern!(py, "replacements"), (number,))?
+                .extract()
+        })?,
+        None => return Ok(None),
+    };
+    Ok(Some(page[sign as usize % PAGE].as_deref()))
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

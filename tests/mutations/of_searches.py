@@ -89,8 +89,8 @@ SEARCHES: Final = (
         (
             Edit(
                 FILES,
-                "file.read(min(READ_BYTES, end - start))",
-                "file.read(min(READ_BYTES, end - start + 1))",
+                "file.read(min(BLOCK_BYTES, end - start))",
+                "file.read(min(BLOCK_BYTES, end - start + 1))",
             ),
         ),
         f"{RANGES}::test_each_line_is_in_one_range",

@@ -26,6 +26,7 @@ from stream_metrics.lab.replay.spool import SpoolDamaged
 from stream_metrics.lab.sources.files import (
     LONGEST_LINE_BYTES,
     FileRange,
+    InputChanged,
     InputError,
     file_ranges,
     numbered_records,
@@ -49,7 +50,9 @@ def recordings(draw: st.DrawFn) -> bytes:
     text = draw(st.sampled_from([b"", codecs.BOM_UTF8, b"\n"]))
     for key, value, timestamp_ms in draw(inputs()):
         record = Record(value, key, timestamp_ms, "searches", 1, 7)
-        line = draw(st.sampled_from([value.replace(b"\n", b" "), record_line(record).rstrip()]))
+        recorded = record_line(record).rstrip()
+        odd = recorded.replace(b'"timestamp":', b'"timestamp":0.5,"was":')
+        line = draw(st.sampled_from([value.replace(b"\n", b" "), recorded, odd]))
         text += line + draw(st.sampled_from(ENDS))
     return text.rstrip(b"\n") if draw(st.booleans()) else text
 
@@ -201,15 +204,40 @@ def test_a_file_that_changes_before_a_replay_continues_is_an_error(
         run(replay_of([recording], out, scale), RecordedProgress())
 
 
-def test_a_replaced_file_is_not_read_in_ranges(recording: str, tmp_path: Path) -> None:
+def test_a_replaced_file_is_not_indexed(recording: str, tmp_path: Path) -> None:
     """Ranges of two files are not put together."""
     (part,) = file_ranges([recording], 1 << 30)
-    copy = shutil.copy(recording, tmp_path / "copy.jsonl")
-    os.replace(copy, recording)
+    os.replace(shutil.copy(recording, tmp_path / "copy.jsonl"), recording)
 
-    with pytest.raises(InputError, match="was replaced"):
-        list(range_blocks(part))
-    assert index_lines(part, 0, Limits()) is None
+    with pytest.raises(InputChanged, match="was replaced"):
+        index_lines(part, 0, Limits())
+
+
+def test_a_file_that_was_cut_off_is_not_indexed(recording: str) -> None:
+    """Its other ranges would make a report of a part of it."""
+    parts = file_ranges([recording], 10_000)
+    os.truncate(recording, parts[-1].start + 1)
+
+    assert index_lines(parts[0], 0, Limits()) is not None
+    with pytest.raises(InputChanged, match="was cut off"):
+        index_lines(parts[-1], 0, Limits())
+
+
+def test_a_file_that_is_replaced_after_it_was_indexed_is_an_error(
+    recording: str, tmp_path: Path
+) -> None:
+    """Nothing is read at the places of another file."""
+
+    class Replacing(RecordedProgress):
+        """Replaces the file when pieces are computed."""
+
+        def computed(self, pieces: int, of: int) -> None:
+            """Replace the file once."""
+            if not pieces:
+                os.replace(shutil.copy(recording, tmp_path / "copy.jsonl"), recording)
+
+    with pytest.raises(InputChanged, match="was replaced"):
+        run(replay_of([recording], tmp_path / "out", in_ranges(100_000)), Replacing())
 
 
 def test_a_line_that_is_too_long_is_not_read_in_ranges(tmp_path: Path) -> None:

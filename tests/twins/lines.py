@@ -93,6 +93,8 @@ CLAIMS = [
         listed=[
             (NOT_FIRST[:-1] + b', "offset": 1, "value": "{}"}',),
             (recorded(EVENT, timestamp="noon", conversation_id="c-2"),),
+            (recorded(EVENT, timestamp=0.5, conversation_id="c-2"),),
+            (recorded(EVENT, timestamp=True, conversation_id="c-2"),),
             (recorded(EVENT, key=1, conversation_id="c-2"),),
             (recorded(EVENT, value=None, conversation_id="c-2"),),
             (recorded(EVENT, value_base64="e30=", conversation_id="c-2"),),

@@ -40,7 +40,7 @@ impl<'a> Tape<'a> {
         Some(())
     }
 
-    pub fn searches(&mut self, reading: &mut Reading<'_>) -> Option<Vec<Search<'a>>> {
+    pub(super) fn searches(&mut self, reading: &mut Reading<'_>) -> Option<Vec<Search<'a>>> {
         let count = self.list()?;
         if count > reading.bounds.searches {
             return None;

@@ -34,23 +34,26 @@ class _Replacements(dict[int, str]):
     """The normalised form of each character by code point, computed on first use."""
 
     def __missing__(self, code: int) -> str:
-        sign = chr(code)
-        out = sign in punctuation or unicodedata.category(sign).startswith("P")
-        self[code] = "" if out else _CJK.sub(r" \1 ", sign.lower())
+        self[code] = _replacement(chr(code))
         return self[code]
+
+
+def _replacement(sign: str) -> str:
+    out = sign in punctuation or unicodedata.category(sign).startswith("P")
+    return "" if out else _CJK.sub(r" \1 ", sign.lower())
 
 
 _REPLACEMENTS: Final = _Replacements()
 
 
-def replacements(page: int) -> list[str]:
-    """The normalised forms of 256 characters, from code point ``256 * page``, for the kernel.
+def replacements(page: int) -> list[str | None]:
+    """The normalised forms of 256 characters for the kernel; None for those that are their own.
 
-    >>> replacements(0)[ord("N")], replacements(0)[ord("»")]
-    ('n', '')
+    >>> replacements(0)[ord("É")], replacements(0)[ord("é")], replacements(0)[ord("»")]
+    ('é', None, '')
     """
-    codes = range(256 * page, 256 * (page + 1))
-    return ["" if 0xD800 <= code < 0xE000 else _REPLACEMENTS[code] for code in codes]
+    signs = map(chr, range(256 * page, 256 * (page + 1)))
+    return [None if normal == sign else normal for sign in signs for normal in [_replacement(sign)]]
 
 
 _ASCII: Final = bytes(range(128))

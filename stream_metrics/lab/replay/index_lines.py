@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from stream_metrics.core.telemetry.otlp.payloads import is_payload
 from stream_metrics.lab.replay.spool import PLACE, SHARDS, IndexedLines, spool_key
 from stream_metrics.lab.sources.files import (
     FileRange,
+    InputChanged,
     InputError,
     is_blank,
     parse_line,
@@ -87,25 +89,34 @@ def index_lines(
     """The places of a range's records; ``source`` is the number of the range in the spool.
 
     None if the input must be read from its first line: a line has traces (which are joined first)
-    or cannot be read, or the index would be larger than ``max_bytes``.
+    or cannot be read, or the index would be larger than ``max_bytes``. Raises ``InputChanged``.
     """
-    blocks, shards = [np.zeros(0, _PLACES)], [np.zeros(0, np.uint32)]
-    lines = size = 0
+    places_of, held = [bytearray() for _ in range(SHARDS)], np.zeros(SHARDS, np.int64)
+    lines = records = 0
     try:
         for start, block in range_blocks(part):
             found = keyed_lines(block, limits)
-            if size > max_bytes or not _find_keys(found, start, block, limits):
+            records += len(found.keys)
+            if records * PLACE.size > max_bytes or not _find_keys(found, start, block, limits):
                 return None
-            places = np.empty(len(found.keys), _PLACES)
-            places["source"], places["number"] = source, found.numbers.astype("<u8") + lines
-            places["part"] = found.keys["part"]
-            places["start"], places["length"] = found.starts.astype("<u8") + start, found.lengths
-            blocks.append(places)
-            shards.append(found.keys["shard"] % SHARDS)
-            lines, size = lines + found.lines, size + places.nbytes
+            shards = found.keys["shard"] % SHARDS
+            order = np.argsort(shards, kind="stable")
+            places = np.empty(len(order), _PLACES)
+            places["source"] = source
+            places["number"] = found.numbers[order].astype("<u8") + lines
+            places["part"] = found.keys["part"][order]
+            places["start"] = found.starts[order].astype("<u8") + start
+            places["length"] = found.lengths[order]
+            ends = np.cumsum(np.bincount(shards, minlength=SHARDS)).tolist()
+            for shard, (begin, end) in enumerate(pairwise([0, *ends])):
+                places_of[shard] += places[begin:end].tobytes()
+            np.add.at(held, shards, found.lengths)
+            lines += found.lines
+    except InputChanged:
+        raise
     except InputError:
         return None
-    return _by_shard(lines, np.concatenate(blocks), np.concatenate(shards))
+    return IndexedLines(lines, records, [bytes(one) for one in places_of], held.tolist())
 
 
 def _find_keys(found: KeyedLines, start: int, block: bytes, limits: Limits) -> bool:
@@ -120,16 +131,3 @@ def _find_keys(found: KeyedLines, start: int, block: bytes, limits: Limits) -> b
         keys.append(spool_key(record, start + begin, limits))
     found.keys[left] = np.array(keys, _KEYS)
     return True
-
-
-def _by_shard(lines: int, places: NDArray[Any], shards: NDArray[np.integer[Any]]) -> IndexedLines:
-    order = np.argsort(shards, kind="stable")
-    counts = np.bincount(shards, minlength=SHARDS)
-    ends = np.cumsum(counts)
-    parts = [places[order[end - count : end]] for end, count in zip(ends, counts, strict=True)]
-    return IndexedLines(
-        lines,
-        len(places),
-        [part.tobytes() for part in parts],
-        [int(part["length"].sum()) for part in parts],
-    )

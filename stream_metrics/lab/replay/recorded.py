@@ -64,7 +64,8 @@ class Recorded:
     def _payload(self, won: Search | WinningEvent) -> Payload:
         found = self._known.get(won.digest)
         if found is None:
-            found = self._known[won.digest] = self._decode(won, self.value_of(won))
+            value = self._values.get(won.digest) or self._value_of(won)
+            found = self._known[won.digest] = self._decode(won, value)
         return found
 
 

@@ -20,13 +20,18 @@ from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.key import key_of
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
-from stream_metrics.lab.sources.files import FileRange, StoredRecord, read_again
+from stream_metrics.lab.sources.files import (
+    FileRange,
+    StoredRecord,
+    check_unchanged,
+    file_id,
+    read_again,
+)
 from stream_metrics.lab.sources.place import LocatedRecord
 
 SHARDS: Final = 64
 BUFFER_BYTES: Final = 128 << 10
 LENGTH_BYTES: Final = 4
-
 
 _NUMBERS: Final = Struct(">II").unpack
 
@@ -85,6 +90,8 @@ class SpooledPlaces(msgspec.Struct, array_like=True, tag=1, gc=False, frozen=Tru
 
 PLACE: Final = Struct("<IQIQI")
 """Source, number and part of a record, as in ``Spooled``; where its bytes start, and their size."""
+ENTRY_BYTES: Final = 32_768 * PLACE.size
+"""The most bytes of places in one entry."""
 
 
 class SpoolSource(msgspec.Struct, array_like=True, frozen=True):
@@ -94,11 +101,13 @@ class SpoolSource(msgspec.Struct, array_like=True, frozen=True):
         name: Its name; the absolute path of a plain file.
         start: How many lines of the file precede it. The numbers in the spool count from here.
         lines: How many lines a range has; 0 for a whole source.
+        file: The ``file_id`` of a plain file; None for other sources.
     """
 
     name: str
     start: int = 0
     lines: int = 0
+    file: tuple[int, int] | None = None
 
 
 class Spool(msgspec.Struct):
@@ -197,7 +206,9 @@ class SpoolWriter:
             place = (record.topic, record.partition, record.offset)
             data = _entry(Spooled(self._source(name), number, key.part, *sent, *place))
             held = len(data)
-        self._write(key.shard % len(self._files), data, held)
+        shard = key.shard % len(self._files)
+        self._write(shard, data)
+        self._spool.held[shard] += held
         return held
 
     def add_range(self, part: FileRange, found: IndexedLines) -> None:
@@ -205,21 +216,26 @@ class SpoolWriter:
         before = 0
         if part.start:
             before = self._spool.sources[-1].start + self._spool.sources[-1].lines
-        self._spool.sources.append(SpoolSource(_absolute(part.path), before, found.lines))
+        path = _absolute(part.path)
+        self._spool.sources.append(SpoolSource(path, before, found.lines, part.file))
         for shard, (places, held) in enumerate(zip(found.places, found.held, strict=True)):
-            if places:
-                self._write(shard, _entry(SpooledPlaces(places)), held)
+            for at in range(0, len(places), ENTRY_BYTES):
+                self._write(shard, _entry(SpooledPlaces(places[at : at + ENTRY_BYTES])))
+            self._spool.held[shard] += held
 
-    def _write(self, shard: int, data: bytes, held: int) -> None:
+    def _write(self, shard: int, data: bytes) -> None:
         self._files[shard].write(data)
         self._spool.sizes[shard] += len(data)
-        self._spool.held[shard] += held
 
     def _source(self, name: str, *, is_path: bool = False) -> int:
         found = self._sources.get(name)
         if found is None:
             found = self._sources[name] = len(self._spool.sources)
-            self._spool.sources.append(SpoolSource(_absolute(name) if is_path else name))
+            source = SpoolSource(name)
+            if is_path:
+                path = _absolute(name)
+                source = SpoolSource(path, file=file_id(os.stat(path)))
+            self._spool.sources.append(source)
         return found
 
     def flush(self) -> Spool:
@@ -253,7 +269,8 @@ def _place(position: int) -> tuple[int, int, int]:
 class SpooledRecords:
     """The records of a piece of the spool in ``folder``, whose files are open until ``close``.
 
-    ``sources`` are those of ``Spool``. Reading raises ``SpoolDamaged``, and ``OSError``.
+    ``sources`` are those of ``Spool``. Reading raises ``SpoolDamaged``, ``InputChanged`` and
+    ``OSError``.
     """
 
     def __init__(self, folder: Path, piece: Piece, sources: Sequence[SpoolSource]) -> None:
@@ -290,24 +307,27 @@ class SpooledRecords:
         for at, number, part, start, length in PLACE.iter_unpack(places):
             if self._piece.has(part):
                 source = self._sources[at]
-                record = self._record(source.name, start, length)
+                record = self._record(source, start, length)
                 yield _position(at, start, length), (source.name, source.start + number, record)
 
     def at(self, position: int) -> Record:
         """The record at a position."""
         if position < 0:
             source, start, length = _place(position)
-            return self._record(self._sources[source].name, start, length)
+            return self._record(self._sources[source], start, length)
         self._file.seek(position)
         entry, _ = self._read(self._file)
         assert isinstance(entry, Spooled)
         return entry.record
 
-    def _record(self, path: str, start: int, length: int) -> Record:
+    def _record(self, source: SpoolSource, start: int, length: int) -> Record:
+        path = source.name
         if self._source != path:
             self._source_open.close()
             self._source, self._descriptor = path, os.open(path, os.O_RDONLY)
             self._source_open.callback(os.close, self._descriptor)
+            assert source.file is not None
+            check_unchanged(self._descriptor, path, source.file)
         record = read_again(self._descriptor, start, length)
         if record is None:
             raise SpoolDamaged(f"{path}: it was cut off while it was replayed. Replay it again")

@@ -44,6 +44,8 @@ MAX_OFFSET: Final = (1 << 63) - 1
 """Kafka's largest offset."""
 READ_BYTES: Final = 1 << 20
 """The size of a read; most lines are shorter, which avoids joining parts."""
+BLOCK_BYTES: Final = 256 << 10
+"""The size of a block of lines, but for the rest of its last line."""
 SEEN_BYTES: Final = 4 << 10
 """The bytes at the beginning of a file from which its kind is detected."""
 EVENT: Final = b'{"type"'
@@ -61,7 +63,7 @@ class StoredRecord(Record, frozen=True, gc=False):
 class FileRange(NamedTuple):
     """The lines of a plain file that begin at ``start`` or later, but before ``end``.
 
-    ``file`` has the device and inode of the file, which tell it from another at the same path.
+    ``file`` is its ``file_id``.
     """
 
     path: str
@@ -72,6 +74,10 @@ class FileRange(NamedTuple):
 
 class InputError(Exception):
     """A source cannot be read. The message says which and what to do."""
+
+
+class InputChanged(InputError):
+    """A file was replaced or cut off while it was read."""
 
 
 def expand(sources: Iterable[str]) -> list[str]:
@@ -158,7 +164,7 @@ def file_ranges(paths: Sequence[str], range_bytes: int) -> list[FileRange]:
             return []
         for start in range(0, status.st_size, range_bytes):
             end = min(start + range_bytes, status.st_size)
-            found.append(FileRange(path, start, end, _file_id(status)))
+            found.append(FileRange(path, start, end, file_id(status)))
     return found
 
 
@@ -180,28 +186,39 @@ def _status_if_plain(path: str) -> os.stat_result | None:
     return None if is_framed(head) or is_whole(head) or has_no_size else status
 
 
-def _file_id(status: os.stat_result) -> tuple[int, int]:
+def file_id(status: os.stat_result) -> tuple[int, int]:
+    """Device and inode of a file, which tell it from another at the same path."""
     return status.st_dev, status.st_ino
 
 
 def range_blocks(part: FileRange) -> Generator[tuple[int, bytes], None, None]:
-    """Stream blocks of whole lines of a range with their starts; raises ``InputError``.
+    """Stream the lines of a range in blocks of whole lines, each block preceded by its start.
 
-    Together, the blocks have all lines. One has ``READ_BYTES``, and what is left of a line.
+    Raises ``InputError``.
     """
-    with _Reading(part.path).errors():
-        if _file_id(os.stat(part.path)) != part.file:
-            raise InputError(f"{part.path}: it was replaced while it was read. Replay it again")
-        with open(part.path, "rb", buffering=READ_BYTES) as file:
-            start = _seek_line(file, part)
-            # A byte order mark may be longer than the first range.
-            end = part.end if part.start else max(part.end, start + 1)
-            while start < end and (block := file.read(min(READ_BYTES, end - start))):
-                if not block.endswith(b"\n"):
-                    begun = len(block) - block.rfind(b"\n") - 1
-                    block += _rest_of_line(file, part.path, begun)
-                yield start, block
-                start += len(block)
+    with (
+        _Reading(part.path).errors(),
+        open(part.path, "rb", buffering=READ_BYTES) as file,
+    ):
+        check_unchanged(file.fileno(), part.path, part.file, part.end)
+        start = _seek_line(file, part)
+        # A byte order mark may be longer than the first range.
+        end = part.end if part.start else max(part.end, start + 1)
+        while start < end and (block := file.read(min(BLOCK_BYTES, end - start))):
+            if not block.endswith(b"\n"):
+                begun = len(block) - block.rfind(b"\n") - 1
+                block += _rest_of_line(file, part.path, begun)
+            yield start, block
+            start += len(block)
+
+
+def check_unchanged(file: int, path: str, known: tuple[int, int], size: int = 0) -> None:
+    """Raise ``InputChanged`` if a descriptor is not of the known file, or has fewer bytes."""
+    status = os.fstat(file)
+    if file_id(status) != known:
+        raise InputChanged(f"{path}: it was replaced while it was read. Replay it again")
+    if status.st_size < size:
+        raise InputChanged(f"{path}: it was cut off while it was read. Replay it again")
 
 
 def _seek_line(file: IO[bytes], part: FileRange) -> int:
@@ -341,15 +358,20 @@ def parse_line(line: bytes) -> Record:
     if type(obj) is not dict or "type" in obj or not ("value" in obj or "value_base64" in obj):
         return Record(line)
     try:
-        timestamp_ms = obj.get("timestamp")
         return Record(
             value=_bytes(obj, "value"),
             key=_bytes(obj, "key"),
-            timestamp_ms=None if timestamp_ms is None else bounded_timestamp(timestamp_ms),
+            timestamp_ms=_timestamp_ms(obj.get("timestamp")),
             **_place(obj),
         )
     except (TypeError, ValueError, AttributeError, binascii.Error):
         return Record(line)
+
+
+def _timestamp_ms(value: Any) -> int | None:
+    if value is not None and type(value) is not int:
+        raise TypeError("a timestamp that is not a whole number")
+    return None if value is None else bounded_timestamp(value)
 
 
 def _place(obj: dict[str, Any]) -> dict[str, Any]:
