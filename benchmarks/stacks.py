@@ -14,7 +14,7 @@ from types import FrameType
 INTERVAL_SECONDS = 0.002
 STAGES = {
     "reading": ("_index", "_spool"),
-    "pieces": ("compute",),
+    "pieces": ("compute", "_compute", "_computed"),
     "merging": ("write_report_of_pieces", "finish_merged"),
     "page": ("write_report_page",),
 }

@@ -167,14 +167,14 @@ fn once(is_first: &mut bool) -> Option<()> {
 /// The words that are left to find.
 struct Sought<'a, 'py> {
     py: Python<'py>,
-    left: HashMap<&'a str, &'a Bound<'py, PyString>>,
-    articles: HashSet<&'a str>,
+    left: HashMap<&'a [u8], &'a Bound<'py, PyString>>,
+    articles: HashSet<&'a [u8]>,
     /// The lengths of wanted words as bits, by their first byte: most others are told by these.
     lengths: [u64; 256],
     found: Bound<'py, PySet>,
     /// How many of the texts so far have a word besides articles.
     texts: usize,
-    word: String,
+    word: Vec<u8>,
 }
 
 impl<'a, 'py> Sought<'a, 'py> {
@@ -191,20 +191,20 @@ impl<'a, 'py> Sought<'a, 'py> {
             lengths: [0; 256],
             found: PySet::empty(py)?,
             texts: 0,
-            word: String::new(),
+            word: Vec::new(),
         };
         for word in wanted {
             let text = match word.to_str() {
-                Ok(text) => text,
+                Ok(text) => text.as_bytes(),
                 Err(_) => return Ok(None),
             };
-            if let Some(first) = text.as_bytes().first() {
+            if let Some(first) = text.first() {
                 sought.lengths[usize::from(*first)] |= length_bit(text);
             }
             sought.left.insert(text, word);
         }
         for word in articles {
-            sought.articles.insert(word.to_str()?);
+            sought.articles.insert(word.to_str()?.as_bytes());
         }
         Ok(Some(sought))
     }
@@ -219,6 +219,9 @@ impl<'a, 'py> Sought<'a, 'py> {
         let mut has_words = false;
         for part in parts {
             let mut rest = part.as_ref();
+            if has_words && self.left.is_empty() {
+                break; // nothing is left to find
+            }
             while !rest.is_empty() {
                 let size = self.take_ascii(rest.as_bytes(), &mut has_words)?;
                 let mut others = rest[size..].chars();
@@ -242,7 +245,7 @@ impl<'a, 'py> Sought<'a, 'py> {
                 DROPPED => (),
                 SPACE => self.end_word(has_words)?,
                 OTHER => return Ok(at),
-                lower => self.word.push(char::from(lower)),
+                lower => self.word.push(lower),
             }
         }
         Ok(text.len())
@@ -258,15 +261,15 @@ impl<'a, 'py> Sought<'a, 'py> {
         for sign in normal.unwrap_or(sign.encode_utf8(&mut buffer)).chars() {
             match is_space(sign) {
                 true => self.end_word(has_words)?,
-                false => self.word.push(sign),
+                false => (self.word).extend_from_slice(sign.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
         Ok(true)
     }
 
     fn end_word(&mut self, has_words: &mut bool) -> PyResult<()> {
-        let word = self.word.as_str();
-        if let Some(first) = word.as_bytes().first() {
+        let word = self.word.as_slice();
+        if let Some(first) = word.first() {
             *has_words = *has_words || !self.articles.contains(word);
             if self.lengths[usize::from(*first)] & length_bit(word) != 0 {
                 if let Some(known) = self.left.remove(word) {
@@ -279,7 +282,7 @@ impl<'a, 'py> Sought<'a, 'py> {
     }
 }
 
-fn length_bit(word: &str) -> u64 {
+fn length_bit(word: &[u8]) -> u64 {
     1 << word.len().min(63)
 }
 
