@@ -1,8 +1,8 @@
 """Replay a recording and print the CPU seconds of each part as a JSON object.
 
 ``python benchmarks/stacks.py SOURCE OUT`` runs on its own, also with the code of another checkout.
-It looks at the stack after every 2 ms of CPU time, or as soon as code that is compiled returns, and
-counts the time since it last looked for the functions that are on the stack.
+It samples the stack after every 2 ms of CPU time, or when compiled code that takes longer returns.
+The time since the last sample counts for the part that the stack belongs to.
 """
 
 import json

@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 
 use blake2b_simd::Params;
-use memchr::{memchr, memmem};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -34,18 +33,18 @@ fn keyed_lines<'py>(
 ) -> Option<Columns<'py>> {
     let block = block.as_bytes();
     u32::try_from(block.len()).ok()?; // so is each place in it
-    let (mut hash, finders) = (Params::new(), Finders::new());
+    let mut hash = Params::new();
     hash.hash_length(KEY_BYTES);
     let (mut starts, mut lengths, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
     let (mut keys, mut known) = (Vec::new(), Vec::new());
     let (mut number, mut start) = (0u32, 0);
     while start < block.len() {
         let rest = &block[start..];
-        let size = memchr(b'\n', rest);
+        let size = rest.iter().position(|byte| *byte == b'\n');
         let line = without_end(&rest[..size.unwrap_or(rest.len())]);
         number += 1;
         if !line.iter().all(is_space) {
-            let id = conversation_id(line, record_bytes, &finders);
+            let id = conversation_id(line, record_bytes);
             starts.extend_from_slice(&(start as u32).to_le_bytes());
             lengths.extend_from_slice(&(line.len() as u32).to_le_bytes());
             numbers.extend_from_slice(&number.to_le_bytes());
@@ -81,30 +80,25 @@ fn without_end(line: &[u8]) -> &[u8] {
 /// The conversation id of a valid event or recorded record; None if Python has to find it.
 ///
 /// Of what is not valid it may be any.
-fn conversation_id<'a>(
-    line: &'a [u8],
-    record_bytes: usize,
-    finders: &Finders,
-) -> Option<Cow<'a, str>> {
+fn conversation_id(line: &[u8], record_bytes: usize) -> Option<Cow<'_, str>> {
     let text = simdutf8::basic::from_utf8(line).ok()?;
     if line.starts_with(EVENT) {
-        return id_of_event(text, record_bytes, finders);
+        return id_of_event(text, record_bytes);
     }
     let found = Members::read(text)?;
     if found.is_event {
         return found.id().filter(|_| line.len() <= record_bytes);
     }
     let value = found.recorded.filter(|_| found.has_offset)?;
-    let id = id_of_event(&value, record_bytes, finders)?;
+    let id = id_of_event(&value, record_bytes)?;
     Some(Cow::Owned(id.into_owned()))
 }
 
-fn id_of_event<'a>(event: &'a str, record_bytes: usize, finders: &Finders) -> Option<Cow<'a, str>> {
+fn id_of_event(event: &str, record_bytes: usize) -> Option<Cow<'_, str>> {
     if event.len() > record_bytes {
         return None;
     }
-    let first = first_id(event).filter(|(_, behind)| !finders.occurs(behind.as_bytes()));
-    match first {
+    match first_id(event).filter(|(_, behind)| !may_have_id(behind)) {
         Some((id, _)) => Some(id).filter(|id| fits(id)),
         None => Members::read(event)?.id(),
     }
@@ -130,24 +124,12 @@ fn fits(id: &str) -> bool {
     !id.is_empty() && id.chars().count() <= HANDLE
 }
 
-/// Finds whether a conversation id may follow: most events have only one.
-struct Finders {
-    name: memmem::Finder<'static>,
-    escape: memmem::Finder<'static>,
-}
-
-impl Finders {
-    fn new() -> Self {
-        Finders {
-            name: memmem::Finder::new(b"\"conversation_id\""),
-            escape: memmem::Finder::new(b"\\u00"),
-        }
-    }
-
-    fn occurs(&self, text: &[u8]) -> bool {
-        let is_of_name = |at: usize| matches!(text.get(at + 4), Some(b'5'..=b'7'));
-        self.name.find(text).is_some() || self.escape.find_iter(text).any(is_of_name)
-    }
+/// Whether a text may have the name of a conversation id, also with escapes: few do so twice.
+fn may_have_id(text: &str) -> bool {
+    const ESCAPE: &str = "\\u00";
+    let is_of_name = |at: usize| matches!(text.as_bytes().get(at + 4), Some(b'5'..=b'7'));
+    text.contains("\"conversation_id\"")
+        || (text.contains(ESCAPE) && text.match_indices(ESCAPE).any(|(at, _)| is_of_name(at)))
 }
 
 /// What the members of an object say of the record that it is.

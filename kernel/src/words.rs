@@ -225,10 +225,9 @@ impl<'a, 'py> Sought<'a, 'py> {
             while !rest.is_empty() {
                 let size = self.take_ascii(rest.as_bytes(), &mut has_words)?;
                 let mut others = rest[size..].chars();
-                if let Some(sign) = others.next() {
-                    if !self.take_other(sign, &mut has_words)? {
-                        return Ok(false);
-                    }
+                match others.next() {
+                    Some(sign) if !self.take_other(sign, &mut has_words)? => return Ok(false),
+                    _ => (),
                 }
                 rest = others.as_str();
             }
@@ -253,18 +252,30 @@ impl<'a, 'py> Sought<'a, 'py> {
 
     /// Reads another character; false if Python has to do it.
     fn take_other(&mut self, sign: char, has_words: &mut bool) -> PyResult<bool> {
-        let mut buffer = [0; 4];
-        let normal = match replacement(self.py, sign)? {
-            Some(normal) if sign != SIGMA => normal,
-            _ => return Ok(false),
-        };
-        for sign in normal.unwrap_or(sign.encode_utf8(&mut buffer)).chars() {
-            match is_space(sign) {
-                true => self.end_word(has_words)?,
-                false => (self.word).extend_from_slice(sign.encode_utf8(&mut [0; 4]).as_bytes()),
+        if sign == SIGMA {
+            return Ok(false);
+        }
+        match replacement(self.py, sign)? {
+            Some(None) => self.add(sign, has_words)?,
+            Some(Some(normal)) => {
+                for sign in normal.chars() {
+                    self.add(sign, has_words)?;
+                }
             }
+            None => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Adds a normalised character to the word, or ends it.
+    fn add(&mut self, sign: char, has_words: &mut bool) -> PyResult<()> {
+        if is_space(sign) {
+            return self.end_word(has_words);
+        }
+        let mut buffer = [0; 4];
+        self.word
+            .extend_from_slice(sign.encode_utf8(&mut buffer).as_bytes());
+        Ok(())
     }
 
     fn end_word(&mut self, has_words: &mut bool) -> PyResult<()> {
@@ -316,8 +327,8 @@ const PAGES: usize = 0x3_2400 / PAGE; // there are few characters beyond, and Py
 /// The normalised forms of a page of Unicode; None for a character that stays as it is.
 type Page = Vec<Option<String>>;
 
-/// The normalised form of a character that is not ASCII; None inside if it stays as it is, and None
-/// if Python has to decide.
+/// The normalised form of a character that is not ASCII: `Some(None)` if it stays as it is, None if
+/// Python has to decide.
 ///
 /// Python tells those of a page when one of them occurs for the first time, because Python and Rust
 /// may have different versions of Unicode.

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use super::escapes::unescaped;
 use super::scan::plain_length;
 
+/// A place in a text, before a value or after one.
 pub struct Walk<'a> {
     text: &'a str,
     raw: &'a [u8],
@@ -53,10 +54,10 @@ impl<'a> Walk<'a> {
         self.inside(b'[', b']', |walk, number| read(walk, number))
     }
 
-    /// A text; None inside for null.
+    /// A text; `Some(None)` for null.
     pub fn text(&mut self) -> Option<Option<Cow<'a, str>>> {
         if self.visible()? != b'"' {
-            return self.is_null().then_some(None);
+            return self.take_null().then_some(None);
         }
         let start = self.at + 1;
         let length = self.string()?.len();
@@ -68,7 +69,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Skips a null, and says whether there was one.
-    pub fn is_null(&mut self) -> bool {
+    fn take_null(&mut self) -> bool {
         let found = self.visible().is_some() && self.raw[self.at..].starts_with(b"null");
         self.at += if found { 4 } else { 0 };
         found
@@ -76,7 +77,7 @@ impl<'a> Walk<'a> {
 
     /// Skips null, or an integer without a sign of at most so many digits.
     pub fn small_number(&mut self, most_digits: usize) -> Option<()> {
-        if self.is_null() {
+        if self.take_null() {
             return Some(());
         }
         let start = self.at;

@@ -53,7 +53,7 @@ class KeyedLines(NamedTuple):
 
 
 def keyed_lines(block: bytes, limits: Limits) -> KeyedLines:
-    """The lines of a block, with the keys that can be found quickly."""
+    """The lines of a block, with the keys that the kernel finds; it leaves others to Python."""
     found = compiled.keyed_lines(block, limits.record_bytes)
     if found is None:
         return plain_lines(block)

@@ -233,8 +233,7 @@ class SpoolWriter:
             found = self._sources[name] = len(self._spool.sources)
             source = SpoolSource(name)
             if is_path:
-                path = _absolute(name)
-                source = SpoolSource(path, file=file_id(os.stat(path)))
+                source = SpoolSource(_absolute(name), file=file_id(os.stat(name)))
             self._spool.sources.append(source)
         return found
 
@@ -303,7 +302,7 @@ class SpooledRecords:
             )
 
     def _each_of(self, places: bytes) -> Iterator[tuple[int, LocatedRecord]]:
-        """The records at places, which follow one another."""
+        """The records of a sequence of ``PLACE``."""
         for at, number, part, start, length in PLACE.iter_unpack(places):
             if self._piece.has(part):
                 source = self._sources[at]
