@@ -35,14 +35,15 @@ COMMAND = [sys.executable, "-m", "stream_metrics"]
 LAUNCHED: list[Worker] = []  # by the current test
 
 
-def waiting_bytes(port: int) -> int:
-    """Bytes that were sent to a local server on this port and that it has not read."""
+def unanswered_calls(port: int) -> int:
+    """Connections to a local server on this port with bytes that it has not read."""
     lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
     connections = (line.split() for line in lines)
     return sum(
-        int(queues.partition(":")[2], 16)
+        state == ESTABLISHED
+        and int(local.partition(":")[2], 16) == port
+        and int(queues.partition(":")[2], 16) > 0
         for _, local, _, state, queues, *_ in connections
-        if state == ESTABLISHED and int(local.partition(":")[2], 16) == port
     )
 
 

@@ -19,7 +19,7 @@ from deploy.local.servers import Prometheus, RedisServer
 from deploy.local.stack import RETRIEVAL
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from tests.helpers import wait_until
-from tests.services.live import PARTITIONS, LiveSystem, Worker, produce, waiting_bytes
+from tests.services.live import PARTITIONS, LiveSystem, Worker, produce, unanswered_calls
 
 pytestmark = pytest.mark.service
 
@@ -303,13 +303,15 @@ async def test_a_second_signal_ends_the_process(
 ) -> None:
     """SIGTERM during a call to a hanging Redis waits; a second one ends the process immediately."""
     system = await topics_with_traffic(kafka, redis, tmp_path, f"signal-{os.getpid()}", seed=6)
+    system.settings["STREAM_METRICS_REDIS__SOCKET_TIMEOUT_SECONDS"] = "60"  # no call ends meanwhile
     await system.start_workers(1)
     await system.reach(0.1)
     worker = system.workers[0]
     redis.pause()
     try:
-        # An idle worker calls Redis for its next heartbeat at the latest.
-        await wait_until(lambda: waiting_bytes(redis.port) > 0, 30, "no call is in flight")
+        # An idle worker also reads the layout, which an end in order waits for, and the memory of
+        # Redis, which it does not wait for. So one call in flight is not enough.
+        await wait_until(lambda: unanswered_calls(redis.port) > 1, 30, "no two calls in flight")
         os.kill(worker.pid, signal.SIGTERM)
         await wait_until(
             lambda: "worker stops" in worker.log.read_text(), 10, "the signal was not noticed"
