@@ -97,6 +97,20 @@ SEARCHES: Final = (
         "for line in lines_of(one)] == expected",
     ),
     Mutation(
+        "an early end of a file is the end",
+        "a range is indexed as far as a file goes that is cut off meanwhile",
+        (
+            Edit(
+                FILES,
+                "            start += len(block)\n"
+                "        check_unchanged(file.fileno(), part.path, part.file)\n",
+                "            start += len(block)\n",
+            ),
+        ),
+        f"{RANGES}::test_a_file_that_is_cut_off_while_a_range_is_read_is_not_indexed",
+        "DID NOT RAISE",
+    ),
+    Mutation(
         "rows of searches stay in memory",
         "a report keeps the rows of all searches instead of their scores",
         (

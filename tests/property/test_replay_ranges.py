@@ -21,8 +21,14 @@ from hypothesis import strategies as st
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.replay.index_lines import index_lines
-from stream_metrics.lab.replay.run import Execution, ReplaySource, ReplayTask, StrictError, run
-from stream_metrics.lab.replay.spool import SpoolDamaged
+from stream_metrics.lab.replay.run import (
+    FOLDER,
+    Execution,
+    ReplaySource,
+    ReplayTask,
+    StrictError,
+    run,
+)
 from stream_metrics.lab.sources.files import (
     LONGEST_LINE_BYTES,
     FileRange,
@@ -200,7 +206,7 @@ def test_a_file_that_changes_before_a_replay_continues_is_an_error(
         run(replay_of([recording], out, scale), InterruptedProgress(1))
     change(recording)
 
-    with pytest.raises((InputError, SpoolDamaged)):
+    with pytest.raises(InputError):
         run(replay_of([recording], out, scale), RecordedProgress())
 
 
@@ -213,31 +219,141 @@ def test_a_replaced_file_is_not_indexed(recording: str, tmp_path: Path) -> None:
         index_lines(part, 0, Limits())
 
 
-def test_a_file_that_was_cut_off_is_not_indexed(recording: str) -> None:
-    """Its other ranges would make a report of a part of it."""
+@pytest.mark.parametrize("at", [0, -1])
+def test_a_file_that_was_cut_off_is_not_indexed(at: int, recording: str) -> None:
+    """Its first ranges are not, either: they would make a report of a part of it."""
     parts = file_ranges([recording], 10_000)
     os.truncate(recording, parts[-1].start + 1)
 
-    assert index_lines(parts[0], 0, Limits()) is not None
     with pytest.raises(InputChanged, match="was cut off"):
-        index_lines(parts[-1], 0, Limits())
+        index_lines(parts[at], 0, Limits())
 
 
-def test_a_file_that_is_replaced_after_it_was_indexed_is_an_error(
+def test_a_file_that_is_cut_off_while_a_range_is_read_is_not_indexed(recording: str) -> None:
+    """An early end of the file is not taken for the end of the range."""
+    (part,) = file_ranges([recording], 1 << 30)
+    blocks = range_blocks(part)
+    start, block = next(blocks)
+    os.truncate(recording, start + len(block))
+
+    with pytest.raises(InputChanged, match="was cut off"):
+        list(blocks)
+
+
+def test_a_file_that_is_gone_is_not_indexed(recording: str) -> None:
+    """It is no reason to read another file at its path from the first line."""
+    (part,) = file_ranges([recording], 1 << 30)
+    os.remove(recording)
+
+    with pytest.raises(InputError, match="No such file"):
+        index_lines(part, 0, Limits())
+
+
+class Changing(RecordedProgress):
+    """Changes the input once, when pieces are computed."""
+
+    def __init__(self, change: Callable[[], object]) -> None:
+        super().__init__()
+        self._change = change
+
+    def computed(self, pieces: int, of: int) -> None:
+        """Change the input before the first piece."""
+        if not pieces:
+            self._change()
+
+
+def replace_by_a_copy(path: str) -> None:
+    """Put another file with the same bytes at a path."""
+    os.replace(shutil.copy(path, f"{path}.copy"), path)
+
+
+def overwrite(path: str) -> None:
+    """Overwrite the second half of a file, which keeps its size."""
+    size = os.stat(path).st_size
+    with open(path, "r+b") as file:
+        file.seek(size // 2)
+        file.write(b"-" * (size - size // 2))
+    os.utime(path, ns=(0, 0))  # a clock may be too coarse to tell this from its creation
+
+
+def append(path: str) -> None:
+    """Append a line."""
+    with open(path, "ab") as file:
+        file.write(b"{}\n")
+
+
+IN_ORDER = replace(AT_ONCE, small_records=1)
+"""An execution that reads the records one after another, and spools them."""
+CHANGES = {
+    replace_by_a_copy: "was replaced",
+    partial(os.truncate, length=1_000): "was cut off",
+    overwrite: "was changed",
+}
+
+
+@pytest.mark.parametrize("scale", [in_ranges(100_000), IN_ORDER])
+@pytest.mark.parametrize(("change", "message"), CHANGES.items())
+def test_a_file_that_changes_after_it_was_indexed_is_an_error(
+    change: Callable[[str], None], message: str, scale: Execution, recording: str, tmp_path: Path
+) -> None:
+    """Nothing is read at the places of another file, and the next replay starts over."""
+    changing = Changing(partial(change, recording))
+    with pytest.raises(InputChanged, match=message):
+        run(replay_of([recording], tmp_path / "out", scale), changing)
+
+    assert not (tmp_path / "out" / FOLDER).exists()
+
+
+@pytest.mark.parametrize("scale", [in_ranges(100_000), IN_ORDER])
+def test_lines_that_are_appended_after_it_was_indexed_do_not_count(
+    scale: Execution, recording: str, tmp_path: Path
+) -> None:
+    """The report is that of the file as it was."""
+    run(replay_of([recording], tmp_path / "as-it-was", scale), RecordedProgress())
+    growing = Changing(partial(append, recording))
+    run(replay_of([recording], tmp_path / "growing", scale), growing)
+
+    assert files_of(tmp_path / "growing") == files_of(tmp_path / "as-it-was")
+
+
+def test_lines_that_are_appended_while_a_file_is_read_do_not_count(recording: str) -> None:
+    """Those that it had when it was opened are read."""
+    records = numbered_records(recording)
+    read = [next(records)]
+    append(recording)
+
+    read += records
+    assert len(read) == Path(recording).read_bytes().count(b"\n") - 1
+
+
+@pytest.mark.parametrize(("change", "message"), list(CHANGES.items())[1:])
+def test_a_file_that_changes_while_it_is_read_in_order_is_an_error(
+    change: Callable[[str], None], message: str, recording: str
+) -> None:
+    """A part of it would make another report."""
+    records = numbered_records(recording)
+    next(records)
+    change(recording)
+
+    with pytest.raises(InputChanged, match=message):
+        list(records)
+
+
+def test_a_file_that_is_replaced_while_it_is_read_in_order_is_an_error(
     recording: str, tmp_path: Path
 ) -> None:
-    """Nothing is read at the places of another file."""
+    """The lines of the file that was opened are not looked for in the other one."""
+    task = replay_of([recording], tmp_path / "out", IN_ORDER)
 
-    class Replacing(RecordedProgress):
-        """Replaces the file when pieces are computed."""
-
-        def computed(self, pieces: int, of: int) -> None:
-            """Replace the file once."""
-            if not pieces:
-                os.replace(shutil.copy(recording, tmp_path / "copy.jsonl"), recording)
+    def located() -> Generator[LocatedRecord, None, None]:
+        """The records; the file is replaced once the first has been read."""
+        for number, record in numbered_records(recording, places=True):
+            if number == 1:
+                replace_by_a_copy(recording)
+            yield recording, number, record
 
     with pytest.raises(InputChanged, match="was replaced"):
-        run(replay_of([recording], tmp_path / "out", in_ranges(100_000)), Replacing())
+        run(replace(task, source=replace(task.source, open=located)), RecordedProgress())
 
 
 def test_a_line_that_is_too_long_is_not_read_in_ranges(tmp_path: Path) -> None:

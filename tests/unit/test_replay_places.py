@@ -12,8 +12,12 @@ from pathlib import Path
 import pytest
 
 from stream_metrics.lab.replay.run import FOLDER, Execution, ReplayTask, run
-from stream_metrics.lab.replay.spool import SpoolDamaged
-from stream_metrics.lab.sources.files import file_ranges, numbered_records, record_line
+from stream_metrics.lab.sources.files import (
+    InputChanged,
+    file_ranges,
+    numbered_records,
+    record_line,
+)
 from stream_metrics.lab.sources.place import LocatedRecord
 from tests.helpers import rest_long
 from tests.killed import Work, killed_at, moments_of
@@ -80,7 +84,7 @@ def test_a_file_that_is_cut_off_while_it_is_replayed_is_an_error(tmp_path: Path)
         yield from reading(paths)
         os.truncate(paths[0], 100)
 
-    with pytest.raises(SpoolDamaged, match="it was cut off"):
+    with pytest.raises(InputChanged, match="it was cut off"):
         run(task(read(), tmp_path / "out", SPOOLED), RecordedProgress())
 
 

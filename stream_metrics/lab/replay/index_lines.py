@@ -14,8 +14,7 @@ from stream_metrics.core.telemetry.otlp.payloads import is_payload
 from stream_metrics.lab.replay.spool import PLACE, SHARDS, IndexedLines, spool_key
 from stream_metrics.lab.sources.files import (
     FileRange,
-    InputChanged,
-    InputError,
+    LineTooLong,
     is_blank,
     parse_line,
     range_blocks,
@@ -89,7 +88,7 @@ def index_lines(
     """The places of a range's records; ``source`` is the number of the range in the spool.
 
     None if the input must be read from its first line: a line has traces (which are joined first)
-    or cannot be read, or the index would be larger than ``max_bytes``. Raises ``InputChanged``.
+    or is too long, or the index would be larger than ``max_bytes``. Raises ``InputError``.
     """
     places_of, held = [bytearray() for _ in range(SHARDS)], np.zeros(SHARDS, np.int64)
     lines = records = 0
@@ -112,9 +111,7 @@ def index_lines(
                 places_of[shard] += places[begin:end].tobytes()
             np.add.at(held, shards, found.lengths)
             lines += found.lines
-    except InputChanged:
-        raise
-    except InputError:
+    except LineTooLong:  # reading from the first line tells its number
         return None
     return IndexedLines(lines, records, [bytes(one) for one in places_of], held.tolist())
 

@@ -17,7 +17,7 @@ from stream_metrics.lab.reports.files import write_text
 from stream_metrics.lab.sources.files import FileRange
 
 MANIFEST: Final = "manifest.json"
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 
 
 class Manifest(msgspec.Struct):

@@ -54,7 +54,7 @@ from stream_metrics.lab.replay.score_texts import LineKind, scored_lines
 from stream_metrics.lab.replay.search_figures import SearchFigures
 from stream_metrics.lab.replay.spool import Piece, SpoolKey, SpoolWriter, spool_key
 from stream_metrics.lab.reports.files import QUERIES, RELEVANT
-from stream_metrics.lab.sources.files import FileRange
+from stream_metrics.lab.sources.files import FileRange, InputChanged
 from stream_metrics.lab.sources.place import LocatedRecord, place_fields, place_of, place_text
 from stream_metrics.lab.sources.problems import find_problems
 
@@ -155,14 +155,14 @@ _KeyedRecord = tuple[SpoolKey, LocatedRecord]
 def run(task: ReplayTask, progress: Progress) -> FinishedReport:
     """Replay the input and write the files of the report.
 
-    Raises ``StrictError``, ``OutputInUse``, ``pool.WorkerDied``, ``spool.SpoolDamaged``, and what
-    the source raises.
+    Raises ``StrictError``, ``OutputInUse``, ``pool.WorkerDied``, ``spool.SpoolDamaged``,
+    ``InputChanged``, and what the source raises.
     """
     folder = task.out / FOLDER
     with locked(folder):
         try:
             return _run(task, folder, progress)
-        except StrictError:  # such a replay cannot resume
+        except (StrictError, InputChanged):  # such a replay cannot resume
             clear(folder)
             raise
 
@@ -184,8 +184,8 @@ def _run(task: ReplayTask, folder: Path, progress: Progress) -> FinishedReport:
                 return _run_from_spool(task, work, manifest, progress, pool)
         except _NotInRanges:
             progress.note(
-                "the input has traces, or lines that cannot be indexed; reading it again from the "
-                "first line"
+                "the input has traces, or lines that are very long or very short; reading it again "
+                "from the first line"
             )
             clear(folder)
             manifest = Manifest(work.fingerprint, 0)

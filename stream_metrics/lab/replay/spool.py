@@ -22,9 +22,10 @@ from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.files import (
     FileRange,
+    FileState,
+    InputChanged,
     StoredRecord,
     check_unchanged,
-    file_id,
     read_again,
 )
 from stream_metrics.lab.sources.place import LocatedRecord
@@ -101,13 +102,13 @@ class SpoolSource(msgspec.Struct, array_like=True, frozen=True):
         name: Its name; the absolute path of a plain file.
         start: How many lines of the file precede it. The numbers in the spool count from here.
         lines: How many lines a range has; 0 for a whole source.
-        file: The ``file_id`` of a plain file; None for other sources.
+        file: The state of a plain file; None for other sources.
     """
 
     name: str
     start: int = 0
     lines: int = 0
-    file: tuple[int, int] | None = None
+    file: FileState | None = None
 
 
 class Spool(msgspec.Struct):
@@ -180,7 +181,7 @@ class SpoolWriter:
 
     def __init__(self, folder: Path, spool: Spool | None = None, *, shards: int = SHARDS) -> None:
         self._spool = Spool.empty(shards) if spool is None else spool
-        self._sources = {source.name: at for at, source in enumerate(self._spool.sources)}
+        self._sources = {(one.name, one.file): at for at, one in enumerate(self._spool.sources)}
         self._files: list[IO[bytes]] = []
         self._open = ExitStack()
         for shard, size in enumerate(self._spool.sizes):
@@ -199,7 +200,7 @@ class SpoolWriter:
         """Write a record, or where it is; returns its size in bytes."""
         name, number, record = located
         if isinstance(record, StoredRecord):
-            held, source = record.length, self._source(record.path, is_path=True)
+            held, source = record.length, self._source(record.path, record.file)
             data = _entry(SpooledPlaces(PLACE.pack(source, number, key.part, record.start, held)))
         else:
             sent = (record.value, record.key, record.timestamp_ms)
@@ -227,14 +228,12 @@ class SpoolWriter:
         self._files[shard].write(data)
         self._spool.sizes[shard] += len(data)
 
-    def _source(self, name: str, *, is_path: bool = False) -> int:
-        found = self._sources.get(name)
+    def _source(self, name: str, file: FileState | None = None) -> int:
+        found = self._sources.get((name, file))
         if found is None:
-            found = self._sources[name] = len(self._spool.sources)
-            source = SpoolSource(name)
-            if is_path:
-                source = SpoolSource(_absolute(name), file=file_id(os.stat(name)))
-            self._spool.sources.append(source)
+            found = self._sources[name, file] = len(self._spool.sources)
+            path = name if file is None else _absolute(name)
+            self._spool.sources.append(SpoolSource(path, file=file))
         return found
 
     def flush(self) -> Spool:
@@ -276,12 +275,12 @@ class SpooledRecords:
         self._path, self._piece, self._sources = spool_path(folder, piece.shard), piece, sources
         self._open = ExitStack()
         self._file = self._open.enter_context(self._path.open("rb"))
-        self._source = ""  # the name of the one that is open
-        self._source_open = self._open.enter_context(ExitStack())
+        self._plain_open = self._open.enter_context(ExitStack())
+        self._plain: tuple[str, FileState | None] = ("", None)  # the plain file that is open
         self._descriptor = -1
 
     def close(self) -> None:
-        """Close its files."""
+        """Close its files; raises ``InputChanged``."""
         self._open.close()
 
     def each(self) -> Iterator[tuple[int, LocatedRecord]]:
@@ -320,17 +319,22 @@ class SpooledRecords:
         return entry.record
 
     def _record(self, source: SpoolSource, start: int, length: int) -> Record:
-        path = source.name
-        if self._source != path:
-            self._source_open.close()
-            self._source, self._descriptor = path, os.open(path, os.O_RDONLY)
-            self._source_open.callback(os.close, self._descriptor)
-            assert source.file is not None
-            check_unchanged(self._descriptor, path, source.file)
+        plain = source.name, source.file
+        if self._plain != plain:
+            self._open_plain(*plain)
         record = read_again(self._descriptor, start, length)
         if record is None:
-            raise SpoolDamaged(f"{path}: it was cut off while it was replayed. Replay it again")
+            raise InputChanged(source.name, "cut off")
         return record
+
+    def _open_plain(self, path: str, known: FileState | None) -> None:
+        """Open a plain file instead of the one that is open. Both are checked for changes."""
+        assert known is not None
+        self._plain_open.close()
+        self._plain, self._descriptor = (path, known), os.open(path, os.O_RDONLY)
+        self._plain_open.callback(os.close, self._descriptor)
+        check_unchanged(self._descriptor, path, known)
+        self._plain_open.callback(check_unchanged, self._descriptor, path, known)
 
     def _read(self, file: IO[bytes]) -> tuple[Spooled | SpooledPlaces, int]:
         """Read at the current position; returns what is there and its size in bytes."""

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -52,24 +52,39 @@ EVENT: Final = b'{"type"'
 """The beginning of a line that is certainly an event, not a recorded record."""
 
 
+class FileState(NamedTuple):
+    """What tells a file from another at the same path, and whether it has changed."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Self:
+        """That of a status."""
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
 class StoredRecord(Record, frozen=True, gc=False):
-    """A record of a file that can be read again (``read_again``): ``length`` bytes at ``start``."""
+    """A record of a file that can be read again (``read_again``): ``length`` bytes at ``start``.
+
+    ``file`` is the state that the file had when it was opened.
+    """
 
     path: str = ""
     start: int = 0
     length: int = 0
+    file: FileState | None = None
 
 
 class FileRange(NamedTuple):
-    """The lines of a plain file that begin at ``start`` or later, but before ``end``.
-
-    ``file`` is its ``file_id``.
-    """
+    """The lines of a plain file in this state that begin at ``start`` or later, before ``end``."""
 
     path: str
     start: int
     end: int
-    file: tuple[int, int]
+    file: FileState
 
 
 class InputError(Exception):
@@ -77,7 +92,18 @@ class InputError(Exception):
 
 
 class InputChanged(InputError):
-    """A file was replaced or cut off while it was read."""
+    """A file was "replaced", "cut off" or "changed" while it was read."""
+
+    def __init__(self, path: str, how: str) -> None:
+        super().__init__(path, how)
+
+    def __str__(self) -> str:
+        path, how = self.args
+        return f"{path}: it was {how} while it was read. Run the command again"
+
+
+class LineTooLong(InputError):
+    """A line has more than ``LONGEST_LINE_BYTES``."""
 
 
 def expand(sources: Iterable[str]) -> list[str]:
@@ -114,25 +140,40 @@ def numbered_records(
 ) -> Generator[tuple[int, Record], None, None]:
     """Stream the records of one source, each preceded by its line, row or payload number from 1.
 
-    With ``places``, the lines of a plain file are ``StoredRecord``. Raises ``InputError``.
+    With ``places``, the lines of a plain file are ``StoredRecord``. Of a plain file that grows, the
+    lines are read that it had when it was opened. Raises ``InputError``.
     """
     reading = _Reading(path)
     with reading.errors(), ExitStack() as opened:
         file: Any = sys.stdin.buffer
+        state = None
         if path != "-":
             file = opened.enter_context(open(path, "rb", buffering=READ_BYTES))
+            state = _state_if_sized(file)
         if reading.packing_of(file) == PARQUET:
             if path == "-":
                 raise ParquetError("Parquet cannot be streamed; give it as a file")
             yield from enumerate(read_parquet(path), 1)
             return
-        stored = places and not reading.packing and stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        plain = None if reading.packing else state
         for start, text in reading.parts(file):
             if start is None:
                 record = Record(text)
+            elif plain is None:
+                record = parse_line(text)
+            elif start >= plain.size:
+                break  # appended since
             else:
-                record = _stored(text, path, start) if stored else parse_line(text)
+                record = _stored(text, path, start, plain) if places else parse_line(text)
             yield reading.number, record
+        if state is not None:
+            check_unchanged(file.fileno(), path, state)
+
+
+def _state_if_sized(file: IO[bytes]) -> FileState | None:
+    """The state of a regular file; None for others, and for those without a size, as in /proc."""
+    status = os.fstat(file.fileno())
+    return FileState.of(status) if stat.S_ISREG(status.st_mode) and status.st_size else None
 
 
 def numbered_lines(path: str, file: Any) -> Generator[tuple[int, bytes], None, None]:
@@ -164,7 +205,7 @@ def file_ranges(paths: Sequence[str], range_bytes: int) -> list[FileRange]:
             return []
         for start in range(0, status.st_size, range_bytes):
             end = min(start + range_bytes, status.st_size)
-            found.append(FileRange(path, start, end, file_id(status)))
+            found.append(FileRange(path, start, end, FileState.of(status)))
     return found
 
 
@@ -186,11 +227,6 @@ def _status_if_plain(path: str) -> os.stat_result | None:
     return None if is_framed(head) or is_whole(head) or has_no_size else status
 
 
-def file_id(status: os.stat_result) -> tuple[int, int]:
-    """Device and inode of a file, which tell it from another at the same path."""
-    return status.st_dev, status.st_ino
-
-
 def range_blocks(part: FileRange) -> Generator[tuple[int, bytes], None, None]:
     """Stream the lines of a range in blocks of whole lines, each block preceded by its start.
 
@@ -200,7 +236,7 @@ def range_blocks(part: FileRange) -> Generator[tuple[int, bytes], None, None]:
         _Reading(part.path).errors(),
         open(part.path, "rb", buffering=READ_BYTES) as file,
     ):
-        check_unchanged(file.fileno(), part.path, part.file, part.end)
+        check_unchanged(file.fileno(), part.path, part.file)
         start = _seek_line(file, part)
         # A byte order mark may be longer than the first range.
         end = part.end if part.start else max(part.end, start + 1)
@@ -210,15 +246,24 @@ def range_blocks(part: FileRange) -> Generator[tuple[int, bytes], None, None]:
                 block += _rest_of_line(file, part.path, begun)
             yield start, block
             start += len(block)
+        check_unchanged(file.fileno(), part.path, part.file)
 
 
-def check_unchanged(file: int, path: str, known: tuple[int, int], size: int = 0) -> None:
-    """Raise ``InputChanged`` if a descriptor is not of the known file, or has fewer bytes."""
-    status = os.fstat(file)
-    if file_id(status) != known:
-        raise InputChanged(f"{path}: it was replaced while it was read. Replay it again")
-    if status.st_size < size:
-        raise InputChanged(f"{path}: it was cut off while it was read. Replay it again")
+def check_unchanged(file: int, path: str, known: FileState) -> None:
+    """Raise ``InputChanged`` if a descriptor's file is another than the known one, has fewer bytes,
+    or has as many but was written to. Bytes may have been appended: that cannot be told from lines
+    that were overwritten as well.
+    """
+    now = FileState.of(os.fstat(file))
+    if (now.device, now.inode) != (known.device, known.inode):
+        how = "replaced"
+    elif now.size < known.size:
+        how = "cut off"
+    elif now.size == known.size and now.modified_ns != known.modified_ns:
+        how = "changed"
+    else:
+        return
+    raise InputChanged(path, how)
 
 
 def _seek_line(file: IO[bytes], part: FileRange) -> int:
@@ -235,7 +280,7 @@ def _rest_of_line(file: IO[bytes], path: str, begun: int = 0) -> bytes:
     """Read to the end of a line of which ``begun`` bytes have been read."""
     rest = file.readline(LONGEST_LINE_BYTES + 1)
     if begun + len(rest) > LONGEST_LINE_BYTES:
-        raise InputError(f"{path}: a line is longer than {LONGEST_LINE_BYTES >> 20} MiB")
+        raise LineTooLong(f"{path}: a line is longer than {LONGEST_LINE_BYTES >> 20} MiB")
     return rest
 
 
@@ -283,7 +328,7 @@ class _Reading:
         for line in iter(partial(file.readline, LONGEST_LINE_BYTES + 1), b""):
             self.number += 1
             if len(line) > LONGEST_LINE_BYTES:
-                raise InputError(
+                raise LineTooLong(
                     f"{self.path}: line {self.number} is longer than "
                     f"{LONGEST_LINE_BYTES >> 20} MiB, so this is not a recording; give JSON "
                     "Lines with one event or record each"
@@ -313,7 +358,7 @@ class _Reading:
 
     @property
     def _where(self) -> str:
-        return f"{self.path}, after line {self.number}"
+        return f"{self.path}, after line {self.number}" if self.number else self.path
 
 
 def is_blank(line: bytes) -> bool:
@@ -321,10 +366,10 @@ def is_blank(line: bytes) -> bool:
     return not line or line.isspace()
 
 
-def _stored(line: bytes, path: str, start: int) -> StoredRecord:
+def _stored(line: bytes, path: str, start: int, file: FileState) -> StoredRecord:
     """The record of a line that begins at ``start``."""
     if line.startswith(EVENT):
-        return StoredRecord(line, path=path, start=start, length=len(line))
+        return StoredRecord(line, path=path, start=start, length=len(line), file=file)
     record = parse_line(line)
     return StoredRecord(
         record.value,
@@ -336,6 +381,7 @@ def _stored(line: bytes, path: str, start: int) -> StoredRecord:
         path=path,
         start=start,
         length=len(line),
+        file=file,
     )
 
 
