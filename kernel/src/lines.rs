@@ -13,7 +13,7 @@ use crate::wire::HANDLE;
 /// The beginning of a line that is certainly an event, not a recorded record.
 const EVENT: &[u8] = b"{\"type\"";
 const KEY_BYTES: usize = 8;
-const LONGEST_TIMESTAMP: usize = 15; // digits; a larger timestamp is bounded as in Python
+const LONGEST_TIMESTAMP: usize = 15; // digits; Python accepts any such number
 
 type Columns<'py> = (
     usize,               // lines, blank ones too

@@ -36,7 +36,7 @@ LAUNCHED: list[Worker] = []  # by the current test
 
 
 def unanswered_calls(port: int) -> int:
-    """Connections to a local server on this port with bytes that it has not read."""
+    """The number of connections to a local server on this port with bytes that it has not read."""
     lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
     connections = (line.split() for line in lines)
     return sum(

@@ -14,7 +14,7 @@ from stream_metrics.core.engine.row import canonical
 from stream_metrics.lab.replay.outcome import ReplayOptions
 from stream_metrics.lab.replay.spool import Spool
 from stream_metrics.lab.reports.files import write_text
-from stream_metrics.lab.sources.files import FileRange
+from stream_metrics.lab.sources.files import FileRange, FileState
 
 MANIFEST: Final = "manifest.json"
 SCHEMA_VERSION: Final = 6
@@ -68,14 +68,13 @@ def fingerprint(
 
 
 def file_identity(paths: Sequence[str]) -> list[Any] | None:
-    """Names, sizes and modification times of files; None if one is not a regular file."""
+    """The paths and states of files; None if one is not a regular file."""
     found: list[Any] = []
     for path in paths:
         file = Path(path)
         if path == "-" or not file.is_file():
             return None
-        stat = file.stat()
-        found.append([str(file.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino])
+        found.append([str(file.resolve()), *FileState.of(file.stat())])
     return found
 
 
