@@ -24,7 +24,9 @@ from stream_metrics.lab.replay.spool import spool_key
 from stream_metrics.lab.reports.files import BUCKETS, PARQUET, QUERIES, RELEVANT, ROWS, TURNS
 from stream_metrics.lab.reports.html.report import PAGE, write_report_page
 from stream_metrics.lab.reports.row_parquet import write_row_parquet
+from stream_metrics.lab.sources.files import FileRange, file_ranges
 from stream_metrics.lab.sources.place import LocatedRecord
+from stream_metrics.lab.sources.unchanged import InputFile
 from stream_metrics.lab.traffic import TrafficProfile, generate
 
 FILES = (ROWS, BUCKETS, QUERIES, RELEVANT, TURNS, "windows.json", "report.json", PARTS)
@@ -46,6 +48,11 @@ CONFIG: dict[str, Any] = {
 AT_ONCE = Execution(small_records=1_000_000)
 SPOOLED = Execution(small_records=0)
 IN_PARTS = Execution(small_records=0, piece_bytes=1_000, note_bytes=1)
+
+
+def ranges_of(paths: Iterable[str], range_bytes: int) -> list[FileRange]:
+    """The ranges of the files at these paths as they are now."""
+    return file_ranges(map(InputFile.at, paths), range_bytes)
 
 
 class RecordedProgress:

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from stream_metrics.cli.common import UsageError
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.core.engine.state import DamagedState
-from stream_metrics.lab.sources.files import InputError
+from stream_metrics.lab.sources.unchanged import InputError
 from stream_metrics.live.layout import UnreadableLayout
 
 

@@ -28,10 +28,10 @@ from stream_metrics.core.events.key import is_labels
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.events.times import rfc3339
-from stream_metrics.lab.sources.files import InputError
 from stream_metrics.lab.sources.json_values import InvalidJson, json_values
 from stream_metrics.lab.sources.kafka.feed import open_feed
 from stream_metrics.lab.sources.replay_pace import Pace, moment_of
+from stream_metrics.lab.sources.unchanged import InputError
 
 SHOWN_PROBLEMS: Final = 20
 

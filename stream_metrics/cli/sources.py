@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
@@ -18,15 +19,7 @@ from stream_metrics.core.telemetry import HELP, ConflictingScopes, Evaluation, E
 from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
 from stream_metrics.core.telemetry.otlp.spans import OtlpError, OtlpNotInstalled
-from stream_metrics.lab.replay.manifest import file_identity
-from stream_metrics.lab.sources.files import (
-    EVENT,
-    FileRange,
-    InputError,
-    expand,
-    file_ranges,
-    numbered_records,
-)
+from stream_metrics.lab.sources.files import EVENT, FileRange, expand, file_ranges, numbered_records
 from stream_metrics.lab.sources.kafka.mark import EARLIEST, END, Mark, parse_mark
 from stream_metrics.lab.sources.otlp.topics import (
     PartitionRange,
@@ -35,12 +28,12 @@ from stream_metrics.lab.sources.otlp.topics import (
 )
 from stream_metrics.lab.sources.otlp.traces import TraceCounts, TraceStore
 from stream_metrics.lab.sources.place import LocatedRecord
+from stream_metrics.lab.sources.unchanged import InputError, InputFile
 
 if TYPE_CHECKING:
     from stream_metrics.cli.topic_source import TopicSource
 
 KAFKA: Final = "kafka:"
-STDIN: Final = "-"
 NAMED_AGENTS: Final = 10
 TRACES: Final = "OTLP traces"
 
@@ -103,8 +96,9 @@ class Sources:
         self._assembler: TopicAssembler | None = None
         self._close: Callable[[Iterable[ClosedTrace]], None]
         self._others = False  # whether there were records other than traces
-        self._stdin: Generator[tuple[int, Record], None, None] | None = None  # already started
-        self._parts: list[TopicSource | str] = []
+        # The readings that have started of sources that cannot be read twice.
+        self._started: dict[InputFile, Generator[tuple[int, Record], None, None]] = {}
+        self._parts: list[TopicSource | InputFile] = []
         self.names: list[str] = []
         for source in sources:
             if source.startswith(KAFKA):
@@ -118,9 +112,9 @@ class Sources:
                 self._parts.append(TopicSource(settings, topics, marks, settings.bridge.known_ms))
                 self.names.append(KAFKA + ",".join(topics))
             else:
-                paths = expand([source])
-                self._parts += paths
-                self.names += [Path(path).name for path in paths]
+                files = [InputFile.at(path) for path in expand([source])]
+                self._parts += files
+                self.names += [Path(file.path).name for file in files]
         if marks != (EARLIEST, END) and not self._topics:
             raise UsageError(
                 "--from and --to apply only to topics: give a source such as kafka:TOPIC"
@@ -128,7 +122,7 @@ class Sources:
 
     @property
     def _topics(self) -> list[TopicSource]:
-        return [part for part in self._parts if not isinstance(part, str)]
+        return [part for part in self._parts if not isinstance(part, InputFile)]
 
     @property
     def topics(self) -> set[str]:
@@ -141,17 +135,19 @@ class Sources:
         return sum(topics.offsets for topics in self._topics)
 
     @property
-    def _paths(self) -> list[str]:
-        return [part for part in self._parts if isinstance(part, str)]
+    def _files(self) -> list[InputFile]:
+        return [part for part in self._parts if isinstance(part, InputFile)]
 
     @property
     def identity(self) -> list[Any] | None:
-        """The identity of the files; None if topics or standard input are among the sources."""
-        return None if self._topics else file_identity(self._paths)
+        """The paths and states of the files; None if not all sources are regular files."""
+        if self._topics or not all(state for _, state in self._files):
+            return None
+        return [(os.path.realpath(path), state) for path, state in self._files]
 
     def ranges(self, range_bytes: int) -> list[FileRange]:
         """Divide the sources into ranges of so many bytes; none if not all are plain files."""
-        return [] if self._topics else file_ranges(self._paths, range_bytes)
+        return [] if self._topics else file_ranges(self._files, range_bytes)
 
     @property
     def read(self) -> dict[str, Any]:
@@ -176,18 +172,20 @@ class Sources:
         """Whether a source begins with OTLP traces; raises ``UsageError``."""
         return any(map(self._is_of_traces, self._parts))
 
-    def _is_of_traces(self, source: TopicSource | str) -> bool:
-        if not isinstance(source, str):
+    def _is_of_traces(self, source: TopicSource | InputFile) -> bool:
+        if not isinstance(source, InputFile):
             return source.has_traces
-        records = numbered_records(source)
+        if source in self._started:
+            return False  # named twice
+        records = numbered_records(source.path, known=source.state)
         try:
             first = next(records, None)
         except InputError:
-            if source == STDIN:
+            if source.state is None:
                 raise
             return False  # reading the file reports the error
-        if source == STDIN:  # it cannot be read twice
-            self._stdin = _from_the_first(first, records)
+        if source.state is None:
+            self._started[source] = _from_the_first(first, records)
         else:
             records.close()
         return first is not None and is_payload(first[1].value)
@@ -241,11 +239,12 @@ class Sources:
         A damaged payload in a file raises an error; in a topic it counts as a bad record.
         """
         for source in self._parts:
-            if isinstance(source, str):
-                records = numbered_records(source, places=True)
-                if source == STDIN and self._stdin is not None:
-                    records, self._stdin = self._stdin, None
-                yield from self._of_part(source, records, None)
+            if isinstance(source, InputFile):
+                path, known = source
+                records = self._started.pop(source, None) or numbered_records(
+                    path, places=True, known=known
+                )
+                yield from self._of_part(path, records, None)
             else:
                 yield from self._of_part(",".join(source.names), source.numbered(), source)
 

@@ -23,7 +23,58 @@ IDENTITY: Final = "stream_metrics/live/worker/identity.py"
 HISTORY: Final = "stream_metrics/lab/history.py"
 PACE: Final = "stream_metrics/lab/sources/replay_pace.py"
 
+UNCHANGED: Final = "stream_metrics/lab/sources/unchanged.py"
+SOURCES: Final = "stream_metrics/cli/sources.py"
+
+READ_ONCE: Final = "tests/unit/test_unchanged.py"
+
 RECORDINGS: Final = (
+    Mutation(
+        "what is appended counts",
+        "a file is read to its present end",
+        (
+            Edit(
+                UNCHANGED,
+                "        left = max(0, self._size - self._file.tell())\n",
+                "        left = len(buffer)\n",
+            ),
+        ),
+        f"{READ_ONCE}::test_what_is_appended_while_a_file_is_read_does_not_count",
+        "== as_it_was",
+    ),
+    Mutation(
+        "a file as it is when its turn comes",
+        "a file that was changed after the command began is read as it is",
+        (Edit(SOURCES, "path, places=True, known=known", "path, places=True"),),
+        f"{READ_ONCE}::test_a_file_that_changes_before_its_turn_is_an_error",
+        "DID NOT RAISE",
+    ),
+    Mutation(
+        "any larger file has grown",
+        "a file that was overwritten by more bytes is taken for one that was appended to",
+        (
+            Edit(
+                UNCHANGED,
+                "        is_same = _ends(descriptor, known.size) == known.ends\n",
+                "        is_same = True\n",
+            ),
+        ),
+        f"{READ_ONCE}::test_a_file_that_changes_while_it_is_read_is_an_error",
+        "DID NOT RAISE",
+    ),
+    Mutation(
+        "a pipe is opened twice",
+        "the reading of a pipe that was begun to look for traces is dropped",
+        (
+            Edit(
+                SOURCES,
+                "            self._started[source] = _from_the_first(first, records)\n",
+                "            records.close()\n",
+            ),
+        ),
+        f"{READ_ONCE}::test_a_pipe_is_read_from_its_first_record",
+        "== LINES",
+    ),
     Mutation(
         "merged in the order of fetches",
         "records of several partitions are ordered by when brokers answered",

@@ -11,6 +11,7 @@ SCORED: Final = "stream_metrics/lab/replay/score_texts.py"
 MERGE: Final = "stream_metrics/lab/replay/merge_pieces.py"
 SPOOL: Final = "stream_metrics/lab/replay/spool.py"
 FILES: Final = "stream_metrics/lab/sources/files.py"
+UNCHANGED: Final = "stream_metrics/lab/sources/unchanged.py"
 REPORT: Final = "stream_metrics/lab/evaluation/retrieval.py"
 
 TESTS: Final = "tests/unit/test_replay_searches.py"
@@ -101,10 +102,9 @@ SEARCHES: Final = (
         "a range is indexed as far as a file goes that is cut off meanwhile",
         (
             Edit(
-                FILES,
-                "            start += len(block)\n"
-                "        check_unchanged(file.fileno(), part.path, part.file)\n",
-                "            start += len(block)\n",
+                UNCHANGED,
+                "            raise\n        check_unchanged(file.fileno(), path, state)\n",
+                "            raise\n",
             ),
         ),
         f"{RANGES}::test_a_file_that_is_cut_off_while_a_range_is_read_is_not_indexed",

@@ -32,17 +32,15 @@ from stream_metrics.lab.replay.run import (
 from stream_metrics.lab.sources.files import (
     LONGEST_LINE_BYTES,
     FileRange,
-    InputChanged,
-    InputError,
-    file_ranges,
     numbered_records,
     range_blocks,
     record_line,
 )
 from stream_metrics.lab.sources.place import LocatedRecord
+from stream_metrics.lab.sources.unchanged import InputChanged, InputError
 from tests.helpers import examples
 from tests.property.test_replay import inputs
-from tests.replays import AT_ONCE, RecordedProgress, files_of, task, traffic
+from tests.replays import AT_ONCE, RecordedProgress, files_of, ranges_of, task, traffic
 
 TRACES = b'{"resourceSpans": []}\n'
 LOGS = b'{"resourceLogs": []}\n'
@@ -71,7 +69,7 @@ def replay_of(paths: Sequence[str], out: Path, scale: Execution, **others: Any) 
             for number, record in numbered_records(path, places=True):
                 yield path, number, record
 
-    source = ReplaySource(["test"], ("test",), located, partial(file_ranges, paths))
+    source = ReplaySource(["test"], ("test",), located, partial(ranges_of, paths))
     return replace(task([], out, scale, **others), source=source)
 
 
@@ -122,7 +120,7 @@ def test_each_line_is_in_one_range(marked: bool, parts: list[bytes], range_bytes
     with tempfile.NamedTemporaryFile() as file:
         file.write(content)
         file.flush()
-        ranges = file_ranges([file.name], range_bytes)
+        ranges = ranges_of([file.name], range_bytes)
 
         assert [line for one in ranges for line in lines_of(one)] == expected
 
@@ -212,7 +210,7 @@ def test_a_file_that_changes_before_a_replay_continues_is_an_error(
 
 def test_a_replaced_file_is_not_indexed(recording: str, tmp_path: Path) -> None:
     """Ranges of two files are not put together."""
-    (part,) = file_ranges([recording], 1 << 30)
+    (part,) = ranges_of([recording], 1 << 30)
     os.replace(shutil.copy(recording, tmp_path / "copy.jsonl"), recording)
 
     with pytest.raises(InputChanged, match="was replaced"):
@@ -222,7 +220,7 @@ def test_a_replaced_file_is_not_indexed(recording: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", [0, -1])
 def test_a_file_that_was_cut_off_is_not_indexed(at: int, recording: str) -> None:
     """Its first ranges are not, either: they would make a report of a part of it."""
-    parts = file_ranges([recording], 10_000)
+    parts = ranges_of([recording], 10_000)
     os.truncate(recording, parts[-1].start + 1)
 
     with pytest.raises(InputChanged, match="was cut off"):
@@ -231,7 +229,7 @@ def test_a_file_that_was_cut_off_is_not_indexed(at: int, recording: str) -> None
 
 def test_a_file_that_is_cut_off_while_a_range_is_read_is_not_indexed(recording: str) -> None:
     """An early end of the file is not taken for the end of the range."""
-    (part,) = file_ranges([recording], 1 << 30)
+    (part,) = ranges_of([recording], 1 << 30)
     blocks = range_blocks(part)
     start, block = next(blocks)
     os.truncate(recording, start + len(block))
@@ -242,10 +240,10 @@ def test_a_file_that_is_cut_off_while_a_range_is_read_is_not_indexed(recording: 
 
 def test_a_file_that_is_gone_is_not_indexed(recording: str) -> None:
     """It is no reason to read another file at its path from the first line."""
-    (part,) = file_ranges([recording], 1 << 30)
+    (part,) = ranges_of([recording], 1 << 30)
     os.remove(recording)
 
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputChanged, match="was removed"):
         index_lines(part, 0, Limits())
 
 
@@ -276,6 +274,12 @@ def overwrite(path: str) -> None:
     os.utime(path, ns=(0, 0))  # a clock may be too coarse to tell this from its creation
 
 
+def outgrow(path: str) -> None:
+    """Write other and more lines into the same file, as ``cp`` does."""
+    lines = Path(path).read_bytes().splitlines(keepends=True)
+    Path(path).write_bytes(b"".join([*reversed(lines), *lines]))
+
+
 def append(path: str) -> None:
     """Append a line."""
     with open(path, "ab") as file:
@@ -288,11 +292,12 @@ CHANGES = {
     replace_by_a_copy: "was replaced",
     partial(os.truncate, length=1_000): "was cut off",
     overwrite: "was changed",
+    outgrow: "was changed",
 }
 
 
 @pytest.mark.parametrize("scale", [in_ranges(100_000), IN_ORDER])
-@pytest.mark.parametrize(("change", "message"), CHANGES.items())
+@pytest.mark.parametrize(("change", "message"), [*CHANGES.items(), (os.remove, "was removed")])
 def test_a_file_that_changes_after_it_was_indexed_is_an_error(
     change: Callable[[str], None], message: str, scale: Execution, recording: str, tmp_path: Path
 ) -> None:
@@ -362,14 +367,14 @@ def test_a_line_that_is_too_long_is_not_read_in_ranges(tmp_path: Path) -> None:
     path.touch()
     os.truncate(path, 4 * LONGEST_LINE_BYTES)
 
-    for part in file_ranges([str(path)], LONGEST_LINE_BYTES):
+    for part in ranges_of([str(path)], LONGEST_LINE_BYTES):
         with pytest.raises(InputError, match="longer than 64 MiB"):
             list(range_blocks(part))
 
 
 def test_an_index_is_bounded(recording: str) -> None:
     """Of very short lines it would be larger than the file."""
-    (part,) = file_ranges([recording], 1 << 30)
+    (part,) = ranges_of([recording], 1 << 30)
     found = index_lines(part, 0, Limits())
 
     assert found is not None
@@ -404,7 +409,7 @@ def test_an_empty_file_has_no_ranges(tmp_path: Path, recording: str) -> None:
     empty = tmp_path / "empty.jsonl"
     empty.touch()
 
-    paths = [part.path for part in file_ranges([str(empty), recording, str(empty)], 1 << 30)]
+    paths = [part.path for part in ranges_of([str(empty), recording, str(empty)], 1 << 30)]
     assert paths == [recording]
 
 
@@ -426,17 +431,17 @@ def test_files_of_other_kinds_are_not_read_in_ranges(
     path = tmp_path / name
     path.write_bytes(content)
 
-    assert file_ranges([recording, str(path)], 1_000) == []
+    assert ranges_of([recording, str(path)], 1_000) == []
 
 
 @pytest.mark.parametrize("path", ["-", "/proc/version", "/dev/null", "missing.jsonl"])
 def test_what_has_no_size_is_not_read_in_ranges(path: str) -> None:
     """Standard input, devices, files of a system that tells no sizes, and missing ones."""
-    assert file_ranges([path], 1_000) == []
+    assert ranges_of([path], 1_000) == []
 
 
 def test_a_pipe_is_not_opened_to_look_at_it(tmp_path: Path) -> None:
     """That would wait for a writer, and leave it without a reader."""
     os.mkfifo(tmp_path / "pipe")
 
-    assert file_ranges([str(tmp_path / "pipe")], 1_000) == []
+    assert ranges_of([str(tmp_path / "pipe")], 1_000) == []

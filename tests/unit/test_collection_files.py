@@ -18,8 +18,8 @@ from stream_metrics.lab.evaluation.collection import Collection, join
 from stream_metrics.lab.evaluation.scoring import metrics_of, score_rankings
 from stream_metrics.lab.sources.collection.sources import read_run, read_truth
 from stream_metrics.lab.sources.collection.trec import read_run as read_trec
-from stream_metrics.lab.sources.files import InputError
 from stream_metrics.lab.sources.packing import open_packed, packing_of_name
+from stream_metrics.lab.sources.unchanged import InputError
 
 RUN = "1 Q0 a 1 0.5 mine\n1 Q0 b 2 0.5 mine\n1 Q0 c 3 0.75 mine\n"
 QRELS = "1 0 a 1\n1 0 b 0\n2 0 a -1\n"

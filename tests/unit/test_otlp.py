@@ -25,9 +25,10 @@ from stream_metrics.core.telemetry import ConflictingScopes, Link, Role
 from stream_metrics.core.telemetry.evaluations import NO_GRADES
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, spans_of
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
-from stream_metrics.lab.sources.files import InputError, read_records
+from stream_metrics.lab.sources.files import read_records
 from stream_metrics.lab.sources.otlp.traces import TraceCounts, TraceStore
 from stream_metrics.lab.sources.packing import open_packed
+from stream_metrics.lab.sources.unchanged import InputError
 from tests.otlp import (
     RETRIEVAL,
     RETRIEVER,

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.core.events.record import MAX_TIMESTAMP_MS, Record
-from stream_metrics.lab.sources.files import InputError, expand, parse_line, read_records
+from stream_metrics.lab.sources.files import expand, parse_line, read_records
 from stream_metrics.lab.sources.packing import open_packed, packing_of_name
 from stream_metrics.lab.sources.parquet import GROUP_ROWS, READ_ROWS
 from stream_metrics.lab.sources.recording import recording
+from stream_metrics.lab.sources.unchanged import InputError
 
 NAMES = ("day.jsonl", "day.jsonl.gz", "day.jsonl.zst", "day.parquet")
 RECORDS = [

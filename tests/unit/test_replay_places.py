@@ -12,16 +12,21 @@ from pathlib import Path
 import pytest
 
 from stream_metrics.lab.replay.run import FOLDER, Execution, ReplayTask, run
-from stream_metrics.lab.sources.files import (
-    InputChanged,
-    file_ranges,
-    numbered_records,
-    record_line,
-)
+from stream_metrics.lab.sources.files import numbered_records, record_line
 from stream_metrics.lab.sources.place import LocatedRecord
+from stream_metrics.lab.sources.unchanged import InputChanged
 from tests.helpers import rest_long
 from tests.killed import Work, killed_at, moments_of
-from tests.replays import AT_ONCE, SPOOLED, RecordedProgress, files_of, replayed, task, traffic
+from tests.replays import (
+    AT_ONCE,
+    SPOOLED,
+    RecordedProgress,
+    files_of,
+    ranges_of,
+    replayed,
+    task,
+    traffic,
+)
 
 FEW_DRAWS = {"resamples": 20}
 MOST_BYTES_OF_A_PLACE = 36
@@ -144,7 +149,7 @@ def test_a_replay_in_ranges_may_be_killed_at_every_moment(tmp_path: Path, first:
 
     def in_ranges(out: Path) -> ReplayTask:
         read = task(reading(paths), out, Execution(small_bytes=0, range_bytes=9_000))
-        source = replace(read.source, ranges=partial(file_ranges, paths))
+        source = replace(read.source, ranges=partial(ranges_of, paths))
         return replace(task([], out, read.scale, evaluation=FEW_DRAWS), source=source)
 
     def replaying(out: Path) -> Work:

@@ -17,7 +17,7 @@ from stream_metrics.lab.replay.run import run
 from stream_metrics.lab.reports.html.figures import stratified
 from stream_metrics.lab.reports.html.markup import ENVIRONMENT, table
 from stream_metrics.lab.reports.html.report import write_report_page
-from stream_metrics.lab.sources.files import InputError
+from stream_metrics.lab.sources.unchanged import InputError
 from tests.replays import SPOOLED, RecordedProgress, task, traffic
 from tests.unit.test_compare import folder, invoke
 

@@ -17,8 +17,8 @@ from stream_metrics.cli.send import CheckedEvent, check_event, shift_to_now
 from stream_metrics.core.events.decode import instant
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
-from stream_metrics.lab.sources.files import InputError
 from stream_metrics.lab.sources.json_values import InvalidJson, json_values
+from stream_metrics.lab.sources.unchanged import InputError
 
 NOW_US = 1_742_000_000_000_000
 JSON = st.recursive(

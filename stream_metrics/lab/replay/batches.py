@@ -27,9 +27,10 @@ from stream_metrics.core.telemetry.otlp.spans import OtlpError, OtlpNotInstalled
 from stream_metrics.lab.replay.outcome import ReplayOptions
 from stream_metrics.lab.replay.pieces import Job, compute, result_paths
 from stream_metrics.lab.replay.spool import Piece, SpoolKey, SpoolWriter
-from stream_metrics.lab.sources.files import EVENT, InputError, numbered_lines, parse_line
+from stream_metrics.lab.sources.files import EVENT, numbered_lines, parse_line
 from stream_metrics.lab.sources.parquet import COLUMNS, load_pyarrow, records_of
 from stream_metrics.lab.sources.place import LocatedRecord, place_fields, place_of, place_text
+from stream_metrics.lab.sources.unchanged import InputError
 
 LINE_COLUMNS: Final = {"file": "text", "line": "whole numbers", "value": "bytes or text"}
 """The content of the columns of lines of files. Those of recorded topics are ``COLUMNS``."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,10 +13,10 @@ from stream_metrics.core.engine.row import canonical
 from stream_metrics.lab.replay.outcome import ReplayOptions
 from stream_metrics.lab.replay.spool import Spool
 from stream_metrics.lab.reports.files import write_text
-from stream_metrics.lab.sources.files import FileRange, FileState
+from stream_metrics.lab.sources.files import FileRange
 
 MANIFEST: Final = "manifest.json"
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 
 
 class Manifest(msgspec.Struct):
@@ -67,24 +66,18 @@ def fingerprint(
     return hashlib.sha256(canonical(content).encode()).hexdigest()
 
 
-def file_identity(paths: Sequence[str]) -> list[Any] | None:
-    """The paths and states of files; None if one is not a regular file."""
-    found: list[Any] = []
-    for path in paths:
-        file = Path(path)
-        if path == "-" or not file.is_file():
-            return None
-        found.append([str(file.resolve()), *FileState.of(file.stat())])
-    return found
-
-
 def load(folder: Path) -> Manifest | None:
-    """The manifest in a folder; None if it is missing or unreadable."""
+    """The manifest in a folder; None if it is missing.
+
+    One that is damaged or of another version is empty: its fingerprint is that of no replay.
+    """
     try:
         found = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
-    except (OSError, msgspec.DecodeError):
+    except OSError:
         return None
-    return found if found.schema_version == SCHEMA_VERSION else None
+    except msgspec.DecodeError:
+        return Manifest("", 0)
+    return found if found.schema_version == SCHEMA_VERSION else Manifest("", 0)
 
 
 def save(folder: Path, manifest: Manifest) -> None:

@@ -54,9 +54,10 @@ from stream_metrics.lab.replay.score_texts import LineKind, scored_lines
 from stream_metrics.lab.replay.search_figures import SearchFigures
 from stream_metrics.lab.replay.spool import Piece, SpoolKey, SpoolWriter, spool_key
 from stream_metrics.lab.reports.files import QUERIES, RELEVANT
-from stream_metrics.lab.sources.files import FileRange, InputChanged
+from stream_metrics.lab.sources.files import FileRange
 from stream_metrics.lab.sources.place import LocatedRecord, place_fields, place_of, place_text
 from stream_metrics.lab.sources.problems import find_problems
+from stream_metrics.lab.sources.unchanged import InputChanged
 
 FOLDER: Final = ".replay"
 LOCK: Final = "lock"

@@ -7,7 +7,6 @@ Of records that can be read again, the spool has only the places.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,15 +19,14 @@ from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.key import key_of
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
-from stream_metrics.lab.sources.files import (
-    FileRange,
+from stream_metrics.lab.sources.files import FileRange, StoredRecord, read_again
+from stream_metrics.lab.sources.place import LocatedRecord
+from stream_metrics.lab.sources.unchanged import (
     FileState,
     InputChanged,
-    StoredRecord,
     check_unchanged,
-    read_again,
+    open_known,
 )
-from stream_metrics.lab.sources.place import LocatedRecord
 
 SHARDS: Final = 64
 BUFFER_BYTES: Final = 128 << 10
@@ -331,9 +329,8 @@ class SpooledRecords:
         """Open a plain file instead of the one that is open. Both are checked for changes."""
         assert known is not None
         self._plain_open.close()
-        self._plain, self._descriptor = (path, known), os.open(path, os.O_RDONLY)
-        self._plain_open.callback(os.close, self._descriptor)
-        check_unchanged(self._descriptor, path, known)
+        file = self._plain_open.enter_context(open_known(path, known))
+        self._plain, self._descriptor = (path, known), file.fileno()
         self._plain_open.callback(check_unchanged, self._descriptor, path, known)
 
     def _read(self, file: IO[bytes]) -> tuple[Spooled | SpooledPlaces, int]:

@@ -13,7 +13,7 @@ from stream_metrics.lab.evaluation.observations import READERS, Kind, Observatio
 from stream_metrics.lab.evaluation.report_figures import SCHEMA_VERSION
 from stream_metrics.lab.reports.files import JSON_ERRORS, QUERIES, ROWS, TURNS
 from stream_metrics.lab.sources.collection.lines import read_bytes, read_lines
-from stream_metrics.lab.sources.files import InputError
+from stream_metrics.lab.sources.unchanged import InputError
 
 _Recorded = dict[tuple[str, Any], Mapping[str, str]]
 """Dimensions by conversation and turn."""

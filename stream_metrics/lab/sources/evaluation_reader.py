@@ -21,12 +21,12 @@ from stream_metrics.core.telemetry.evaluations import (
 from stream_metrics.core.telemetry.otlp.payloads import is_json, is_protobuf, spans_of
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.collection.lines import read_bytes
-from stream_metrics.lab.sources.files import InputError
 from stream_metrics.lab.sources.json_values import InvalidJson, json_values
 from stream_metrics.lab.sources.otlp.framing import frames, is_framed
 from stream_metrics.lab.sources.otlp.logs import are_json_logs, log_records_of
 from stream_metrics.lab.sources.packing import PARQUET, detect_packing
 from stream_metrics.lab.sources.parquet import ParquetError, read_rows
+from stream_metrics.lab.sources.unchanged import InputError
 
 LISTS: Final = ("data", "annotations", "evaluations")
 """The keys under which an object may contain a list of rows."""
@@ -173,6 +173,8 @@ def _csv(data: bytes, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _is_parquet(path: str) -> bool:
+    if not Path(path).is_file():
+        return False  # a pipe can be opened once only
     try:
         with open(path, "rb") as file:
             return detect_packing(path, file) == PARQUET

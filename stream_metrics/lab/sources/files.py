@@ -15,14 +15,12 @@ import binascii
 import codecs
 import glob
 import os
-import stat
-import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, Self
+from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 
@@ -38,32 +36,24 @@ from stream_metrics.lab.sources.otlp.framing import (
 )
 from stream_metrics.lab.sources.packing import PARQUET, decode_errors, detect_packing, open_unpacked
 from stream_metrics.lab.sources.parquet import ParquetError, read_parquet
+from stream_metrics.lab.sources.unchanged import (
+    READ_BYTES,
+    STDIN,
+    FileState,
+    InputError,
+    InputFile,
+    open_unchanged,
+)
 
 LONGEST_LINE_BYTES: Final = 64 << 20
 MAX_OFFSET: Final = (1 << 63) - 1
 """Kafka's largest offset."""
-READ_BYTES: Final = 1 << 20
-"""The size of a read; most lines are shorter, which avoids joining parts."""
 BLOCK_BYTES: Final = 256 << 10
 """The size of a block of lines, but for the rest of its last line."""
 SEEN_BYTES: Final = 4 << 10
 """The bytes at the beginning of a file from which its kind is detected."""
 EVENT: Final = b'{"type"'
 """The beginning of a line that is certainly an event, not a recorded record."""
-
-
-class FileState(NamedTuple):
-    """What tells a file from another at the same path, and whether it has changed."""
-
-    device: int
-    inode: int
-    size: int
-    modified_ns: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> Self:
-        """The state of the file that has this status."""
-        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class StoredRecord(Record, frozen=True, gc=False):
@@ -87,21 +77,6 @@ class FileRange(NamedTuple):
     file: FileState
 
 
-class InputError(Exception):
-    """A source cannot be read. The message says which and what to do."""
-
-
-class InputChanged(InputError):
-    """A file was "replaced", "cut off" or "changed" while it was read."""
-
-    def __init__(self, path: str, how: str) -> None:
-        super().__init__(path, how)
-
-    def __str__(self) -> str:
-        path, how = self.args
-        return f"{path}: it was {how} while it was read. Run the command again"
-
-
 class LineTooLong(InputError):
     """A line has more than ``LONGEST_LINE_BYTES``."""
 
@@ -119,13 +94,21 @@ def expand(sources: Iterable[str]) -> list[str]:
 
 def _behind(source: str) -> list[str]:
     """Expand one source; also raises ``OSError`` if it cannot be accessed."""
-    if source == "-" or Path(source).is_file():
+    if source == STDIN:
         return [source]
+    if Path(source).is_file():
+        return [_of_all_processes(source)]
     found = [path for path in glob.glob(source, recursive=True) if not Path(path).is_dir()]
     if not found:
         what = "a folder" if Path(source).is_dir() else "no such file"
         raise InputError(f"{source}: {what}; give a file, a glob in quotes, or -")
     return sorted(found)
+
+
+def _of_all_processes(path: str) -> str:
+    """The path by which other processes find a file, too: that of ``/dev/fd/3`` is of this one."""
+    real = os.path.realpath(path)
+    return real if path.startswith(("/dev/", "/proc/")) and os.path.exists(real) else path
 
 
 def read_records(sources: Iterable[str], *, places: bool = False) -> Generator[Record, None, None]:
@@ -136,44 +119,27 @@ def read_records(sources: Iterable[str], *, places: bool = False) -> Generator[R
 
 
 def numbered_records(
-    path: str, *, places: bool = False
+    path: str, *, places: bool = False, known: FileState | None = None
 ) -> Generator[tuple[int, Record], None, None]:
     """Stream the records of one source, each preceded by its line, row or payload number from 1.
 
-    With ``places``, the lines of a plain file are ``StoredRecord``. Of a plain file that grows, the
-    lines are read that it had when it was opened. Raises ``InputError``.
+    With ``places``, the lines of a plain file are ``StoredRecord``. A file is read as it was in its
+    ``known`` state, by default that of now (``open_unchanged``). Raises ``InputError``.
     """
     reading = _Reading(path)
-    with reading.errors(), ExitStack() as opened:
-        file: Any = sys.stdin.buffer
-        state = None
-        if path != "-":
-            file = opened.enter_context(open(path, "rb", buffering=READ_BYTES))
-            state = _state_if_sized(file)
+    with reading.errors(), open_unchanged(path, known) as (file, state):
         if reading.packing_of(file) == PARQUET:
-            if path == "-":
+            if path == STDIN or state is None:
                 raise ParquetError("Parquet cannot be streamed; give it as a file")
-            yield from enumerate(read_parquet(path), 1)
+            yield from enumerate(read_parquet(file), 1)
             return
-        plain = None if reading.packing else state
+        stored = state if places and path != STDIN and not reading.packing else None
         for start, text in reading.parts(file):
             if start is None:
                 record = Record(text)
-            elif plain is None:
-                record = parse_line(text)
-            elif start >= plain.size:
-                break  # appended since
             else:
-                record = _stored(text, path, start, plain) if places else parse_line(text)
+                record = parse_line(text) if stored is None else _stored(text, path, start, stored)
             yield reading.number, record
-        if state is not None:
-            check_unchanged(file.fileno(), path, state)
-
-
-def _state_if_sized(file: IO[bytes]) -> FileState | None:
-    """The state of a regular file; None for others, and for those without a size, as in /proc."""
-    status = os.fstat(file.fileno())
-    return FileState.of(status) if stat.S_ISREG(status.st_mode) and status.st_size else None
 
 
 def numbered_lines(path: str, file: Any) -> Generator[tuple[int, bytes], None, None]:
@@ -192,39 +158,32 @@ def numbered_lines(path: str, file: Any) -> Generator[tuple[int, bytes], None, N
             yield reading.number, text
 
 
-def file_ranges(paths: Sequence[str], range_bytes: int) -> list[FileRange]:
+def file_ranges(files: Iterable[InputFile], range_bytes: int) -> list[FileRange]:
     """Divide files of lines into ranges of at most so many bytes.
 
     Empty if one of them has to be read from its first byte, because it is packed, a device or a
     single payload, or cannot be read at all: then reading it reports the error.
     """
     found = []
-    for path in paths:
-        status = _status_if_plain(path)
-        if status is None:
+    for path, state in files:
+        if state is None or not _is_plain(path, state):
             return []
-        for start in range(0, status.st_size, range_bytes):
-            end = min(start + range_bytes, status.st_size)
-            found.append(FileRange(path, start, end, FileState.of(status)))
+        for start in range(0, state.size, range_bytes):
+            found.append(FileRange(path, start, min(start + range_bytes, state.size), state))
     return found
 
 
-def _status_if_plain(path: str) -> os.stat_result | None:
-    """The status of a file if its lines can be read in ranges; otherwise None."""
-    file: Any
+def _is_plain(path: str, state: FileState) -> bool:
+    """Whether the lines of a file can be read in ranges."""
     try:
-        status = os.stat(path)
-        if path == "-" or not stat.S_ISREG(status.st_mode):
-            return None  # opening a pipe would take it from its writer
-        with open(path, "rb", buffering=READ_BYTES) as file:
+        with open_unchanged(path, state) as (file, _):
             if _Reading(path).packing_of(file) is not None:
-                return None
+                return False
             head = file.peek(HEAD_BYTES)[:SEEN_BYTES].removeprefix(codecs.BOM_UTF8)
             check_signal(head)
-    except (OSError, OtlpError):
-        return None
-    has_no_size = head and not status.st_size  # as in /proc
-    return None if is_framed(head) or is_whole(head) or has_no_size else status
+    except (OSError, OtlpError, InputError):
+        return False
+    return not is_framed(head) and not is_whole(head)
 
 
 def range_blocks(part: FileRange) -> Generator[tuple[int, bytes], None, None]:
@@ -232,11 +191,7 @@ def range_blocks(part: FileRange) -> Generator[tuple[int, bytes], None, None]:
 
     Raises ``InputError``.
     """
-    with (
-        _Reading(part.path).errors(),
-        open(part.path, "rb", buffering=READ_BYTES) as file,
-    ):
-        check_unchanged(file.fileno(), part.path, part.file)
+    with _Reading(part.path).errors(), open_unchanged(part.path, part.file) as (file, _):
         start = _seek_line(file, part)
         # A byte order mark may be longer than the first range.
         end = part.end if part.start else max(part.end, start + 1)
@@ -246,24 +201,6 @@ def range_blocks(part: FileRange) -> Generator[tuple[int, bytes], None, None]:
                 block += _rest_of_line(file, part.path, begun)
             yield start, block
             start += len(block)
-        check_unchanged(file.fileno(), part.path, part.file)
-
-
-def check_unchanged(file: int, path: str, known: FileState) -> None:
-    """Raise ``InputChanged`` if a descriptor's file is another than the known one, has fewer bytes,
-    or has as many but was written to. Bytes may have been appended: that cannot be told from lines
-    that were overwritten as well.
-    """
-    now = FileState.of(os.fstat(file))
-    if (now.device, now.inode) != (known.device, known.inode):
-        how = "replaced"
-    elif now.size < known.size:
-        how = "cut off"
-    elif now.size == known.size and now.modified_ns != known.modified_ns:
-        how = "changed"
-    else:
-        return
-    raise InputChanged(path, how)
 
 
 def _seek_line(file: IO[bytes], part: FileRange) -> int:

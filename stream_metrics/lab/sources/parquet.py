@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from stream_metrics.core.events.record import Record, bounded_timestamp
 
@@ -44,24 +44,23 @@ def load_pyarrow() -> tuple[Any, Any]:
     return pyarrow, pyarrow.parquet
 
 
-def read_parquet(path: str) -> Iterator[Record]:
-    """Stream the records of a file in order.
+def read_parquet(opened: IO[bytes]) -> Iterator[Record]:
+    """Stream the records of an open file in order.
 
     Additional columns are ignored. Raises ``ParquetError`` for a file that is damaged or lacks
-    columns, and ``OSError`` for one that cannot be opened.
+    columns.
     """
     arrow, parquet = load_pyarrow()
-    with open(path, "rb") as opened:
-        try:
-            with parquet.ParquetFile(opened, pre_buffer=False, buffer_size=READ_BYTES) as file:
-                names = _names(arrow.types, file.schema_arrow)
-                for batch in file.iter_batches(batch_size=READ_ROWS, columns=names):
-                    yield from records_of(batch)
-        except (arrow.ArrowException, OSError) as error:
-            reason = " ".join(str(error).split()).removesuffix(".")
-            raise ParquetError(
-                f"incomplete, or not a Parquet file ({reason}); copy it again, or record it again"
-            ) from error
+    try:
+        with parquet.ParquetFile(opened, pre_buffer=False, buffer_size=READ_BYTES) as file:
+            names = _names(arrow.types, file.schema_arrow)
+            for batch in file.iter_batches(batch_size=READ_ROWS, columns=names):
+                yield from records_of(batch)
+    except (arrow.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split()).removesuffix(".")
+        raise ParquetError(
+            f"incomplete, or not a Parquet file ({reason}); copy it again, or record it again"
+        ) from error
 
 
 def read_rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:

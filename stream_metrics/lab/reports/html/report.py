@@ -50,8 +50,8 @@ from stream_metrics.lab.reports.html.rankings import (
     retrieval,
 )
 from stream_metrics.lab.reports.run_directory import add_rows, read_report
-from stream_metrics.lab.sources.files import InputError
 from stream_metrics.lab.sources.place import place_text
+from stream_metrics.lab.sources.unchanged import InputError
 
 PAGE: Final = "report.html"
 NO_VALUE: Final = {"mean": None, "ci_low": None, "ci_high": None}

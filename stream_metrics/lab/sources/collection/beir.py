@@ -18,7 +18,7 @@ from stream_metrics.lab.sources.collection.lines import (
     read_objects,
 )
 from stream_metrics.lab.sources.collection.trec import grade_of
-from stream_metrics.lab.sources.files import InputError
+from stream_metrics.lab.sources.unchanged import InputError
 
 HEADER: Final = ("query-id", "corpus-id", "score")
 SPLIT: Final = "test"

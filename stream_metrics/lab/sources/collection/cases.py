@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError, 
 
 from stream_metrics.lab.evaluation.collection import Collection
 from stream_metrics.lab.sources.collection.lines import Progress, place, read_bytes, read_objects
-from stream_metrics.lab.sources.files import InputError
+from stream_metrics.lab.sources.unchanged import InputError
 
 Term = Annotated[str, StringConstraints(pattern=r"^HP:[0-9]{7}$")]
 DIMENSIONS: Final = ("difficulty", "category", "hpo_domain")

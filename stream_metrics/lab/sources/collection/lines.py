@@ -9,7 +9,6 @@ from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 
-from stream_metrics.lab.sources.files import InputError
 from stream_metrics.lab.sources.packing import (
     PARQUET,
     decode_errors,
@@ -17,6 +16,7 @@ from stream_metrics.lab.sources.packing import (
     open_unpacked,
     packing_of_name,
 )
+from stream_metrics.lab.sources.unchanged import InputError
 
 Progress = Callable[[int], None]
 """Called with the number of lines read since the last call."""

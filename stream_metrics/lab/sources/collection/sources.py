@@ -9,7 +9,7 @@ from stream_metrics.lab.evaluation.collection import Collection
 from stream_metrics.lab.sources.collection import beir, trec
 from stream_metrics.lab.sources.collection.cases import read_cases, read_retrieved
 from stream_metrics.lab.sources.collection.lines import Progress, bare_name, read_lines
-from stream_metrics.lab.sources.files import InputError
+from stream_metrics.lab.sources.unchanged import InputError
 
 Kind = Literal["trec", "beir", "cases"]
 
@@ -96,5 +96,10 @@ def _case_files(path: Path) -> list[Path]:
 
 
 def _first(path: Path) -> str:
-    """The first non-blank line of a file; empty if there is none."""
+    """The first non-blank line of a file; empty if there is none. Raises ``InputError``."""
+    if path.exists() and not path.is_file():
+        raise InputError(
+            f"{path}: a pipe or device, which cannot be read twice; save it as a file, plain, "
+            "gzip or zstd"
+        )
     return next((line.text for line in read_lines(path)), "")

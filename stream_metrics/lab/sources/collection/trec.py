@@ -17,7 +17,7 @@ from stream_metrics.core.metrics.numerals import read_number
 from stream_metrics.core.metrics.ranking.relevance import order_by_score
 from stream_metrics.lab.evaluation.collection import Collection
 from stream_metrics.lab.sources.collection.lines import Line, Progress, place, read_lines
-from stream_metrics.lab.sources.files import InputError
+from stream_metrics.lab.sources.unchanged import InputError
 
 RUN: Final = ("query", "Q0", "document", "rank", "score", "run")
 QRELS: Final = ("query", "iteration", "document", "grade")
