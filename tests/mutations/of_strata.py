@@ -10,7 +10,7 @@ ESTIMATES: Final = "stream_metrics/lab/evaluation/estimates.py"
 REGISTRY: Final = "stream_metrics/core/metrics/registry.py"
 REPORT: Final = "stream_metrics/lab/replay/report.py"
 SEVERAL: Final = "stream_metrics/lab/statistics/strata_and_corrections.py"
-MERGE: Final = "stream_metrics/lab/replay/merge_pieces.py"
+RETRIEVAL: Final = "stream_metrics/lab/evaluation/retrieval.py"
 
 TEST: Final = (
     "tests/property/test_strata.py::test_figures_by_stratum_equal_the_plain_implementation"
@@ -85,13 +85,13 @@ STRATA: Final = (
         "stratum_average",
     ),
     Mutation(
-        "the dimension of the next row",
-        "a turn without searches gets the dimension of the next turn",
+        "the dimension of the turn before",
+        "a turn gets the dimensions that were recorded of the turn before it",
         (
             Edit(
-                MERGE,
-                "        yield found[1] if found is not None and found[0] == own else {}\n",
-                "        yield found[1] if found is not None else {}\n",
+                RETRIEVAL,
+                "            found.setdefault((place.unit, turn), place.dimensions)\n",
+                "            found.setdefault((place.unit, turn + 1), place.dimensions)\n",
             ),
         ),
         TEST,

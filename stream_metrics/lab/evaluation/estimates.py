@@ -260,14 +260,18 @@ class Estimates:
             yield name, _Column(_Of.units(of[starts]), means)
 
     def same_partitions(self, dimensions: Sequence[str]) -> list[list[str]]:
-        """Group dimensions that partition the rows identically, such as one release per agent."""
+        """Group dimensions that partition the rows identically, such as one release per agent.
+
+        The partitions with the most strata come first, since they take longest to estimate.
+        """
         found: dict[tuple[int, ...], list[str]] = {}
         for dimension in dimensions:
             firsts: dict[str | None, int] = {None: -1}
             of_kind = (kind.get(dimension) for kind in self._kinds)
             parts = tuple(firsts.setdefault(name, at) for at, name in enumerate(of_kind))
             found.setdefault(parts, []).append(dimension)
-        return list(found.values())
+        most_first = sorted(found, key=lambda parts: len(set(parts)), reverse=True)
+        return [found[parts] for parts in most_first]
 
     def of_several(
         self, dimensions: Sequence[str], columns: Mapping[str, Floats]

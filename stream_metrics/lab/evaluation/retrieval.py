@@ -36,31 +36,30 @@ class RetrievalState(msgspec.Struct, array_like=True, frozen=True):
     """What a ``Retrieval`` has taken, to be stored.
 
     ``kinds`` are dimensions; ``runs`` are units, each with the index of its dimensions and its
-    number of rows; ``strategies`` are indexes.
+    number of rows; ``strategies`` are indexes; ``columns`` are the scores by each metric.
     """
 
     kinds: list[dict[str, str]]
     runs: list[tuple[str, int, int]]
     strategies: list[int]
     turns: list[int]
-    values: bytes
+    columns: list[bytes]
     with_relevant: bytes
     retrieved: int
     judged: int
 
 
 class _Table(NamedTuple):
-    """All rankings in columns, one row per ranking.
+    """All rankings in columns, one row per ranking; ``columns`` has the scores by metric name.
 
     ``turns`` is None for rankings from files; ``retrieved`` and ``judged`` are totals.
     """
 
     unit: str
-    metrics: Sequence[str]
     places: Sequence[SampledRow]
     strategies: Sequence[Strategy | None]
     turns: Sequence[int] | None
-    values: Floats
+    columns: Mapping[str, Floats]
     with_relevant: Bools
     retrieved: int
     judged: int
@@ -108,7 +107,7 @@ class Retrieval:
         self._places: list[RowKey] = []
         self._strategies: list[Strategy | None] = []
         self._turns = array("q")
-        self._values = array("d")
+        self._columns = [array("d") for _ in self._metrics]
         self._with_relevant = bytearray()
         self._all_relevant = b"\1" * len(self._metrics)
         self._retrieved = self._judged = 0
@@ -118,6 +117,13 @@ class Retrieval:
     def dimensions(self) -> set[str]:
         """The names of all dimensions that some row has."""
         return self._dimensions.names
+
+    def dimensions_of_turns(self) -> dict[tuple[str, int], Mapping[str, str]]:
+        """The dimensions of each conversation and turn: those of its first search."""
+        found: dict[tuple[str, int], Mapping[str, str]] = {}
+        for place, turn in zip(self._places, self._turns, strict=True):
+            found.setdefault((place.unit, turn), place.dimensions)
+        return found
 
     def add(self, row: Mapping[str, Any], without: Sequence[int]) -> None:
         """Add a row.
@@ -146,7 +152,8 @@ class Retrieval:
             values = [nan if value is None else value for value in values]
         unit, dimensions = row["conversation_id"], self._dimensions.of(row)
         self._turns.append(row["turn"])
-        self._values.extend(values)
+        for column, value in zip(self._columns, values, strict=True):
+            column.append(value)
         self._with_relevant += relevant
         self._place(unit, dimensions)
         self._strategies.append(strategy and STRATEGIES[STRATEGIES.index(strategy)])
@@ -155,7 +162,8 @@ class Retrieval:
 
     def add_scored(self, scored: ScoredRankings) -> None:
         """Add the rows of searches that have just been scored."""
-        self._values.frombytes(scored.values.tobytes())
+        for column, own in zip(self._columns, scored.values.T, strict=True):
+            column.frombytes(own.tobytes())
         self._with_relevant += (scored.with_relevant | ~scored.known[:, None]).tobytes()
         for place in scored.places:
             assert place.turn is not None
@@ -183,7 +191,7 @@ class Retrieval:
             [(key.unit, number[id(key.dimensions)], count) for key, count in runs],
             [_ALL_STRATEGIES.index(strategy) for strategy in self._strategies],
             self._turns.tolist(),
-            self._values.tobytes(),
+            [column.tobytes() for column in self._columns],
             bytes(self._with_relevant),
             self._retrieved,
             self._judged,
@@ -196,7 +204,8 @@ class Retrieval:
             self._places += [RowKey(unit, kinds[kind])] * count
         self._strategies += [_ALL_STRATEGIES[at] for at in state.strategies]
         self._turns.extend(state.turns)
-        self._values.frombytes(state.values)
+        for column, own in zip(self._columns, state.columns, strict=True):
+            column.frombytes(own)
         self._with_relevant += state.with_relevant
         self._retrieved += state.retrieved
         self._judged += state.judged
@@ -231,11 +240,13 @@ class Retrieval:
         shape = (len(self._places), len(self._metrics))
         whole = _Table(
             "conversation",
-            self._metrics,
             self._places,
             self._strategies,
             self._turns,
-            np.frombuffer(self._values, dtype=np.float64).reshape(shape),
+            {
+                name: np.frombuffer(column, dtype=np.float64)
+                for name, column in zip(self._metrics, self._columns, strict=True)
+            },
             np.frombuffer(self._with_relevant, dtype=np.bool_).reshape(shape),
             self._retrieved,
             self._judged,
@@ -253,11 +264,13 @@ def _together(parts: Sequence[ScoredRankings]) -> _Table:
     turns = [-1 if place.turn is None else place.turn for place in places]
     return _Table(
         parts[0].unit,
-        [str(metric) for metric in parts[0].metrics],
         places,
         [place.strategy for place in places],
         turns if any(turn >= 0 for turn in turns) else None,
-        np.concatenate([part.values for part in parts]),
+        {
+            str(metric): np.concatenate([part.values[:, at] for part in parts])
+            for at, metric in enumerate(parts[0].metrics)
+        },
         np.concatenate([part.with_relevant for part in parts]),
         sum(int(part.retrieved.sum()) for part in parts),
         sum(int(part.judged.sum()) for part in parts),
@@ -286,7 +299,7 @@ def _submit_block(
             counts[strategy] += 1
     used = [name for name, count in counts.items() if count]
     estimates = Estimates(whole.places, intervals)
-    columns = {name: whole.values[:, at] for at, name in enumerate(whole.metrics)}
+    columns = whole.columns
     strategies = np.array(
         [-1 if one is None else STRATEGIES.index(one) for one in whole.strategies], dtype=np.int64
     )
@@ -335,8 +348,7 @@ def _metrics(
 ) -> Block:
     """All figures of each metric; ``known`` marks the searches that something judges."""
     relevant = {
-        name: np.flatnonzero(known & whole.with_relevant[:, at])
-        for at, name in enumerate(whole.metrics)
+        name: np.flatnonzero(known & whole.with_relevant[:, at]) for at, name in enumerate(columns)
     }
     queries = int(known.sum())
     blocks = estimates.over_all(columns)

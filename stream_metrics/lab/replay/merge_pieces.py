@@ -48,13 +48,6 @@ class _TurnKey(msgspec.Struct, gc=False, frozen=True):
     turn: int
 
 
-class _TurnDimensions(_TurnKey, gc=False, frozen=True):
-    """The conversation, turn and recorded dimensions of a row."""
-
-    dimensions: dict[str, str]
-
-
-_TURN_DIMENSIONS: Final = msgspec.json.Decoder(_TurnDimensions)
 _TURN_KEY: Final = msgspec.json.Decoder(_TurnKey)
 _WITHOUT: Final = msgspec.json.Decoder(list[int])
 _DECODE: Final = msgspec.json.Decoder().decode
@@ -154,15 +147,12 @@ def add_to_report(rows: Iterable[tuple[RowCounts, str]], report: Report) -> Iter
         yield line
 
 
-def recorded_dimensions(rows: Path, queries: Path) -> Iterator[Mapping[str, str]]:
-    """The recorded dimensions of each row's turn, from its searches; both files are sorted."""
-    searches = _turn_dimensions(queries)
-    found = next(searches, None)
+def recorded_dimensions(
+    rows: Path, of_turns: Mapping[tuple[str, int], Mapping[str, str]]
+) -> Iterator[Mapping[str, str]]:
+    """The dimensions of the turn of each row; none if no search of the turn told them."""
     for number, line in _lines(rows):
-        own = _read_turn_key(rows, number, line)
-        while found is not None and found[0] < own:
-            found = next(searches, None)
-        yield found[1] if found is not None and found[0] == own else {}
+        yield of_turns.get(_read_turn_key(rows, number, line), {})
 
 
 def merged_query_lines(sources: Sequence[PieceFiles]) -> Iterator[tuple[str, str]]:
@@ -272,12 +262,6 @@ def _queries(source: PieceFiles) -> Iterator[_Query]:
         if not without:
             raise BadRows(f"{source.relevant} ends before line {number}; replay its input again")
         yield *place, line, without
-
-
-def _turn_dimensions(path: Path) -> Iterator[tuple[tuple[str, int], Mapping[str, str]]]:
-    for _, line in _lines(path):
-        found = _TURN_DIMENSIONS.decode(line)
-        yield (found.conversation_id, found.turn), found.dimensions
 
 
 def _read_turn_key(path: Path, number: int, line: str) -> tuple[str, int]:

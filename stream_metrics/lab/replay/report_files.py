@@ -121,11 +121,13 @@ class WrittenBlock(NamedTuple):
 class PendingBlock(NamedTuple):
     """The block of searches; ``content`` waits for results from other processes.
 
-    ``shown`` is the summary of the rows for the report page.
+    ``of_turns`` has the dimensions of each conversation and turn. ``shown`` is the summary of the
+    rows for the report page.
     """
 
     content: Callable[[], dict[str, Any]]
     dimensions: set[str]
+    of_turns: Callable[[], dict[tuple[str, int], Mapping[str, str]]]
     rows: int
     shown: Queries
 
@@ -180,7 +182,7 @@ def submit_searches(
     found = figures.retrieval
     split = _available(stratify, found.dimensions)
     content = found.submit_block(intervals=part.scoring.intervals, dimensions=split, submit=submit)
-    return PendingBlock(content, found.dimensions, rows, figures.shown)
+    return PendingBlock(content, found.dimensions, found.dimensions_of_turns, rows, figures.shown)
 
 
 def write_turns(
@@ -219,7 +221,7 @@ def write_report(
     retrieval, generation, buckets = whole.retrieval(), whole.generation(), whole.buckets()
     _check_dimensions(stratify, {*STRATA} | retrieval.dimensions | generation.dimensions)
     if {*report.recorded} & (retrieval.dimensions | {*stratify}):
-        report.add_recorded(recorded_dimensions(out / ROWS, out / QUERIES))
+        report.add_recorded(recorded_dimensions(out / ROWS, retrieval.of_turns()))
     content = report.document(outcome, part.source, part.config, generation=generation.content) | {
         "retrieval": retrieval.content()
     }
