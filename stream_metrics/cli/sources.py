@@ -141,7 +141,7 @@ class Sources:
     @property
     def identity(self) -> list[Any] | None:
         """The paths and states of the files; None if not all sources are regular files."""
-        if self._topics or not all(state for _, state in self._files):
+        if self._topics or not all(file.can_be_read_again for file in self._files):
             return None
         return [(os.path.realpath(path), state) for path, state in self._files]
 
@@ -181,10 +181,10 @@ class Sources:
         try:
             first = next(records, None)
         except InputError:
-            if source.state is None:
+            if not source.can_be_read_again:
                 raise
             return False  # reading the file reports the error
-        if source.state is None:
+        if not source.can_be_read_again:
             self._started[source] = _from_the_first(first, records)
         else:
             records.close()
@@ -263,7 +263,8 @@ class Sources:
                     raise UsageError(str(error)) from error
                 except OtlpError as error:
                     if not record.topic:
-                        raise InputError(f"{name}, payload {number}: {error}") from error
+                        # Thrown where it is read, which knows whether the file has changed.
+                        records.throw(InputError(f"{name}, payload {number}: {error}"))
                     is_taken = False
                 if not is_taken and (part is None or part.first <= record.offset < part.end):
                     yield name, number, record

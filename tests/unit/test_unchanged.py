@@ -153,6 +153,41 @@ def test_a_file_that_changes_before_its_turn_is_an_error(tmp_path: Path, change:
         list(records)
 
 
+@pytest.mark.parametrize("change", CHANGES)
+def test_standard_input_that_changes_before_its_turn_is_an_error(
+    tmp_path: Path, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``< FILE`` counts as it was when the command began, as other files do."""
+    paths = [write(tmp_path / f"{number}.jsonl") for number in range(2)]
+    with paths[1].open("rb") as file:
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(file))
+        sources = sources_of(paths[0], Path("-"))
+        assert sources.identity is None
+        records = sources.located_records()
+        next(records)
+        change(paths[1])
+
+        with pytest.raises(InputChanged, match=CHANGES[change]):
+            list(records)
+
+
+def test_closed_standard_input_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is that of ``<&-``."""
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match=r"^-: standard input is closed"):
+        list(sources_of(Path("-")).records())
+
+
+def test_an_error_of_the_user_of_a_record_is_explained_by_a_change(tmp_path: Path) -> None:
+    """The payload was damaged because its file was overwritten."""
+    records = numbered_records(str(write(tmp_path / "day.otlp")))
+    next(records)
+    overwrite(tmp_path / "day.otlp")
+
+    with pytest.raises(InputChanged, match="was changed"):
+        records.throw(InputError("payload 2: damaged"))
+
+
 @pytest.mark.parametrize("lines", [LINES, []])
 def test_what_is_appended_to_a_file_before_its_turn_does_not_count(
     tmp_path: Path, lines: list[bytes]

@@ -165,8 +165,9 @@ def file_ranges(files: Iterable[InputFile], range_bytes: int) -> list[FileRange]
     single payload, or cannot be read at all: then reading it reports the error.
     """
     found = []
-    for path, state in files:
-        if state is None or not _is_plain(path, state):
+    for file in files:
+        path, state = file
+        if state is None or not file.can_be_read_again or not _is_plain(path, state):
             return []
         for start in range(0, state.size, range_bytes):
             found.append(FileRange(path, start, min(start + range_bytes, state.size), state))

@@ -7,6 +7,7 @@ import stat
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
+from errno import EBADF
 from hashlib import blake2b
 from io import BufferedReader, FileIO, RawIOBase, UnsupportedOperation
 from typing import Any, Final, NamedTuple, Self
@@ -65,7 +66,7 @@ def _ends(descriptor: int, size: int) -> str:
 class InputFile(NamedTuple):
     """A path, or ``-`` for standard input, with the state of its file.
 
-    The state is None if it is not a regular file that can be opened.
+    The state is None if it is not a regular file, or cannot be opened.
     """
 
     path: str
@@ -75,12 +76,19 @@ class InputFile(NamedTuple):
     def at(cls, path: str) -> Self:
         """The file at a path in its present state."""
         state = None
-        with suppress(OSError):
+        with suppress(OSError), ExitStack() as opened:
             # Opening a pipe would take it from its writer.
-            if path != STDIN and stat.S_ISREG(os.stat(path).st_mode):
-                with FileIO(path) as file:
+            if path == STDIN or stat.S_ISREG(os.stat(path).st_mode):
+                file = _opened(path)
+                if file is not None:
+                    opened.enter_context(file)
                     state = FileState.of(file.fileno())
         return cls(path, state)
+
+    @property
+    def can_be_read_again(self) -> bool:
+        """Whether it is a regular file that is named by a path."""
+        return self.path != STDIN and self.state is not None
 
 
 def check_unchanged(descriptor: int, path: str, known: FileState) -> None:
@@ -105,9 +113,12 @@ def check_unchanged(descriptor: int, path: str, known: FileState) -> None:
 def open_known(path: str, known: FileState) -> FileIO:
     """Open a file that is in a known state; raises ``InputChanged``."""
     try:
-        file = FileIO(path)
+        file = _opened(path)
     except FileNotFoundError:
         raise InputChanged(path, "removed") from None
+    except IsADirectoryError:
+        raise InputChanged(path, "replaced") from None
+    assert file is not None  # its state is known
     with ExitStack() as opened:
         opened.enter_context(file)
         check_unchanged(file.fileno(), path, known)
@@ -153,7 +164,7 @@ def open_unchanged(path: str, known: FileState | None = None) -> Generator[OpenI
     also in place of an error that the change has caused.
     """
     with ExitStack() as opened:
-        file = _raw(path, known)
+        file = _opened(path) if known is None else open_known(path, known)
         if file is None:
             yield OpenInput(sys.stdin.buffer, None)
             return
@@ -170,10 +181,12 @@ def open_unchanged(path: str, known: FileState | None = None) -> Generator[OpenI
         check_unchanged(file.fileno(), path, state)
 
 
-def _raw(path: str, known: FileState | None) -> FileIO | None:
-    """The unbuffered file of a source; None for standard input that is no file of the system."""
+def _opened(path: str) -> FileIO | None:
+    """Open a source without a buffer; None for standard input that is no file of the system."""
     if path != STDIN:
-        return FileIO(path) if known is None else open_known(path, known)
+        return FileIO(path)
+    if sys.stdin is None:
+        raise OSError(EBADF, "standard input is closed")
     try:
         return FileIO(sys.stdin.buffer.fileno(), closefd=False)
     except UnsupportedOperation:
