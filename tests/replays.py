@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -53,6 +54,15 @@ IN_PARTS = Execution(small_records=0, piece_bytes=1_000, note_bytes=1)
 def ranges_of(paths: Iterable[str], range_bytes: int) -> list[FileRange]:
     """The ranges of the files at these paths as they are now."""
     return file_ranges(map(InputFile.at, paths), range_bytes)
+
+
+def overwrite(path: str | Path) -> None:
+    """Overwrite the second half of a file, which keeps its size."""
+    size = os.stat(path).st_size
+    with open(path, "r+b") as file:
+        file.seek(size // 2)
+        file.write(b"-" * (size - size // 2))
+    os.utime(path, ns=(0, 0))  # a clock may be too coarse to tell this from its creation
 
 
 class RecordedProgress:

@@ -96,7 +96,7 @@ class Sources:
         self._assembler: TopicAssembler | None = None
         self._close: Callable[[Iterable[ClosedTrace]], None]
         self._others = False  # whether there were records other than traces
-        # The readings that have started of sources that cannot be read twice.
+        # Pipes and standard input, which cannot be read twice, after a look at their first record.
         self._started: dict[InputFile, Generator[tuple[int, Record], None, None]] = {}
         self._parts: list[TopicSource | InputFile] = []
         self.names: list[str] = []
@@ -263,7 +263,7 @@ class Sources:
                     raise UsageError(str(error)) from error
                 except OtlpError as error:
                     if not record.topic:
-                        # Thrown where it is read, which knows whether the file has changed.
+                        # Raised by the reader, which tells instead if the file has changed.
                         records.throw(InputError(f"{name}, payload {number}: {error}"))
                     is_taken = False
                 if not is_taken and (part is None or part.first <= record.offset < part.end):

@@ -40,7 +40,15 @@ from stream_metrics.lab.sources.place import LocatedRecord
 from stream_metrics.lab.sources.unchanged import InputChanged, InputError
 from tests.helpers import examples
 from tests.property.test_replay import inputs
-from tests.replays import AT_ONCE, RecordedProgress, files_of, ranges_of, task, traffic
+from tests.replays import (
+    AT_ONCE,
+    RecordedProgress,
+    files_of,
+    overwrite,
+    ranges_of,
+    task,
+    traffic,
+)
 
 TRACES = b'{"resourceSpans": []}\n'
 LOGS = b'{"resourceLogs": []}\n'
@@ -263,15 +271,6 @@ class Changing(RecordedProgress):
 def replace_by_a_copy(path: str) -> None:
     """Put another file with the same bytes at a path."""
     os.replace(shutil.copy(path, f"{path}.copy"), path)
-
-
-def overwrite(path: str) -> None:
-    """Overwrite the second half of a file, which keeps its size."""
-    size = os.stat(path).st_size
-    with open(path, "r+b") as file:
-        file.seek(size // 2)
-        file.write(b"-" * (size - size // 2))
-    os.utime(path, ns=(0, 0))  # a clock may be too coarse to tell this from its creation
 
 
 def outgrow(path: str) -> None:

@@ -24,7 +24,7 @@ from stream_metrics.lab.sources.files import numbered_records
 from stream_metrics.lab.sources.recording import recording
 from stream_metrics.lab.sources.unchanged import FileState, InputChanged, InputError
 from tests.otlp import RETRIEVER, SpanSpec, as_protobuf, documents, framed
-from tests.replays import SPOOLED, RecordedProgress, task, traffic
+from tests.replays import SPOOLED, RecordedProgress, overwrite, task, traffic
 
 Change = Callable[[Path], object]
 LINES = [b'{"type":"forget","conversation_id":"c-%d"}' % number for number in range(40_000)]
@@ -49,15 +49,6 @@ def write(path: Path, lines: list[bytes] = LINES, payloads: list[bytes] = PAYLOA
             for line in lines:
                 file.write(Record(line))
     return path
-
-
-def overwrite(path: Path) -> None:
-    """Other bytes of the same size, from the middle on."""
-    size = path.stat().st_size
-    with path.open("r+b") as file:
-        file.seek(size // 2)
-        file.write(b"\x55" * (size - size // 2))
-    os.utime(path, ns=(0, 0))  # a clock may be too coarse to tell this from its creation
 
 
 def outgrow(path: Path) -> None:
@@ -172,7 +163,7 @@ def test_standard_input_that_changes_before_its_turn_is_an_error(
 
 
 def test_closed_standard_input_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is that of ``<&-``."""
+    """A shell closes it for ``<&-``."""
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InputError, match=r"^-: standard input is closed"):
         list(sources_of(Path("-")).records())
@@ -262,6 +253,6 @@ def test_a_replay_says_that_it_starts_over_after_that_of_another_version(
 
 
 def test_an_unreadable_file_is_an_error_that_names_it(tmp_path: Path) -> None:
-    """A folder is one."""
+    """Such as a folder."""
     with pytest.raises(InputError, match=str(tmp_path)):
         list(numbered_records(str(tmp_path)))

@@ -33,7 +33,6 @@ class Manifest(msgspec.Struct):
     spool: Spool | None = None
     whole: bool = False
     ranges: list[FileRange] = []
-    schema_version: int = SCHEMA_VERSION
 
 
 def fingerprint(
@@ -69,15 +68,14 @@ def fingerprint(
 def load(folder: Path) -> Manifest | None:
     """The manifest in a folder; None if it is missing.
 
-    One that is damaged or of another version is empty: its fingerprint is that of no replay.
+    A damaged one is returned as empty. Like that of another version, it matches no fingerprint.
     """
     try:
-        found = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except OSError:
         return None
     except msgspec.DecodeError:
         return Manifest("", 0)
-    return found if found.schema_version == SCHEMA_VERSION else Manifest("", 0)
 
 
 def save(folder: Path, manifest: Manifest) -> None:

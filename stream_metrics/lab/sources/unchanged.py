@@ -119,10 +119,11 @@ def open_known(path: str, known: FileState) -> FileIO:
     except IsADirectoryError:
         raise InputChanged(path, "replaced") from None
     assert file is not None  # its state is known
-    with ExitStack() as opened:
-        opened.enter_context(file)
+    try:
         check_unchanged(file.fileno(), path, known)
-        opened.pop_all()
+    except InputChanged:
+        file.close()
+        raise
     return file
 
 
