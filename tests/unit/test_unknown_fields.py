@@ -292,6 +292,55 @@ def test_other_unknown_fields_are_warnings(event: dict[str, Any]) -> None:
     assert {one.kind for one in found} == {"unknown_field"}
 
 
+MISSING: list[tuple[dict[str, Any], str, str]] = [
+    ({"occurred_at": None, "occured_at": "2025-03-18T09:00:00Z"}, "occurred_at", "occured_at"),
+    ({"occurred_at": None, "occurredAt": 1_742_288_400}, "occurred_at", "occurredAt"),
+    ({"occurred_at": None, "timestamp": 1_742_288_400.5}, "occurred_at", "timestamp"),
+    ({"event_id": None, "eventId": "e-1"}, "event_id", "eventId"),
+    ({"type": None, "event_type": "search_iteration"}, "type", "event_type"),
+    ({"type": None, "tpye": "search_iteration"}, "type", "tpye"),
+    ({"searches": [{"serch_id": "s-1"}]}, "search_id", "searches.serch_id"),
+]
+
+
+@pytest.mark.parametrize(("changes", "missing", "sent"), MISSING)
+def test_a_required_field_that_is_misspelt_is_called_missing(
+    changes: dict[str, Any], missing: str, sent: str
+) -> None:
+    """The error names the missing field, and the one that was sent in its place."""
+    event = {name: value for name, value in {**ITERATION, **changes}.items() if value is not None}
+
+    [found] = find_problems(encoded(event), limits=Limits())
+
+    assert found.kind == "bad_record"
+    assert f"missing required field `{missing}`" in found.message
+    assert found.message.endswith(f"; was it sent as `{sent}`?")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"occurred_at": None},
+        {"occured_at": True},
+        {"occured_at": None},
+        {"occured_at": ["2025-03-18T09:00:00Z"]},
+        {"occurred@": "2025-03-18T09:00:00Z"},
+        {"gate": {"occured_at": "2025-03-18T09:00:00Z", "decision": "skip"}},
+    ],
+)
+def test_a_missing_time_is_called_missing(changes: dict[str, Any]) -> None:
+    """Null counts as missing; a field of another kind, in another object or with an unusual name
+    is not taken for the time.
+    """
+    event = {name: value for name, value in ITERATION.items() if name != "occurred_at"}
+
+    [found] = find_problems(encoded({**event, **changes}), limits=Limits())
+
+    assert found.about == "invalid"
+    assert found.message == "Object missing required field `occurred_at`"
+
+
 @pytest.mark.parametrize(
     ("seconds", "unit"),
     [

@@ -19,6 +19,7 @@ _EARLIEST_US: Final = 946_684_800 * _MICROS  # 2000-01-01T00:00:00Z
 _LATEST_US: Final = 4_102_444_800 * _MICROS  # 2100-01-01T00:00:00Z
 _DAY_US: Final = 86_400 * _MICROS
 _NUMBER_TOO_LARGE: Final = "a number is too large for a double"
+_MISSING: Final = "Object missing required field"
 
 
 class Refusal(NamedTuple):
@@ -92,6 +93,8 @@ def _event(
     if type(event) is not dict:
         return Refusal("invalid", "the JSON value is not an object")
     kind, version = event.get("type"), event.get("version")
+    if kind is None:
+        return Refusal("unknown_type", f"{_MISSING} `type`, one of {', '.join(EVENTS)}")
     if type(kind) is not str or kind not in EVENTS:
         return Refusal("unknown_type", f"`type` must be one of {', '.join(EVENTS)}")
     if version is not None and type(version) is not int:
@@ -101,7 +104,9 @@ def _event(
     problem = EVENTS[kind].problem(event, "$", limits)
     if problem is not None:
         return Refusal("invalid", problem)
-    occurred_us = _instant(event.get("occurred_at"))
+    if event.get("occurred_at") is None:
+        return Refusal("invalid", f"{_MISSING} `occurred_at`")
+    occurred_us = _instant(event["occurred_at"])
     if occurred_us is None:
         return Refusal("invalid", "`occurred_at` must be RFC 3339 with an offset, or Unix seconds")
     excess = _excess(event, limits)

@@ -41,6 +41,8 @@ TYPED: Final[dict[str, Callable[[bytes], Payload]]] = {
 """Decoders by event type."""
 
 UNBOUNDED_NUMBER: Final = "a number is too large for a double"
+MISSING: Final = "Object missing required field"
+"""How messages about a missing field begin, as msgspec's do; its name in backticks follows."""
 
 REASONS: Final = (
     "too_large",
@@ -213,6 +215,8 @@ def _decode_object(
     if type(obj) is not dict:
         return BadRecord("invalid", "the JSON value is not an object")
     kind = obj.get("type")
+    if kind is None:
+        return BadRecord("unknown_type", f"{MISSING} `type`, one of {', '.join(PAYLOADS)}")
     if type(kind) is not str or kind not in PAYLOADS:
         return BadRecord("unknown_type", f"`type` must be one of {', '.join(PAYLOADS)}")
     version = obj.get("version", SCHEMA_VERSION)
@@ -224,7 +228,10 @@ def _decode_object(
     if isinstance(found, BadRecord):
         return found
     payload, unknown = found
-    occurred_us = instant(obj.get("occurred_at"))
+    occurred_at = obj.get("occurred_at")
+    if occurred_at is None:
+        return BadRecord("invalid", f"{MISSING} `occurred_at`")
+    occurred_us = instant(occurred_at)
     if occurred_us is None:
         return BadRecord(
             "invalid", "`occurred_at` must be RFC 3339 with an offset, or Unix seconds"
@@ -236,7 +243,7 @@ def _decode_object(
     if problem is not None:
         return BadRecord("invalid", problem)
     if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
-        return BadRecord("time_out_of_range", _out_of_range(obj["occurred_at"]))
+        return BadRecord("time_out_of_range", _out_of_range(occurred_at))
     if key is not None:
         if key != payload.conversation_id.encode():
             return BadRecord("key_mismatch", "the record's key is not the `conversation_id`")

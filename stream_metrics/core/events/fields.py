@@ -20,6 +20,12 @@ OTHER: Final = "other"
 MOST_NAMED: Final = 16
 """The most unknown fields of an event that are reported by name."""
 
+# Fields of the envelope, which ``decode`` reads apart from the struct, where they are of any type.
+_SEPARATE: Final[Mapping[str, Any]] = {
+    "type": str,
+    "version": int,
+    "occurred_at": str | int | float,
+}
 _SHOWN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
@@ -90,10 +96,13 @@ def convert(obj: dict[str, Any], kind: str) -> tuple[Payload, list[UnknownField]
     return msgspec.convert(known, payload), unknown
 
 
-def without_unknown(obj: dict[str, Any], kind: str) -> tuple[Any, list[UnknownField]]:
-    """A copy of an event of this type without its unknown fields, and these fields."""
+def without_unknown(obj: dict[str, Any], kind: str | None) -> tuple[Any, list[UnknownField]]:
+    """A copy of an event of this type without its unknown fields, and these fields.
+
+    Without a type, only the fields of the envelope are known.
+    """
     unknown: list[UnknownField] = []
-    return _known(obj, FIELDS[kind], "", unknown), unknown
+    return _known(obj, ENVELOPE if kind is None else FIELDS[kind], "", unknown), unknown
 
 
 def paths(unknown: Iterable[UnknownField]) -> tuple[str, ...]:
@@ -125,7 +134,7 @@ def _known(value: Any, fields: KnownFields, parent: str, unknown: list[UnknownFi
 
 
 def _fields(struct: type[msgspec.Struct]) -> KnownFields:
-    types = {one.name: one.type for one in msgspec.structs.fields(struct)}
+    types = {one.name: _SEPARATE.get(one.name, one.type) for one in msgspec.structs.fields(struct)}
     found = {name: _struct_in(kind) for name, kind in types.items()}
     inside = {name: _fields(inner) for name, inner in found.items() if inner is not None}
     return KnownFields(frozenset(types), inside, types)
@@ -151,3 +160,5 @@ FIELDS: Final[Mapping[str, KnownFields]] = {
     kind: _fields(struct) for kind, struct in PAYLOADS.items()
 }
 """The known fields by event type."""
+ENVELOPE: Final = KnownFields(frozenset(_SEPARATE), types=_SEPARATE)
+"""Those of an event whose type is not known."""

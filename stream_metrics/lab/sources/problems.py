@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from stream_metrics.core.events.canonical import decode_json
-from stream_metrics.core.events.decode import BadRecord, decode
+from stream_metrics.core.events.decode import MISSING, BadRecord, decode
 from stream_metrics.core.events.fields import MOST_NAMED, OTHER, UnknownField, without_unknown
 from stream_metrics.core.events.limits import Limits
 
@@ -26,6 +26,8 @@ ALIASES: Final = {
     "url": ("uri", "link", "href"),
     "content": ("text", "body"),
     "gain": ("grade", "relevance"),
+    "occurred_at": ("timestamp",),
+    "type": ("event_type",),
     "labels": ("judgments", "judgements"),
     "reference_answers": ("references", "ground_truths"),
     "relevant": ("qrels",),
@@ -35,6 +37,7 @@ OWN_WORDS: Final = frozenset({"context", "contest"})
 """Names that resemble a known one but are independent, as are participles like ``searched``."""
 _MEANT: Final = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
 
+_LACKING: Final = re.compile(rf"{MISSING} `(\w+)`")
 _WORDS: Final = re.compile(r"[_\W]+|(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -75,7 +78,9 @@ def find_problems(
         value, key=key, timestamp_ms=timestamp_ms, limits=limits, require_key=require_key
     )
     if isinstance(event, BadRecord):
-        return [Finding("bad_record", event.reason, event.message)]
+        sent = _sent_instead(value or b"", event.message)
+        hint = f"; was it sent as `{sent}`?" if sent else ""
+        return [Finding("bad_record", event.reason, event.message + hint)]
     found = _fields(value or b"") if event.unknown else []
     kind, missing_content = event.payload.kind, event.payload.missing_content
     if missing_content:
@@ -127,11 +132,24 @@ def _nearest(sent: str, lacking: frozenset[str]) -> str | None:
     return forms[close[0]] if close else None
 
 
-def _fields(value: bytes) -> list[Finding]:
+def _sent_instead(value: bytes, message: str) -> str | None:
+    """The path of the unknown field that is probably the one whose lack the message reports."""
+    lacking = _LACKING.match(message)
+    if lacking is None:
+        return None
+    likely = (one.path for one in _unknown(value) if likely_field(one) == lacking[1])
+    return next((path for path in likely if path != OTHER), None)
+
+
+def _unknown(value: bytes) -> list[UnknownField]:
     obj: Any = decode_json(value)[0]
-    _, unknown = without_unknown(obj, obj["type"])
+    return without_unknown(obj, obj.get("type"))[1]
+
+
+def _fields(value: bytes) -> list[Finding]:
     named = sorted(
-        ((likely_field(field), field.path) for field in unknown), key=lambda one: not one[0]
+        ((likely_field(field), field.path) for field in _unknown(value)),
+        key=lambda one: not one[0],
     )
     found: dict[tuple[Kind, str], Finding] = {}
     for name, path in named:  # misspelt fields first, so that they are named before others
