@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated, Final
@@ -133,14 +134,15 @@ def _conversations(letter: Letter) -> set[str]:
 async def read_letter_index(settings: Settings, topics: list[str]) -> LetterIndex:
     """Everything on the dead-letter topics of ``topics``, without the values."""
     index, limits = LetterIndex(), settings.engine_config().limits
-    async for found in read_letters(settings.kafka, topics):
-        if isinstance(found, Resubmitted):
-            index.resubmitted[found.place] = found.at
-        elif isinstance(found, Forgotten):
-            until = index.forgotten.get(found.conversation, found.until)
-            index.forgotten[found.conversation] = max(until, found.until)
-        else:
-            index.letters.setdefault(found.place, LetterSummary.of(found, limits))
+    async with aclosing(read_letters(settings.kafka, topics)) as letters:
+        async for found in letters:
+            if isinstance(found, Resubmitted):
+                index.resubmitted[found.place] = found.at
+            elif isinstance(found, Forgotten):
+                until = index.forgotten.get(found.conversation, found.until)
+                index.forgotten[found.conversation] = max(until, found.until)
+            else:
+                index.letters.setdefault(found.place, LetterSummary.of(found, limits))
     return index
 
 
@@ -360,8 +362,11 @@ async def _resubmit(
     counts = await partition_counts(settings.kafka, topics)
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     sent, refused = 0, []
-    async with open_producer(settings.kafka) as producer:
-        async for part in _with_values(settings, topics, chosen):
+    async with (
+        open_producer(settings.kafka) as producer,
+        aclosing(_with_values(settings, topics, chosen)) as parts,
+    ):
+        async for part in parts:
             there = []
             for letter in part:
                 if letter.record.partition < counts.get(letter.record.topic, 0):
@@ -389,17 +394,19 @@ async def _resubmit(
 
 async def _with_values(
     settings: Settings, topics: list[str], chosen: list[LetterSummary]
-) -> AsyncIterator[list[Letter]]:
+) -> AsyncGenerator[list[Letter], None]:
     """Read the chosen letters again, with their values, in batches; each letter once."""
     wanted = {listed.letter.stored_at for listed in chosen}
     concerned = {listed.letter.record.topic for listed in chosen}
     part: list[Letter] = []
-    async for found in read_letters(settings.kafka, [t for t in topics if t in concerned]):
-        if isinstance(found, Letter) and found.stored_at in wanted:
-            wanted.discard(found.stored_at)
-            part.append(found)
-            if len(part) >= BATCH_SIZE:
-                yield part
-                part = []
+    stored = read_letters(settings.kafka, [topic for topic in topics if topic in concerned])
+    async with aclosing(stored) as letters:
+        async for found in letters:
+            if isinstance(found, Letter) and found.stored_at in wanted:
+                wanted.discard(found.stored_at)
+                part.append(found)
+                if len(part) >= BATCH_SIZE:
+                    yield part
+                    part = []
     if part:
         yield part

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from contextlib import aclosing
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -82,9 +83,10 @@ async def _find(settings: Settings, wanted: RecordId) -> tuple[LetterIndex, Lett
             "shows which there are"
         )
     stored_at = index.letters[wanted].letter.stored_at
-    async for found in read_letters(settings.kafka, [wanted[0]]):
-        if isinstance(found, Letter) and found.stored_at == stored_at:
-            return index, found
+    async with aclosing(read_letters(settings.kafka, [wanted[0]])) as letters:
+        async for found in letters:
+            if isinstance(found, Letter) and found.stored_at == stored_at:
+                return index, found
     raise UsageError(f"the dead letter of {format_record_id(wanted)} was deleted meanwhile")
 
 

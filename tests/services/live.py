@@ -32,7 +32,38 @@ ESTABLISHED = "01"  # a connection's state in /proc/net/tcp
 COMMAND = [sys.executable, "-m", "stream_metrics"]
 
 
+LEFT_OVER = (
+    "Traceback",
+    "Exception ignored",
+    "never awaited",
+    "never closed",
+    "never retrieved",
+    "Task was destroyed",
+    "Unclosed",
+    "unclosed",
+)
+"""What Python and its libraries say of errors that nobody handles, and of what is left open."""
+
 LAUNCHED: list[Worker] = []  # by the current test
+
+
+async def run_command(environment: Mapping[str, str], *arguments: str) -> tuple[int, str, str]:
+    """Run ``stream-metrics``; returns the exit code, standard output and standard error.
+
+    Fails if it leaves something open, or an error without a message for people.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *arguments,
+        env={**os.environ, "PYTHONWARNINGS": "default::ResourceWarning", **environment},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, said = await process.communicate()
+    error = said.decode()
+    assert not any(sign in error for sign in LEFT_OVER), f"{' '.join(arguments)}:\n{error}"
+    return process.returncode or 0, out.decode(), error
 
 
 def unanswered_calls(port: int) -> int:
@@ -320,17 +351,8 @@ class LiveSystem:
     async def command(self, *arguments: str) -> tuple[int, str]:
         """Run ``stream-metrics`` with the system's settings; returns the exit code and standard
         output, or standard error if the code is not 0."""
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            *arguments,
-            env={**os.environ, **self.environment},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, error = await process.communicate()
-        code = process.returncode or 0
-        return code, out.decode() if code == 0 else error.decode()
+        code, out, error = await run_command(self.environment, *arguments)
+        return code, out if code == 0 else error
 
     async def compare(self, now_us: int) -> tuple[Path, Path]:
         """Export the live state and replay the same records; returns both directories."""
@@ -355,14 +377,7 @@ class LiveSystem:
 
 
 async def said(system: LiveSystem, *arguments: str) -> tuple[int, str]:
-    """A command's exit code, and its output on one line."""
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *arguments,
-        env={**os.environ, "COLUMNS": "500", **system.environment},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    out, _ = await process.communicate()
-    return process.returncode or 0, " ".join(out.decode().split())
+    """A command's exit code, and its output on one line: standard output, then standard error."""
+    wide = {"COLUMNS": "500", **system.environment}
+    code, out, error = await run_command(wide, *arguments)
+    return code, " ".join(f"{out} {error}".split())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -74,7 +74,7 @@ async def time_at(consumer: AIOKafkaConsumer, place: PartitionId, extent: Extent
 
 async def rounds_between(
     consumer: AIOKafkaConsumer, starts: Mapping[PartitionId, int], ends: Mapping[PartitionId, int]
-) -> AsyncIterator[tuple[dict[PartitionId, list[Any]], frozenset[PartitionId]]]:
+) -> AsyncGenerator[tuple[dict[PartitionId, list[Any]], frozenset[PartitionId]], None]:
     """The client's records from each start to before each end, as they arrive.
 
     Each round has the records by partition, and the partitions that are not read to their ends yet;
@@ -106,12 +106,13 @@ async def rounds_between(
 
 async def records_between(
     consumer: AIOKafkaConsumer, starts: Mapping[PartitionId, int], ends: Mapping[PartitionId, int]
-) -> AsyncIterator[Any]:
+) -> AsyncGenerator[Any, None]:
     """The records of ``rounds_between``, one by one."""
-    async for found, _ in rounds_between(consumer, starts, ends):
-        for records in found.values():
-            for record in records:
-                yield record
+    async with aclosing(rounds_between(consumer, starts, ends)) as rounds:
+        async for found, _ in rounds:
+            for records in found.values():
+                for record in records:
+                    yield record
 
 
 class KafkaLogs:

@@ -7,7 +7,8 @@ is the conversation id, so that a compacted topic drops the letters too.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -84,22 +85,25 @@ def format_record_id(place: RecordId) -> str:
 
 async def read_letters(
     settings: KafkaSettings, topics: Sequence[str]
-) -> AsyncIterator[Letter | Resubmitted | Forgotten]:
+) -> AsyncGenerator[Letter | Resubmitted | Forgotten, None]:
     """Everything on the dead-letter topics of ``topics``, up to their current ends.
 
-    Raises ``DeadLetterTopicMissing``, and aiokafka's errors.
+    It holds a connection until it is closed. Raises ``DeadLetterTopicMissing``, and aiokafka's
+    errors.
     """
     async with open_consumer(settings) as consumer:
         for topic in topics:
-            async for record in _records(settings, consumer, topic + settings.dead_letter_suffix):
-                found = _parse(record, topic)
-                if found is not None:
-                    yield found
+            stored = _records(settings, consumer, topic + settings.dead_letter_suffix)
+            async with aclosing(stored) as records:
+                async for record in records:
+                    found = _parse(record, topic)
+                    if found is not None:
+                        yield found
 
 
 async def _records(
     settings: KafkaSettings, consumer: AIOKafkaConsumer, topic: str
-) -> AsyncIterator[Any]:
+) -> AsyncGenerator[Any, None]:
     counts = await partition_counts(settings, [topic])
     places = [(topic, number) for number in range(counts.get(topic, 0))]
     if not places:
@@ -108,8 +112,10 @@ async def _records(
         )
     logs = await extents(consumer, places)
     starts = {place: log.first for place, log in logs.items()}
-    async for record in records_between(consumer, starts, {p: log.end for p, log in logs.items()}):
-        yield record
+    ends = {place: log.end for place, log in logs.items()}
+    async with aclosing(records_between(consumer, starts, ends)) as records:
+        async for record in records:
+            yield record
 
 
 def _parse(record: Any, topic: str) -> Letter | Resubmitted | Forgotten | None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -66,7 +67,7 @@ class Merger:
 
 async def merged_between(
     consumer: AIOKafkaConsumer, starts: Mapping[PartitionId, int], ends: Mapping[PartitionId, int]
-) -> AsyncIterator[list[Any]]:
+) -> AsyncGenerator[list[Any], None]:
     """The client's records from each start to before each end, merged, in batches.
 
     Raises ``RecordsGone`` if Kafka deletes some before they are read, and aiokafka's errors, also
@@ -74,17 +75,18 @@ async def merged_between(
     """
     merger = Merger(starts)
     last_found = time.monotonic()
-    async for found, left in rounds_between(consumer, starts, ends):
-        merger.add(found)
-        taken = merger.take(left)
-        # Partitions with a buffered record are paused, so that at most one fetch of each is held.
-        starved = merger.starved(left)
-        consumer.pause(*(TopicPartition(*place) for place in left - starved))
-        consumer.resume(*(TopicPartition(*place) for place in starved))
-        if taken:
-            yield taken
-        if found:
-            last_found = time.monotonic()
-        elif left and time.monotonic() - last_found > IDLE_SECONDS:
-            await consumer.end_offsets([TopicPartition(*place) for place in left])
-            last_found = time.monotonic()
+    async with aclosing(rounds_between(consumer, starts, ends)) as rounds:
+        async for found, left in rounds:
+            merger.add(found)
+            taken = merger.take(left)
+            # Partitions with a buffered record are paused: at most one fetch of each is held.
+            starved = merger.starved(left)
+            consumer.pause(*(TopicPartition(*place) for place in left - starved))
+            consumer.resume(*(TopicPartition(*place) for place in starved))
+            if taken:
+                yield taken
+            if found:
+                last_found = time.monotonic()
+            elif left and time.monotonic() - last_found > IDLE_SECONDS:
+                await consumer.end_offsets([TopicPartition(*place) for place in left])
+                last_found = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import aclosing
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -91,11 +92,12 @@ class TopicReader:
                     place: await self._stop(consumer, place, span)
                     for place, span in self.spans.items()
                 }
-                async for batch in merged_between(consumer, self.starts, stops):
-                    yield [
-                        record_of(found, settings.repartition_topic, settings.value_format)
-                        for found in batch
-                    ]
+                async with aclosing(merged_between(consumer, self.starts, stops)) as batches:
+                    async for batch in batches:
+                        yield [
+                            record_of(found, settings.repartition_topic, settings.value_format)
+                            for found in batch
+                        ]
         except DENIED as error:
             rights = [Right("READ", "topic", topic) for topic in self._topics]
             raise KafkaRefused(rights_error(settings, rights)) from error
