@@ -9,6 +9,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -150,17 +151,56 @@ def test_the_state_is_the_same_byte_for_byte(tmp_path: Path) -> None:
     assert compiled["state"] == plain["state"]
 
 
+SETUP = (
+    "import runpy, sys; sys.argv[1:] = [{command!r}]; "
+    "sys.modules.update(dict.fromkeys({without!r})); "
+    "print(runpy.run_path('setup.py')['arguments']())"
+)
+
+
+def setup_arguments(command: str, *without: str, fails: bool = False, **variables: str) -> str:
+    """What ``setup.py`` tells setuptools for a command, where modules cannot be imported."""
+    told = SETUP.format(command=command, without=without)
+    return run("-c", told, root=ROOT, fails=fails, **variables)
+
+
 def test_a_wheel_is_pure_by_default() -> None:
-    """Installing needs no C compiler; ``STREAM_METRICS_MYPYC=1`` without mypyc is an error."""
-    extensions = (
-        "import runpy, sys; sys.modules['mypyc'] = None; "
-        "print(runpy.run_path('setup.py')['extensions']())"
+    """Installing needs neither mypyc nor a C compiler."""
+    assert setup_arguments("bdist_wheel", STREAM_METRICS_MYPYC="", CC="nonesuch") == "{}\n"
+
+
+def test_an_isolated_build_asks_for_what_compiles() -> None:
+    """``STREAM_METRICS_MYPYC=1 pip install .`` works in an empty environment."""
+    said = setup_arguments("egg_info", "mypyc", "numpy", STREAM_METRICS_MYPYC="1")
+
+    assert said == "{'setup_requires': ['mypy>=1.15,<3', 'numpy>=2.0,<3']}\n"
+
+
+def test_compiling_needs_packages_as_the_program_does() -> None:
+    """Those whose types are used are of the versions that ``pyproject.toml`` allows."""
+    needs = runpy.run_path(str(ROOT / "setup.py"), run_name="listed")["COMPILED_WITH"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert {*needs.values()} - {needs["mypyc"]} <= {*project["dependencies"]}
+
+
+@pytest.mark.parametrize(
+    ("without", "environment", "why"),
+    [
+        ("mypyc", {}, "needs mypy>=1.15,<3. Install them, or build without --no-build-isolation"),
+        ("", {"CC": "nonesuch -O2"}, "needs a C compiler, and there is no 'nonesuch'"),
+    ],
+)
+def test_what_compiling_lacks_is_an_error_in_plain_words(
+    without: str, environment: dict[str, str], why: str
+) -> None:
+    """The error names it, and says how to install without compiled code."""
+    said = setup_arguments(
+        "bdist_wheel", without, fails=True, STREAM_METRICS_MYPYC="1", **environment
     )
 
-    assert run("-c", extensions, STREAM_METRICS_MYPYC="") == "[]\n"
-    said = run("-c", extensions, fails=True, STREAM_METRICS_MYPYC="1")
-
-    assert "error: STREAM_METRICS_MYPYC=1 compiles with mypyc, which is not installed" in said
+    assert said.startswith(f"error: STREAM_METRICS_MYPYC=1 {why}")
+    assert "unset STREAM_METRICS_MYPYC" in said
 
 
 def test_type_checkers_read_the_types_of_an_installed_package() -> None:
