@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import socket
 from collections.abc import Sequence
@@ -75,6 +76,7 @@ from stream_metrics.live.worker.switch import (
 from stream_metrics.live.worker.tombstones import CARRIED, carry
 
 WATCH_SECONDS = 2.0
+REPORT_SECONDS = 1.0
 WAITING = frozenset(
     {"redis", "kafka", "rights", "dead_letters", "output", "topics", NOT_READING, OTHER_COUNTS}
 )  # reasons that end by themselves
@@ -199,6 +201,7 @@ class Runtime:
                 "text is in the state"
             )
         store = connect(redis_options(settings))
+        reporting = asyncio.create_task(self._report())
         try:
             await self._check_store(store)
             generation, layout = await self._join(settings, store)
@@ -212,6 +215,7 @@ class Runtime:
         except Stopped:
             pass
         finally:
+            reporting.cancel()
             await store.close()
 
     async def _join(self, settings: Settings, store: RedisStore) -> tuple[Generation, Layout]:
@@ -415,16 +419,23 @@ class Runtime:
                 )
             except (StoreUnavailable, StoreRefused) as error:
                 self.health.set("redis", str(error))
+                self.operations.memory(None, None)
             else:
                 if "redis" not in self.retry.waiting:
                     self.health.clear("redis")
                 self.operations.memory(used, limit)
             self.operations.cache(len(self.cache), self.cache.results)
-            self.operations.obstructed(self.health.unready_reasons())
             try:
                 await self.retry.pause(WATCH_SECONDS)
             except Stopped:
                 return
+
+    async def _report(self) -> None:
+        """Export the reasons of ``/readyz`` all the time, also before there is a loop, and while a
+        call does not return."""
+        while True:
+            self.operations.obstructed(self.health.unready_reasons())
+            await asyncio.sleep(REPORT_SECONDS)
 
     async def _check_store(self, store: RedisStore) -> None:
         async def reachable() -> None:

@@ -80,7 +80,7 @@ class BridgeMember:
         self._seconds = 0.0
         self.health = Health(reasons={})
         self.late = self.gaps = 0
-        self.complete_until_s = 0.0
+        self.complete_until_s: float | None = 0.0
         self.refused: Counter[str] = Counter()
         retry = ImmediateRetry(self.health, lambda: None)
         assemblies = Assemblies(world.bounds)
@@ -171,9 +171,12 @@ class BridgeMember:
     def forget_partition(self, topic: str, partition: int) -> None:
         """Ignore."""
 
-    def complete_until(self, seconds: float) -> None:
+    def complete_until(self, seconds: float | None) -> None:
         """Keep the last value."""
         self.complete_until_s = seconds
+
+    def ends_told(self, unix_seconds: float) -> None:
+        """Ignore."""
 
     def offset_gap(self, topic: str) -> None:
         """Count gaps."""

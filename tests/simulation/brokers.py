@@ -58,6 +58,7 @@ class Brokers:
         self.firsts: dict[TopicPartition, int] = {}  # first offset that is retained
         self._coming: deque[tuple[TopicPartition, int]] = deque()  # with its time
         self.unreadable: dict[TopicPartition, tuple[int, KafkaError]] = {}
+        self.silent: Exception | None = None  # raised where the ends of logs are asked for
         self.commits: Commits = {}
         self.members: list[Member] = []
         self.generation = 0
@@ -252,6 +253,8 @@ class ScriptedConsumer:
 
     async def end_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The end offsets, without open transactions."""
+        if self._brokers.silent is not None:
+            raise self._brokers.silent
         return {place: self._brokers.ends[place] for place in places}
 
     def highwater(self, place: TopicPartition) -> int:

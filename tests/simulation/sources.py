@@ -118,6 +118,8 @@ class ScriptedSource:
 
     async def ends(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         """See ``Source``."""
+        if self._brokers.silent is not None:
+            raise self._brokers.silent
         return {place: self._brokers.ends[TopicPartition(*place)] for place in places}
 
     async def first_since(self, times_ms: Mapping[PartitionId, int]) -> dict[PartitionId, int]:

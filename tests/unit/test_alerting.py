@@ -44,7 +44,11 @@ def exported() -> frozenset[str]:
     operations.agents_known(["support"])
     BridgeMetrics(registry, ["topic"]).lag("topic", 0, 0, 0.0)
     registry.register(WindowCollector(lambda: [], lambda: 0))
-    return frozenset(sample.name for family in registry.collect() for sample in family.samples)
+    return frozenset(
+        name
+        for family in registry.collect()
+        for name in (family.name, *(sample.name for sample in family.samples))
+    )
 
 
 def test_the_committed_rules_are_current() -> None:

@@ -91,13 +91,15 @@ def test_dead_letters_are_a_share_of_the_last_minutes() -> None:
 @pytest.mark.parametrize(
     ("used", "limit", "level"),
     [
-        (0, 0, UNKNOWN),
+        (None, None, UNKNOWN),
         (900, 0, OK),
         (700, 1_000, OK),
         (850, 1_000, WARNING),
     ],
 )
-def test_memory_is_judged_only_with_a_limit(used: int, limit: int, level: str) -> None:
+def test_memory_is_judged_only_with_a_limit(
+    used: int | None, limit: int | None, level: str
+) -> None:
     """A Redis without a limit is never near it."""
     now = OperationsSample(0, memory_bytes=used, memory_limit_bytes=limit)
     assert worker("memory", now).level == level

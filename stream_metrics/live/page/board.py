@@ -293,7 +293,8 @@ def _operations(operating: OperationsSample) -> dict[str, Any]:
     return {
         "lag_records": operating.lag_records,
         "lag_seconds": operating.lag_seconds,
-        "complete_until": operating.complete_until or None,
+        "complete_until": operating.complete_until,
+        "lag_known_at": operating.lag_known_at,
         "dead_letters": operating.dead_letters,
         "events": operating.events,
     }

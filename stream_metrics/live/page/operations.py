@@ -13,53 +13,63 @@ SAMPLE_SECONDS: Final = 15.0
 SAMPLES: Final = 480  # two hours
 
 _PREFIX: Final = "streammetrics_"
-_READ: Final = (
+_COUNTED: Final = ("dead_letters_total", "events_total", "offset_gaps_total", "halted_partitions")
+_KNOWN: Final = (  # without a sample while they are unknown
     "consumer_lag_records",
     "consumer_lag_seconds",
     "complete_until_timestamp_seconds",
-    "dead_letters_total",
-    "events_total",
-    "offset_gaps_total",
+    "log_ends_timestamp_seconds",
     "redis_memory_bytes",
     "redis_memory_limit_bytes",
-    "halted_partitions",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class OperationsSample:
-    """The worker's operational metrics at one time; ``lag_…`` is None while it reads no partition.
+    """The worker's operational metrics at one time; None for what is unknown then.
 
-    ``lag_records`` is the sum over partitions, ``lag_seconds`` the maximum. Counters start with the
-    process. ``at`` and ``complete_until`` are Unix times in seconds.
+    ``lag_records`` is the sum over partitions, ``lag_seconds`` the maximum. ``lag_known_at`` is the
+    last time at which the brokers told the ends of the topics. Counters start with the process.
+    ``at``, ``complete_until`` and ``lag_known_at`` are Unix times in seconds.
     """
 
     at: float
     lag_records: float | None = None
     lag_seconds: float | None = None
-    complete_until: float = 0.0
+    complete_until: float | None = None
+    lag_known_at: float | None = None
+    memory_bytes: float | None = None
+    memory_limit_bytes: float | None = None
     dead_letters: float = 0.0
     events: float = 0.0
     offset_gaps: float = 0.0
-    memory_bytes: float = 0.0
-    memory_limit_bytes: float = 0.0
     halted_partitions: float = 0.0
 
 
 def read_sample(registry: CollectorRegistry, at: float) -> OperationsSample:
     """Read the current values from a registry."""
-    found: dict[str, list[float]] = {name: [] for name in _READ}
-    wanted = registry.restricted_registry([_PREFIX + name for name in _READ])
+    found: dict[str, list[float]] = {name: [] for name in (*_KNOWN, *_COUNTED)}
+    wanted = registry.restricted_registry([_PREFIX + name for name in found])
     for family in wanted.collect():
         for sample in family.samples:
             name = sample.name.removeprefix(_PREFIX)
             if name in found:
                 found[name].append(sample.value)
+    records = found["consumer_lag_records"]
+    known = {name: max(found[name], default=None) for name in _KNOWN}
+    counted = {name: sum(found[name]) for name in _COUNTED}
     return OperationsSample(
         at,
-        sum(found["consumer_lag_records"]) if found["consumer_lag_records"] else None,
-        max(found["consumer_lag_seconds"], default=None),
-        *(sum(found[name]) for name in _READ[2:]),
+        lag_records=sum(records) if records else None,
+        lag_seconds=known["consumer_lag_seconds"],
+        complete_until=known["complete_until_timestamp_seconds"],
+        lag_known_at=known["log_ends_timestamp_seconds"],
+        memory_bytes=known["redis_memory_bytes"],
+        memory_limit_bytes=known["redis_memory_limit_bytes"],
+        dead_letters=counted["dead_letters_total"],
+        events=counted["events_total"],
+        offset_gaps=counted["offset_gaps_total"],
+        halted_partitions=counted["halted_partitions"],
     )
 
 

@@ -100,8 +100,8 @@ def dead_letters(worker: Worker) -> Finding:
 def memory(worker: Worker) -> Finding:
     """Redis memory is near its limit."""
     used, limit = worker.now.memory_bytes, worker.now.memory_limit_bytes
-    if not used:
-        return Finding(UNKNOWN, "Redis has not said how much memory it uses")
+    if used is None or limit is None:
+        return Finding(UNKNOWN, "Redis does not say how much memory it uses")
     if not limit:
         return Finding(OK, f"Redis uses {used / 2**20:,.0f} MiB; it has no limit of its own")
     level = WARNING if used / limit > MEMORY_SHARE else OK

@@ -15,7 +15,12 @@ from stream_metrics.core.events.decode import REASONS
 from stream_metrics.core.telemetry.interpretation import Reason
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace
 from stream_metrics.live.prometheus.catalogue import PREFIX
-from stream_metrics.live.prometheus.service_metrics import Reading, ServiceMetrics
+from stream_metrics.live.prometheus.service_metrics import (
+    ENDS_TOLD,
+    UNKNOWN,
+    Reading,
+    ServiceMetrics,
+)
 
 BRIDGE: Final = PREFIX + "bridge_"
 REFUSALS: Final[tuple[str, ...]] = get_args(Reason)
@@ -87,14 +92,15 @@ class BridgeMetrics(ServiceMetrics):
         self._held = gauge("open_bytes", "Bytes of their spans.")
 
     def _measure_reading(self, topics: Iterable[str]) -> None:
-        counter, gauge = self._counter, self._gauge
+        counter, gauge, place = self._counter, self._gauge, ("topic", "partition")
         self._reading = Reading(
-            gauge("lag_records", "Unread records of the partition.", "topic", "partition"),
-            gauge("lag_seconds", "Age of the next record to read.", "topic", "partition"),
-            gauge(
+            gauge("lag_records", f"Unread records of the partition; {UNKNOWN}.", *place),
+            gauge("lag_seconds", f"Age of the next record to read; {UNKNOWN}.", *place),
+            self._known_gauge(
                 "complete_until_timestamp_seconds",
-                "Time up to which all partitions of this bridge have been read; 0 if unknown.",
+                f"Time up to which all partitions of this bridge have been read; {UNKNOWN}.",
             ),
+            self._known_gauge("log_ends_timestamp_seconds", ENDS_TOLD),
             counter(
                 "offset_gaps", "Times that records needed next were missing from the log.", "topic"
             ),

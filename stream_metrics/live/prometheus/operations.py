@@ -42,7 +42,12 @@ from stream_metrics.live.prometheus.catalogue import (
     STAGES,
 )
 from stream_metrics.live.prometheus.histogram import FastHistogram
-from stream_metrics.live.prometheus.service_metrics import Reading, ServiceMetrics
+from stream_metrics.live.prometheus.service_metrics import (
+    ENDS_TOLD,
+    UNKNOWN,
+    Reading,
+    ServiceMetrics,
+)
 
 WINDOWS: Final = tuple(window.name for window in DEFAULT_WINDOWS)
 
@@ -157,9 +162,12 @@ class Operations(ServiceMetrics):
         self._holes = counter(
             "offset_holes", "Offsets without a record; normal with compaction and transactions."
         )
-        self._state_bytes = gauge("redis_memory_bytes", "Memory used by Redis.")
-        self._state_limit = gauge(
-            "redis_memory_limit_bytes", "maxmemory of Redis; 0 means no limit."
+        self._state_bytes = self._known_gauge(
+            "redis_memory_bytes", "Memory used by Redis; no sample while Redis does not answer."
+        )
+        self._state_limit = self._known_gauge(
+            "redis_memory_limit_bytes",
+            "maxmemory of Redis; 0 means no limit. No sample while Redis does not answer.",
         )
         self._redis_errors = counter("redis_errors", "Redis calls that failed or were refused.")
         self._written = counter("state_written_bytes", "Approximate bytes of state sent to Redis.")
@@ -169,12 +177,13 @@ class Operations(ServiceMetrics):
         how far the figures are need not leave it out."""
         counter, gauge, place = self._counter, self._gauge, ("topic", "partition")
         self._live = self._reading = Reading(
-            gauge("consumer_lag_records", "Unread records of the partition.", *place),
-            gauge("consumer_lag_seconds", "Age of the next record to read.", *place),
-            gauge(
+            gauge("consumer_lag_records", f"Unread records of the partition; {UNKNOWN}.", *place),
+            gauge("consumer_lag_seconds", f"Age of the next record to read; {UNKNOWN}.", *place),
+            self._known_gauge(
                 "complete_until_timestamp_seconds",
-                "Time up to which all partitions of this worker have been read; 0 if unknown.",
+                f"Time up to which all partitions of this worker have been read; {UNKNOWN}.",
             ),
+            self._known_gauge("log_ends_timestamp_seconds", ENDS_TOLD),
             counter(
                 "offset_gaps", "Times that records needed next were missing from the log.", "topic"
             ),
@@ -190,11 +199,12 @@ class Operations(ServiceMetrics):
                 "Age of the next record to read, for the state that is being built.",
                 *place,
             ),
-            gauge(
+            self._known_gauge(
                 "building_complete_until_timestamp_seconds",
                 "Time up to which this worker has read all its partitions for the state that is "
-                "being built; 0 if unknown, or if it builds none.",
+                f"being built; {UNKNOWN}, or if it builds none.",
             ),
+            self._known_gauge("building_log_ends_timestamp_seconds", ENDS_TOLD),
             counter(
                 "building_offset_gaps",
                 "Times that records needed next for the state that is being built were missing "
@@ -352,8 +362,8 @@ class Operations(ServiceMetrics):
         """``n`` offsets had no record."""
         self._holes.inc(n)
 
-    def memory(self, used_bytes: int, limit_bytes: int) -> None:
-        """Memory that Redis uses, and its limit."""
+    def memory(self, used_bytes: int | None, limit_bytes: int | None) -> None:
+        """Memory that Redis uses, and its limit, 0 if it has none; None if they are unknown."""
         self._state_bytes.set(used_bytes)
         self._state_limit.set(limit_bytes)
 

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 
 from stream_metrics.core.engine.config import OTHER
 from stream_metrics.live.prometheus.catalogue import PREFIX
+from stream_metrics.live.prometheus.known import KnownGauge
+from stream_metrics.live.worker.lag import KNOWN_SECONDS
+
+UNKNOWN: Final = "no sample while that is unknown"
+ENDS_TOLD: Final = (
+    "Time at which the brokers last told where the topics end. "
+    f"{KNOWN_SECONDS:.0f} seconds later the lag is unknown."
+)
 
 
 class Reading(NamedTuple):
     """Unread records and the age of the next one, by topic and partition; up to when all of them
-    have been read; and how often records were missing, by topic."""
+    have been read; when the brokers last told the ends; and how often records were missing, by
+    topic."""
 
     lag_records: Gauge
     lag_seconds: Gauge
-    complete_until: Gauge
+    complete_until: KnownGauge
+    ends_told: KnownGauge
     gaps: Counter
 
     def reset(self) -> None:
         """Nothing is known of any partition; what was counted stays."""
         self.lag_records.clear()
         self.lag_seconds.clear()
-        self.complete_until.set(0)
+        self.complete_until.set(None)
+        self.ends_told.set(None)
 
 
 class ServiceMetrics:
@@ -53,6 +64,9 @@ class ServiceMetrics:
     def _gauge(self, name: str, help: str, *labels: str) -> Gauge:
         return Gauge(self.prefix + name, help, labels, registry=self._registry)
 
+    def _known_gauge(self, name: str, help: str) -> KnownGauge:
+        return KnownGauge(self.prefix + name, help, self._registry)
+
     def bad_records(self, counts: Mapping[str, int]) -> None:
         """Count dead letters by reason."""
         for reason, number in counts.items():
@@ -69,13 +83,17 @@ class ServiceMetrics:
         self._reading.lag_seconds.labels(topic, partition).set(seconds)
 
     def forget_partition(self, topic: str, partition: int) -> None:
-        """Remove the series of a partition that another process reads now."""
+        """Remove the series of a partition whose lag is unknown, or that another process reads."""
         self._reading.lag_records.remove(topic, partition)
         self._reading.lag_seconds.remove(topic, partition)
 
-    def complete_until(self, seconds: float) -> None:
-        """All partitions have been read up to this Unix time."""
+    def complete_until(self, seconds: float | None) -> None:
+        """All partitions have been read up to this Unix time; None if that is unknown."""
         self._reading.complete_until.set(seconds)
+
+    def ends_told(self, unix_seconds: float) -> None:
+        """The brokers told the ends of all partitions at this Unix time."""
+        self._reading.ends_told.set(unix_seconds)
 
     def offset_gap(self, topic: str) -> None:
         """Records that are needed next no longer exist in the log."""

@@ -17,7 +17,7 @@ import structlog
 from stream_metrics.core.events.record import Extent, Record
 from stream_metrics.live.ports import Position
 from stream_metrics.live.worker.clock import Clock
-from stream_metrics.live.worker.lag import Gauges, LogLag
+from stream_metrics.live.worker.lag import AnsweredEnds, Gauges, LogLag
 from stream_metrics.live.worker.options import Policy, Start
 from stream_metrics.live.worker.retry import Reasons, RetryPolicy
 from stream_metrics.live.worker.source import (
@@ -128,6 +128,7 @@ class CommittedInputs:
         self._assignment: Assignment | None = None  # the one that was processed
         self._all: list[PartitionId] = []  # every partition of the topics
         self._logs: dict[PartitionId, InputLog] = {}
+        self._ends = AnsweredEnds(gauges, monotonic)
         self._next_note = self._next_ask = monotonic()
         self._steps = 0
         self._rounds = 0
@@ -320,12 +321,15 @@ class CommittedInputs:
                 ends = await self.source.ends(list(self._logs))
                 passed = await self.source.passed(self.reading().keys())
         except RightsMissing:
+            self._ends.expire(self._logs)
             return  # reading reports the missing rights
         except (SourceUnavailable, TimeoutError) as error:
             why = str(error) or "brokers do not answer: TimeoutError"
             self._reasons.set("kafka", why)
+            self._ends.expire(self._logs)
             return
         self._reasons.clear("kafka")
+        self._ends.told()
         for place, end in ends.items():
             self._logs[place].lag.set_end(end, asked_ms)
         for place, one in self.reading().items():

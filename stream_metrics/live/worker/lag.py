@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from stream_metrics.live.ports import Position
 
 MIN_TIMESTAMPS: Final = 1_000  # at least one of so many is assumed not to be too late
+KNOWN_SECONDS: Final = 10.0  # how long the ends of logs count as known after an answer
 
 
 class Gauges(Protocol):
@@ -16,8 +18,36 @@ class Gauges(Protocol):
 
     def lag(self, topic: str, partition: int, records: int, seconds: float) -> None: ...
     def forget_partition(self, topic: str, partition: int) -> None: ...
-    def complete_until(self, seconds: float) -> None: ...
+    def complete_until(self, seconds: float | None) -> None: ...
+    def ends_told(self, unix_seconds: float) -> None: ...
     def offset_gap(self, topic: str) -> None: ...
+
+
+class AnsweredEnds:
+    """Whether the brokers have told the ends of logs lately; if not, the lag is unknown.
+
+    One answer that is late changes nothing, so that it leaves no hole in the lag.
+    """
+
+    def __init__(self, gauges: Gauges, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._gauges = gauges
+        self._monotonic = monotonic
+        self._told_at = float("-inf")
+
+    def told(self) -> None:
+        """The brokers have just told the ends."""
+        self._told_at = self._monotonic()
+
+    @property
+    def known(self) -> bool:
+        """Whether the last answer is recent enough to tell the lag from."""
+        return self._monotonic() - self._told_at <= KNOWN_SECONDS
+
+    def expire(self, places: Iterable[tuple[str, int]]) -> None:
+        """Forget the lag of these topics' partitions, unless it is known."""
+        if not self.known:
+            for topic, partition in places:
+                self._gauges.forget_partition(topic, partition)
 
 
 class EndMark(NamedTuple):

@@ -120,7 +120,9 @@ class Loop:
             prepare,
         )
         self._partitions: dict[int, AssignedPartition] = {}
-        self.probe = Probe(source, self._partitions, metrics, clock, upstream, retry, reasons)
+        self.probe = Probe(
+            source, self._partitions, metrics, clock, upstream, retry, reasons, monotonic
+        )
         self._assignment: Assignment | None = None  # the one that was processed
         self._counts_differ = False  # the topics' partition counts from the state's
         self._paused = False  # reading, for that or by ``pause_reading``
@@ -214,6 +216,7 @@ class Loop:
                 self._source.stop_reading(partition.logs)
                 await self._take(partition)
         self._rounds += 1
+        self._metrics.assigned(len(self.partitions))
         self._reasons.beat()
         self._metrics.progressed(time.time())
         now = self._monotonic()
@@ -232,6 +235,7 @@ class Loop:
         """Release all partitions, and take over those of the new assignment once there is one."""
         for partition in self._partitions.values():
             partition.on(Event.REVOKED)
+        self._metrics.assigned(0)
         assignment = self._source.assignment
         if assignment is None:
             return
@@ -260,7 +264,6 @@ class Loop:
         if not self._changed:
             self._reasons.clear("assignment")
             numbers = [partition.number for partition in self._active()]
-            self._metrics.assigned(len(numbers))
             self._next_check = self._monotonic()  # heartbeats tell who has them now
             log.info("partitions taken over", partitions=sorted(numbers))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from stream_metrics.live.ports import Upstream
 from stream_metrics.live.worker.assigned import AssignedPartition
 from stream_metrics.live.worker.clock import Clock
-from stream_metrics.live.worker.lag import Gauges
+from stream_metrics.live.worker.lag import AnsweredEnds, Gauges
 from stream_metrics.live.worker.retry import Reasons, RetryPolicy
 from stream_metrics.live.worker.source import RightsMissing, Source, SourceUnavailable
 
@@ -19,8 +20,8 @@ PROBE_SECONDS: Final = 3.0
 class Probe:
     """Updates the log ends of ``partitions``, and reports their lag to ``gauges``.
 
-    Sets a reason in ``reasons`` while the brokers do not answer. ``upstream``, if there is one,
-    fills the topics.
+    Sets a reason in ``reasons`` while the brokers do not answer; after some seconds of that the lag
+    is unknown. ``upstream``, if there is one, fills the topics.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Probe:
         upstream: Upstream | None,
         retry: RetryPolicy,
         reasons: Reasons,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
         self._partitions = partitions
@@ -41,6 +43,7 @@ class Probe:
         self._retry = retry
         self._reasons = reasons
         self._filled_ms = 0  # the last ``upstream.read_up_to_ms``
+        self._ends = AnsweredEnds(gauges, monotonic)
 
     def filled_up_to_ms(self) -> int:
         """Record time up to which the topics are complete: now, or what ``upstream`` says."""
@@ -52,16 +55,28 @@ class Probe:
         await self._retry.rounds(self._round)
 
     async def _round(self) -> None:
+        await self.look()
+        await self._retry.pause(PROBE_SECONDS / 2)
+
+    async def look(self) -> None:
+        """Ask once, and report the lag, or that brokers do not answer."""
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 await self.ask()
         except (SourceUnavailable, TimeoutError) as error:
             self._reasons.set("kafka", str(error) or "brokers do not answer: TimeoutError")
+            self._expire()
         except RightsMissing:
             self._reasons.clear("kafka")  # they answer; reading reports the missing rights
+            self._expire()
         else:
             self._reasons.clear("kafka")
-        await self._retry.pause(PROBE_SECONDS / 2)
+
+    def _expire(self) -> None:
+        """Report that the lag is unknown, if the last answer is too long ago."""
+        self._ends.expire(place for held in self._partitions.values() for place in held.logs)
+        if not self._ends.known:
+            self._gauges.complete_until(None)
 
     async def ask(self) -> None:
         """Ask once; raises ``Unavailable``."""
@@ -71,7 +86,9 @@ class Probe:
         asked_ms = self.filled_up_to_ms()
         ends = await self._source.ends([place for partition in known for place in partition.logs])
         now_ms = self._clock.now_ms()
-        oldest = now_ms / 1000
+        self._ends.told()
+        self._gauges.ends_told(now_ms / 1000)
+        read_up_to = []
         for partition in known:
             if self._partitions.get(partition.number) is not partition:
                 continue  # no longer assigned
@@ -79,5 +96,6 @@ class Probe:
                 lag.set_end(ends[place], asked_ms)
                 behind = lag.report(partition.positions[place.topic], now_ms)
                 self._gauges.lag(*place, behind.records, behind.seconds)
-                oldest = min(oldest, behind.read_up_to)
-        self._gauges.complete_until(oldest)
+                read_up_to.append(behind.read_up_to)
+        all_known = all(partition.positions for partition in self._partitions.values())
+        self._gauges.complete_until(min(read_up_to, default=None) if all_known else None)
