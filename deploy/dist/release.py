@@ -17,7 +17,6 @@ VERSIONS: Final[Mapping[str, str]] = {
     "client/src/stream_metrics_client/__init__.py": r'^__version__ = "(.+)"$',
     "kernel/Cargo.toml": r'^version = "(.+)"$',
     "kernel/Cargo.lock": r'name = "stream-metrics-kernel"\nversion = "(.+)"$',
-    "pyproject.toml": r'"stream-metrics-kernel==([^"]+)"',
     "deploy/helm/stream-metrics/Chart.yaml": r"^version: (\S+)\nappVersion: \1$",
 }
 """The files that name the version of a release, each with the pattern that finds it."""

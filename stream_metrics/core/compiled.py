@@ -44,7 +44,8 @@ def _kernel() -> ModuleType | None:
     if getattr(found, "INTERFACE", None) != INTERFACE:
         raise ImportError(
             "stream-metrics-kernel is from another release than stream-metrics. Install both from "
-            f"the same release (make kernel), or set {VARIABLE}=python to use Python code"
+            f"one clone (pip install . ./kernel, or make kernel), or set {VARIABLE}=python to use "
+            "Python code"
         )
     return found
 

@@ -122,7 +122,7 @@ def test_without_the_extra_the_error_says_how_to_install_it(
     """This is the case where sentence-transformers is not installed."""
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
 
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'stream-metrics\[semantic\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"run: pip install '\.\[semantic\]'"):
         load(tmp_path)
 
 

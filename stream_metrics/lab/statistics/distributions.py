@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from stream_metrics.lab.extras import install_hint
 from stream_metrics.lab.statistics.units import Floats
 
 
@@ -18,8 +19,7 @@ def _stats() -> Any:
         if (error.name or "").partition(".")[0] != "scipy":
             raise
         raise ModuleNotFoundError(
-            "Student's t and the rank tests need scipy: pip install 'stream-metrics[eval]'",
-            name="scipy",
+            install_hint("a t or rank test", "scipy", "eval"), name="scipy"
         ) from error
     return stats
 
