@@ -28,6 +28,7 @@ from stream_metrics.cli.options import (
 from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.clients.kafka.records import record_of
 from stream_metrics.clients.kafka.topics import check_state_topics, state_topic_counts
+from stream_metrics.core.alerts.obstacles import PASSING
 from stream_metrics.core.compiled import ENGINE, KERNEL
 from stream_metrics.core.engine.windows import Windows
 from stream_metrics.core.garbage_collection import collect_rarely
@@ -58,7 +59,7 @@ from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.generations import change, join
 from stream_metrics.live.worker.keying import KeyMonitor
-from stream_metrics.live.worker.loop import NOT_READING, OTHER_COUNTS, Loop
+from stream_metrics.live.worker.loop import Loop
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import LoopOptions
 from stream_metrics.live.worker.partition import StatePartition
@@ -77,13 +78,8 @@ from stream_metrics.live.worker.tombstones import CARRIED, carry
 
 WATCH_SECONDS = 2.0
 REPORT_SECONDS = 1.0
-WAITING = frozenset(
-    {"redis", "kafka", "rights", "dead_letters", "output", "topics", NOT_READING, OTHER_COUNTS}
-)  # reasons that end by themselves
 REPARTITION = "repartition"  # the part that fills the internal topic
-REPARTITION_WAITING = frozenset(
-    f"{REPARTITION}_{reason}" for reason in ("kafka", "rights", "dead_letters", "topic")
-)
+REPARTITION_WAITING = frozenset(f"{REPARTITION}_{reason}" for reason in PASSING)
 
 log = structlog.get_logger(__name__)
 
@@ -344,6 +340,7 @@ class Runtime:
         announcer = Announcer(scope_of, self.retry)
 
         self.store = store
+        self.operations.partition_total(ours.count)
         source = self.source = KafkaSource(
             kafka,
             cluster,
@@ -385,7 +382,7 @@ class Runtime:
         )
         self.health.generation = generation.number
         muted(published.muted)
-        parts: list[tuple[Loop | KafkaRepartition, frozenset[str]]] = [(loop, WAITING)]
+        parts: list[tuple[Loop | KafkaRepartition, frozenset[str]]] = [(loop, PASSING)]
         if self._repartition is not None:
             parts.append((self._repartition, REPARTITION_WAITING))
         guard = ProgressMonitor(self.health, self._watchdog_seconds, parts, self.operations.stuck)

@@ -13,6 +13,7 @@ OTHER: Final = {"instance": "worker-2:9464"}
 ALERT: Final = {"severity": "critical"}
 WARNING: Final = {"severity": "warning"}
 HERE: Final = {**ALERT, "instance": "worker-1:9464"}
+BRIDGE: Final = {"job": "stream-metrics-bridge", "instance": "bridge-1:9474"}
 
 Fires = Mapping[int, Sequence[Mapping[str, str]]]
 
@@ -116,6 +117,10 @@ def _progress(*phases: Phase, **more: str) -> Series:
     return counter("streammetrics_last_progress_timestamp_seconds", *phases, **more)
 
 
+def _obstacle(*phases: Phase, reason: str = "redis", **more: str) -> Series:
+    return gauge("streammetrics_obstacles", *phases, reason=reason, **more)
+
+
 def _stuck(*phases: Phase) -> Series:
     return _progress((60, 60)) | gauge("streammetrics_stuck", *phases)
 
@@ -132,11 +137,13 @@ NO_PROGRESS: Final = [
     Case("is silent on a pause of two minutes",
          _progress((30, 60), (2, 0), (28, 60)), silent(60)),
     Case("is silent while a worker is idle", _stuck((60, 0)), silent(60)),
+    Case("is one alert about a worker that its watchdog finds stuck",
+         _stuck((20, 0), (40, 1)) | _obstacle((20, 0), (40, 1), reason="watchdog"), {50: [HERE]}),
+    Case("fires when a bridge does not move, and resolves",
+         gauge("streammetrics_bridge_obstacles", (20, 0), (10, 1), (30, 0), **BRIDGE,
+               reason="watchdog"),
+         {19: (), 23: [{**HERE, **BRIDGE}], 29: [{**HERE, **BRIDGE}], 36: ()}),
 ]  # fmt: skip
-
-
-def _obstacle(*phases: Phase, reason: str = "redis", **more: str) -> Series:
-    return gauge("streammetrics_obstacles", *phases, reason=reason, **more)
 
 
 def _added(*phases: Phase, **more: str) -> Series:
@@ -217,6 +224,10 @@ GAPS: Final = [
                  topic="search-iterations"), silent(90)),
     Case("fires while a partition is halted",
          _gaps([(90, 0)], [(20, 0), (20, 1), (50, 0)]), {19: (), 22: [HERE], 39: [HERE], 70: ()}),
+    Case("fires while a partition of a bridge is halted",
+         gauge("streammetrics_bridge_obstacles", (20, 0), (20, 1), (50, 0), **BRIDGE,
+               reason="halted"),
+         {19: (), 22: [{**HERE, **BRIDGE}], 39: [{**HERE, **BRIDGE}], 70: ()}),
     Case("is silent while a worker restarts",
          _gaps(restarted(0), [(QUIET, 0), (2, GONE), (60, 0)]), silent(150)),
 ]  # fmt: skip
@@ -264,7 +275,6 @@ TARGET: Final = [
          gauge("up", (20, 1), (20, GONE)) | gauge("up", (20, GONE), (20, 1), **OTHER), silent(40)),
 ]  # fmt: skip
 
-BRIDGE: Final = {"job": "stream-metrics-bridge", "instance": "bridge-1:9474"}
 BRIDGE_ALERT: Final = {**ALERT, "job": BRIDGE["job"]}
 BRIDGE_WARNING: Final = {**WARNING, "job": BRIDGE["job"]}
 REFUSED_WARNING: Final = {**BRIDGE_WARNING, "agent": "support"}

@@ -11,13 +11,13 @@ import pytest
 
 from stream_metrics.core.alerts.files import prometheus_rule
 from stream_metrics.core.alerts.table import ALERTS
-from tests.rules import drift, judged, shifts, workers
+from tests.rules import drift, judged, obstacles, shifts, workers
 from tests.rules.cases import Case, document
 from tests.rules.parts import GROUPS, groups_for
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus"
 CASES: dict[str, list[Case]] = {
-    **shifts.CASES, **judged.CASES, **workers.CASES, **drift.CASES
+    **shifts.CASES, **judged.CASES, **workers.CASES, **obstacles.CASES, **drift.CASES
 }  # fmt: skip
 FIGURE_OF = {subject.alert: subject.figure for subject in shifts.SUBJECTS}
 

@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.registry import Collector
 
 import stream_metrics
+from stream_metrics.core.alerts.obstacles import WORKER
 from stream_metrics.core.compiled import ENGINE, KERNEL
 from stream_metrics.core.engine.cells import CODES, escape, split_code
 from stream_metrics.core.engine.changes import OUTCOMES, Observations
@@ -35,7 +36,6 @@ from stream_metrics.live.prometheus.catalogue import (
     ENTITY_TYPES,
     KEY_KINDS,
     MAX_UNKNOWN_FIELDS,
-    OBSTACLES,
     STAGES,
 )
 from stream_metrics.live.prometheus.operations import Operations
@@ -451,7 +451,7 @@ def test_closed_label_sets_exist_from_the_start(registry: CollectorRegistry) -> 
         "batch_seconds_count": [{"stage": stage} for stage in STAGES],
         "conversations_opened_total": [{"found": where} for where in CONVERSATION_SOURCES],
         "late_changes_total": [{"window": window.name} for window in DEFAULT_WINDOWS],
-        "obstacles": [{"reason": reason} for reason in OBSTACLES],
+        "obstacles": [{"reason": reason} for reason in WORKER],
         "generation": [{"state": "live"}, {"state": "building"}],
         "offset_gaps_total": [{"topic": "search-iterations"}],
         "building_offset_gaps_total": [{"topic": "search-iterations"}],

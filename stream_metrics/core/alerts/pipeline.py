@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from stream_metrics.core.alerts.alert import CRITICAL, PERCENT, WARNING, Alert, Rule
+from stream_metrics.core.alerts.obstacles import GAP, PROGRESS, READING, REDIS, lasting
 from stream_metrics.core.alerts.thresholds import (
     DEAD_LETTER_RECORDS,
     DEAD_LETTER_SECONDS,
@@ -30,6 +31,11 @@ _GAP_MINUTES: Final = f"{GAP_SECONDS // 60}m"
 def _all_workers(metric: str, offset: int = 0) -> str:
     at = f" offset {offset // 60}m" if offset else ""
     return f"max without (instance, pod) ({metric}{at})"
+
+
+def _in_force(metric: str) -> str:
+    live = 'streammetrics_generation{state="live"} > 0'
+    return f"({metric}) and on (job, instance, pod) ({live})"
 
 
 def _lag(offset: int = 0) -> str:
@@ -73,7 +79,7 @@ PIPELINE: Final = (
     ),
     # Waits that do not end by themselves: somebody must start a build or free memory.
     _alert(
-        "StreamMetricsReadingStopped", f"{CRITICAL}, {WARNING} for a build",
+        READING, f"{CRITICAL}, {WARNING} for a build",
         "workers have stopped reading because topics have other partition counts than the state, "
         "or a build waits for memory in Redis",
         'max without (instance, pod, reason) (streammetrics_obstacles{reason="partitions"}) == 1',
@@ -92,12 +98,13 @@ PIPELINE: Final = (
         ),
     ),
     _alert(
-        "StreamMetricsNoProgress", CRITICAL,
-        "a worker answers requests but makes no progress",
+        PROGRESS, CRITICAL,
+        "a worker or a bridge answers requests but makes no progress",
         "time() - (streammetrics_last_progress_timestamp_seconds > 0) > "
-        f"{SILENT_SECONDS}\nor streammetrics_stuck == 1",
-        "2m", "5m", f"Worker {_INSTANCE} does not move",
-        f"The worker {_INSTANCE} answers, but its loop has not come round for minutes, or nothing "
+        f"{SILENT_SECONDS}\nor streammetrics_stuck == 1\n"
+        f"or max without (reason) ({lasting(PROGRESS)})",
+        "2m", "5m", f"{_INSTANCE} does not move",
+        f"{_INSTANCE} answers, but its loop has not come round for minutes, or nothing "
         "moves though there is something to read. /readyz and its log say what it waits for.",
         label="instance",
     ),
@@ -111,9 +118,9 @@ PIPELINE: Final = (
         "letters. `stream-metrics dlq list` shows them with their reasons.",
     ),
     _alert(
-        "StreamMetricsRedisUnreachable", CRITICAL,
+        REDIS, CRITICAL,
         "a worker has not reached Redis for a minute",
-        'streammetrics_obstacles{reason="redis"} == 1',
+        lasting(REDIS),
         "1m", None, f"Worker {_INSTANCE} has no Redis",
         f"{_INSTANCE} cannot read or write its state, and waits. No event is lost; the figures "
         "stand still.",
@@ -130,16 +137,29 @@ PIPELINE: Final = (
         "workers wait.",
     ),
     _alert(
-        "StreamMetricsOffsetGap", CRITICAL,
+        GAP, CRITICAL,
         "Kafka no longer has records that the state needs, or a partition is halted",
         f"increase(streammetrics_offset_gaps_total[{_GAP_MINUTES}]) > 0\n"
         "or (streammetrics_offset_gaps_total > 0\n"
         f"  unless streammetrics_offset_gaps_total offset {_GAP_MINUTES})\n"
-        "or sum without (topic) (streammetrics_halted_partitions) > 0",
+        "or sum without (topic) (streammetrics_halted_partitions) > 0\n"
+        f"or max without (reason) ({lasting(GAP)})",
         "1m", "15m", f"Kafka lacks records that the state of {_INSTANCE} needs",
         "Records between the state and the log are gone, or a partition stands still for another "
         "reason of policy. Its figures do not go on by themselves.",
         label="instance",
+    ),
+    # Of the workers of the state in force: those of a build have partitions of their own.
+    _alert(
+        "StreamMetricsPartitionsUnowned", CRITICAL,
+        "no worker has worked on a partition for five minutes",
+        "sum without (instance, pod) (\n"
+        f"  {_in_force('streammetrics_assigned_partitions + streammetrics_halted_partitions')}\n"
+        ") < max without (instance, pod) (\n"
+        f"  {_in_force('streammetrics_state_partitions')}\n)",
+        "5m", None, "Some partitions have no worker",
+        "Only {{ $value | humanize }} of the state's partitions are worked on. The figures lack "
+        "the events of the others. The page of any worker says which these are.",
     ),
     _alert(
         "StreamMetricsCardinalityCapReached", WARNING,

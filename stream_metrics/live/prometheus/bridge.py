@@ -9,6 +9,7 @@ from typing import Final, get_args
 from prometheus_client import CollectorRegistry, Counter, Info
 
 from stream_metrics import __version__
+from stream_metrics.core.alerts.obstacles import BRIDGE as OF_BRIDGE
 from stream_metrics.core.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
 from stream_metrics.core.engine.windows import Names, names_with_series
 from stream_metrics.core.events.decode import REASONS
@@ -26,10 +27,6 @@ BRIDGE: Final = PREFIX + "bridge_"
 REFUSALS: Final[tuple[str, ...]] = get_args(Reason)
 LETTERS: Final = ("no_key", "unreadable", *REASONS, OTHER)
 OUTCOMES: Final = ("told", "refused", "empty")
-OBSTACLES: Final = (
-    "assignment", "dead_letters", "fetch", "halted", "kafka", "loop", "rights", "topic", "topics",
-    "watchdog", OTHER,
-)  # fmt: skip
 
 
 class BridgeMetrics(ServiceMetrics):
@@ -117,7 +114,7 @@ class BridgeMetrics(ServiceMetrics):
             "1 if this reason keeps the bridge from reading and writing, else 0.",
             "reason",
         )
-        self._obstacles = {reason: obstacles.labels(reason) for reason in OBSTACLES}
+        self._obstacles = {reason: obstacles.labels(reason) for reason in OF_BRIDGE}
         Info(BRIDGE + "build", "Version of this bridge.", registry=self._registry).info(
             {"version": __version__, "python": platform.python_version()}
         )

@@ -12,10 +12,6 @@ KEY_KINDS: Final = ("id", "doc_id", "url", "snippet", "content", "title")
 STAGES: Final = ("decode", "load", "step", "dead_letters", "output", "state", "commit")
 ENTITY_TYPES: Final = (*type_names(), OTHER)
 CONVERSATION_SOURCES: Final = ("cache", "store", "nowhere")  # where a batch finds a conversation
-OBSTACLES: Final = (
-    "assignment", "dead_letters", "fetch", "halted", "kafka", "loop", "output", "partitions",
-    "reading", "redis", "repartition_topic", "rights", "topics", "watchdog", OTHER,
-)  # fmt: skip
 MAX_UNKNOWN_FIELDS: Final = 50  # with a series each
 
 # Key of Observations.counts: name of the counter, help.

@@ -18,6 +18,7 @@ from prometheus_client import (
 )
 
 from stream_metrics import __version__
+from stream_metrics.core.alerts.obstacles import WORKER
 from stream_metrics.core.compiled import ENGINE, KERNEL
 from stream_metrics.core.dedup.verify import VERDICTS
 from stream_metrics.core.engine.changes import OUTCOMES, Observations
@@ -36,7 +37,6 @@ from stream_metrics.live.prometheus.catalogue import (
     KEY_KINDS,
     LATENCY_BOUNDS,
     MAX_UNKNOWN_FIELDS,
-    OBSTACLES,
     PREFIX,
     STAGE_BOUNDS,
     STAGES,
@@ -145,6 +145,9 @@ class Operations(ServiceMetrics):
     def _count_delivery(self, topics: Iterable[str]) -> None:
         counter, gauge = self._counter, self._gauge
         self._assigned = gauge("assigned_partitions", "State partitions that this worker owns.")
+        self._partition_total = self._known_gauge(
+            "state_partitions", f"State partitions of all workers together; {UNKNOWN}."
+        )
         self._rebalances = counter("rebalances", "Rebalances of the consumer group.")
         self._fenced = counter(
             "fenced_writes", "Writes refused because another worker owns the partition."
@@ -264,7 +267,7 @@ class Operations(ServiceMetrics):
             "1 if this reason keeps the worker from reading and writing, else 0.",
             "reason",
         )
-        self._obstacles = {reason: obstacles.labels(reason) for reason in OBSTACLES}
+        self._obstacles = {reason: obstacles.labels(reason) for reason in WORKER}
         self._halted = gauge("halted_partitions", "State partitions that are halted.")
         Info(PREFIX + "build", "Version and build of this worker.", registry=self._registry).info(
             {
@@ -341,6 +344,10 @@ class Operations(ServiceMetrics):
     def assigned(self, count: int) -> None:
         """The worker owns ``count`` state partitions."""
         self._assigned.set(count)
+
+    def partition_total(self, count: int) -> None:
+        """All workers together have ``count`` state partitions."""
+        self._partition_total.set(count)
 
     def rebalanced(self) -> None:
         """The group was rebalanced."""

@@ -7,6 +7,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 
+from stream_metrics.core.alerts.obstacles import kind_of
 from stream_metrics.core.engine.config import OTHER
 from stream_metrics.live.prometheus.catalogue import PREFIX
 from stream_metrics.live.prometheus.known import KnownGauge
@@ -107,10 +108,6 @@ class ServiceMetrics:
             gauge.set(reason in named)
 
     def _obstacle(self, reason: str) -> str:
-        """The label of a reason; those of halted partitions end in a number."""
-        if reason in self._obstacles:
-            return reason
-        part = reason.removeprefix(self.copying_prefix)
-        if part in self._obstacles:
-            return part
-        return "halted" if part.rpartition("-")[2].isdecimal() else OTHER
+        """The label of a reason."""
+        kind = kind_of(reason, self.copying_prefix)
+        return kind if kind in self._obstacles else OTHER
