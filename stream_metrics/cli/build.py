@@ -11,6 +11,7 @@ import typer
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
+    answered,
     load_settings,
     stderr_console,
 )
@@ -49,7 +50,7 @@ from stream_metrics.live.worker.switch import (
 from stream_metrics.live.worker.switch import give_up as give_up_build
 
 POLL_SECONDS: Final = 2.0
-RETRY_HINT: Final = ". Run this again to continue; the build goes on meanwhile"
+RETRY_HINT: Final = ". Run this again: a build that has begun goes on meanwhile"
 
 
 def build(
@@ -154,8 +155,9 @@ async def _build(
             stderr_console().print(f"generation {building.number} is being built already; {now}")
             return 0
         await _wait_until_caught_up(store, building)
-        if not (yes or typer.confirm("Switch to it?", err=True)):
-            return 1
+        with answered("switch"):
+            if not (yes or typer.confirm("Switch to it?", err=True)):
+                return 1
         await decide(store, building.number, time.time_ns() // 1_000_000)
         await _finish(store, settings)
         stderr_console().print(f"generation {building.number} is in force")
@@ -183,8 +185,9 @@ async def _register(
     await _check_retention(settings, layout, target, retained=retained)
     if dry_run:
         return None
-    if not (yes or typer.confirm("Build this beside the state in force?", err=True)):
-        return None
+    with answered("build"):
+        if not (yes or typer.confirm("Build this beside the state in force?", err=True)):
+            return None
     for old in layout.generations:
         if old.purged:
             await forget_purged(store, old)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -85,8 +86,12 @@ NowOption = Annotated[
 ]
 
 
-def load_settings(config: Path | None) -> Settings:
-    """Load settings from the environment and a file; raises ``UsageError``."""
+def load_settings(config: Path | None, *, connects: bool = True) -> Settings:
+    """Load settings from the environment and a file; raises ``UsageError``.
+
+    With ``connects``, for commands that use Kafka, Redis or the web pages, that is also raised for
+    settings that only their clients can check, such as certificates.
+    """
     from pydantic import ValidationError
 
     from stream_metrics.cli.settings import Settings
@@ -97,12 +102,10 @@ def load_settings(config: Path | None) -> Settings:
         os.environ["STREAM_METRICS_CONFIG"] = str(config)
     try:
         settings = Settings()
-        if settings.model_fields_set & CHECKED_BY_CLIENTS:
+        if connects and settings.model_fields_set & CHECKED_BY_CLIENTS:
             from stream_metrics.cli.options import check_settings  # imports all clients
 
             check_settings(settings)
-        else:
-            settings.state.key()
     except ValidationError:
         raise
     except (ValueError, OSError) as error:
@@ -147,7 +150,21 @@ def confirm(question: str, purpose: str, *, yes: bool) -> bool:
         raise UsageError(
             f"there is no terminal for confirmation; use --yes to {purpose} without being asked"
         )
-    return typer.confirm(question, err=True)
+    with answered(purpose):
+        return typer.confirm(question, err=True)
+
+
+@contextmanager
+def answered(purpose: str) -> Iterator[None]:
+    """Raise ``UsageError`` if a question is not answered; ``purpose`` says what ``--yes`` would
+    do."""
+    try:
+        yield
+    except typer.Abort:
+        typer.echo(err=True)  # ends the line of the question
+        raise UsageError(
+            f"there was no answer; use --yes to {purpose} without being asked"
+        ) from None
 
 
 def time_text(ms: int) -> str:

@@ -132,7 +132,10 @@ def demo(
         ),
     ] = None,
     port: Annotated[
-        int, typer.Option(help="Port of the page and of /metrics on localhost; 0 picks one.")
+        int,
+        typer.Option(
+            min=0, max=65_535, help="Port of the page and of /metrics on localhost; 0 picks one."
+        ),
     ] = 9464,
 ) -> None:
     """Play a recorded working day of four support agents through the engine.

@@ -11,6 +11,18 @@ from stream_metrics.lab.sources.unchanged import InputError
 from stream_metrics.live.layout import UnreadableLayout
 
 
+def setting_problems(error: ValidationError) -> list[str]:
+    """A line for each wrong setting: its name, what is wrong, and what to do."""
+    lines = []
+    for problem in error.errors(include_url=False, include_input=False):
+        said = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            said = "there is no such setting; see docs/reference/settings.md"
+        name = ".".join(map(str, problem["loc"]))
+        lines.append(f"setting {name}: {said}" if name else said)
+    return lines
+
+
 def error_lines(error: Exception) -> list[str]:
     """Return the lines to print for an error; none if it is a bug in the program."""
     match error:
@@ -24,12 +36,7 @@ def error_lines(error: Exception) -> list[str]:
                 "`stream-metrics build --again`"
             ]
         case ValidationError():
-            return [
-                f"setting {'.'.join(map(str, problem['loc']))}: {problem['msg']}"
-                if problem["loc"]
-                else problem["msg"]
-                for problem in error.errors(include_url=False, include_input=False)
-            ]
+            return setting_problems(error)
         case OSError():
             place = f"{error.filename}: " if error.filename is not None else ""
             return [place + (error.strerror or str(error) or type(error).__name__)]

@@ -11,7 +11,13 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from stream_metrics.cli.common import ConfigOption, UsageError, load_settings, stderr_console
+from stream_metrics.cli.common import (
+    ConfigOption,
+    UsageError,
+    answered,
+    load_settings,
+    stderr_console,
+)
 from stream_metrics.cli.group_members import describe_group_members
 from stream_metrics.cli.options import redis_options
 from stream_metrics.cli.redis import redis_errors
@@ -23,7 +29,7 @@ from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.worker.generations import change
 from stream_metrics.live.worker.switch import delete_all
 
-PURGE_AGAIN: Final = ". Part of the namespace is deleted; run purge again for the rest"
+PURGE_AGAIN: Final = ". Run purge again: what it has deleted so far stays deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +100,10 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
         if content.unfinished:
             console.print(f"  left over from a wipe that was cut off: {content.unfinished}")
         await _refuse_if_owned(settings, content, force, console)
-        if not yes and typer.prompt("Type the namespace to delete it", err=True) != namespace:
-            console.print("the name is different; nothing was deleted")
-            return 1
+        with answered("delete it"):
+            if not yes and typer.prompt("Type the namespace to delete it", err=True) != namespace:
+                console.print("the name is different; nothing was deleted")
+                return 1
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task("deleting", total=content.conversations or None)
             await delete_all(store, lambda count: progress.advance(task, count))

@@ -26,6 +26,7 @@ from tests.services.live import COMMAND
 pytestmark = pytest.mark.service
 
 CONVERSATIONS = 700  # more than one step takes
+NOT_ANSWERED = 2
 
 
 class Abandoned:
@@ -133,14 +134,17 @@ async def test_a_partition_with_a_damaged_list_is_deleted(
     assert (code, await abandoned.keys()) == (0, 0), said
 
 
-@pytest.mark.parametrize("typed", rest_long(["y\n", "", "yes\n"]))
-async def test_anything_else_deletes_nothing(abandoned: Abandoned, typed: str) -> None:
-    """Only the name of the namespace confirms."""
+@pytest.mark.parametrize(
+    ("typed", "exits"), rest_long([("y\n", 1), ("", NOT_ANSWERED), ("yes\n", 1)])
+)
+async def test_anything_else_deletes_nothing(abandoned: Abandoned, typed: str, exits: int) -> None:
+    """Only the name of the namespace confirms, and no answer at all is an error."""
     before = await abandoned.keys()
 
-    code, _ = await abandoned.purge(typed=typed)
+    code, said = await abandoned.purge(typed=typed)
 
-    assert (code, await abandoned.keys()) == (1, before)
+    assert (code, await abandoned.keys()) == (exits, before)
+    assert ("use --yes to delete it" in said) == (exits == NOT_ANSWERED)
 
 
 async def test_it_refuses_while_the_group_has_members(kafka: Kafka, abandoned: Abandoned) -> None:

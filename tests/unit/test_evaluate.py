@@ -335,7 +335,7 @@ ERRORS: dict[str, tuple[list[str], str]] = {
     ),
     "unknown metric in the settings": (
         ["--run", "run", "--qrels", "qrels", "--config", "wrong.toml"],
-        "setting evaluation.metrics: Value error, unknown metric 'recal@5'; did you mean recall",
+        "setting evaluation.metrics: unknown metric 'recal@5'; did you mean recall",
     ),
 }  # fmt: skip
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import ssl
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
@@ -192,8 +194,21 @@ async def explain(settings: KafkaSettings, error: Exception) -> str:
                 error = await _connection_error(settings) or error
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the brokers' certificate is not trusted ({error.verify_message})"
+    if isinstance(error, (KafkaConnectionError, ConnectionError, TimeoutError, socket.gaierror)):
+        return f"{_said(error)}. Check `kafka.bootstrap_servers`, and whether the brokers run"
+    return _said(error)
+
+
+def _said(error: Exception) -> str:
+    """What the system or the client says of an error, on one line and without a full stop."""
+    if isinstance(error, TimeoutError) and not error.args:
+        return "no answer"
+    if isinstance(error, ConnectionError) and error.errno is not None:
+        return os.strerror(error.errno)  # asyncio puts the address in its place
+    if isinstance(error, socket.gaierror) and error.strerror:
+        return error.strerror
     said = error.strerror if isinstance(error, OSError) else None
-    return " ".join(f"{type(error).__name__}: {said or error}".split()).removesuffix(":")
+    return " ".join(f"{type(error).__name__}: {said or error}".split()).rstrip(":.")
 
 
 async def _connection_error(settings: KafkaSettings) -> Exception | None:

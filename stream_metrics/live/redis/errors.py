@@ -68,7 +68,7 @@ def is_demoted(error: Exception) -> bool:
 
 def _refusal_message(error: Exception) -> str:
     """The message for a refusal: the command or key, and what to grant."""
-    text = " ".join(str(error).split())
+    text = _text(error)
     command = _COMMAND.search(text)
     what = f"+{command[1].lower()}" if command else "the keys of the namespace"
     grant = f"; grant {what} {WHOLE_COMMAND}" if command or "of the keys" in text else ""
@@ -89,5 +89,10 @@ def _refusal(error: Exception) -> Exception | None:
 
 def _reason(error: Exception) -> str:
     code = getattr(error, "status_code", None)
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = _text(error) or type(error).__name__
     return f"{code} {text}"[:300] if code else text[:300]
+
+
+def _text(error: Exception) -> str:
+    """What the client or Redis says, without the full stop: other words follow it."""
+    return " ".join(str(error).split()).rstrip(".")

@@ -1,0 +1,117 @@
+"""What commands say when a server is away or input is missing, and their exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import typer
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from redis import exceptions as redis
+
+from deploy.local.process import free_port
+from stream_metrics.cli.common import UsageError, answered
+from stream_metrics.cli.errors import error_lines
+from stream_metrics.clients.kafka.rights import explain
+from stream_metrics.clients.kafka.settings import KafkaSettings
+from stream_metrics.live.redis.errors import translate_error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            redis.ConnectionError("Error 111 connecting to a:1. Connection refused."),
+            "Redis is unavailable: Error 111 connecting to a:1. Connection refused",
+        ),
+        (
+            redis.ResponseError("LOADING Redis is loading the dataset in memory."),
+            "Redis cannot take commands now: LOADING Redis is loading the dataset in memory",
+        ),
+        (
+            redis.AuthenticationError("invalid username-password pair."),
+            "Redis refuses this user: invalid username-password pair",
+        ),
+    ],
+)
+def test_what_redis_says_is_the_middle_of_a_sentence(error: Exception, said: str) -> None:
+    """A message of Redis loses its full stop, since other words follow it."""
+    assert str(translate_error(error)) == said
+
+
+async def test_a_broker_that_is_away_is_told_by_what_the_system_says() -> None:
+    """The cause has no class of Python, and what to check."""
+    servers = KafkaSettings(bootstrap_servers=f"127.0.0.1:{free_port()}")
+
+    assert await explain(servers, ConnectionRefusedError(111, "Connect call failed")) == (
+        "Connection refused. Check `kafka.bootstrap_servers`, and whether the brokers run"
+    )
+    assert await explain(servers, TimeoutError()) == (
+        "no answer. Check `kafka.bootstrap_servers`, and whether the brokers run"
+    )
+
+
+class Table(BaseModel):
+    """Settings."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    number: int = 0
+
+    @field_validator("number")
+    @classmethod
+    def check_number(cls, number: int) -> int:
+        """Refuse all but 0."""
+        if number:
+            raise ValueError("write 0")
+        return number
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"number": 1}, "setting number: write 0"),
+        (
+            {"numbr": 0},
+            "setting numbr: there is no such setting; see docs/reference/settings.md",
+        ),
+    ],
+)
+def test_wrong_settings_are_told_in_the_words_of_this_program(
+    settings: dict[str, int], said: str
+) -> None:
+    """The line has neither phrases nor prefixes of the library that checks settings."""
+    with pytest.raises(ValidationError) as raised:
+        Table.model_validate(settings)
+
+    assert error_lines(raised.value) == [said]
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """Run a command without input; returns the exit code and standard error on one line."""
+    done = subprocess.run(
+        [sys.executable, "-m", "stream_metrics", *arguments],
+        env={**os.environ, "COLUMNS": "300"},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    return done.returncode, " ".join(done.stderr.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("port", "bound"), [("65536", "65535"), ("-1", "0")])
+def test_a_port_that_does_not_exist_is_an_error_of_usage(port: str, bound: str) -> None:
+    """The demo names the option and the bound, and exits with 2."""
+    code, said = run("demo", "--port", port)
+
+    assert (code, "'--port'" in said, f"equal to {bound} " in said) == (2, True, True), said
+
+
+def test_a_question_without_an_answer_is_an_error() -> None:
+    """The end of the input is not a no: the message says how not to be asked."""
+    with (
+        pytest.raises(UsageError, match="use --yes to switch without being asked"),
+        answered("switch"),
+    ):
+        raise typer.Abort
