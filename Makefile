@@ -200,10 +200,11 @@ format: setup ## Format the code, and fix what the linter can fix
 	@cd kernel; if $(TOOLS) cargo fmt --version >/dev/null 2>&1; then $(TOOLS) cargo fmt; fi
 
 # TRAFFIC=otel takes the place of generated events: an agent of LangGraph whose traces go through an
-# OpenTelemetry Collector and the bridge.
+# OpenTelemetry Collector and the bridge. STACK has options: STACK="--keep" leaves data and logs, and
+# STACK="--folder DIR" has them in that folder and goes on with what an earlier stack left there.
 TRAFFIC ?= generated
 stack: services $(if $(filter otel,$(TRAFFIC)),collector agent) ## Run the whole live system as local processes until Ctrl-C
-	@$(RUN) -m deploy.local stack --traffic $(TRAFFIC)
+	@$(RUN) -m deploy.local stack --traffic $(TRAFFIC) $(STACK)
 
 collector: setup ## Build the OpenTelemetry Collector if it is missing; some minutes
 	@$(BIN)/python -m deploy.local install --traces
@@ -332,7 +333,7 @@ dist: .venv/dist/.ready ## Build the files of a release in dist/, and try them w
 
 lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --extra dev --upgrade --output-file constraints.txt pyproject.toml
-	@$(PIN) --constraint constraints.txt --extra otlp --output-file deploy/docker/requirements.txt pyproject.toml
+	@$(PIN) --constraint constraints.txt --output-file deploy/docker/requirements.txt pyproject.toml
 	@$(PIN) --upgrade --output-file docs/requirements.txt docs/requirements.in
 	@$(PIN) --upgrade --output-file benchmarks/peers/requirements.txt benchmarks/peers/requirements.in
 	@$(PIN) --upgrade --output-file deploy/dist/requirements.txt deploy/dist/requirements.in

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from deploy.local import install
 
@@ -39,6 +40,15 @@ def main() -> int:
         default="generated",
         help="generated events, or the traces of an agent",
     )
+    stack.add_argument(
+        "--keep", action="store_true", help="leave data and logs, and say where they are"
+    )
+    stack.add_argument(
+        "--folder",
+        type=Path,
+        metavar="DIR",
+        help="keep data and logs in this folder, and go on with what an earlier stack left there",
+    )
     chosen = parser.parse_args()
     if chosen.command == "install":
         if chosen.tests:
@@ -55,7 +65,7 @@ def main() -> int:
         return install.doctor()
     from deploy.local.stack import main as run_stack  # needs our packages, unlike the others
 
-    return run_stack(chosen.traffic)
+    return run_stack(chosen.traffic, folder=chosen.folder, keep=chosen.keep)
 
 
 sys.exit(main())

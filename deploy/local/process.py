@@ -120,6 +120,8 @@ class ChildProcess(Served):
     name = "process"
     start_seconds = 60.0
     stop_seconds = 20.0
+    final_codes: frozenset[int] = frozenset()
+    """Exit codes after which another start would end in the same way."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,5 +1,7 @@
 """The whole live system as local processes: ``make stack``. Ctrl-C stops it.
 
+A process that ends by itself, or by a signal, is started again with its data and its port.
+
 Its traffic is generated, or that of an agent whose traces a Collector writes to Kafka.
 """
 
@@ -8,23 +10,24 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import secrets
 import shlex
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from aiokafka.errors import TopicAlreadyExistsError
 from rich.console import Console
-from rich.table import Table
 
 from deploy.local.install import Missing
 from deploy.local.kafka.cluster import Kafka
-from deploy.local.process import ChildProcess, Served, ServerFailed, free_port
+from deploy.local.process import ChildProcess, ServerFailed, free_port
 from deploy.local.servers import Alertmanager, Collector, Prometheus, RedisServer, http_ok
+from deploy.local.stack_folder import Folder, digest_key
+from deploy.local.stack_pages import Row, alert_addresses, table
+from deploy.local.supervisor import Supervisor
 from deploy.local.traces import (
     COLLECTOR_CONFIG,
     EVERY_TURN,
@@ -54,8 +57,13 @@ PORTS = {
     "bridge": 9_474,
     "collector": 4_318,
 }
-# Servers that only traced traffic needs, and their descriptions.
-TRACED = {"collector": "Collector, for OTLP over HTTP", "bridge": "bridge"}
+# Servers that only traced traffic needs: by the names of their ports, and by those of their
+# processes, with what they are called beside their address.
+TRACED = ("collector", "bridge")
+SOURCES = {
+    "Collector": ("Collector, for OTLP over HTTP", "collector"),
+    "bridge": ("bridge", "bridge"),
+}
 WORKERS = 2
 ENVIRONMENT_FILE = Path("out/stack.env")
 DEPLOY = Path(__file__).resolve().parents[1]
@@ -85,6 +93,8 @@ def bridge_command() -> list[str]:
 class Command(ChildProcess):
     """A command of this project: ready immediately, or when a page answers 200."""
 
+    final_codes = frozenset({2})  # invalid settings, topics or state
+
     def __init__(
         self,
         folder: Path,
@@ -111,22 +121,58 @@ class Command(ChildProcess):
         return self._ready_url is None or await http_ok(self._ready_url)
 
 
-def main(traffic: Traffic = "generated") -> int:
-    """Run until Ctrl-C or SIGTERM; the exit code."""
+def main(traffic: Traffic = "generated", *, folder: Path | None = None, keep: bool = False) -> int:
+    """Run until Ctrl-C or SIGTERM; the exit code.
+
+    Data and logs are in a temporary folder, which is deleted unless ``keep``, or in ``folder``,
+    which is kept, and where the stack goes on with the data of an earlier one.
+    """
     console = Console(stderr=True)
-    with tempfile.TemporaryDirectory(prefix="stream-metrics-") as folder:
-        try:
-            return asyncio.run(_run(Path(folder), traffic, console))
-        except (Missing, ServerFailed, DeadlinePassed) as error:
-            console.print(f"[red]error:[/red] {type(error).__name__}")
-            console.print(str(error), markup=False)
-            return 1
+    code = 1
+    where = Folder(folder, keep=keep)
+    try:
+        with where.locked():
+            code = asyncio.run(_run(where.path, traffic, console))
+    except (Missing, ServerFailed, DeadlinePassed) as error:
+        console.print(f"[red]error:[/red] {type(error).__name__}")
+        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
+    finally:
+        kept = where.leave(code)
+        if kept:
+            console.print(kept, markup=False, highlight=False, soft_wrap=True)
+    return code
 
 
 async def _run(folder: Path, traffic: Traffic, console: Console) -> int:
+    """Run until Ctrl-C or SIGTERM, and return 0; raises the error of what cannot run."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+
+    def say(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    async with Supervisor(say) as supervisor:
+        work = asyncio.create_task(_work(folder, traffic, supervisor, console))
+        halted = asyncio.create_task(stopped.wait())
+        first: set[asyncio.Future[Any]] = {work, halted, supervisor.failed}
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        for task in (work, halted):
+            task.cancel()
+        outcome, _ = await asyncio.gather(work, halted, return_exceptions=True)
+        if not stopped.is_set():
+            if supervisor.failed.done():
+                supervisor.failed.result()
+            if isinstance(outcome, BaseExceptionGroup):
+                raise outcome.exceptions[0] from outcome
+            if isinstance(outcome, BaseException):
+                raise outcome
+        say("stopping")
+    return 0
+
+
+async def _work(folder: Path, traffic: Traffic, supervisor: Supervisor, console: Console) -> None:
+    """Start everything, print where it is, and stay until cancelled."""
     unused = TRACED if traffic == "generated" else ()
     ports = {
         name: _port(name, preferred, console)
@@ -140,7 +186,7 @@ async def _run(folder: Path, traffic: Traffic, console: Console) -> int:
     settings = {
         "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "STREAM_METRICS_REDIS__URL": redis.url,
-        "STREAM_METRICS_STATE__DIGEST_KEY": secrets.token_hex(32),
+        "STREAM_METRICS_STATE__DIGEST_KEY": digest_key(folder),
         "STREAM_METRICS_METRICS__RETRIEVAL": RETRIEVAL,
         **({} if traffic == "generated" else {**EVERY_TURN, **JUDGED}),
     }
@@ -165,38 +211,45 @@ async def _run(folder: Path, traffic: Traffic, console: Console) -> int:
         else traced(folder, kafka.bootstrap_servers, ports, settings)
     )
     console.print("starting; Ctrl-C stops everything")
-    # The exit stack stops in the opposite order: traffic first, Kafka and Redis last.
-    async with AsyncExitStack() as running:
-        servers = {
-            "Kafka": kafka,
-            "Redis": redis,
-            "Alertmanager": alertmanager,
-            "Prometheus": prometheus,
-        }
-        topics = TOPICS if traffic == "generated" else (*TOPICS, TRACES_TOPIC)
-        starting = asyncio.create_task(_start(running, servers, kafka, topics, console))
-        if await _stopped_before(starting, stopped):
-            return 0
-        ours = {f"worker {number}": child for number, child in enumerate(workers, start=1)}
-        for name, child in {**ours, **sources}.items():
-            starting = asyncio.create_task(_enter(running, name, child, console))
-            if await _stopped_before(starting, stopped):
-                return 0
-        others = {
-            "Prometheus": prometheus.url,
-            "Alertmanager": alertmanager.url,
-            "Kafka": kafka.bootstrap_servers,
-            "Redis": redis.url,
-            **{TRACED[name]: f"localhost:{ports[name]}" for name in TRACED if name in ports},
-        }
-        console.print(_table(addresses, others))
-        console.print(f"logs: {folder}", soft_wrap=True)
-        running.enter_context(environment_file(ENVIRONMENT_FILE, settings))
+    [broker] = kafka.brokers
+    servers = {
+        "Kafka": broker,
+        "Redis": redis,
+        "Alertmanager": alertmanager,
+        "Prometheus": prometheus,
+    }
+    # What starts last stops first: traffic first, Kafka and Redis last.
+    async with asyncio.TaskGroup() as group:
+        for name, server in servers.items():
+            group.create_task(supervisor.start(name, server))
+    topics = TOPICS if traffic == "generated" else (*TOPICS, TRACES_TOPIC)
+    await _create_topics(kafka, topics, console)
+    ours = {f"worker {number}": child for number, child in enumerate(workers, start=1)}
+    for name, child in {**ours, **sources}.items():
+        await supervisor.start(name, child)
+    rows: list[Row] = []
+    for (name, child), address in zip(ours.items(), addresses, strict=True):
+        rows += [
+            (f"{name}, its page", f"http://{address}/", child),
+            ("  metrics", f"http://{address}/metrics", None),
+            ("  readiness", f"http://{address}/readyz", None),
+        ]
+    alerts, alerting = await alert_addresses(prometheus.url, alertmanager.url)
+    rows += [
+        ("Prometheus", prometheus.url, prometheus),
+        (*alerts, None),
+        (*alerting, alertmanager),
+        ("Kafka", kafka.bootstrap_servers, broker),
+        ("Redis", redis.url, redis),
+    ]
+    for name, child in sources.items():
+        label, port = SOURCES.get(name, (name, ""))
+        rows.append((label, f"localhost:{ports[port]}" if port else "", child))
+    console.print(table(rows))
+    console.print(f"logs: {folder}", soft_wrap=True)
+    with environment_file(ENVIRONMENT_FILE, settings):
         console.print(_next_lines(traffic), markup=False, highlight=False, soft_wrap=True)
-        watch = [redis, *kafka.brokers, prometheus, alertmanager, *workers, *sources.values()]
-        code = await _until_stopped(watch, stopped, console)
-        console.print("stopping")
-    return code
+        await asyncio.Event().wait()
 
 
 def _port(name: str, preferred: int, console: Console) -> int:
@@ -285,73 +338,17 @@ def traced(
     return {"Collector": collector, "bridge": bridge, "agent": agent}
 
 
-async def _enter(running: AsyncExitStack, name: str, server: Served, console: Console) -> None:
-    """Start a server, and print its name once it answers."""
-    running.push_async_callback(server.stop)
-    await server.start()
-    console.print(f"  started: {name}", highlight=False)
-
-
-async def _start(
-    running: AsyncExitStack,
-    servers: Mapping[str, Served],
-    kafka: Kafka,
-    topics: Sequence[str],
-    console: Console,
-) -> None:
-    """Start the servers together and create the topics."""
-    async with asyncio.TaskGroup() as group:
-        for name, server in servers.items():
-            group.create_task(_enter(running, name, server, console))
+async def _create_topics(kafka: Kafka, topics: Sequence[str], console: Console) -> None:
+    """Create the topics that an earlier stack in the same folder has not created."""
+    made = []
     for topic in topics:
         config = TRACES_TOPIC_CONFIG if topic == TRACES_TOPIC else None
-        await kafka.create_topic(topic, PARTITIONS, config)
-        await kafka.create_topic(f"{topic}.dlq", PARTITIONS)
-    console.print(f"  created: topics {', '.join(topics)}", highlight=False)
-
-
-async def _stopped_before(starting: asyncio.Task[None], stopped: asyncio.Event) -> bool:
-    """Wait for a start or Ctrl-C; True for Ctrl-C. Raises the errors of the start."""
-    waiting = asyncio.create_task(stopped.wait())
-    await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if starting.done():
-        try:
-            starting.result()
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from errors
-        return stopped.is_set()
-    starting.cancel()
-    await asyncio.gather(starting, return_exceptions=True)
-    return True
-
-
-async def _until_stopped(
-    children: list[ChildProcess], stopped: asyncio.Event, console: Console
-) -> int:
-    """Return 0 on Ctrl-C; 1, with its log, when one of the processes ends by itself."""
-    while not stopped.is_set():
-        for child in children:
-            if not child.running:
-                console.print(f"[red]{child.name} ended[/red], exit code {child.exit_code}:")
-                console.print(child.log_tail(), markup=False, highlight=False)
-                return 1
-        try:
-            await asyncio.wait_for(stopped.wait(), timeout=0.5)
-        except TimeoutError:
-            continue
-    return 0
-
-
-def _table(workers: Sequence[str], others: Mapping[str, str]) -> Table:
-    table = Table("what", "where", box=None, pad_edge=False)
-    for number, address in enumerate(workers, start=1):
-        table.add_row(f"worker {number}, its page", f"http://{address}/")
-        table.add_row("  metrics", f"http://{address}/metrics")
-        table.add_row("  readiness", f"http://{address}/readyz")
-    for name, address in others.items():
-        table.add_row(name, address.replace("127.0.0.1", "localhost"))
-    return table
+        for name, its_config in ((topic, config), (f"{topic}.dlq", None)):
+            with suppress(TopicAlreadyExistsError):
+                made.append(await kafka.create_topic(name, PARTITIONS, its_config))
+    shown = [topic for topic in topics if topic in made]
+    if shown:
+        console.print(f"  created: topics {', '.join(shown)}", highlight=False)
 
 
 def _next_lines(traffic: Traffic) -> str:

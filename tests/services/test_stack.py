@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import re
+import shutil
+import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import pytest
 
-from deploy.local.process import ChildProcess, import_path
+from deploy.local.process import ChildProcess, ServerFailed, import_path
 from tests.helpers import wait_until
 from tests.services.image import REPOSITORY
 
@@ -30,13 +32,13 @@ class Stack(ChildProcess):
     name = "stack"
     start_seconds = 180.0
 
-    def __init__(self, folder: Path, traffic: str = "generated") -> None:
+    def __init__(self, folder: Path, traffic: str = "generated", *options: str) -> None:
         super().__init__(folder)
-        self._traffic = traffic
+        self._options = ("--traffic", traffic, *options)
 
     def command(self) -> list[str]:
         """The command of the Makefile."""
-        return [sys.executable, "-m", "deploy.local", "stack", "--traffic", self._traffic]
+        return [sys.executable, "-m", "deploy.local", "stack", *self._options]
 
     def environment(self) -> Mapping[str, str]:
         """The environment with the stack's modules, for directories outside the repository."""
@@ -45,6 +47,24 @@ class Stack(ChildProcess):
     def said(self) -> str:
         """All output so far."""
         return self.log.read_text(encoding="utf-8")
+
+    def kept_in(self) -> Path:
+        """The folder with its data and logs."""
+        found = re.search(r"^logs: (.+)$", self.said(), re.MULTILINE)
+        assert found
+        return Path(found[1])
+
+    async def kill(self, name: str) -> int:
+        """Kill the process of this row of the table with SIGKILL; its id, once it is back."""
+        row = re.search(rf"^{name}(?:,| ).* (\d+) *$", self.said(), re.MULTILINE)
+        assert row
+        os.kill(int(row[1]), signal.SIGKILL)
+        await wait_until(
+            lambda: f"\n{name} is ready again\n" in self.said(),
+            60,
+            lambda: f"{name} did not come back:\n{self.said()}",
+        )
+        return int(row[1])
 
     async def ready(self) -> bool:
         """Whether it has printed the lines that the user should type."""
@@ -123,8 +143,78 @@ async def test_the_commands_work_with_the_settings_that_it_writes(stack: Stack) 
     assert links
     assert {link for link in links if not link.startswith(page[1])} == set()
 
+    folder = stack.kept_in()
+    assert folder.exists()
     assert await stack.stop() == 0
     assert not file.exists()
+    assert not folder.exists()
+
+
+async def test_every_address_that_it_prints_answers(stack: Stack) -> None:
+    """Pages and APIs of workers, Prometheus and Alertmanager are where the installed packages have
+    them.
+    """
+    addresses = re.findall(r"http://\S+", stack.said())
+
+    assert len(addresses) == 9
+    async with aiohttp.ClientSession() as session:
+        for address in addresses:
+            async with session.get(address) as answer:
+                assert answer.status == 200, address
+                assert "does not include a web" not in await answer.text(), address
+
+
+@pytest.mark.long
+async def test_what_is_killed_comes_back_and_the_state_is_exact(stack: Stack) -> None:
+    """Each kind of process is killed with SIGKILL, and is started again with its data; audit and
+    check find nothing wrong, and what is sent afterwards shows in top.
+    """
+    servers = ("Redis", "Kafka", "Prometheus", "Alertmanager")
+    for name in ("worker 1", *servers, "worker 2", "generated traffic"):
+        pid = await stack.kill(name)
+        assert f"\n{name}, process {pid}, was ended by signal 9 (Killed)." in stack.said()
+
+    sent = await typed(stack, "send --now", json.dumps(event("sent-after")))
+    assert sent.code == 0, sent.said
+
+    async def shown() -> bool:
+        return "sent-after" in (await typed(stack, "top --agent by-hand --min-results 1")).said
+
+    await wait_until(shown, 60, lambda: f"the event does not show in top:\n{stack.said()}")
+    for line in ("audit --wait 120", "check"):
+        done = await typed(stack, line)
+        assert done.code == 0, (line, done.said)
+    assert await stack.stop() == 0
+
+
+@pytest.mark.long
+async def test_a_stack_goes_on_with_what_an_earlier_one_left(tmp_path: Path) -> None:
+    """A stack with --keep leaves its folder and says where; one with --folder has the events of
+    the first, and no other stack starts in the folder meanwhile.
+    """
+    async with Stack(tmp_path / "first", "generated", "--keep") as first:
+        sent = await typed(first, "send --now", json.dumps(event("sent-before")))
+        assert sent.code == 0, sent.said
+
+        async def stored() -> bool:
+            return "sent-before" in (await typed(first, "top --agent by-hand --min-results 1")).said
+
+        await wait_until(stored, 60, "the event does not show in top")
+        assert await first.stop() == 0
+    folder = first.kept_in()
+    assert f'make stack STACK="--folder {folder}"' in first.said()
+
+    try:
+        async with Stack(tmp_path / "second", "generated", "--folder", str(folder)) as second:
+            done = await typed(second, "top --agent by-hand --min-results 1")
+            assert "sent-before" in done.said
+            third = Stack(tmp_path / "third", "generated", "--folder", str(folder))
+            with pytest.raises(ServerFailed, match="another stack runs in"):
+                await third.start()
+            assert await second.stop() == 0
+        assert folder.exists()
+    finally:
+        shutil.rmtree(folder)
 
 
 @pytest.mark.long
