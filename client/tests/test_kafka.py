@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import secrets
+import socket
+import ssl
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +22,12 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from stream_metrics_client import Recorder
 from stream_metrics_client.murmur2 import partition
+
+from deploy.local.certificates import Authority
+from deploy.local.kafka.cluster import Kafka
+from deploy.local.kafka.security import Grant, Security, grant
+from deploy.local.process import free_port
+from deploy.local.waiting import wait_until
 
 CLIENTS = ["confluent", "aiokafka", "kafka-python"]
 PARTITIONS = 8
@@ -114,6 +126,7 @@ def test_a_topic_that_is_missing_keeps_no_other_events_back(client: str) -> None
     while recorder.sent < 20 and time.monotonic() < deadline:
         recorder.flush(0.1)
     assert (recorder.sent, recorder.pending) == (20, 20), recorder.last_error
+    assert "not a topic" in str(recorder.last_error)
     assert not recorder.close(0)
 
 
@@ -128,3 +141,191 @@ def test_a_broker_that_is_away_blocks_no_client(client: str) -> None:
     assert not recorder.close(1)
     assert (recorder.sent, recorder.dropped) == (0, 1_000)
     assert time.monotonic() - begun < 5
+
+
+# --- what the last error says ---------------------------------------------------------------------
+
+
+def flood(log: pytest.LogCaptureFixture) -> list[str]:
+    """All warnings after the first, which is that of the recorder."""
+    warnings = [one for one in log.records if one.levelno >= logging.WARNING]
+    return [f"{one.name}: {one.getMessage()}" for one in warnings[1:]]
+
+
+def wait_for_error(recorder: Recorder, seconds: float = 5) -> str:
+    """The last error, which must be there within seconds."""
+    deadline = time.monotonic() + seconds
+    while recorder.last_error is None and time.monotonic() < deadline:
+        recorder.flush(0.02)
+    assert recorder.last_error is not None, f"no error within {seconds} s"
+    return recorder.last_error
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_topic_that_does_not_exist_is_named(
+    client: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Within seconds, with what to do; once it is created, the events arrive."""
+    brokers, topic = os.environ["KAFKA_BROKERS"], f"{client}-late-{secrets.token_hex(4)}"
+    recorder = Recorder(f"kafka://{brokers}/{topic}?client={client}")
+    recorder.forget("c")
+    assert wait_for_error(recorder) == (
+        f"the topic '{topic}' does not exist; create it, or name another one in the sink's URL"
+    )
+    assert not recorder.flush(3)
+    assert flood(caplog) == []
+
+    asyncio.run(create(brokers, topic))
+    assert recorder.close(60), recorder.last_error
+    assert (recorder.sent, recorder.last_error) == (1, None)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_missing_topic_of_labels_keeps_the_pace_of_searches(client: str) -> None:
+    """Thousands of searches arrive within seconds, although as many labels wait."""
+    brokers, topic = os.environ["KAFKA_BROKERS"], f"{client}-pace-{secrets.token_hex(4)}"
+    asyncio.run(create(brokers, topic))
+    recorder = Recorder(f"kafka://{brokers}/{topic},{topic}-none?client={client}")
+    for n in range(3_000):
+        recorder.forget(f"c-{n}")
+        recorder.label(f"c-{n}", 1, {"r": 3})
+    deadline = time.monotonic() + 25
+    while recorder.sent < 3_000 and time.monotonic() < deadline:
+        recorder.flush(0.1)
+    assert (recorder.sent, recorder.pending) == (3_000, 3_000), recorder.last_error
+    assert not recorder.close(0)
+
+
+def test_an_outage_is_named_and_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """For each client: before the broker starts, and when it is killed later, the last error says
+    within seconds what refuses connections; when it is back, all events arrive and none is left."""
+    asyncio.run(outage(tmp_path, caplog))
+
+
+async def outage(folder: Path, log: pytest.LogCaptureFixture) -> None:
+    kafka = Kafka(folder, port=free_port())
+    address = kafka.bootstrap_servers
+    refused = f"nothing answers at {address} (Connection refused)"
+    recorders = [Recorder(f"kafka://{address}/{client}?client={client}") for client in CLIENTS]
+
+    async def record(kind: str, error: str | None, seconds: float) -> None:
+        for recorder in recorders:
+            recorder.forget(kind)
+
+        def told() -> bool:
+            errors = {recorder.last_error for recorder in recorders}
+            waiting = {recorder.pending for recorder in recorders}
+            return errors == {error} and waiting == {0 if error is None else 1}
+
+        await wait_until(told, seconds, lambda: str([one.last_error for one in recorders]))
+
+    await record("before", refused, 5)
+    await kafka.start()
+    try:
+        await create(address, *CLIENTS)
+
+        def delivered() -> bool:
+            return all((one.pending, one.last_error) == (0, None) for one in recorders)
+
+        await wait_until(delivered, 60, lambda: str([one.last_error for one in recorders]))
+        await record("after", None, 20)
+        kafka.kill9()
+        await record("during", refused, 6)
+        await kafka.start()
+        await wait_until(delivered, 60, lambda: str([one.last_error for one in recorders]))
+    finally:
+        await kafka.stop()
+    assert all(recorder.close(10) and recorder.sent == 3 for recorder in recorders)
+    warnings = [one.getMessage() for one in log.records if one.levelno >= logging.WARNING]
+    about = [text for text in warnings if address in text]
+    assert len(about) == len(CLIENTS), "once for each recorder within the minute"
+    assert all(text.startswith("Events to ") for text in warnings)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_server_that_is_no_kafka_is_named(client: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A port that accepts connections and never answers is told from one that refuses them."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        recorder = Recorder(f"kafka://{address}?client={client}")
+        recorder.forget("c")
+        error = wait_for_error(recorder)
+        assert error.startswith(f"{address} accepts connections, but "), error
+        assert "check the protocol and the login in kafka_options" in error
+        begun = time.monotonic()
+        assert not recorder.close(1)
+        assert time.monotonic() - begun < 3
+        assert (recorder.last_error or "").startswith(f"{address} accepts connections"), error
+    assert len(flood(caplog)) <= 1, "the recorder says it when it is closed, too"
+
+
+USERS = {"writer": "right", "guest": "right"}
+
+
+@asynccontextmanager
+async def secured(folder: Path) -> AsyncIterator[tuple[Kafka, Authority]]:
+    authority = Authority(folder / "ca")
+    kafka = await Kafka(folder, security=Security(authority, USERS)).start()
+    try:
+        yield kafka, authority
+    finally:
+        await kafka.stop()
+
+
+def login(client: str, authority: Authority, user: str, password: str) -> dict[str, Any]:
+    """The options of a client that logs in over TLS."""
+    if client == "confluent":
+        return {
+            "security.protocol": "SASL_SSL", "ssl.ca.location": str(authority.certificate),
+            "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": user, "sasl.password": password,
+        }  # fmt: skip
+    return {
+        "security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-256",
+        "ssl_context": ssl.create_default_context(cafile=authority.certificate),
+        "sasl_plain_username": user, "sasl_plain_password": password,
+    }  # fmt: skip
+
+
+def test_a_missing_right_or_a_wrong_login_is_named(tmp_path: Path) -> None:
+    """For each client: a user without the right to write, a wrong password, and a client without
+    TLS each give their reason within seconds; once the right is granted, the events arrive."""
+    asyncio.run(refusals(tmp_path))
+
+
+async def refusals(folder: Path) -> None:
+    async with secured(folder) as (kafka, authority):
+        seen, hidden = "seen", "hidden"
+        await create(kafka.bootstrap_servers, seen, hidden)
+        await grant(kafka.bootstrap_servers, "guest", Grant("Describe", "topic", seen))
+        place = f"kafka://{kafka.secured_servers}"
+
+        async def told(recorder: Recorder, right: Callable[[str], bool]) -> None:
+            recorder.forget("c")
+
+            def says() -> bool:
+                return right(str(recorder.last_error))
+
+            await wait_until(says, 8, lambda: str(recorder.last_error))
+
+        waiting = []
+        for client in CLIENTS:
+            for topic in (seen, hidden):
+                options = login(client, authority, "guest", "right")
+                recorder = Recorder(f"{place}/{topic}?client={client}", kafka_options=options)
+                expected = f"no right to write to the topic '{topic}'; grant it to the agent's user"
+                await told(recorder, expected.__eq__)
+                waiting.append(recorder)
+
+            wrong = login(client, authority, "guest", "wrong")
+            for options in (wrong, {}):
+                recorder = Recorder(f"{place}/{seen}?client={client}", kafka_options=options)
+                await told(recorder, lambda error: "cannot use Kafka there" in error)
+                if options and client != "kafka-python":  # it does not tell
+                    assert "invalid credentials" in str(recorder.last_error)
+                assert not recorder.close(0)
+
+        rights = [Grant("Write", "topic", topic) for topic in (seen, hidden)]
+        await grant(kafka.bootstrap_servers, "guest", *rights)
+        for recorder in waiting:
+            assert recorder.close(30), recorder.last_error
+            assert (recorder.sent, recorder.last_error) == (1, None)

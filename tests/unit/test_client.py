@@ -25,9 +25,10 @@ from aiokafka.partitioner import murmur2 as java_murmur2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stream_metrics_client import AsyncRecorder, InvalidEvent, RecordedSearch, Recorder
+from stream_metrics_client.kafka import unreachable
 from stream_metrics_client.murmur2 import murmur2, partition
+from stream_metrics_client.records import Record, Report, WriteResult
 from stream_metrics_client.sender import Sender
-from stream_metrics_client.sinks import Record, WriteResult
 
 from stream_metrics.core.events import BadRecord, Event, Limits, decode
 from stream_metrics.core.events.record import Record as ReadRecord
@@ -706,6 +707,161 @@ def test_a_broker_that_never_answered_is_logged(caplog: pytest.LogCaptureFixture
     ]
 
 
+class Away:
+    """A sink that reports why it waits, and delivers when it is opened."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self.open = threading.Event()
+
+    def write(self, records: Sequence[Record]) -> WriteResult:
+        """Report a reason, and wait."""
+        self._report("nothing answers")
+        assert self.open.wait(60)
+        return WriteResult()
+
+    def close(self) -> None:
+        """There is nothing to release."""
+
+
+def eventually(met: Callable[[], bool]) -> bool:
+    """Whether a condition is met within a minute."""
+    deadline = monotonic() + 60
+    while not met() and monotonic() < deadline:
+        threading.Event().wait(0.005)
+    return met()
+
+
+def test_the_reason_is_known_and_logged_while_a_sink_still_tries(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What a sink reports is the last error at once, is logged once, and ends when it delivers."""
+    sinks: list[Away] = []
+
+    def opening(report: Report) -> Away:
+        sinks.append(Away(report))
+        return sinks[0]
+
+    sender = Sender(opening, max_events=10, max_bytes=1_000)
+    sender.put(Record(b"c", b"1", False))
+    assert eventually(lambda: sender.last_error == "nothing answers")
+    assert sender.pending == 1
+    sinks[0].open.set()
+    assert sender.flush(60)
+    assert sender.last_error is None
+    sender.put(Record(b"c", b"2", False))
+    assert sender.close(60)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "Events to the sink: 0 sent, 1 waiting, 0 failed, 0 dropped. Last error: nothing answers"
+    ]
+
+
+def test_the_last_error_says_why_an_event_was_dropped() -> None:
+    """Each reason to accept no event is named, with the option that sets the limit."""
+    gate = Gate()
+    few, small = Recorder(gate, max_events=1), Recorder(gate, max_bytes=100)
+    for recording in (few, small):
+        recording.turn("c").completed("x" * 200)
+        recording.turn("c").completed("x" * 200)
+    closed = Recorder(gate)
+    assert closed.close(60)
+    closed.forget("c")
+    gate.open.set()
+    assert few.close(60)
+    assert small.close(60)
+
+    assert few.last_error == "the queue is full: max_events is 1"
+    assert re.fullmatch(
+        r"the queue has no room for \d+ bytes: max_bytes is 100", str(small.last_error)
+    )
+    assert closed.last_error == "an event was recorded after the recorder was closed"
+    assert (few.dropped, small.dropped, closed.dropped) == (1, 2, 1)
+
+
+def test_the_reason_of_a_loss_remains_after_an_outage() -> None:
+    """While events are retried, the last error says why; later, why an event was lost."""
+    sink = Flaky()
+    sender = Sender(sink.opening, max_events=1, max_bytes=1_000)
+    sender.put(Record(b"c", b"1", False))
+    sender.put(Record(b"c", b"2", False))
+    assert eventually(lambda: sender.last_error == "ConnectionError: no broker")
+    assert sender.flush(60)
+
+    assert sender.last_error == "the queue is full: max_events is 1"
+    assert (sender.sent, sender.dropped) == (1, 1)
+
+
+def test_records_that_wait_for_a_topic_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Somebody learns of a missing topic of labels, although searches arrive."""
+    sink = Choosy()
+    sender = Sender(lambda _: sink, max_events=10, max_bytes=1_000)
+    for n in range(2):
+        sender.put(Record(b"c", b"%d" % n, is_label=n == 0))
+    assert eventually(lambda: len(caplog.records) > 0)
+
+    said = caplog.records[0].getMessage()
+    assert said.endswith("1 waiting, 0 failed, 0 dropped. Last error: no topic")
+    assert not sender.close(0.01)
+
+
+async def test_after_dropped_events_nothing_says_that_all_were_sent() -> None:
+    """`flush` and `close` return False when events were dropped at an earlier `close`, too."""
+    gate = Gate()
+    recording, coroutines = Recorder(gate), AsyncRecorder(gate)
+    for one in (recording, coroutines):
+        one.forget("c")
+    assert not recording.close(0.01)
+    assert not await coroutines.close(0.01)
+    gate.open.set()
+
+    assert not recording.flush(60)
+    assert not recording.close(60)
+    assert not await coroutines.flush(60)
+    assert not await coroutines.close(60)
+    assert (recording.dropped, coroutines.dropped) == (1, 1)
+
+
+def test_closing_ends_a_flush_of_another_thread() -> None:
+    """Who waits without a limit for events that `close` drops does not wait forever."""
+    gate = Gate()
+    recording = Recorder(gate)
+    recording.forget("c")
+    flushed: list[bool] = []
+    waiting = threading.Thread(target=lambda: flushed.append(recording.flush(None)), daemon=True)
+    waiting.start()
+    assert gate.stuck.wait(60)
+    assert not recording.close(0.01)
+    waiting.join(60)
+    gate.open.set()
+
+    assert flushed == [False]
+
+
+def test_nothing_that_listens_is_named_within_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    """The last error has the address and the reason of the system, and the log has it once."""
+    recording = Recorder("kafka://127.0.0.1:1?client=aiokafka")
+    recording.forget("c")
+    begun = monotonic()
+    assert eventually(lambda: recording.last_error is not None)
+
+    assert monotonic() - begun < 5
+    assert recording.last_error == "nothing answers at 127.0.0.1:1 (Connection refused)"
+    assert not recording.flush(1)
+    assert len(caplog.records) == 1
+    assert caplog.records[0].getMessage().endswith(recording.last_error)
+    assert not recording.close(0.01)
+
+
+@pytest.mark.parametrize(
+    "broker", ["127.0.0.1:1", "127.0.0.1:1000000", "no-such-host.invalid:9092", "[::1]:1", "x" * 90]
+)
+def test_every_address_without_a_broker_has_a_reason(broker: str) -> None:
+    """Refused connections, unknown names, impossible ports and names are all named."""
+    [reason] = unreachable([broker])
+    assert re.fullmatch(rf"{re.escape(broker)} \(.+\)", reason)
+
+
 def test_the_log_names_the_sink_of_dropped_events() -> None:
     """A program with a wrong address learns it at its end, even if the Kafka client reports
     nothing."""
@@ -766,7 +922,7 @@ class Flaky:
         self.opened = 0
         self.taken: list[Record] = []
 
-    def opening(self) -> Flaky:
+    def opening(self, _: Report) -> Flaky:
         """Opens the sink from the second call on."""
         self.opened += 1
         if self.opened == 1:
@@ -816,7 +972,7 @@ class Choosy:
 def test_records_that_cannot_be_delivered_do_not_stop_the_others() -> None:
     """Searches arrive although the topic of labels is missing."""
     sink = Choosy()
-    sender = Sender(lambda: sink, max_events=5_000, max_bytes=10**6)
+    sender = Sender(lambda _: sink, max_events=5_000, max_bytes=10**6)
     for n in range(2_000):
         sender.put(Record(b"c", b"%d" % n, is_label=n % 2 == 0))
     deadline = monotonic() + 60

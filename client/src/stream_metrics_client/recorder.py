@@ -26,8 +26,9 @@ from stream_metrics_client.events import (
     turn_dimensions,
     without_none,
 )
+from stream_metrics_client.records import Record
 from stream_metrics_client.sender import Sender
-from stream_metrics_client.sinks import Record, Target, make_opener
+from stream_metrics_client.sinks import Target, make_opener
 from stream_metrics_client.validation import InvalidEvent, refusal
 
 _MAX_CLOCK_CORRECTION_US: Final = 60_000_000
@@ -117,7 +118,8 @@ class _Recorder:
 
     @property
     def last_error(self) -> str | None:
-        """Why the last event failed, or why delivery is being retried; None without an error."""
+        """Why events are being retried; if none are, why one failed or was dropped last; None if
+        neither has happened."""
         return self._sender.last_error
 
     def turn(self, conversation_id: str, *, number: int | None = None) -> Turn:
@@ -250,7 +252,8 @@ class Recorder(_Recorder):
     """
 
     def flush(self, timeout: float | None = 10.0) -> bool:
-        """Wait until all events so far have been sent or have failed; False on a timeout.
+        """Wait until all events so far have been sent or have failed; False on a timeout, or if
+        some were dropped because the recorder was closed.
 
         Args:
             timeout: The maximum time to wait, in seconds; None for no limit.
@@ -280,7 +283,8 @@ class AsyncRecorder(_Recorder):
     """
 
     async def flush(self, timeout: float | None = 10.0) -> bool:
-        """Wait until all events so far have been sent or have failed; False on a timeout.
+        """Wait until all events so far have been sent or have failed; False on a timeout, or if
+        some were dropped because the recorder was closed.
 
         Args:
             timeout: The maximum time to wait, in seconds; None for no limit.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from stream_metrics_client.sinks import Record, Sink, SinkOpener, WriteResult, describe
+from stream_metrics_client.records import Record, Sink, SinkOpener, WriteResult, describe
 
 EXIT_SECONDS: Final = 5.0
 """How long the process waits at its end for queued events."""
@@ -60,7 +60,8 @@ class Sender:
         self._accepted = self._bytes = 0
         self.sent = self.failed = self.dropped = 0
         self._settled = 0
-        self.last_error: str | None = None
+        self._loss: str | None = None
+        self._trouble: str | None = None
         self._logged, self._log_after = (0, 0), 0.0
 
     def after_fork(self) -> None:
@@ -75,36 +76,51 @@ class Sender:
         """The number of records that are accepted, and neither sent nor failed nor dropped."""
         return self._accepted - self._settled
 
+    @property
+    def last_error(self) -> str | None:
+        """Why records are being retried; if none are, why one was lost last; else None."""
+        return self._trouble or self._loss
+
     def put(self, record: Record) -> None:
         """Accept a record, or drop and count it."""
         size = len(record.value)
         with self._lock:
-            if (
-                self._closed
-                or self.pending >= self._max_events
-                or self._bytes + size > self._max_bytes
-                or not self._ensure_thread()
-            ):
-                self.dropped += 1
+            obstacle = self._obstacle(size)
+            if obstacle is None:
+                self._accepted += 1
+                self._bytes += size
+                self._queue.put(record)
                 return
-            self._accepted += 1
-            self._bytes += size
-            self._queue.put(record)
+            self.dropped += 1
+            self._loss = obstacle
+        self._log()
+
+    def _obstacle(self, size: int) -> str | None:
+        """Why a record of this size cannot be accepted; None if it can."""
+        if self._closed:
+            return "an event was recorded after the recorder was closed"
+        if self.pending >= self._max_events:
+            return f"the queue is full: max_events is {self._max_events}"
+        if self._bytes + size > self._max_bytes:
+            return f"the queue has no room for {size} bytes: max_bytes is {self._max_bytes}"
+        return None if self._ensure_thread() else "the process is ending"
 
     def fail(self, error: BaseException) -> None:
         """Count an event that could not be built."""
         with self._lock:
             self.failed += 1
-            self.last_error = describe(error)
+            self._loss = describe(error)
         self._log()
 
     def flush(self, timeout: float | None) -> bool:
-        """Wait until all records accepted so far are settled; False on a timeout."""
+        """Wait until all records accepted so far are sent or have failed; False on a timeout, or if
+        some were dropped."""
         if threading.current_thread() is self._thread:
             return False
         with self._lock:
             goal = self._accepted
-            return self._some_settled.wait_for(lambda: self._settled >= goal, _seconds(timeout))
+            self._some_settled.wait_for(lambda: self._settled >= goal, _seconds(timeout))
+            return self._settled >= goal and not self._dropped_pending
 
     def close(self, timeout: float | None) -> bool:
         """Accept no more records and deliver the queued ones; those that are late are dropped."""
@@ -120,7 +136,8 @@ class Sender:
     async def flush_async(self, timeout: float | None) -> bool:
         """`flush` for coroutines, without a thread. It can be cancelled at any time."""
         goal = self._accepted
-        return await _wait_until(lambda: self._settled >= goal, _seconds(timeout))
+        settled = await _wait_until(lambda: self._settled >= goal, _seconds(timeout))
+        return settled and not self._dropped_pending
 
     async def close_async(self, timeout: float | None) -> bool:
         """`close` for coroutines. If it is cancelled, the thread still delivers what it can."""
@@ -145,8 +162,9 @@ class Sender:
             if not self._dropped_pending and self.pending:
                 self._dropped_pending = True
                 self.dropped += self.pending
-                self.last_error = self.last_error or f"no answer from {self._name}"
+                self._loss = self._trouble or f"no answer from {self._name}"
                 self._settled, self._bytes = self._accepted, 0
+                self._some_settled.notify_all()
         self._log(immediately=True)
 
     def _ensure_thread(self) -> bool:
@@ -173,7 +191,7 @@ class Sender:
             written = self._write(batch)
             self._settle(batch, written)
             stuck = len(written.retry) == len(batch)
-            self._log(stuck=stuck)
+            self._log(waiting=bool(written.retry))
             pause = min(pause * 2, _MAX_PAUSE) if stuck else _FIRST_PAUSE
             batch = written.retry
             if batch and self._closing.wait(pause):
@@ -196,7 +214,7 @@ class Sender:
     def _write(self, batch: list[Record]) -> WriteResult:
         try:
             if self._sink is None:
-                self._sink = self._open_sink()
+                self._sink = self._open_sink(self._report)
             return self._sink.write(batch)
         except BaseException as error:  # for example, no broker answers; the thread must not end
             return WriteResult(retry=batch, error=describe(error))
@@ -210,14 +228,23 @@ class Sender:
             self._settled += len(batch) - len(written.retry)
             self._bytes -= sum(len(one.value) for one in batch)
             self._bytes += sum(len(one.value) for one in written.retry)
-            self.last_error = written.error or self.last_error
+            self._loss = written.failure or self._loss
+            self._trouble = written.error
             self._some_settled.notify_all()
 
-    def _log(self, *, stuck: bool = False, immediately: bool = False) -> None:
+    def _report(self, trouble: str) -> None:
+        """Say why the sink is still waiting."""
+        with self._lock:
+            if self._dropped_pending:
+                return
+            self._trouble = trouble
+        self._log(waiting=True)
+
+    def _log(self, *, waiting: bool = False, immediately: bool = False) -> None:
         """Warn of lost or undeliverable events, at most once a minute."""
         with self._lock:
             lost, now = (self.failed, self.dropped), time.monotonic()
-            if not (stuck or lost != self._logged) or (now < self._log_after and not immediately):
+            if not (waiting or lost != self._logged) or (now < self._log_after and not immediately):
                 return
             self._logged, self._log_after = lost, now + _LOG_INTERVAL_SECONDS
             values = self._name, self.sent, self.pending, *lost, self.last_error
