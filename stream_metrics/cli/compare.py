@@ -128,7 +128,7 @@ def compare(
     Conversations or queries that both runs have are compared in pairs. p-values are adjusted for
     the number of metrics and runs, so name the few metrics that matter with --metric.
     """
-    settings = load_settings(config)
+    settings = load_settings(config, connects=False)
     gates = read_gates(fail_if, None, PARTS)
     method = _method(settings, test, unpaired_test, correction, alpha, resamples, seed)
     _check_tested(gates, method)

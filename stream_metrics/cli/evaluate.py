@@ -172,7 +172,7 @@ def evaluate(
     Prints the metrics. With --out, also writes queries.jsonl (one row per query), report.json,
     report.html and run.json. All but run.json are byte-identical for the same input and settings.
     """
-    settings = load_settings(config)
+    settings = load_settings(config, connects=False)
     chosen = settings.evaluation
     if metric:
         chosen = chosen.model_copy(update={"metrics": tuple(metric)})

@@ -87,7 +87,8 @@ def labels(
     and of two scores for one result the later one counts. Scores that cannot be used are listed on
     standard error with the reason. Exit code 2 if none can be used.
     """
-    settings = load_settings(config)
+    reads_topics = any(source.startswith(KAFKA) for source in (*scores, *traces))
+    settings = load_settings(config, connects=into_kafka or reads_topics)
     if not (settings.labels.grades or settings.labels.cutoffs):
         raise UsageError(
             "nothing says which gain a score stands for: set `labels.grades`, such as "

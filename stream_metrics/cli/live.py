@@ -44,6 +44,7 @@ from stream_metrics.clients.kafka.rights import (
 )
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import partition_counts, topic_configs
+from stream_metrics.clients.setting_files import UnreadableFile
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.lab.reports.files import ROWS, write_json, write_lines
 from stream_metrics.lab.reports.sorted_rows import SortedRows
@@ -97,13 +98,7 @@ def check(
 
 
 async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
-    findings = [Finding("settings", "ok", "valid")]
-    if missing := settings.state.missing_key():
-        findings.append(Finding("digest key", "error", missing))
-    elif not settings.state.key():
-        findings.append(
-            Finding("digest key", "warning", "empty, which state.allow_empty_key permits")
-        )
+    findings = [Finding("settings", "ok", "valid"), *_check_digest_key(settings)]
     web = web_options(settings)
     findings += [Finding("web", "warning", warning) for warning in web.warnings()]
     counts: dict[str, int] = {}
@@ -123,10 +118,24 @@ async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
             findings.append(Finding("redis", "ok", f"{where}, namespace {settings.namespace}"))
         try:
             findings += await _check_state(settings, store, counts)
+        except UnreadableFile:
+            pass  # the digest key, which is reported already
         except (StoreUnavailable, StoreRefused) as error:
             if not any(problem.fatal for problem in problems):  # else it is reported already
                 findings.append(Finding("state", "error", str(error)))
     return findings
+
+
+def _check_digest_key(settings: Settings) -> list[Finding]:
+    try:
+        key, missing = settings.state.key(), settings.state.missing_key()
+    except UnreadableFile as error:
+        return [Finding("digest key", "error", str(error))]
+    if missing:
+        return [Finding("digest key", "error", missing)]
+    if not key:
+        return [Finding("digest key", "warning", "empty, which state.allow_empty_key permits")]
+    return []
 
 
 async def _check_state(

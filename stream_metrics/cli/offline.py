@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from stream_metrics.cli.common import ConfigOption, load_settings
+from stream_metrics.cli.options import check_worker_settings
 from stream_metrics.cli.settings import masked_settings
 from stream_metrics.core.contract import rendered
 
@@ -17,10 +18,12 @@ def config(config: ConfigOption = None) -> None:
 
     Settings with which a worker would not start are reported on standard error.
     """
-    settings = load_settings(config)
+    settings = load_settings(config, connects=False)
     typer.echo(json.dumps(masked_settings(settings), indent=2))
-    if missing := settings.state.missing_key():
-        typer.echo(f"warning: a worker does not start with these settings: {missing}", err=True)
+    try:
+        check_worker_settings(settings)
+    except (ValueError, OSError) as error:
+        typer.echo(f"warning: a worker does not start with these settings: {error}", err=True)
 
 
 def schema(

@@ -30,18 +30,22 @@ def redis_options(settings: Settings) -> RedisOptions:
         url=redis.url,
         namespace=settings.namespace,
         username=redis.username,
-        password=read_secret(redis.password, redis.password_file),
+        password=read_secret(redis.password, redis.password_file, "redis.password_file"),
         cluster=redis.cluster,
         sentinels=redis.sentinels,
         sentinel_service=redis.sentinel_service,
         sentinel_username=redis.sentinel_username,
-        sentinel_password=read_secret(redis.sentinel_password, redis.sentinel_password_file),
+        sentinel_password=read_secret(
+            redis.sentinel_password, redis.sentinel_password_file, "redis.sentinel_password_file"
+        ),
         socket_timeout_seconds=redis.socket_timeout_seconds,
         connect_timeout_seconds=redis.connect_timeout_seconds,
         ssl_ca_file=redis.ssl_ca_file,
         ssl_certificate_file=redis.ssl_certificate_file,
         ssl_key_file=redis.ssl_key_file,
-        ssl_key_password=read_secret(redis.ssl_key_password, redis.ssl_key_password_file),
+        ssl_key_password=read_secret(
+            redis.ssl_key_password, redis.ssl_key_password_file, "redis.ssl_key_password_file"
+        ),
     )
 
 
@@ -56,7 +60,7 @@ def web_options(settings: Settings, port: int | None = None) -> WebOptions:
         web.port if port is None else port,
         web.tls_certificate,
         web.tls_key,
-        read_secret(web.tls_key_password, web.tls_key_password_file),
+        read_secret(web.tls_key_password, web.tls_key_password_file, "web.tls_key_password_file"),
         users,
         web.allowed_hosts,
     )
@@ -64,7 +68,6 @@ def web_options(settings: Settings, port: int | None = None) -> WebOptions:
 
 def check_settings(settings: Settings) -> None:
     """Raise ``ValueError`` or ``OSError`` for settings that only the clients can check."""
-    settings.state.key()
     ssl_context(web_options(settings))
     make_client(redis_options(settings))
     client_options(settings.kafka)
@@ -73,6 +76,7 @@ def check_settings(settings: Settings) -> None:
 def check_worker_settings(settings: Settings) -> None:
     """Call ``check_settings``; also raise ``ValueError`` where a worker would refuse to start."""
     check_settings(settings)
+    settings.state.key()
     if missing := settings.state.missing_key():
         raise ValueError(missing)
 

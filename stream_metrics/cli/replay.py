@@ -31,7 +31,7 @@ from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.cli.predicates import PredicateOption
 from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.replay_options import check_usable, conversation_link, replay_options
-from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
+from stream_metrics.cli.sources import KAFKA, SinceOption, Sources, UntilOption
 from stream_metrics.core.metrics.ranking.relevance import PredicateError
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
 from stream_metrics.lab.evaluation.generation import BadSimilarity
@@ -181,7 +181,8 @@ def replay(
     replay is interrupted, run the same command again to resume it. With --into-kafka, nothing is
     computed here: the records are sent to the input topics, for workers to read.
     """
-    settings = load_settings(config)
+    reads_topics = any(source.startswith(KAFKA) for source in sources)
+    settings = load_settings(config, connects=into_kafka or reads_topics)
     models = _models(sbert_similarity=sbert, cross_encoder_similarity=cross_encoder)
     if models and no_generation:
         raise UsageError("--no-generation scores no answers: leave --sbert and --cross-encoder out")
@@ -262,7 +263,7 @@ def report(
     config: ConfigOption = None,
 ) -> None:
     """Write the report again, from one directory or from replays of different inputs."""
-    settings = load_settings(config)
+    settings = load_settings(config, connects=False)
     with _usage_errors(directories[0]):
         metrics = report_files.read(directories[0])[0].metrics
     gates = read_gates(fail_if, _figures(metrics), PARTS)

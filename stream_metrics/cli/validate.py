@@ -21,7 +21,7 @@ from stream_metrics.cli.common import (
     stderr_console,
 )
 from stream_metrics.cli.progress import show_progress
-from stream_metrics.cli.sources import SinceOption, Sources, UntilOption
+from stream_metrics.cli.sources import KAFKA, SinceOption, Sources, UntilOption
 from stream_metrics.lab.sources.place import place_text
 from stream_metrics.lab.sources.problems import Finding, find_problems
 
@@ -132,7 +132,8 @@ def validate(
     Exit code 2 if a record is bad or a field is misspelt, or if there is no record at all. Unknown
     fields that resemble no known one, and events that say nothing, are warnings.
     """
-    settings = load_settings(config)
+    reads_topics = any(source.startswith(KAFKA) for source in sources)
+    settings = load_settings(config, connects=reads_topics)
     limits = settings.engine_config().limits
     copied = settings.kafka.repartition_topic is not None  # workers read copies with other keys
     source = Sources(sources, settings, since, until)

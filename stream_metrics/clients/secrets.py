@@ -6,14 +6,14 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from stream_metrics.clients.setting_files import read_text
 
-def read_secret(secret: SecretStr | None, file: Path | None) -> str | None:
-    """A secret from its setting or from its file; raises ``OSError`` and ``ValueError``."""
+
+def read_secret(
+    secret: SecretStr | None, file: Path | None, name: str = "state.digest_key_file"
+) -> str | None:
+    """A secret, or the content of ``file``, which the setting ``name`` names and which takes
+    precedence; None without either. Raises ``UnreadableFile``."""
     if file is not None:
-        try:
-            return file.read_text(encoding="utf-8").strip()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{file}: not text in UTF-8. `openssl rand -hex 32` writes a key that is"
-            ) from error
+        return read_text(name, file).strip()
     return secret.get_secret_value() if secret is not None else None

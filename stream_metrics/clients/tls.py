@@ -6,6 +6,8 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stream_metrics.clients.setting_files import check_readable
+
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
@@ -37,14 +39,6 @@ class CertificateFiles:
                 f"{certificate} {self.certificate}: {_reason(error)}; certificate and key must be "
                 f"PEM and match, and an encrypted key needs the right `{password}`"
             ) from None
-
-
-def check_readable(name: str, path: Path) -> None:
-    """Raise ``ValueError`` unless the file of a setting can be read."""
-    try:
-        path.open("rb").close()
-    except OSError as error:
-        raise ValueError(f"{name} {path}: {error.strerror}") from None
 
 
 def client_context(name: str, path: Path | None) -> ssl.SSLContext:

@@ -17,6 +17,8 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
+from stream_metrics.clients.setting_files import read_text
+
 PROBE_PATHS: Final = frozenset(("/healthz", "/readyz"))
 AUTHENTICATED: Final = ContextVar("authenticated", default=True)
 """Whether the request has valid credentials."""
@@ -97,12 +99,7 @@ def check_users(users: Mapping[str, str]) -> None:
 def read_users(path: Path) -> dict[str, str]:
     """Users from a file of lines ``name:hash``; raises ``ValueError``, which quotes no line."""
     users: dict[str, str] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ValueError(f"web.users_file {path}: {reason}") from None
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_text("web.users_file", path).splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         user, colon, stored = line.strip().partition(":")

@@ -92,15 +92,17 @@ def test_a_worker_refuses_to_start_without_a_digest_key(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["config", "worker", "faust"])
-def test_a_key_that_is_not_text_is_refused_with_its_file(command: str, tmp_path: Path) -> None:
-    """``openssl rand 32`` without ``-hex`` writes such a key."""
+@pytest.mark.parametrize(("command", "code"), [("config", 0), ("worker", 2), ("faust", 2)])
+def test_a_key_that_is_not_text_is_named_with_its_file(
+    command: str, code: int, tmp_path: Path
+) -> None:
+    """``openssl rand 32`` without ``-hex`` writes such a key; only a worker needs it to start."""
     binary = tmp_path / "digest.key"
     binary.write_bytes(b"\xf8\xff" * 16)
 
     done = run(command, STREAM_METRICS_STATE__DIGEST_KEY_FILE=str(binary))
 
-    assert done.returncode == 2
+    assert done.returncode == code
     assert f"{binary}: not text in UTF-8" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -15,6 +15,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from stream_metrics.clients.kafka.aiokafka_private import bound_batches
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.secrets import read_secret
+from stream_metrics.clients.setting_files import read_text
 from stream_metrics.clients.tls import CertificateFiles, client_context
 
 ANSWER_WITHIN_MS: Final = 4_000  # of one request, after which the service retries
@@ -65,7 +66,11 @@ def _ssl_context(settings: KafkaSettings) -> ssl.SSLContext:
         ("kafka.ssl_certificate_file", "kafka.ssl_key_file", "kafka.ssl_key_password"),
         settings.ssl_certificate_file,
         settings.ssl_key_file,
-        read_secret(settings.ssl_key_password, settings.ssl_key_password_file),
+        read_secret(
+            settings.ssl_key_password,
+            settings.ssl_key_password_file,
+            "kafka.ssl_key_password_file",
+        ),
     ).load(context)
     return context
 
@@ -78,7 +83,9 @@ def _sasl_options(settings: KafkaSettings) -> dict[str, Any]:
         provider = _TokenFile(settings.sasl_token_file)
         provider.read()
         return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": provider}
-    password = read_secret(settings.sasl_password, settings.sasl_password_file)
+    password = read_secret(
+        settings.sasl_password, settings.sasl_password_file, "kafka.sasl_password_file"
+    )
     if settings.sasl_username is None or password is None:
         raise ValueError(
             f"`kafka.security_protocol` {settings.security_protocol} needs `kafka.sasl_username` "
@@ -98,8 +105,8 @@ class _TokenFile(AbstractTokenProvider):  # type: ignore[misc]
         self._path = path
 
     def read(self) -> str:
-        """The token; raises ``OSError``."""
-        return self._path.read_text(encoding="utf-8").strip()
+        """The token; raises ``UnreadableFile``."""
+        return read_text("kafka.sasl_token_file", self._path).strip()
 
     async def token(self) -> str:
         """See ``AbstractTokenProvider.token``."""
