@@ -58,6 +58,7 @@ class Showcase:
     runbook_url: str | None = None
     grouped: bool = False
     seconds: float = 0.0
+    behind_ms: int | None = 0
     held_bytes: int = MAX_BYTES
     bytes_a_second: int = BYTES_PER_SECOND
     board: Board = field(init=False)
@@ -148,7 +149,9 @@ class Showcase:
         return (
             OwnedPartitions()
             if self.total is None
-            else OwnedPartitions([self.partition.number], self.total)
+            else OwnedPartitions(
+                [self.partition.number], self.total, {self.partition.number: self.behind_ms}
+            )
         )
 
     async def state(self, window: str | None = None, agent: str | None = None) -> dict[str, Any]:

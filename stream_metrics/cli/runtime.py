@@ -172,7 +172,7 @@ class Runtime:
         if loop is None:
             return OwnedPartitions()
         numbers = sorted(partition.number for partition in loop.partitions)
-        return OwnedPartitions(numbers, loop.partition_total)
+        return OwnedPartitions(numbers, loop.partition_total, loop.behind_ms())
 
     async def run(self) -> None:
         """Work until ``stop``; raises if the worker must not start or continue."""

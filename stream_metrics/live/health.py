@@ -26,6 +26,7 @@ class Health:
 
     ``generation`` is the number of the worker's generation of state, 0 before it is known or
     without one; ``building`` says that it is being built, so that its figures are not shown.
+    ``since`` has the Unix time in seconds at which each reason began.
     ``bound_seconds`` is the longest time that one round of the loop may take. ``reasons`` are the
     initial ones, which the worker clears. Reasons are public: they must not contain secrets or
     content of events.
@@ -41,29 +42,37 @@ class Health:
         *,
         reasons: Mapping[str, str] = NOT_STARTED,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.bound_seconds = bound_seconds
         self.generation = 0
         self.building = False
         self.reasons: dict[str, str] = dict(reasons)
+        self.since: dict[str, float] = dict.fromkeys(reasons, wall())
         self._held: set[str] = set()
         self._clock = clock
+        self._wall = wall
         self._last_beat: float | None = None
 
     def set(self, reason: str, why: str) -> None:
         """Add a reason; ``why`` says what is wrong and what to do."""
-        self.reasons[reason] = why
+        self._add(reason, why)
         self._held.discard(reason)
 
     def hold(self, reason: str, why: str) -> None:
         """Add a reason that leaves the worker ready: it holds something until somebody decides."""
-        self.reasons[reason] = why
+        self._add(reason, why)
         self._held.add(reason)
 
     def clear(self, reason: str) -> None:
         """Remove a reason, if it is set."""
         self.reasons.pop(reason, None)
+        self.since.pop(reason, None)
         self._held.discard(reason)
+
+    def _add(self, reason: str, why: str) -> None:
+        self.reasons[reason] = why
+        self.since.setdefault(reason, self._wall())
 
     def beat(self) -> None:
         """Record a round of the worker's loop, even if it had nothing to do or had to wait."""

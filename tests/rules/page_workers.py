@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from stream_metrics.core.alerts.obstacles import OBSTACLES
 from stream_metrics.live.page.operations import History, OperationsSample
 from stream_metrics.live.page.rules import RULES, judge
 from stream_metrics.live.page.worker_rules import Worker
@@ -13,7 +14,8 @@ from tests.rules.cases import Series, name
 from tests.rules.page import Judged
 
 MINUTES: Final = 60
-ALERTS: Final = {rule.name: rule.alert for rule in RULES if rule.alert and rule.of_worker}
+# Rules that say how their alert differs are not compared with it.
+ALERTS: Final = {rule.name: rule.alert for rule in RULES if rule.of_worker and not rule.differs}
 
 # What the page reads, and the series that the alerts ask for.
 _SERIES: Final[Mapping[str, tuple[str, dict[str, str]]]] = {
@@ -30,15 +32,23 @@ _FAULTS: Final = ("critical", "warning")
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A worker whose figures go as ``values`` say, a minute after the other, up to now."""
+    """A worker whose figures go as ``values`` say, a minute after the other, up to now.
+
+    ``obstacles`` are the reasons for which it has waited since five minutes ago.
+    """
 
     name: str
     values: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    obstacles: Sequence[str] = ()
 
     def series(self) -> Series:
         """What it exports, under a job of its own; before its first value there is none."""
         of = {"job": self.name, "instance": "worker-1:9464"}
-        return {
+        waits = {
+            name("streammetrics_obstacles", **of, reason=reason): f"0x{MINUTES - 6} 1x4"
+            for reason in self.obstacles
+        }
+        return waits | {
             name(metric, **of, **labels): " ".join(
                 ["_"] * (MINUTES - len(values)) + [f"{value:g}" for value in values]
             )
@@ -49,7 +59,7 @@ class Course:
     def page(self) -> Judged:
         """What its page says now; of lag what is critical, since the alert asks no more."""
         history, now = History(), OperationsSample(0.0)
-        minutes = max(map(len, self.values.values()))
+        minutes = max(map(len, self.values.values()), default=0)
         for minute in range(minutes):
             at = {
                 figure: values[minute - minutes]
@@ -58,7 +68,7 @@ class Course:
             }
             now = OperationsSample(60.0 * minute, lag_records=1.0, **at)
             history.add(now)
-        states = judge({}, Worker(now, history, {}))
+        states = judge({}, Worker(now, history, dict.fromkeys(self.obstacles, "it waits")))
         return frozenset(
             (state["alert"], state["level"])
             for state in states
@@ -107,4 +117,10 @@ COURSES: Final = (
     Course("no gap", {"offset_gaps": [0.0] * 60}),
     Course("halted", {"halted_partitions": after(2)}),
     Course("not halted any more", {"halted_partitions": [1.0] * 10 + [0.0] * 50}),
+    *(
+        Course(f"waits: {one.reason}", obstacles=[one.reason])
+        for one in OBSTACLES
+        if one.worker and one.reason != "halted"
+    ),
+    Course("has not joined without Kafka", obstacles=["assignment", "kafka"]),
 )

@@ -46,7 +46,9 @@ def routed(conversation: str, route: str, **more: Any) -> dict[str, Any]:
     return event
 
 
-WELL = Rule("well", "All well", None, "never", "", of_agent=lambda _: Finding(OK, "it is fine"))
+WELL = Rule(
+    "well", "All well", "SRRSpike", "never", "", of_agent=lambda _: Finding(OK, "it is fine")
+)
 
 
 @dataclass

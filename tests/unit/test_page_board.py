@@ -346,3 +346,34 @@ async def test_lag_is_null_without_a_partition(showcase: Showcase) -> None:
 def test_series_of_a_partition_without_the_window_are_empty() -> None:
     """A window that a partition lacks adds nothing."""
     assert figures.buckets([Windows([parse_window("5m")])], HOUR, None, NOW) == [{}] * 60
+
+
+async def test_the_page_says_what_the_worker_waits_for_and_since_when(showcase: Showcase) -> None:
+    """Of several reasons it is the first of the table; a halted partition is not waited for."""
+    showcase.board.interval_seconds = 0.0
+    assert (await showcase.state())["waiting"] is None
+
+    showcase.health.hold("partition-0", "offset gap")
+    assert (await showcase.state())["waiting"] is None
+
+    showcase.health.set("dead_letters", "cannot write")
+    showcase.health.set("repartition_kafka", "away")
+    showcase.health.since["repartition_kafka"] = 5.0
+    assert (await showcase.state())["waiting"] == {"for": "Kafka", "since": 5.0}
+
+
+async def test_lag_that_is_unknown_is_shown_with_since_when(showcase: Showcase) -> None:
+    """The figures are complete up to the last known time, which is shown on."""
+    operations = showcase.operations
+    operations.lag("events", 0, 7, 2.5)
+    operations.complete_until(90.0)
+    operations.ends_told(100.0)
+    showcase.board.sample()
+    operations.forget_partition("events", 0)
+    operations.complete_until(None)
+
+    operating = (await showcase.state())["operating"]
+
+    assert operating["lag_records"] is operating["lag_seconds"] is None
+    assert operating["complete_until"] is None
+    assert (operating["lag_known_at"], operating["read_up_to"]) == (100.0, 90.0)

@@ -443,3 +443,26 @@ async def test_figures_of_a_build_are_not_shown() -> None:
     for worker in (group.one, group.two):
         worker.board.close()
         worker.worst.close()
+
+
+@pytest.mark.parametrize(
+    ("behind_ms", "problem"),
+    [
+        (120_000, None),
+        (240_000, "partition 0: worker-0:9464 has read it only up to 4 min ago"),
+        (None, "partition 0: worker-0:9464 does not know yet how many records are left to read"),
+    ],
+)
+async def test_own_figures_are_not_shown_as_those_of_now_while_nothing_is_read(
+    group: TwoWorkers, behind_ms: int | None, problem: str | None
+) -> None:
+    """A worker judges its own partitions as it does those of others: without the latest events
+    nothing is shown as fine."""
+    group.one.behind_ms = behind_ms
+    shown = await group.shown(window="1h")
+
+    assert shown["partitions"]["shares"][0]["problem"] == problem
+    assert level(shown, "partitions") == ("ok" if problem is None else "warning")
+    assert shown["partitions"]["missing"] == (None if problem is None else "partition 0")
+    if problem is not None:
+        assert agent_levels(shown) <= {"critical", "warning", "unknown"}

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from stream_metrics.core.alerts.alert import CRITICAL, WARNING
+from stream_metrics.core.alerts.obstacles import OBSTACLES, Obstacle
+from stream_metrics.core.alerts.table import ALERTS
 from stream_metrics.core.engine.config import OTHER
-from stream_metrics.live.page.finding import NONE, OK, UNKNOWN, Finding
+from stream_metrics.live.page.finding import FAULTS, NONE, OK, UNKNOWN, Finding
 from stream_metrics.live.page.group import Coverage
 from stream_metrics.live.page.operations import History, OperationsSample
 from stream_metrics.live.page.rules import RULES, judge, pools_of, verdict
@@ -39,12 +41,51 @@ def test_partitions_are_not_complete_while_their_number_is_unknown() -> None:
     assert rule(uncounted).level == UNKNOWN
 
 
-def test_a_worker_that_is_not_ready_says_why() -> None:
-    """The sentence has each reason of ``/readyz``."""
-    found = worker("not_ready", OperationsSample(0), redis="cannot be reached")
+@pytest.mark.parametrize("obstacle", OBSTACLES, ids=lambda one: one.reason)
+def test_a_worker_that_is_not_ready_says_why(obstacle: Obstacle) -> None:
+    """The rule of the alert about a reason of ``/readyz`` finds it, with what it says, and since
+    when; no other rule does."""
+    if not obstacle.worker:
+        return
+    reason = "partition-3" if obstacle.reason == "halted" else obstacle.reason
+    now = OperationsSample(0, halted_partitions=float(obstacle.reason == "halted"))
+    waits = Worker(now, History(), {reason: "it is away."}, since={reason: 7.0})
+    found = {state["alert"]: state for state in judge({}, waits) if state["level"] in FAULTS}
 
-    assert (found.level, found.why) == (CRITICAL, "redis: cannot be reached")
-    assert worker("not_ready", OperationsSample(0)).level == OK
+    assert found.keys() == {obstacle.alert}
+    (finding,) = found[obstacle.alert]["findings"]
+    assert finding["level"] == obstacle.severity
+    assert finding["why"].endswith(f"{reason}: it is away")
+    assert finding["since"] == 7.0
+
+
+def test_a_worker_without_partitions_waits_for_what_keeps_them_away() -> None:
+    """While it has not joined the group because Kafka is away, only that is a fault."""
+    reasons = {"assignment": "not joined", "kafka": "away"}
+
+    assert worker("kafka", OperationsSample(0), **reasons).level == CRITICAL
+    assert worker("not_ready", OperationsSample(0), **reasons).level == NONE
+    assert worker("not_ready", OperationsSample(0), assignment="not joined").level == CRITICAL
+
+
+def test_every_rule_says_which_alert_is_about_it() -> None:
+    """Each names an existing alert, and says how it differs unless it goes by the same."""
+    known = {alert.name for alert in ALERTS}
+
+    for rule in RULES:
+        assert rule.alert in known
+        assert rule.alert in rule.relation
+        assert rule.relation.endswith(".")
+
+
+def test_what_is_unknown_is_said_with_since_when() -> None:
+    """Lag is unknown since the brokers last told the ends, memory since Redis is away."""
+    now = OperationsSample(100.0, lag_known_at=40.0)
+    waits = Worker(now, History(), {"redis": "away"}, since={"redis": 60.0})
+    rules = {state["name"]: state["findings"][0] for state in judge({}, waits) if state["findings"]}
+
+    assert (rules["lag"]["level"], rules["lag"]["since"]) == (UNKNOWN, 40.0)
+    assert (rules["memory"]["level"], rules["memory"]["since"]) == (UNKNOWN, 60.0)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +260,9 @@ def test_the_banner_names_agents_without_a_baseline() -> None:
     ("reason", "title"),
     [
         ("redis", "Waiting for Redis"),
-        ("kafka", "This worker is not reading"),
+        ("kafka", "Waiting for Kafka"),
+        ("repartition_kafka", "Waiting for Kafka"),
+        ("something new", "Waiting for something else"),
         ("partitions", "Figures stand still: topics have other partition counts than the state"),
     ],
 )
@@ -228,6 +271,11 @@ def test_a_waiting_worker_is_not_green(reason: str, title: str) -> None:
     found = verdict(states_of(OK), {reason: "cannot be reached"})
 
     assert (found["level"], found["title"]) == (CRITICAL, title)
+
+
+def test_a_halted_partition_does_not_stop_the_others() -> None:
+    """The banner does not say that the worker waits; the rule about gaps finds it."""
+    assert verdict(states_of(OK), {"partition-3": "offset gap"})["level"] == OK
 
 
 @pytest.mark.parametrize(

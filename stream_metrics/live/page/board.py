@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from stream_metrics import __version__
 from stream_metrics.core.alerts.hour import Counts
+from stream_metrics.core.alerts.obstacles import kind_of
 from stream_metrics.core.alerts.thresholds import BASELINE
 from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window, parse_window
@@ -74,6 +75,7 @@ class _Snapshot:
     owned: OwnedPartitions
     coverage: Coverage
     reasons: dict[str, str]
+    since: dict[str, float]
     building: int  # the generation of state that is being built, 0 where one is in force
     now_us: int
     clock: float
@@ -150,6 +152,7 @@ class Board:
             owned,
             own_coverage(owned) if group is None else group.coverage(),
             inputs.health.unready_reasons(),
+            dict(inputs.health.since),
             building,
             inputs.now_us(),
             self._clock(),
@@ -167,7 +170,12 @@ class Board:
         operating = read_sample(inputs.registry, look.clock)
         sums = self._sums(window.name, view.agent)
         worker = Worker(
-            operating, self.history, look.reasons, len(look.owned.numbers), look.coverage
+            operating,
+            self.history,
+            look.reasons,
+            len(look.owned.numbers),
+            look.coverage,
+            look.since,
         )
 
         courses = {name: self._running.course(name, look.now_us) for name in self._known()}
@@ -194,6 +202,7 @@ class Board:
             "agent": view.agent,
             "partitions": look.coverage.document(len(look.owned.numbers)),
             "reasons": look.reasons,
+            "waiting": _waiting(look),
             "sums": {
                 name: sums.get(code, 0)
                 for code, name in (("r", "results"), ("i", "iterations"), ("t", "turns"))
@@ -207,7 +216,7 @@ class Board:
                 "routing": figures.routing(self._sums(decisions.name, view.agent)),
                 **self._series(decisions, view.agent, look, figures.decision_series),
             },
-            "operating": _operations(operating),
+            "operating": _operations(operating, self.history),
             "lag": self.history.lag(),
             "verdict": rules.verdict(states, look.reasons, fresh, look.building),
             "rules": states,
@@ -289,12 +298,22 @@ def _headline(sums: Sums, before: Sequence[Counts]) -> dict[str, Any]:
     return {name: {**found, "usual": usual_ratio(name, before)} for name, found in shown.items()}
 
 
-def _operations(operating: OperationsSample) -> dict[str, Any]:
+def _waiting(look: _Snapshot) -> dict[str, Any] | None:
+    """What the worker waits for, and since when; None while it reads and writes."""
+    obstacle = rules.waiting(look.reasons)
+    if obstacle is None:
+        return None
+    since = [at for reason, at in look.since.items() if kind_of(reason) == obstacle.reason]
+    return {"for": obstacle.waits_for, "since": min(since, default=None)}
+
+
+def _operations(operating: OperationsSample, history: History) -> dict[str, Any]:
     return {
         "lag_records": operating.lag_records,
         "lag_seconds": operating.lag_seconds,
         "complete_until": operating.complete_until,
         "lag_known_at": operating.lag_known_at,
+        "read_up_to": operating.complete_until or history.complete_until(),
         "dead_letters": operating.dead_letters,
         "events": operating.events,
     }

@@ -20,13 +20,15 @@ class Finding:
     """The result of a rule for an agent (None: for the worker), with the reason.
 
     ``above`` means that a figure is above the rule's fixed threshold, but that it is not known
-    whether this is unusual for the agent.
+    whether this is unusual for the agent. ``since`` is the Unix time in seconds since when this is
+    so, None if that is unknown or does not matter.
     """
 
     level: str
     why: str
     agent: str | None = None
     above: bool = False
+    since: float | None = None
 
 
 def percent_text(value: float) -> str:

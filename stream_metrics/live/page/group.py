@@ -41,10 +41,15 @@ Bucket = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class OwnedPartitions:
-    """The state partitions of this worker; ``total`` is the count of all, None until known."""
+    """The state partitions of this worker; ``total`` is the count of all, None until known.
+
+    ``behind_ms`` is how long ago the time was up to which each has been read, in milliseconds, None
+    if that is unknown; a partition that is left out has been read up to now.
+    """
 
     numbers: Sequence[int] = ()
     total: int | None = None
+    behind_ms: Mapping[int, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +144,22 @@ class Coverage:
         }
 
 
+Kind = Literal["current", "unread", "old", "replaced", "unnamed", "left", "unheard", "behind"]
+
+
+def _kind_behind(behind_ms: int | None) -> Kind:
+    """Whether a partition is current that has been read up to so long ago."""
+    if behind_ms is None:
+        return "unheard"
+    return "behind" if behind_ms > 1000 * LAG_SECONDS else "current"
+
+
 class _PartitionStatus(NamedTuple):
     """The status of a partition; partitions with equal status are reported together."""
 
     own: bool
     worker: str = ""
-    kind: Literal[
-        "current", "unread", "old", "replaced", "unnamed", "left", "unheard", "behind"
-    ] = "current"
+    kind: Kind = "current"
     why: str = ""
 
     def problem(self, age: float, silent: float, behind: float) -> str:
@@ -273,9 +286,9 @@ class Group:
         now, by_status = self.clock(), dict[_PartitionStatus, list[int]]()
         for number in sorted({*owned.numbers, *self._numbers, *range(total or 0)}):
             own = number in owned.numbers
-            status = _PartitionStatus(True, self.name) if own else self._status(number, now)
+            status = self._own_status(number, owned) if own else self._status(number, now)
             by_status.setdefault(status, []).append(number)
-        shares = [self._share(status, numbers, now) for status, numbers in by_status.items()]
+        shares = [self._share(status, numbers, now, owned) for status, numbers in by_status.items()]
         return Coverage(sorted(shares, key=lambda share: (not share.own, share.numbers)), total)
 
     def _status(self, number: int, now: float) -> _PartitionStatus:
@@ -293,17 +306,23 @@ class Group:
             return _PartitionStatus(False, worker, "unnamed")
         if held.silent_seconds + now - held.at > STALE_SECONDS:
             return _PartitionStatus(False, worker, "left")
-        if held.state.behind_ms is None:
-            return _PartitionStatus(False, worker, "unheard")
-        if held.state.behind_ms > 1000 * LAG_SECONDS:
-            return _PartitionStatus(False, worker, "behind")
-        return _PartitionStatus(False, worker)
+        return _PartitionStatus(False, worker, _kind_behind(held.state.behind_ms))
 
-    def _share(self, status: _PartitionStatus, numbers: Sequence[int], now: float) -> PartitionSet:
+    def _own_status(self, number: int, owned: OwnedPartitions) -> _PartitionStatus:
+        return _PartitionStatus(True, self.name, _kind_behind(owned.behind_ms.get(number, 0)))
+
+    def _share(
+        self, status: _PartitionStatus, numbers: Sequence[int], now: float, owned: OwnedPartitions
+    ) -> PartitionSet:
         found = [self._copies[n] for n in numbers if n in self._copies and not status.own]
         age = max((now - held.at for held in found), default=0.0)
         silent = max((now - held.at + (held.silent_seconds or 0) for held in found), default=0.0)
-        behind = max((held.state.behind_ms or 0 for held in found), default=0) / 1000
+        behinds = (
+            [owned.behind_ms.get(number, 0) for number in numbers]
+            if status.own
+            else [held.state.behind_ms for held in found]
+        )
+        behind = max((behind_ms or 0 for behind_ms in behinds), default=0) / 1000
         problem = status.problem(age, silent, behind)
         return PartitionSet(
             tuple(numbers),

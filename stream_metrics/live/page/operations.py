@@ -91,6 +91,11 @@ class History:
         """The newest sample taken at or before ``at``."""
         return next((sample for sample in reversed(tuple(self._samples)) if sample.at <= at), None)
 
+    def complete_until(self) -> float | None:
+        """The last known time up to which the worker had read all its partitions."""
+        known = (sample.complete_until for sample in reversed(tuple(self._samples)))
+        return next((at for at in known if at is not None), None)
+
     def lag(self) -> dict[str, Any]:
         """The lag of each sample, the oldest first."""
         samples: Iterable[OperationsSample] = tuple(self._samples)

@@ -8,12 +8,26 @@ data, or without that of all partitions, the page says so and does not report th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from stream_metrics.core.alerts.alert import CRITICAL, RUNBOOK, WARNING
 from stream_metrics.core.alerts.hour import LEAST_ACTIVE
+from stream_metrics.core.alerts.obstacles import (
+    FETCH,
+    KAFKA,
+    NOT_READY,
+    OBSTACLES,
+    PROGRESS,
+    READING,
+    REDIS,
+    RIGHTS,
+    TOPICS,
+    WRITES,
+    Obstacle,
+    kind_of,
+)
 from stream_metrics.core.alerts.table import ALERTS
 from stream_metrics.core.alerts.thresholds import COVERED, LABELLED_OF_DAY, LAG_SECONDS, RESULTS
 from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
@@ -23,7 +37,7 @@ from stream_metrics.live.page.agent_rules import AgentRule, EvidenceRule
 from stream_metrics.live.page.courses import Course
 from stream_metrics.live.page.finding import FAULTS, LEVELS, NONE, OK, UNKNOWN, Finding
 from stream_metrics.live.page.group import STALE_SECONDS
-from stream_metrics.live.page.worker_rules import Worker, WorkerRule
+from stream_metrics.live.page.worker_rules import Waits, Worker, WorkerRule
 
 MAX_NEW_AGENTS: Final = 3
 KNOWN_HOURS: Final = 1 + round(
@@ -37,16 +51,27 @@ _FIRES: Final = {alert.name: alert.fires for alert in ALERTS}
 class Rule:
     """A rule; ``fires`` says when it fires, ``look`` where to look then.
 
-    ``alert`` is the name of the alert that goes by the same, which has a runbook; None without.
+    ``alert`` is the name of the alert to see, which has a runbook. ``differs`` says how that alert
+    differs from the rule; without it, it goes by the same.
     """
 
     name: str
     title: str
-    alert: str | None
+    alert: str
     fires: str
     look: str
     of_agent: AgentRule | None = None
     of_worker: WorkerRule | None = None
+    differs: str = ""
+
+    @property
+    def relation(self) -> str:
+        """A sentence about the alert."""
+        if self.differs:
+            return f"The alert {self.alert} {self.differs}."
+        if self.of_agent is not None:
+            return f"The alert {self.alert} goes by the same evidence."
+        return f"Same as the alert {self.alert}."
 
 
 def _of_alert(
@@ -54,6 +79,10 @@ def _of_alert(
     of_worker: WorkerRule | None = None,
 ) -> Rule:  # fmt: skip
     return Rule(name, title, alert, _FIRES[alert], look, of_agent, of_worker)
+
+
+def _waits(name: str, title: str, alert: str, look: str) -> Rule:
+    return _of_alert(name, title, alert, look, of_worker=Waits(alert))
 
 
 RULES: Final = (
@@ -95,24 +124,42 @@ RULES: Final = (
         of_agent=agent_rules.reranking_worse,
     ),
     Rule(
-        "labels_missing", "Labels missing", None,
+        "labels_missing", "Labels missing", "StreamMetricsJudgedShareLow",
         f"the share of the documents of {COVERED} that have a label is below "
         f"{LABELLED_OF_DAY:g} of what is usual, from {RESULTS} documents on; labels that always "
         "come later look the same, which the alerts about labels know",
         "Is the labeller up, and does it send to the topic that is read?",
         of_agent=agent_rules.labels_missing,
+        differs="compares with what is usual so soon after the search",
     ),
-    Rule(
-        "not_ready", "Worker not ready", None, "/readyz gives a reason",
-        "docs/guides/troubleshooting.md says what each reason means.",
-        of_worker=worker_rules.not_ready,
+    _waits("redis", "Redis unreachable", REDIS, "Does Redis run, and can this machine reach it?"),
+    _waits(
+        "kafka", "Kafka unreachable", KAFKA, "Do the brokers run, and can this machine reach them?"
     ),
+    _waits("fetch", "Fetching fails", FETCH, "Does the log of the brokers report a damaged file?"),
+    _waits("rights", "Rights missing", RIGHTS, "Did somebody change what this user may do?"),
+    _waits("topics", "Topics missing", TOPICS, "Was the topic deleted?"),
+    _waits(
+        "writes", "Writes refused", WRITES,
+        "Does the topic exist, are enough replicas in sync, and is there room on the disks?",
+    ),
+    _waits(
+        "reading_stopped", "Reading stopped", READING,
+        "Were partitions added? Does a build need more memory than Redis has?",
+    ),
+    _waits(
+        "no_progress", "No progress", PROGRESS,
+        "Restart the worker, unless your orchestrator does. The end of its log says what is stuck.",
+    ),
+    _waits("not_ready", "Not ready", NOT_READY, "Is the consumer group stable?"),
     Rule(
-        "partitions", "Partitions missing", None,
+        "partitions", "Partitions missing", "StreamMetricsPartitionsUnowned",
         f"no worker works on a partition, its worker is more than {LAG_SECONDS} s behind, or its "
         f"figures could not be read for {STALE_SECONDS:.0f} s",
         "Is the worker up that had it? /readyz of each worker says what it waits for.",
         of_worker=worker_rules.partitions,
+        differs="fires while a partition has no worker; that a worker is behind, or does not reach "
+        "its state, has alerts of its own",
     ),
     _of_alert(
         "lag", "Consumer lag", "StreamMetricsConsumerLagGrowing",
@@ -172,14 +219,21 @@ def judge(
                 "name": rule.name,
                 "title": rule.title,
                 "alert": rule.alert,
-                "runbook": rule.alert and RUNBOOK.replace("{alert}", rule.alert),
-                "runbook_url": rule.alert and fill_template(runbook_url, ALERT, rule.alert),
+                "relation": rule.relation,
+                "runbook": RUNBOOK.replace("{alert}", rule.alert),
+                "runbook_url": fill_template(runbook_url, ALERT, rule.alert),
                 "fires": rule.fires,
                 "look": rule.look,
                 "of": "agent" if rule.of_agent else "worker",
                 "level": found[0].level if found else NONE,
                 "findings": [
-                    {"level": f.level, "agent": f.agent, "why": f.why, "above": f.above}
+                    {
+                        "level": f.level,
+                        "agent": f.agent,
+                        "why": f.why,
+                        "above": f.above,
+                        "since": f.since,
+                    }
                     for f in found
                 ],
             }
@@ -215,10 +269,9 @@ def verdict(
         text = "They go on once `stream-metrics build` has built the state anew; see below."
         title = "Figures stand still: topics have other partition counts than the state"
         return {"level": CRITICAL, "title": title, "text": text}
-    if reasons:
-        title = "Waiting for Redis" if "redis" in reasons else "This worker is not reading"
+    if waits_for := waiting(reasons):
         text = "Figures stand as they were last written, and go on from there."
-        return {"level": CRITICAL, "title": title, "text": text}
+        return {"level": CRITICAL, "title": f"Waiting for {waits_for.waits_for}", "text": text}
     if faults:
         many = len(faults) > 1
         title = f"{len(faults)} things need a look" if many else "One thing needs a look"
@@ -235,6 +288,12 @@ def verdict(
     if all(state["level"] == NONE for state in of_agents):
         return {"level": UNKNOWN, "title": "No searches to judge", "text": counts}
     return {"level": OK, "title": "Nothing is wrong", "text": counts}
+
+
+def waiting(reasons: Iterable[str]) -> Obstacle | None:
+    """What the worker waits for first; None if it reads, although a partition may be halted."""
+    kinds = {kind_of(reason) for reason in reasons} - {"halted"}
+    return next((one for one in OBSTACLES if one.reason in kinds), None)
 
 
 def _new_agents_text(agents: Sequence[str]) -> str:

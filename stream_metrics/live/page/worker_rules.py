@@ -1,11 +1,19 @@
-"""The page's rules on the worker: lag, dead letters, Redis memory, offset gaps."""
+"""The page's rules on the worker: obstacles, lag, dead letters, Redis memory, offset gaps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from stream_metrics.core.alerts.alert import CRITICAL, WARNING
+from stream_metrics.core.alerts.obstacles import (
+    BY_REASON,
+    GAP,
+    NOT_READY,
+    REDIS,
+    Obstacle,
+    kind_of,
+)
 from stream_metrics.core.alerts.thresholds import (
     DEAD_LETTER_RECORDS,
     DEAD_LETTER_SECONDS,
@@ -18,7 +26,7 @@ from stream_metrics.core.alerts.thresholds import (
     LAG_STAYS_SECONDS,
     MEMORY_SHARE,
 )
-from stream_metrics.live.page.finding import NONE, OK, UNKNOWN, Finding, percent_text
+from stream_metrics.live.page.finding import LEVELS, NONE, OK, UNKNOWN, Finding, percent_text
 from stream_metrics.live.page.group import FULL_COVERAGE, Coverage
 from stream_metrics.live.page.operations import History, OperationsSample, increase
 
@@ -27,6 +35,7 @@ from stream_metrics.live.page.operations import History, OperationsSample, incre
 class Worker:
     """The worker's operational metrics, now and before, and the reasons why it is not ready.
 
+    ``since`` has the Unix time in seconds at which each reason began, as far as it is known.
     ``partitions`` is the number of state partitions that it owns; ``coverage`` is that of the page.
     """
 
@@ -35,16 +44,41 @@ class Worker:
     reasons: Mapping[str, str]
     partitions: int = 1
     coverage: Coverage = FULL_COVERAGE
+    since: Mapping[str, float] = field(default_factory=dict)
+
+    def obstacles(self, alert: str) -> Mapping[str, Obstacle]:
+        """The reasons of the obstacles that an alert is about."""
+        named = {reason: BY_REASON[kind_of(reason)] for reason in self.reasons}
+        return {reason: one for reason, one in named.items() if one.alert == alert}
+
+    def reason(self, name: str) -> str:
+        """A reason with its name, as a part of a sentence."""
+        return f"{name}: {self.reasons[name].removesuffix('.')}"
+
+    def began(self, reasons: Iterable[str]) -> float | None:
+        """When the first of some reasons began; None if that is unknown."""
+        return min((self.since[reason] for reason in reasons if reason in self.since), default=None)
 
 
 WorkerRule = Callable[[Worker], Finding]
 
 
-def not_ready(worker: Worker) -> Finding:
-    """The reasons that keep the worker from reading and writing."""
-    if not worker.reasons:
-        return Finding(OK, "the worker reads and writes")
-    return Finding(CRITICAL, "; ".join(f"{n}: {why}" for n, why in sorted(worker.reasons.items())))
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The obstacles of an alert, which keep the worker from reading and writing."""
+
+    alert: str
+
+    def __call__(self, worker: Worker) -> Finding:
+        """The reasons of ``/readyz``, and since when."""
+        found = worker.obstacles(self.alert)
+        if not found:
+            return Finding(OK, "the worker does not wait for this")
+        if self.alert == NOT_READY and len(found) < len(worker.reasons):
+            return Finding(NONE, "the worker waits for something else first")
+        why = "; ".join(worker.reason(name) for name in sorted(found))
+        level = min((one.severity for one in found.values()), key=LEVELS.index)
+        return Finding(level, why, since=worker.began(found))
 
 
 def partitions(worker: Worker) -> Finding:
@@ -63,7 +97,10 @@ def lag(worker: Worker) -> Finding:
     if now.lag_seconds is None or now.lag_records is None:
         if not worker.partitions:
             return Finding(NONE, "this worker owns no partition")
-        return Finding(UNKNOWN, "it is not known yet how far the topics reach")
+        if now.lag_known_at is None:
+            return Finding(UNKNOWN, "it is not known yet how far the topics reach")
+        why = "Kafka does not say how far the topics reach, so it is not known what is left to read"
+        return Finding(UNKNOWN, why, since=now.lag_known_at)
     why = f"{now.lag_records:,.0f} records, {now.lag_seconds:,.0f} s behind the end of the topics"
     if now.lag_seconds <= LAG_SECONDS:
         return Finding(OK, why)
@@ -101,7 +138,8 @@ def memory(worker: Worker) -> Finding:
     """Redis memory is near its limit."""
     used, limit = worker.now.memory_bytes, worker.now.memory_limit_bytes
     if used is None or limit is None:
-        return Finding(UNKNOWN, "Redis does not say how much memory it uses")
+        why = "Redis does not say how much memory it uses"
+        return Finding(UNKNOWN, why, since=worker.began(worker.obstacles(REDIS)))
     if not limit:
         return Finding(OK, f"Redis uses {used / 2**20:,.0f} MiB; it has no limit of its own")
     level = WARNING if used / limit > MEMORY_SHARE else OK
@@ -115,7 +153,10 @@ def offset_gaps(worker: Worker) -> Finding:
     now, before = worker.now, worker.history.before(worker.now.at - GAP_SECONDS)
     gaps = now.offset_gaps - (before.offset_gaps if before else 0)
     if now.halted_partitions:
-        return Finding(CRITICAL, f"{now.halted_partitions:,.0f} partitions stand still by policy")
+        halted = worker.obstacles(GAP)
+        stand = f"{now.halted_partitions:,.0f} partitions stand still by policy"
+        why = "; ".join([stand, *(worker.reason(name) for name in sorted(halted))])
+        return Finding(CRITICAL, why, since=worker.began(halted))
     if gaps:
         minutes = GAP_SECONDS // 60
         return Finding(

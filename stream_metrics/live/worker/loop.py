@@ -144,6 +144,12 @@ class Loop:
         """The number of state partitions of all workers together."""
         return self._identity.count
 
+    def behind_ms(self) -> dict[int, int | None]:
+        """How long ago the time was up to which each of ``partitions`` has been read, in
+        milliseconds; None if that is unknown."""
+        now_ms = self._clock.now_ms()
+        return {partition.number: partition.behind_ms(now_ms) for partition in self._active()}
+
     def set_gap_policy(self, policy: Policy) -> None:
         """Handle later offset gaps by this policy."""
         self._take_over.policy = policy

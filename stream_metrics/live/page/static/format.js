@@ -44,6 +44,10 @@ export function span(seconds) {
 export const clock = (unixSeconds, withSeconds) =>
   (withSeconds ? LONG_TIME : SHORT_TIME).format(unixSeconds * 1000);
 
+/** Since when something is so, to be put after it; empty if that is not known. */
+export const sinceText = (unixSeconds) =>
+  (unixSeconds === null || unixSeconds === undefined ? "" : ` since ${clock(unixSeconds, true)}`);
+
 export const moment = (unixSeconds) => MOMENT.format(unixSeconds * 1000);
 
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;

@@ -8,12 +8,12 @@ const size = (shares) => shares.reduce((sum, share) => sum + share.partitions.le
 /** One line: the number of partitions in the figures, and the age of those of other workers. */
 export function coverage({ total, shares }) {
   const there = shares.filter((share) => share.age_seconds !== null);
-  const own = size(there.filter((share) => share.own));
+  const own = size(there.filter((share) => share.own && !share.problem));
   const others = there.filter((share) => !share.own && !share.problem);
   const old = size(there.filter((share) => share.problem));
   if (total === null && !there.length) return "No partition is known yet";
   if (own === total) return `All partitions (${total}) are this worker’s, as of now`;
-  const parts = [`${own || "none"} of this worker, as of now`];
+  const parts = own || !old ? [`${own || "none"} of this worker, as of now`] : [];
   if (others.length) {
     const names = new Set(others.map((share) => share.worker));
     const whose = names.size === 1 && others[0].worker ? others[0].worker : plural(names.size, "other worker");
@@ -28,7 +28,7 @@ export function coverage({ total, shares }) {
 /** The table of workers, if there are others. */
 export function showWorkers({ shares }) {
   const table = $("workers");
-  $("group").hidden = shares.every((share) => share.own);
+  $("group").hidden = shares.every((share) => share.own && !share.problem);
   const head = ["worker", "partitions", "figures"];
   renderOnce(table.tHead, head, () => [el("tr", {}, ...head.map((name) => el("th", { scope: "col" }, name)))]);
   const rows = shares.map((share) => [share.own ? `${share.worker} (this worker)` : share.worker ?? "not known",

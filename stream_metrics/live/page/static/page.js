@@ -6,7 +6,7 @@ import { coverage, showWorkers } from "./group.js";
 import { showAgents, showRules, showVerdict } from "./verdict.js";
 import { showTiles } from "./tiles.js";
 import { loadWorst } from "./worst.js";
-import { clock, moment } from "./format.js";
+import { clock, moment, sinceText } from "./format.js";
 
 const STALE_SECONDS = 15;
 const WORST_SECONDS = 30;
@@ -122,6 +122,7 @@ function showConnection() {
   let text = "live";
   if (!shown) [state, text] = ["waiting", "connecting"];
   else if (lost) [state, text] = ["lost", `no answer since ${clock(receivedAt / 1000, true)}`];
+  else if (shown.waiting) [state, text] = ["waiting", `waiting for ${shown.waiting.for}${sinceText(shown.waiting.since)}`];
   else if (!stream || stream.readyState === EventSource.CLOSED) text = `every ${POLL_SECONDS} s`;
   $("connection").dataset.state = state;
   if ($("connection-text").textContent !== text) $("connection-text").textContent = text;

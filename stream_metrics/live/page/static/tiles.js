@@ -1,7 +1,7 @@
 // The tiles: the current figures.
 
 import { $, el, levelBadge, renderOnce, setText } from "./dom.js";
-import { NONE, clock, count, duration, mean, percent, plural, isFlagged, missingReason } from "./format.js";
+import { NONE, clock, count, duration, mean, percent, plural, isFlagged, missingReason, sinceText } from "./format.js";
 
 /** The worst level that a rule flags, and the agents with it. */
 function fault(state, name) {
@@ -39,6 +39,14 @@ function gateTile(gate, other, level) {
   return tile;
 }
 
+/** Whether the brokers no longer say how far the topics reach. */
+const lagIsUnknown = ({ lag_seconds: seconds, lag_known_at: knownAt }) => seconds === null && knownAt !== null;
+
+function lagText(operating) {
+  if (operating.lag_seconds !== null) return `${plural(operating.lag_records, "record")} left to read`;
+  return lagIsUnknown(operating) ? `not known${sinceText(operating.lag_known_at)}` : "nothing is read from Kafka";
+}
+
 function tiles(state) {
   const { figures, decisions, operating, sums } = state;
   const noTraffic = sums.iterations ? "no results in this window" : "no searches in this window";
@@ -68,10 +76,9 @@ function tiles(state) {
       value: count(sums.results), exact: sums.results,
       about: `in ${plural(sums.iterations, "iteration")} of ${plural(sums.turns, "turn")}`, usual: "" },
     { name: "lag", title: "Lag", full: "How far this worker is behind the end of its topics",
-      level: fault(state, "lag"), value: duration(operating.lag_seconds), exact: operating.lag_seconds,
-      about: operating.lag_seconds === null ? "nothing is read from Kafka"
-        : `${plural(operating.lag_records, "record")} left to read`,
-      usual: operating.complete_until ? `read up to ${clock(operating.complete_until, true)}` : "" },
+      level: fault(state, "lag"), value: lagIsUnknown(operating) ? "unknown" : duration(operating.lag_seconds),
+      exact: operating.lag_seconds, about: lagText(operating),
+      usual: operating.read_up_to ? `read up to ${clock(operating.read_up_to, true)}` : "" },
   ];
 }
 

@@ -1,7 +1,7 @@
 // The verdict, the agents, the rules.
 
 import { $, agentButton, el, levelBadge, externalLink, renderOnce, setText } from "./dom.js";
-import { count, mean, percent, isFlagged, sentence } from "./format.js";
+import { clock, count, mean, percent, isFlagged, sentence, sinceText } from "./format.js";
 
 const SHOWN_WRONG = 6;
 const SHOWN_NAMES = 3;
@@ -11,17 +11,18 @@ export function showVerdict(state) {
   const found = state.rules.flatMap((rule) => rule.findings.map((finding) => ({ rule, ...finding })));
   const wrong = ["critical", "warning", "unknown"].flatMap((level) =>
     found.filter((finding) => finding.level === level && isFlagged(finding)));
-  const { level, title, text } = state.verdict;
+  const { level, title } = state.verdict;
+  const text = [state.verdict.text, readUpTo(state)].filter(Boolean).join(" ");
   $("verdict").dataset.level = level;
   setText($("verdict-title"), title);
   setText($("verdict-text"), text);
   $("verdict-text").hidden = !text;
   const list = $("wrong");
   const looks = new Set();
-  const entries = wrong.slice(0, SHOWN_WRONG).map(({ rule, level: its, agent, why }) => {
+  const entries = wrong.slice(0, SHOWN_WRONG).map(({ rule, level: its, agent, why, since }) => {
     const look = looks.has(rule.look) ? "" : rule.look;
     looks.add(rule.look);
-    return [its, rule.title, agent, why, look, look && rule];
+    return [its, rule.title, agent, `${why}${sinceText(since)}`, look, look && rule];
   });
   const more = wrong.length - entries.length;
   renderOnce(list, [entries, more], () => [
@@ -32,6 +33,10 @@ export function showVerdict(state) {
   ]);
   list.hidden = !wrong.length;
 }
+
+/** Up to when the figures are complete, while the worker waits. */
+const readUpTo = ({ waiting, operating }) => (waiting && operating.read_up_to
+  ? `What was written up to ${clock(operating.read_up_to, true)} is in them.` : "");
 
 export function showAgents(state) {
   const table = $("agents");
@@ -63,23 +68,16 @@ export function showRules(state) {
     return el("li", { class: "card", data: { level: rule.level } },
       el("div", { class: "rule-head" }, el("h3", {}, rule.title), levelBadge(rule.level)),
       ...said, el("p", { class: "muted" }, `Fires: ${rule.fires}.`),
-      el("p", { class: "muted" }, alertText(rule)),
-      rule.alert ? el("p", { class: "muted" }, ...runbook(rule)) : null);
+      el("p", { class: "muted" }, rule.relation), el("p", { class: "muted" }, ...runbook(rule)));
   }));
 }
 
-const findingText = ({ agent, why }) => el("p", {},
-  agent === null ? "" : el("strong", {}, `${agent}: `), agent === null ? sentence(why) : `${why}.`);
-
-/** Which alert goes by the same. */
-function alertText({ alert, of }) {
-  if (!alert) return "There is no alert for this.";
-  return of === "agent" ? `The alert ${alert} goes by the same evidence.` : `Same as the alert ${alert}.`;
-}
+const findingText = ({ agent, why, since }) => el("p", {},
+  agent === null ? "" : el("strong", {}, `${agent}: `),
+  agent === null ? sentence(`${why}${sinceText(since)}`) : `${why}.`);
 
 /** A link to the runbook, or its path in the repository if `web.runbook_url` is not set. */
 function runbook({ alert, runbook: file, runbook_url: url }) {
-  if (!alert) return [];
   return url ? [externalLink(url, `Runbook of ${alert}`)] : ["Runbook: ", el("code", {}, file)];
 }
 
