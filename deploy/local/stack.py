@@ -361,8 +361,8 @@ def _next_lines(traffic: Traffic) -> str:
         "it has\nended, when its trace is complete.",
     }
     return (
-        f"\n{expect[traffic]} Alerts that compare an agent with its last day need an hour of "
-        "traffic.\n"
+        f"\n{expect[traffic]} Alerts that compare an agent with its last day need three hours "
+        "of traffic.\n"
         "\nTo use the commands with this system, type in another terminal:\n\n"
         f"  . {ENVIRONMENT_FILE}\n  {command} check\n"
     )

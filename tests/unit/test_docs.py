@@ -24,11 +24,13 @@ from docs.pages.turns import EXAMPLE, turns_page
 from stream_metrics.cli import app
 from stream_metrics.cli.environment import variable
 from stream_metrics.cli.settings import Settings
+from stream_metrics.core.alerts.evidence import LEAST_ACTIVE
 from stream_metrics.core.engine.cells import CODES
 from stream_metrics.core.events import BadRecord, Limits, decode
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.metrics.registry import METRICS
 from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.live.page.rules import KNOWN_HOURS
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.prometheus.windows import WindowCollector
@@ -296,6 +298,17 @@ def test_the_corrected_label_gives_the_figure_of_the_readme() -> None:
     (row,) = replay.rows()
 
     assert row["sre"] == 0.5
+
+
+def test_everything_says_the_same_about_when_it_is_known_what_is_usual() -> None:
+    """The rules need half an hour that is an hour old, for the ratio and then for its variance."""
+    places = [*DOCUMENTS, ROOT / "deploy/local/stack.py"]
+    texts = [path.read_text(encoding="utf-8").replace('"', " ") for path in places]
+    said = re.findall(r"(\S+)\s+hours?\s+of\s+(?:its\s+)?traffic", "\n".join(texts))
+
+    assert 2 * (60 + LEAST_ACTIVE) == 3 * 60 == KNOWN_HOURS * 60
+    assert len(said) > 2
+    assert {*said} == {"three"}
 
 
 def test_the_readme_fits_into_160_lines() -> None:
