@@ -19,6 +19,7 @@ from stream_metrics_client.records import Record, Report, SinkOpener, WriteResul
 
 SEARCH_TOPIC: Final = "search-iterations"
 LABEL_TOPIC: Final = "relevance-labels"
+CLIENT_ID: Final = "stream-metrics-client"
 ATTEMPT_SECONDS: Final = 30
 """The timeout of one attempt to deliver a batch to Kafka."""
 
@@ -33,12 +34,12 @@ _ASK_AGAIN_SECONDS: Final = 5.0
 
 _DEFAULT_PORT: Final = 9092
 
-_CLIENTS: Final[Mapping[str, tuple[str, str]]] = {
-    "confluent": ("confluent_kafka", "ConfluentSink"),
-    "aiokafka": ("aiokafka", "AiokafkaSink"),
-    "kafka-python": ("kafka", "KafkaPythonSink"),
+_CLIENTS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "confluent": ("confluent_kafka", "confluent_sink", "ConfluentSink"),
+    "aiokafka": ("aiokafka", "python_sinks", "AiokafkaSink"),
+    "kafka-python": ("kafka", "python_sinks", "KafkaPythonSink"),
 }
-"""For each client, its module, and the class of its sink in `kafka_clients`."""
+"""For each client, what it is imported as, and the module and the class of its sink."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,12 @@ def make_kafka_opener(url: str, options: Mapping[str, Any]) -> SinkOpener:
     if wanted is not None and wanted not in _CLIENTS:
         raise ValueError(f"the client {wanted!r} must be one of {', '.join(_CLIENTS)}")
     for name in _CLIENTS if wanted is None else (wanted,):
-        module, sink = _CLIENTS[name]
-        if importlib.util.find_spec(module) is not None:
+        library, module, sink = _CLIENTS[name]
+        if importlib.util.find_spec(library) is not None:
             names = topics or [SEARCH_TOPIC, LABEL_TOPIC]
             target = KafkaTarget(brokers, names[0], names[-1], options)
-            clients = importlib.import_module("stream_metrics_client.kafka_clients")
-            return lambda report: getattr(clients, sink)(target, report)
+            sinks = importlib.import_module(f"stream_metrics_client.{module}")
+            return lambda report: getattr(sinks, sink)(target, report)
     extra = wanted or "confluent"
     raise ImportError(f"no Kafka client is installed: pip install 'stream-metrics-client[{extra}]'")
 
@@ -219,6 +220,13 @@ def listen(sink: KafkaSink, module: str, threads: Iterable[int | str]) -> None:
     for name, logger in list(logging.Logger.manager.loggerDict.items()):
         if isinstance(logger, logging.Logger) and f"{name}.".startswith(f"{module}."):
             logger.addFilter(_hear)
+
+
+def stop_listening(sink: KafkaSink) -> None:
+    """Show again what clients log in threads that used to be the sink's."""
+    for thread, one in list(_sinks_by_thread.items()):
+        if one is sink:
+            del _sinks_by_thread[thread]
 
 
 def _hear(record: logging.LogRecord) -> bool:

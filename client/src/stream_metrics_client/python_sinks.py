@@ -1,10 +1,9 @@
-"""The sinks of the Kafka clients: confluent-kafka, aiokafka and kafka-python."""
+"""The sinks of aiokafka and kafka-python."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -14,6 +13,7 @@ from typing import Any, Final, TypeVar
 from stream_metrics_client.kafka import (
     ANSWER_SECONDS,
     ATTEMPT_SECONDS,
+    CLIENT_ID,
     LOOK_SECONDS,
     KafkaSink,
     KafkaTarget,
@@ -21,108 +21,13 @@ from stream_metrics_client.kafka import (
     listen,
     missing,
     names_topic,
+    stop_listening,
     unreachable,
 )
 from stream_metrics_client.murmur2 import partition
 from stream_metrics_client.records import Record, Report, WriteResult
 
 _Answer = TypeVar("_Answer")
-
-_CLIENT_ID: Final = "stream-metrics-client"
-
-_logger = logging.getLogger("stream_metrics_client.kafka")
-_logger.setLevel(logging.CRITICAL)  # librdkafka logs repeatedly while no broker is reachable
-
-
-class ConfluentSink(KafkaSink):
-    """Writes to Kafka with confluent-kafka."""
-
-    client = "confluent-kafka"
-
-    def __init__(self, target: KafkaTarget, report: Report) -> None:
-        from confluent_kafka import KafkaError, KafkaException, Producer
-
-        super().__init__(target, report)
-        self._exception = KafkaException
-        self._permanent = {
-            KafkaError.MSG_SIZE_TOO_LARGE,
-            KafkaError.INVALID_MSG,
-            KafkaError.RECORD_LIST_TOO_LARGE,
-            KafkaError.INVALID_RECORD,
-        }
-        options = {
-            "bootstrap.servers": ",".join(target.brokers),
-            "client.id": _CLIENT_ID,
-            "acks": "all",
-            "topic.metadata.propagation.max.ms": int(LOOK_SECONDS * 1000),
-            "error_cb": self._hear,
-            **target.options,
-            "message.timeout.ms": ATTEMPT_SECONDS * 1000,
-            "partitioner": "murmur2_random",
-        }
-        self._producer = Producer(options, logger=_logger)
-
-    def _hear(self, error: Any) -> None:
-        if error.name() != "_ALL_BROKERS_DOWN":  # another error has the reason
-            self.heard = error.str().partition(" (after ")[0]
-
-    def write(self, records: Sequence[Record]) -> WriteResult:
-        """Deliver records, and wait for all required acknowledgements."""
-        written, done = WriteResult(), [False] * len(records)
-        reason = ""
-
-        def settle(index: int, error: Any) -> None:
-            done[index] = True
-            record = records[index]
-            if error.code() in self._permanent:
-                written.add_failed(explain(error.name(), "", self._exception(error)))
-            elif error.name() == "_MSG_TIMED_OUT" and reason:
-                written.add_retry(record, reason)
-            else:
-                said = explain(error.name(), self._target.topic(record), self._exception(error))
-                written.add_retry(record, said)
-
-        for index, record in enumerate(records):
-
-            def delivered(error: Any, _: Any, index: int = index) -> None:
-                done[index] = True
-                if error is not None:
-                    settle(index, error)
-
-            topic = self._target.topic(record)
-            try:
-                self._producer.produce(topic, record.value, record.key, on_delivery=delivered)
-            except BufferError as error:
-                done[index] = True
-                written.add_retry(record, explain("", topic, error))
-            except self._exception as error:
-                settle(index, error.args[0])
-        until = time.monotonic() + ATTEMPT_SECONDS + 5
-        while self._producer.flush(LOOK_SECONDS) and time.monotonic() < until:
-            waiting = (one for index, one in enumerate(records) if not done[index])
-            reason = self.trouble(self._problems(self.topics(waiting)))
-            self._report(reason)
-        for index, record in enumerate(records):
-            if not done[index]:
-                written.add_retry(record, reason)
-        if not written.retry:
-            self.heard = None
-        return written
-
-    def _problems(self, topics: Collection[str]) -> list[str] | None:
-        """What the brokers say of the topics; None if they do not answer."""
-        found = []
-        for topic in topics:
-            try:
-                error = self._producer.list_topics(topic, ANSWER_SECONDS).topics[topic].error
-            except self._exception:
-                return None
-            if error is not None:
-                found.append(explain(error.name(), topic, self._exception(error)))
-        return found
-
-    def close(self) -> None:
-        """There is nothing to release: no write is in progress."""
 
 
 def _partition_of(key: bytes, partitions: Sequence[int], _: Sequence[int]) -> int:
@@ -234,7 +139,7 @@ class AiokafkaSink(_PythonSink):
         from aiokafka.errors import KafkaConnectionError
 
         listen(self, "aiokafka", [threading.get_ident()])
-        options = {"client_id": _CLIENT_ID, "acks": "all", **self._target.options}
+        options = {"client_id": CLIENT_ID, "acks": "all", **self._target.options}
         producer = AIOKafkaProducer(
             bootstrap_servers=list(self._target.brokers), **options, partitioner=_partition_of
         )
@@ -290,6 +195,7 @@ class AiokafkaSink(_PythonSink):
 
     def close(self) -> None:
         """Stop the producer and its loop."""
+        stop_listening(self)
         try:
             if self._producer is not None:
                 self._loop.run_until_complete(self._producer.stop())
@@ -308,7 +214,7 @@ class KafkaPythonSink(_PythonSink):
         super().__init__(target, report)
         number = next(self._number)  # the names of the client's threads tell sinks apart
         self._options: dict[str, Any] = {
-            "client_id": _CLIENT_ID if number == 1 else f"{_CLIENT_ID}-{number}",
+            "client_id": CLIENT_ID if number == 1 else f"{CLIENT_ID}-{number}",
             "acks": "all",
             "max_block_ms": int(LOOK_SECONDS * 1000),
             "enable_idempotence": False,  # such a producer never recovers from a missing right
@@ -411,5 +317,6 @@ class KafkaPythonSink(_PythonSink):
 
     def close(self) -> None:
         """Close the connections."""
+        stop_listening(self)
         if self._producer is not None:
             self._producer.close(0)
