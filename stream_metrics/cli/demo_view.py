@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -20,8 +20,15 @@ from stream_metrics.live.page.courses import Course, Courses
 from stream_metrics.live.page.finding import FAULTS, OK, UNKNOWN, Finding
 
 SHORT: Final = "30m"
+TITLES: Final = ("results", "SRR 30m", "usually", "SRE 30m", "labelled", "good gain")
 STEPS: Final = 48
-WIDE: Final = 110
+"""The most steps of the course of a day."""
+FEW_STEPS: Final = STEPS // 2
+"""The steps for which a narrow terminal leaves out columns."""
+GAP: Final = 2
+"""The blanks between two columns."""
+FRAME: Final = 4
+"""The border of the panel on both sides, with a blank each."""
 LEGEND: Final = (
     "SRR of the last 30 minutes by agent; ? means that there is too little data to judge it."
 )
@@ -42,6 +49,20 @@ def _percent(value: float | None) -> str:
 
 def _mean(value: float | None) -> str:
     return "·" if value is None else f"{value:.2f}"
+
+
+def _fitting(width: int, rows: Sequence[Sequence[Text]]) -> tuple[int, int]:
+    """The number of ``TITLES`` that a terminal has room for, and of steps beside them."""
+    heads = ("agent", *TITLES)
+    widths = [
+        GAP + max(len(head), *(row[place].cell_len for row in rows), 0)
+        for place, head in enumerate(heads)
+    ]
+    shown, steps = len(TITLES), width - FRAME - sum(widths)
+    while shown and steps < FEW_STEPS:
+        steps += widths[shown]
+        shown -= 1
+    return shown, max(1, min(STEPS, steps))
 
 
 class DayView:
@@ -84,17 +105,16 @@ class DayView:
         return self._found[agent].level in FAULTS
 
     def render(self, width: int = 80) -> Panel:
-        """The day as a panel, with fewer columns on a narrow terminal."""
-        wide = width >= WIDE
+        """The day as a panel for a terminal of so many columns; a narrow one has fewer figures."""
+        rows = [self._figures(agent) for agent in self._agents()]
+        shown, steps = _fitting(width, rows)
         table = Table(expand=True, box=None, pad_edge=False)
         table.add_column("agent", no_wrap=True)
-        titles = ("results", "SRR 30m", "usually", "SRE 30m", "labelled", "good gain")
-        for title in titles[: 6 if wide else 4]:
-            table.add_column(title, justify="right")
+        for title in TITLES[:shown]:
+            table.add_column(title, justify="right", no_wrap=True)
         table.add_column("SRR over the day", no_wrap=True)
-        for agent in self._agents():
-            cells = self._row(agent, STEPS if wide else STEPS // 2)
-            table.add_row(*cells[: 7 if wide else 5], cells[-1])
+        for agent, row in zip(self._agents(), rows, strict=True):
+            table.add_row(*row[: 1 + shown], self._course(agent, steps))
         share = (self._now_us - self._start_us) / max(1, self._end_us - self._start_us)
         head = Text.assemble(
             (f"{self._clock(self._now_us)} UTC", "bold"),
@@ -107,9 +127,22 @@ class DayView:
             title="stream-metrics: a recorded working day",
         )
 
-    def _row(self, agent: str, steps: int) -> tuple[str | Text, ...]:
+    def _figures(self, agent: str) -> tuple[Text, ...]:
+        """The name of an agent, and the figures of all ``TITLES``."""
         short = self._now[agent].sums[SHORT]
-        spiking = self._spiking(agent)
+        style = "bold red" if self._spiking(agent) else ""
+        return (
+            Text(agent, style=style),
+            Text(f"{short.get('r', 0):,}"),
+            Text(_percent(_ratio(short, "d", "r")), style=style),
+            Text(_percent(usual_ratio("srr", self._now[agent].day))),
+            Text(_percent(figures.none_if_unlabelled(figures.sre)(short)["value"])),
+            Text(_percent(figures.coverage(short)["value"])),
+            Text(_mean(figures.none_if_unlabelled(figures.gain)(short)["value"])),
+        )
+
+    def _course(self, agent: str, steps: int) -> Text:
+        """The SRR over the day, with a sign for each of so many equal stretches of time."""
         history: dict[int, float] = {}
         for step, srr in self._history.get(agent, {}).items():
             place = step * steps // STEPS
@@ -118,17 +151,7 @@ class DayView:
             _BARS[min(7, int(history[step] * 10))] if step in history else " "
             for step in range(steps)
         )
-        style = "bold red" if spiking else ""
-        return (
-            Text(agent, style=style),
-            f"{short.get('r', 0):,}",
-            Text(_percent(_ratio(short, "d", "r")), style=style),
-            _percent(usual_ratio("srr", self._now[agent].day)),
-            _percent(figures.none_if_unlabelled(figures.sre)(short)["value"]),
-            _percent(figures.coverage(short)["value"]),
-            _mean(figures.none_if_unlabelled(figures.gain)(short)["value"]),
-            Text(line, style="red" if agent in self._spikes else ""),
-        )
+        return Text(line, style="red" if agent in self._spikes else "")
 
     def _what_is_wrong(self) -> Group:
         """The findings of the SRR rule: faults, then agents with too little data."""

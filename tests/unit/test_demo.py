@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
+import importlib.resources
+import io
 import json
 import os
 import pty
@@ -19,6 +22,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
+from rich.console import Console
+
+from stream_metrics.cli.demo import INCIDENT_US, RecordedDay
+from stream_metrics.cli.demo_view import DayView
+from stream_metrics.lab.sources.files import read_records
+from stream_metrics.live.prometheus.operations import Operations
 
 COMMAND = [str(Path(sys.executable).with_name("stream-metrics")), "demo"]
 WITHIN_SECONDS = 60.0
@@ -106,6 +116,47 @@ def test_in_a_terminal_the_demo_pauses_at_the_incident_until_enter() -> None:
 
         terminal.press("\x03")
         assert terminal.exit_code() == 0
+
+
+@pytest.fixture(scope="module")
+def incident() -> DayView:
+    """The view of the recorded day at 14:30."""
+    recording = importlib.resources.files("stream_metrics.lab") / "data" / "day.jsonl.gz"
+
+    async def played() -> DayView:
+        day = RecordedDay(list(read_records([str(recording)])), Operations(CollectorRegistry()))
+        await day.open()
+        view = DayView(day.start_us, day.end_us, 65_535)
+        for hour in range(9):
+            await day.play_until(min(INCIDENT_US, day.start_us + hour * 3_600_000_000))
+            view.update(day.windows, day.now_us, day.played, len(day.letters.letters))
+        return view
+
+    return asyncio.run(played())
+
+
+TITLES = ("results", "SRR 30m", "usually", "SRE 30m", "labelled", "good gain")
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [(40, 0), (60, 2), (80, 4), (100, 6), (110, 6), (120, 6), (140, 6), (200, 6)],
+)
+def test_the_table_of_agents_is_cut_at_no_width(incident: DayView, width: int, shown: int) -> None:
+    """A narrow terminal has fewer columns, each whole, and a coarser course of the day, which ends
+    with the incident.
+    """
+    console = Console(width=width, color_system=None, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(incident.render(width))
+    lines = captured.get().splitlines()
+
+    assert {len(line) for line in lines} == {width}
+    assert "…" not in captured.get()
+    [head] = [line for line in lines if "SRR over the day" in line]
+    assert [title for title in TITLES if title in head] == list(TITLES[:shown])
+    rows = [line for line in lines if line.startswith("│ it-desk  ")]
+    assert [row.rstrip("│ ")[-1] in "▅▆▇" for row in rows] == [True]
 
 
 @pytest.mark.slow
