@@ -145,7 +145,7 @@ async def _top(
             _note_unknown(request.agent, known, settings)
         link = partial(fill_template, settings.web.conversation_url, CONVERSATION)
         document = found.document(rankings, link)
-        document["partitions"]["total"] = total
+        document["partitions"] |= {"total": total, "read_up_to_us": _read_up_to_us(states, total)}
         return document
 
 
@@ -172,6 +172,19 @@ def _end_us(states: Collection[PartitionState]) -> int | None:
     event_us = max((place.event_time_us for place in places), default=0)
     record_us = max((place.record_time_ms for place in places), default=0) * 1000
     return (min(event_us, record_us) if record_us else event_us) if states else None
+
+
+def _read_up_to_us(states: Collection[PartitionState], total: int) -> int | None:
+    """The time up to which all partitions had been read, as their workers last said.
+
+    None if a worker did not know it, or has not said anything about one of ``total`` partitions.
+    """
+    told = [
+        state.beat_ms - state.behind_ms
+        for state in states
+        if state.beat_ms and state.behind_ms is not None
+    ]
+    return 1_000 * min(told) if told and len(told) == total else None
 
 
 def _show(document: dict[str, Any], dimension: str, rankings: tuple[str, ...]) -> None:
@@ -228,8 +241,16 @@ def _heading(document: dict[str, Any], dimension: str) -> Text:
         f"{whose}, window {document['window']}, {day_and_time(document['from_us'])} to "
         f"{day_and_time(document['to_us'])}\n{counted}, "
         f"{document['results']:,} results in {len(document['partitions']['read'])} of "
-        f"{document['partitions']['total']} partitions"
+        f"{document['partitions']['total']} partitions\n{_completeness(document)}"
     )
+
+
+def _completeness(document: dict[str, Any]) -> str:
+    """Up to when the figures are complete, which may be before the end of the window."""
+    until_us = document["partitions"]["read_up_to_us"]
+    if until_us is None:
+        return "it is not known up to when all partitions have been read"
+    return f"complete up to {day_and_time(until_us)}; what was written later may be missing"
 
 
 def _table(names: Iterable[str], numbers: Iterable[str]) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from deploy.local.servers import RedisServer
 from stream_metrics.cli import app
-from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.common import UsageError, day_and_time
 from stream_metrics.cli.options import identity
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.record import Record
@@ -36,14 +37,16 @@ def namespace(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Red
     return options
 
 
-def fill(options: RedisOptions, *events: dict[str, Any]) -> None:
-    """Let a worker process these events."""
+def fill(options: RedisOptions, *events: dict[str, Any], behind_ms: int | None = None) -> None:
+    """Let a worker process these events, and say how far behind it is."""
 
     async def work() -> None:
         space = connect(options)
         ours = identity(Settings(), {TOPIC: 1})
         store = space.generation(await begin(space, ours, 0))
-        partition = await opened(store, MemoryDeadLetters(), 10, identity=ours)
+        partition = await opened(
+            store, MemoryDeadLetters(), 10, identity=ours, worker="worker-1:9464"
+        )
         records = [
             Record(
                 json.dumps(event).encode(),
@@ -56,6 +59,7 @@ def fill(options: RedisOptions, *events: dict[str, Any]) -> None:
             for offset, event in enumerate(events)
         ]
         await partition.process(records, once)
+        await partition.beat(once, behind_ms)
         await space.close()
 
     asyncio.run(work())
@@ -72,6 +76,26 @@ EVENTS = (
     searched("c-2", 1, ["a", "a", "a"], agent="second"),
     labelled("c-2", {"1.0.a": 0}),
 )
+
+
+def test_it_says_up_to_when_the_figures_are_complete(namespace: RedisOptions) -> None:
+    """That is the time of the worker's last heartbeat, less its lag then."""
+    before_us = time.time_ns() // 1_000
+    fill(namespace, *EVENTS, behind_ms=300_000)
+    after_us = time.time_ns() // 1_000
+
+    until_us = json.loads(run("--format", "json").stdout)["partitions"]["read_up_to_us"]
+
+    assert before_us - 1_000 <= until_us + 300_000_000 <= after_us + 1_000
+    assert f"complete up to {day_and_time(until_us)}; what was written later" in run().stdout
+
+
+def test_it_says_if_it_is_not_known_how_far_was_read(namespace: RedisOptions) -> None:
+    """The worker does not know its lag before the brokers have told the end of the topics."""
+    fill(namespace, *EVENTS, behind_ms=None)
+
+    assert json.loads(run("--format", "json").stdout)["partitions"]["read_up_to_us"] is None
+    assert "it is not known up to when all partitions have been read" in run().stdout
 
 
 def test_it_lists_conversations_and_duplicates(namespace: RedisOptions) -> None:
@@ -126,7 +150,7 @@ def test_it_says_how_many_partitions_were_read(namespace: RedisOptions) -> None:
 
     assert "results in 1 of 1 partitions" in run().stdout
     document = json.loads(run("--format", "json").stdout)
-    assert document["partitions"] == {"read": [0], "total": 1}
+    assert document["partitions"] == {"read": [0], "total": 1, "read_up_to_us": None}
 
 
 def test_json_has_the_ranking_asked_for(namespace: RedisOptions) -> None:
