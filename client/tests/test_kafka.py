@@ -251,7 +251,7 @@ def test_a_server_that_is_no_kafka_is_named(client: str, caplog: pytest.LogCaptu
         recorder.forget("c")
         error = wait_for_error(recorder)
         assert error.startswith(f"{address} accepts connections, but "), error
-        assert "check the protocol and the login in kafka_options" in error
+        assert "and the protocol and the login in kafka_options" in error
         begun = time.monotonic()
         assert not recorder.close(1)
         assert time.monotonic() - begun < 3
@@ -259,7 +259,28 @@ def test_a_server_that_is_no_kafka_is_named(client: str, caplog: pytest.LogCaptu
     assert len(flood(caplog)) <= 1, "the recorder says it when it is closed, too"
 
 
-USERS = {"writer": "right", "guest": "right"}
+def test_an_advertised_address_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    """For each client: brokers tell clients an address at which nothing listens, as when they run
+    in containers, and the last error has that address."""
+    asyncio.run(misdirection(tmp_path))
+
+
+async def misdirection(folder: Path) -> None:
+    door, nowhere = f"127.0.0.1:{free_port()}", "127.0.0.1:1"
+    kafka = await Kafka(folder, outside=[(door, nowhere)]).start()
+    try:
+        await create(kafka.bootstrap_servers, "topic")
+        for client in CLIENTS:
+            recorder = Recorder(f"kafka://{door}/topic?client={client}")
+            recorder.forget("c")
+            error = await asyncio.to_thread(wait_for_error, recorder)
+            assert error == f"nothing answers at {nowhere} (Connection refused)"
+            assert not recorder.close(0)
+    finally:
+        await kafka.stop()
+
+
+USERS = {"guest": "right"}
 
 
 @asynccontextmanager

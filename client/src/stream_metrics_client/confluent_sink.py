@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from stream_metrics_client.kafka import (
@@ -32,6 +32,7 @@ class ConfluentSink(KafkaSink):
 
         super().__init__(target, report)
         self._exception = KafkaException
+        self._known: list[str] = []
         self._permanent = {
             KafkaError.MSG_SIZE_TOO_LARGE,
             KafkaError.INVALID_MSG,
@@ -53,6 +54,10 @@ class ConfluentSink(KafkaSink):
     def _hear(self, error: Any) -> None:
         if error.name() != "_ALL_BROKERS_DOWN":  # another error has the reason
             self.heard = error.str().partition(" (after ")[0]
+
+    def known_brokers(self) -> Iterable[str]:
+        """The brokers that the cluster has named, as `host:port`."""
+        return self._known
 
     def write(self, records: Sequence[Record]) -> WriteResult:
         """Deliver records, and wait for all required acknowledgements."""
@@ -102,9 +107,11 @@ class ConfluentSink(KafkaSink):
         found = []
         for topic in topics:
             try:
-                error = self._producer.list_topics(topic, ANSWER_SECONDS).topics[topic].error
+                cluster = self._producer.list_topics(topic, ANSWER_SECONDS)
             except self._exception:
                 return None
+            self._known = [f"{broker.host}:{broker.port}" for broker in cluster.brokers.values()]
+            error = cluster.topics[topic].error
             if error is not None:
                 found.append(explain(error.name(), topic, self._exception(error)))
         return found

@@ -133,7 +133,7 @@ class KafkaSink(ABC):
         if problems is None:
             return (
                 f"{brokers} accepts connections, but {self.client} cannot use Kafka there; "
-                f"check the protocol and the login in kafka_options{said}"
+                f"check that Kafka responds, and the protocol and the login in kafka_options{said}"
             )
         return f"Kafka at {brokers} answers {self.client}, but has not accepted the events{said}"
 
@@ -236,5 +236,8 @@ def _hear(record: logging.LogRecord) -> bool:
     if sink is None or record.levelno < logging.WARNING:
         return True
     if f"{record.name}.".startswith(tuple(f"{name}." for name in sink.loggers)):
-        sink.heard = record.getMessage().rstrip(": ")
+        said = record.getMessage().rstrip(": ")
+        if said.startswith("<"):  # kafka-python puts the connection's state first
+            said = said.partition(">: ")[2] or said
+        sink.heard = said
     return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
