@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from stream_metrics.cli.common import UsageError
+from stream_metrics.clients.setting_files import UnreadableFile
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.lab.sources.unchanged import InputError
@@ -26,7 +27,7 @@ def setting_problems(error: ValidationError) -> list[str]:
 def error_lines(error: Exception) -> list[str]:
     """Return the lines to print for an error; none if it is a bug in the program."""
     match error:
-        case UsageError() | InputError() | UnreadableLayout():
+        case UsageError() | InputError() | UnreadableFile() | UnreadableLayout():
             return [str(error)]
         case UnknownSchema():
             return [f"the state in Redis cannot be read: {error}"]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 
-class UnreadableFile(OSError, ValueError):
-    """A file that a setting names cannot be read; the message says what to do."""
+class UnreadableFile(ValueError):
+    """A file that a setting names cannot be read; the message says what to do.
+
+    It is no ``OSError``, which is what a server that cannot be reached raises.
+    """
 
 
 def unreadable(name: str, path: Path, error: OSError) -> UnreadableFile:

@@ -12,6 +12,7 @@ import pytest
 from docs.pages.settings import settings
 from stream_metrics.cli.common import load_settings
 from stream_metrics.cli.environment import variable
+from stream_metrics.cli.errors import error_lines
 from stream_metrics.cli.options import check_worker_settings
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.setting_files import UnreadableFile
@@ -100,8 +101,14 @@ def test_only_commands_that_use_the_digest_key_need_it(monkeypatch: pytest.Monke
 
     found = load_settings(None)
 
-    with pytest.raises(UnreadableFile):
+    with pytest.raises(UnreadableFile) as raised:
         found.fingerprint()
+    assert error_lines(raised.value) == [str(raised.value)]
+
+
+def test_a_missing_file_is_not_taken_for_a_server_that_is_away() -> None:
+    """Commands wait for a server, or name it, when there is an ``OSError``."""
+    assert not issubclass(UnreadableFile, OSError)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from stream_metrics.clients.kafka.aiokafka_private import bound_batches
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.secrets import read_secret
-from stream_metrics.clients.setting_files import read_text
+from stream_metrics.clients.setting_files import check_readable
 from stream_metrics.clients.tls import CertificateFiles, client_context
 
 ANSWER_WITHIN_MS: Final = 4_000  # of one request, after which the service retries
@@ -80,8 +80,8 @@ def _sasl_options(settings: KafkaSettings) -> dict[str, Any]:
     if mechanism == "OAUTHBEARER":
         if settings.sasl_token_file is None:
             raise ValueError("`kafka.sasl_mechanism` OAUTHBEARER needs `kafka.sasl_token_file`")
+        check_readable("kafka.sasl_token_file", settings.sasl_token_file)
         provider = _TokenFile(settings.sasl_token_file)
-        provider.read()
         return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": provider}
     password = read_secret(
         settings.sasl_password, settings.sasl_password_file, "kafka.sasl_password_file"
@@ -105,8 +105,8 @@ class _TokenFile(AbstractTokenProvider):  # type: ignore[misc]
         self._path = path
 
     def read(self) -> str:
-        """The token; raises ``UnreadableFile``."""
-        return read_text("kafka.sasl_token_file", self._path).strip()
+        """The token; raises ``OSError``, after which aiokafka connects again."""
+        return self._path.read_text(encoding="utf-8").strip()
 
     async def token(self) -> str:
         """See ``AbstractTokenProvider.token``."""
