@@ -23,7 +23,7 @@ from stream_metrics.clients.kafka.errors import KafkaRefused
 from stream_metrics.clients.kafka.rights import bridge_rights
 from stream_metrics.clients.kafka.topics import TopicsInvalid
 from stream_metrics.core.events.key import is_labels
-from stream_metrics.core.telemetry import HELP, ConflictingScopes
+from stream_metrics.core.telemetry import HELP
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder, route_by_trace
 from stream_metrics.core.telemetry.otlp.protobuf import load_opentelemetry
@@ -43,30 +43,37 @@ from stream_metrics.live.worker.traces import TraceInputs
 
 REKEY: Final = "rekey"  # name of the part that fills the internal topic
 REFUSAL_LOG_INTERVAL_SECONDS: Final = 60.0  # per agent and reason
+LOGGED_ONCE: Final = frozenset({"two_scopes", "left_out"})  # per service; only a setting ends them
+MAX_LOGGED: Final = 10_000
 WAITING_REASONS: Final = frozenset({"kafka", "rights", "dead_letters", "topic", "topics"})
 INITIAL_REASONS: Final = {"assignment": "the bridge has not joined the group yet"}
-FATAL_ERRORS: Final = (TopicsInvalid, KafkaRefused, OtlpNotInstalled, ConflictingScopes)
+FATAL_ERRORS: Final = (TopicsInvalid, KafkaRefused, OtlpNotInstalled)
 
 log = structlog.get_logger(__name__)
 
 
 class LoggedBridgeMetrics(BridgeMetrics):
-    """The metrics, and rate-limited log lines about refusals by agent and reason."""
+    """The metrics, and log lines about refusals: one a minute for each agent and reason, and a
+    single one for each service whose scopes have to be chosen."""
 
     def __init__(
         self, registry: CollectorRegistry, topics: Iterable[str], agents: Iterable[str] = ()
     ) -> None:
         super().__init__(registry, topics, agents)
-        self._logged: dict[tuple[str, str], float] = {}
+        self._logged: dict[tuple[str, str], float] = {}  # when a line may be written again
 
     def trace_closed(self, interpreted: InterpretedTrace) -> None:
         """Count a closed trace, and log its refusals."""
         super().trace_closed(interpreted)
         now = time.monotonic()
         for one in interpreted.interpretation.refusals:
-            key = (self.agent_label(one.agent), one.reason)
-            if now - self._logged.get(key, -math.inf) >= REFUSAL_LOG_INTERVAL_SECONDS:
-                self._logged[key] = now
+            once = one.reason in LOGGED_ONCE
+            who = (one.service or "") if once else self.agent_label(one.agent)
+            if now >= self._logged.get((who, one.reason), -math.inf):
+                if len(self._logged) >= MAX_LOGGED:
+                    del self._logged[next(iter(self._logged))]
+                again = math.inf if once else now + REFUSAL_LOG_INTERVAL_SECONDS
+                self._logged[who, one.reason] = again
                 log.warning(
                     "refused",
                     agent=one.agent,
@@ -113,7 +120,6 @@ class BridgeRuntime:
             self._metrics,
             clock,
             assemblies,
-            interpreter,
         )
         first, last = settings.kafka.topics[0], settings.kafka.topics[-1]
         events = KafkaEventWriter(settings.kafka, lambda value: last if is_labels(value) else first)
@@ -209,8 +215,7 @@ async def _serve(settings: Settings) -> None:
 def run_bridge(settings: Settings) -> int:
     """Run a bridge until it is stopped, and return its exit code.
 
-    0 after a graceful stop, 2 if settings, topics or traces prevent it from working, 1 after a
-    crash.
+    0 after a graceful stop, 2 if settings or topics prevent it from working, 1 after a crash.
     """
     configure_logs(settings.log)
     try:

@@ -15,7 +15,7 @@ import typer
 from stream_metrics.cli.common import UsageError, printable
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.record import Record
-from stream_metrics.core.telemetry import HELP, ConflictingScopes, Evaluation, Event, UnusedScore
+from stream_metrics.core.telemetry import HELP, Evaluation, Event, UnusedScore
 from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
 from stream_metrics.core.telemetry.otlp.spans import OtlpError, OtlpNotInstalled
@@ -212,10 +212,7 @@ class Sources:
             self._assembler.count(self._traces.counts)
             if not self._traces.counts.payloads:
                 raise UsageError(f"{', '.join(self.names)}: there are no OTLP traces in it")
-            try:
-                return (*self._traces.label_events(evaluations), others)
-            except ConflictingScopes as error:
-                raise UsageError(str(error)) from error
+            return (*self._traces.label_events(evaluations), others)
 
     def located_records(self) -> Generator[LocatedRecord, None, None]:
         """As ``records``, each with its source and number."""
@@ -225,11 +222,8 @@ class Sources:
             yield from self._without_traces()
             self._close(self._assembler.finish())
             self._assembler.count(self._traces.counts)
-            try:
-                for number, record in enumerate(self._traces.records(), 1):
-                    yield TRACES, number, record
-            except ConflictingScopes as error:
-                raise UsageError(str(error)) from error
+            for number, record in enumerate(self._traces.records(), 1):
+                yield TRACES, number, record
             if not self._others:
                 check_usable(self._traces.counts)
 

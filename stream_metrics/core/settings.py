@@ -32,6 +32,7 @@ from stream_metrics.core.metrics.ranking.live import live_metrics
 from stream_metrics.core.telemetry import Options, Row, SpanMapping, mapping
 from stream_metrics.core.telemetry.evaluations import NO_GRADES, Grading
 from stream_metrics.core.telemetry.mapping import Role
+from stream_metrics.core.telemetry.scopes import ScopeChoice
 
 
 class SettingsTable(BaseModel):
@@ -175,8 +176,12 @@ class OtlpSettings(SettingsTable):
         (), examples=[[{"role": "search", "span": "lookup*", "documents": ["app.hits"]}]]
     )
     """The roles of spans that the built-in conventions do not cover, or for which they differ."""
-    scopes: tuple[str, ...] = Field((), examples=[["openinference.instrumentation.langchain"]])
-    """The instrumentation scopes to use; all if empty."""
+    scopes: tuple[str, ...] | dict[str, tuple[str, ...]] = Field(
+        (), examples=[{"support": ["openinference.instrumentation.langchain"]}]
+    )
+    """The instrumentation scopes to use: by `service.name`, such as `{support = ["langfuse-sdk"]}`,
+    or a list for all services. All scopes are used of services that are not named, and of all if
+    this is empty."""
     turn: Literal["span", "trace"] = "span"
     """Whether an agent's spans delimit turns, or each trace is one turn."""
     content: Literal["on", "off"] = "on"
@@ -205,12 +210,17 @@ class OtlpSettings(SettingsTable):
         rows = [row.row() for row in self.rows]
         return mapping(rows, self.conversation, self.agent, self.release)
 
+    def _scope_choice(self) -> ScopeChoice:
+        if isinstance(self.scopes, tuple):
+            return ScopeChoice(frozenset(self.scopes))
+        return ScopeChoice(by_service={name: frozenset(of) for name, of in self.scopes.items()})
+
     def options(self, grading: Grading) -> Options:
         """The options for the interpretation of traces."""
         return Options(
             turn=self.turn,
             content=self.content == "on",
-            scopes=frozenset(self.scopes),
+            scopes=self._scope_choice(),
             missing_parents=self.missing_parents,
             require_conversation=self.require_conversation,
             max_spans=self.max_spans,

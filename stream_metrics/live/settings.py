@@ -112,15 +112,15 @@ class StateSettings(SettingsTable):
     def key(self) -> bytes:
         """The digest key; empty if none is configured.
 
-        Raises ``OSError`` for a missing file, and ``ValueError`` for one that is not text.
+        Raises ``UnreadableFile``.
         """
-        secret = read_secret(self.digest_key, self.digest_key_file)
+        secret = read_secret(self.digest_key, self.digest_key_file, "state.digest_key_file")
         return _blake2b_key(secret.encode()) if secret else b""
 
     def missing_key(self) -> str | None:
         """The error if the digest key is required and missing; None otherwise.
 
-        Raises ``OSError`` for a missing file.
+        Raises ``UnreadableFile``.
         """
         return None if self.allow_empty_key or self.key().strip() else NO_DIGEST_KEY
 
@@ -142,9 +142,11 @@ class BridgeSettings(SettingsTable):
     trace_max: str = "15m"
     """The longest time after its first record until a trace becomes events or is refused."""
     open_traces: int = Field(10_000, ge=1)
-    """The largest number of open traces of a partition; above it, the oldest is refused."""
+    """The largest number of open traces of a service in a partition; above it, its oldest is
+    refused. Of all services together, twice as many."""
     open_bytes: int = Field(256 << 20, ge=1)
-    """The most bytes of spans of a partition's open traces; above it, the oldest is refused."""
+    """The most bytes of spans of a service's open traces in a partition; above it, its oldest is
+    refused. Of all services together, twice as many."""
     rekey: bool = False
     """Whether records are first copied to `bridge.rekey_topic`, keyed by trace, as `--rekey` does:
     for exporters that cannot key them."""

@@ -16,13 +16,13 @@ from stream_metrics.core.telemetry import (
     Options,
     Span,
     Turn,
-    conflicting_scopes,
     events,
     interpret,
     mapping,
 )
 from stream_metrics.core.telemetry.interpretation import Result
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
+from stream_metrics.core.telemetry.recordings import Recordings
 from stream_metrics.lab.replay.offline import Replay
 from tests.conformance.programs.corpus import CHUNKS, PAGES, SHELVES
 
@@ -66,13 +66,11 @@ def verdict(
             them.
         sessions: Whether the program passed the session to its instrumentation.
     """
-    refused: Counter[str] = Counter()
-    for one in interpretations:
+    recordings, refused = Recordings(), Counter[str]()
+    for one in sorted(interpretations, key=lambda one: [turn.number for turn in one.turns]):
+        recordings.refuse_repeated(one)
         refused.update(one.refused)
     reasons = ", ".join(f"{number} {reason}" for reason, number in sorted(refused.items()))
-    rival = conflicting_scopes(frozenset(pair for one in interpretations for pair in one.scopes))
-    if rival:
-        return Verdict("refused", f"two_scopes: {', '.join(next(iter(rival.values())))}")
     expected = _expected(account)
     turns = [turn for one in interpretations for turn in one.turns if turn.searches]
     unnamed = {one.trace_id for one in interpretations}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from stream_metrics.core.telemetry import Options, Span, events, interpret
 from stream_metrics.core.telemetry import assembly as module
@@ -39,10 +41,14 @@ PlainTrace = tuple[str, int, tuple[Span, ...], str | None]
 """A trace: its id, the offset of its first record, its spans, and the reason of a refusal."""
 
 
+SERVICES = {"a": ["x"], "b": ["x"], "c": ["y"], "d": ["y"], "e": [""], "f": ["x", "y"], "": [""]}
+
+
 def spans_of_trace(trace: str) -> list[Span]:
-    """Versions of a turn's spans."""
+    """Versions of a turn's spans, sent by the trace's services in turn."""
     of: dict[str, Any] = {"trace_id": trace}
-    return [
+    services = cycle(SERVICES[trace])
+    found = [
         agent("1", **of),
         agent("1", end=2000, **of),
         model("2", "1", 0, **of),
@@ -57,6 +63,7 @@ def spans_of_trace(trace: str) -> list[Span]:
         search("5", "1", 8, end=20, **of),
         search("8", "missing", 8, **of),
     ]
+    return [structs.replace(one, resource={"service.name": next(services)}) for one in found]
 
 
 SPANS = {trace: spans_of_trace(trace) for trace in (*TRACES, "")}
@@ -173,6 +180,7 @@ class NaiveAssembly:
         for trace, seen in list(self.known.items()):
             if max(time for _, time in seen) <= record.time_ms - self.bounds.known_ms:
                 del self.known[trace]
+        services: dict[str, None] = {}
         for trace in dict.fromkeys(record.trace_ids):
             found = [s for s in record.spans if s.trace_id == trace]
             if not trace:
@@ -185,6 +193,8 @@ class NaiveAssembly:
                 self.late += 0 if record.is_bad else len(found)
                 continue
             self.open[trace].append((offset, record.time_ms, found))
+            if found:
+                services[self.open[trace][0][2][0].resource["service.name"]] = None
             if record.is_bad:
                 self.close(trace, "unreadable")
             elif any(not span.span_id for span in found):
@@ -196,13 +206,30 @@ class NaiveAssembly:
             del self.known[trace]
             if trace in self.open:
                 self.close(trace, "no_room")
-        while len(self.open) > self.bounds.open_traces or self.size() > self.bounds.open_bytes:
+        bounds = self.bounds
+        if record.is_bad:
+            return
+        for service in services:
+            while (mine := self.of_service(service)) and (
+                len(mine) > bounds.open_traces or self.size(mine) > bounds.open_bytes
+            ):
+                self.close(mine[0], "no_room")
+        while len(self.open) > 2 * bounds.open_traces or self.size() > 2 * bounds.open_bytes:
             self.close(next(iter(self.open)), "no_room")
 
-    def size(self) -> int:
+    def of_service(self, service: str) -> list[str]:
+        """The open traces whose first span is of a service."""
+        return [
+            trace
+            for trace, seen in self.open.items()
+            if seen[0][2][0].resource["service.name"] == service
+        ]
+
+    def size(self, among: Sequence[str] | None = None) -> int:
         """Bytes of the open traces."""
         encode = msgspec.msgpack.encode
-        kept = [span for trace in self.open for span in self.kept(trace)]
+        traces = self.open if among is None else among
+        kept = [span for trace in traces for span in self.kept(trace)]
         return sum(len(encode(span)) + module.SPAN_OVERHEAD_BYTES for span in kept)
 
 

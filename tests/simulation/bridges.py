@@ -93,7 +93,6 @@ class BridgeMember:
             self,
             Clock(lambda: world.now_ms),
             assemblies,
-            self.interpreter,
             monotonic=lambda: self._seconds,
         )
         self._bridge = Bridge(

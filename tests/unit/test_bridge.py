@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import tracemalloc
 from collections.abc import Sequence
@@ -14,7 +15,6 @@ from aiokafka.structs import OffsetAndMetadata
 
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import TopicsMissing
-from stream_metrics.core.telemetry import ConflictingScopes
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds
 from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.traces import traces_source
@@ -100,6 +100,12 @@ def in_session(trace: int, session: str, *, alone: bool = False) -> list[SpanSpe
     spans = turn(trace, 1)
     outer = SpanSpec(trace, 1, 0, 0, 10, {**TURN, "session.id": session})
     return [outer] if alone else [outer, *spans[1:]]
+
+
+def as_json_with_a_kind_of(kind: int) -> bytes:
+    """A span in OTLP JSON whose kind is that number."""
+    span = {"traceId": f"{9:032x}", "spanId": f"{1:016x}", "startTimeUnixNano": "1", "kind": kind}
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
 
 
 MINUTE_MS = 60_000
@@ -216,29 +222,40 @@ async def test_a_bridge_reports_the_time_up_to_which_it_has_read() -> None:
     assert member.complete_until_s == world.now_ms / 1000
 
 
-async def test_two_bridges_with_conflicting_scopes_stop() -> None:
-    """Each bridge reads the scopes of the other in the commit metadata."""
+async def test_what_two_instrumentations_recorded_is_told_once_and_stops_nobody() -> None:
+    """The second trace of the service is refused, and another service's traces are told."""
     world = World(Bounds())
-    for trace, scope in ((1, "openinference"), (2, "openllmetry")):
+    for trace, service, scope in (
+        (1, "assistant", "openinference"),
+        (2, "assistant", "openllmetry"),
+        (3, "other", "openllmetry"),
+    ):
         spans = [
-            replace(span, scope=scope, resource={"service.name": "assistant"})
-            for span in turn(trace, 1)
+            replace(span, scope=scope, resource={"service.name": service})
+            for span in in_session(trace, f"session {trace}")
         ]
-        world.send(sent(spans), trace - 1)
+        world.send(sent(spans), 0)
     world.now_ms += MINUTE_MS
-    members = [BridgeMember(world), BridgeMember(world)]
-    for member in members:
-        await member.join()
-    world.brokers.rebalance([member.source for member in members])
+    member = BridgeMember(world)
 
-    async def rounds() -> None:
-        for _ in range(10):
-            for member in members:
-                await member.turn()
+    assert await produced_sessions(member, world) == {"session 1", "session 3"}
+    assert member.refused == {"two_scopes": 1}
 
-    with pytest.raises(ConflictingScopes, match="openinference, openllmetry"):
-        await rounds()
-    assert len(world.produced) > 0
+
+@pytest.mark.parametrize(
+    "value", [b"\xff" * 40, as_json_with_a_kind_of(2**70)], ids=["damaged", "kind"]
+)
+async def test_a_record_that_cannot_be_read_stops_no_other(value: bytes) -> None:
+    """It becomes a dead letter, and the traces beside it are told."""
+    world = World(Bounds())
+    world.send(sent(in_session(1, "before")), 0)
+    world.send(Sent(f"{9:032x}".encode(), value), 0)
+    world.send(sent(in_session(2, "after")), 0)
+    world.now_ms += MINUTE_MS
+    member = BridgeMember(world)
+
+    assert await produced_sessions(member, world) == {"before", "after"}
+    assert [letter.reason for letter in world.letters.letters] == ["unreadable"]
 
 
 async def test_a_bridge_does_not_start_without_the_topics_for_its_events() -> None:

@@ -95,7 +95,7 @@ def test_a_trace_for_which_there_is_no_room_has_its_service() -> None:
     """Only one of its spans is decoded."""
     assembly = Assembly(Bounds(open_traces=1))
     assembly.read(0, 1, [span("s", trace_id="1", resource={"service.name": "support"})])
-    (closed,) = assembly.read(1, 2, [span("s", trace_id="2")])
+    (closed,) = assembly.read(1, 2, [span("s", trace_id="2", resource={"service.name": "support"})])
     one = closed.interpret(MAPPING, None)  # type: ignore[arg-type]  # nothing of it is read
 
     assert (one.service, by_agent(one)) == ("support", [("support", "no_room")])

@@ -28,6 +28,7 @@ from stream_metrics.core.telemetry import (
     label_events,
 )
 from stream_metrics.core.telemetry.evaluations import evaluation_of_row, instant
+from stream_metrics.core.telemetry.scopes import ScopeChoice
 from stream_metrics.lab.replay.offline import Replay
 from tests.telemetry import (
     MAPPING,
@@ -261,7 +262,8 @@ def test_evaluators_count_whichever_instrumentation_wrote_them() -> None:
         evaluator("e", "agent", 4, links=(Link("t", "s"),)),
     ]
     spans[-1] = msgspec.structs.replace(spans[-1], scope="evaluators")
-    interpreted = interpret(spans, MAPPING, Options(grading=GRADING, scopes=frozenset({SCOPE})))
+    scopes = ScopeChoice(frozenset({SCOPE}))
+    interpreted = interpret(spans, MAPPING, Options(grading=GRADING, scopes=scopes))
 
     assert [(label.result_id, label.gain) for label in interpreted.labels] == [("s/1", 3)]
     assert dict(interpreted.refused) == {"label_no_search": 1}

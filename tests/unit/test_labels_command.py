@@ -396,8 +396,8 @@ def test_a_file_without_traces_is_refused(tmp_path: Path, two: Path) -> None:
     assert "no OTLP traces" in joined(path, events, *TIME).refusal
 
 
-def test_two_instrumentations_are_refused_as_in_a_replay(tmp_path: Path) -> None:
-    """Only a setting can say whose searches count."""
+def test_results_of_two_instrumentations_get_their_labels(tmp_path: Path) -> None:
+    """Which of two traces of one call the bridge tells depends on which it closes first."""
     spans = [
         SpanSpec(
             trace,
@@ -414,7 +414,7 @@ def test_two_instrumentations_are_refused_as_in_a_replay(tmp_path: Path) -> None
 
     done = joined(written(tmp_path, "a.csv", "trace_id,span_id,score\n" + rows), traces, *TIME)
 
-    assert "set `otlp.scopes`" in done.refusal
+    assert len(done.events) == 2
 
 
 def test_traces_of_a_topic_are_interpreted_as_by_the_bridge() -> None:

@@ -21,7 +21,7 @@ from stream_metrics.core.events import Limits, decode
 from stream_metrics.core.events.decode import Event
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.settings import OtlpRow, OtlpSettings
-from stream_metrics.core.telemetry import ConflictingScopes, Link, Role
+from stream_metrics.core.telemetry import Link, Role
 from stream_metrics.core.telemetry.evaluations import NO_GRADES
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, spans_of
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
@@ -309,13 +309,46 @@ def test_turns_that_share_their_number_are_counted() -> None:
     assert counts.turn_conflicts == 2
 
 
-def test_two_instrumentations_of_a_service_are_refused() -> None:
-    """No events are written until a setting names the scope to use."""
-    made = [search(1, 2), replace(search(2, 2), scope="another")]
+def test_a_search_that_two_instrumentations_recorded_counts_once() -> None:
+    """The trace that began later is refused, with the setting that chooses."""
+    made = [search(1, 2), replace(search(2, 2), scope="another", resource={"service.name": "shop"})]
+    made[0] = replace(made[0], resource={"service.name": "shop"})
+    records, counts = taken(made)
 
-    with pytest.raises(ConflictingScopes, match=r"another, test.*otlp\.scopes"):
-        taken(made)
-    assert len(events(made, OtlpSettings(scopes=("test",)))) == 1
+    assert len(records) == 1
+    assert counts.refused == {"two_scopes": 1}
+    assert 'otlp.scopes = {"shop" = ["test"]}' in counts.first_refused[0]["message"]
+
+
+def test_searches_of_two_scopes_of_a_service_that_are_not_the_same_all_count() -> None:
+    """As during a deployment that renames the tracer, or of two programs of one name."""
+    later = replace(search(2, 2, start_ms=5, end_ms=6), scope="another")
+
+    assert len(events([search(1, 2), later])) == 2
+
+
+@pytest.mark.parametrize("scopes", [("test",), {"shop": ("test",)}])
+def test_traces_of_scopes_that_are_left_out_are_refused(scopes: Any) -> None:
+    """They are neither used nor taken for traces without a search."""
+    made = [
+        replace(search(number, 2), scope=scope, resource={"service.name": "shop"})
+        for number, scope in enumerate(("test", "another"), 1)
+    ]
+    records, counts = taken(made, OtlpSettings(scopes=scopes))
+
+    assert len(records) == 1
+    assert (counts.refused, counts.empty) == ({"left_out": 1}, 0)
+    assert "leaves out another" in counts.first_refused[0]["message"]
+
+
+def test_a_choice_for_one_service_does_not_concern_others() -> None:
+    """Services that the table does not name have all their scopes."""
+    made = [
+        replace(search(number, 2), scope=scope, resource={"service.name": service})
+        for number, (scope, service) in enumerate((("a", "shop"), ("b", "desk")), 1)
+    ]
+
+    assert len(events(made, OtlpSettings(scopes={"shop": ("a",)}))) == 2
 
 
 def test_settings_name_other_spans_and_attributes() -> None:

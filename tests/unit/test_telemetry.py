@@ -18,12 +18,13 @@ from stream_metrics.core.telemetry import (
     Options,
     Role,
     Row,
-    conflicting_scopes,
     events,
     interpret,
     mapping,
 )
 from stream_metrics.core.telemetry.documents import documents_in_value
+from stream_metrics.core.telemetry.recordings import Recordings
+from stream_metrics.core.telemetry.scopes import ScopeChoice
 from stream_metrics.core.telemetry.spans import NO_ID, Span
 from stream_metrics.lab.replay.offline import Replay
 from tests.telemetry import (
@@ -58,6 +59,10 @@ def figures(name: str, **options: Any) -> tuple[list[Figures], Counter[str], boo
     """Rows of a captured program's turns with results, the refusals, and whether times grouped
     searches."""
     found = [interpret(spans, MAPPING, Options(**options)) for spans in traces(capture(name))]
+    found.sort(key=lambda one: [turn.number for turn in one.turns])
+    recordings = Recordings()
+    for one in found:
+        recordings.refuse_repeated(one)
     replay = Replay(turn_scope="all")
     for event in (event for one in found for event in events(one)):
         replay.feed(Record(event.value, event.conversation.encode(), event.occurred_us // 1000))
@@ -109,14 +114,15 @@ def test_searches_are_certain_where_only_time_groups_them() -> None:
     assert (refused, inferred) == ({}, True)
 
 
-def test_two_instrumentations_in_separate_traces_are_reported() -> None:
-    """The service has conflicting scopes; restricted to one of them, its figures are right."""
-    found = [interpret(spans, MAPPING) for spans in traces(capture(TOLD_TWICE))]
-    pairs = frozenset(pair for one in found for pair in one.scopes)
+def test_turns_that_two_instrumentations_recorded_in_separate_traces_count_once() -> None:
+    """The second trace of each turn is refused; restricted to one scope, nothing else is."""
+    rows, refused, _ = figures(TOLD_TWICE)
+    assert (rows, refused) == (expected(TOLD_TWICE), {"two_scopes": len(rows)})
 
-    assert conflicting_scopes(pairs) == {"probe": [SCOPE, OTEL]}
     for scope in (SCOPE, OTEL):
-        assert figures(TOLD_TWICE, scopes=frozenset({scope}))[0] == expected(TOLD_TWICE)
+        scopes = ScopeChoice(by_service={"probe": frozenset({scope})})
+        rows, refused, _ = figures(TOLD_TWICE, scopes=scopes)
+        assert (rows, refused) == (expected(TOLD_TWICE), {"left_out": len(rows)})
 
 
 def test_every_event_is_valid() -> None:

@@ -11,13 +11,10 @@ from stream_metrics.core.telemetry.events import Event, events, label_events
 from stream_metrics.core.telemetry.interpret import apply_evaluations, interpret
 from stream_metrics.core.telemetry.interpretation import (
     HELP,
-    ConflictingScopes,
     Interpretation,
     Reason,
     Refusal,
     Turn,
-    check_scopes,
-    conflicting_scopes,
 )
 from stream_metrics.core.telemetry.labels import UnusedScore
 from stream_metrics.core.telemetry.mapping import Role, Row, SpanMapping
@@ -28,7 +25,6 @@ from stream_metrics.core.telemetry.spans import Link, Span, SpanEvent
 __all__ = [
     "HELP",
     "PRESETS",
-    "ConflictingScopes",
     "Evaluation",
     "Event",
     "Grading",
@@ -45,8 +41,6 @@ __all__ = [
     "Turn",
     "UnusedScore",
     "apply_evaluations",
-    "check_scopes",
-    "conflicting_scopes",
     "events",
     "interpret",
     "label_events",

@@ -9,8 +9,10 @@ first one on, and on which traces had a record in the ``known_ms`` before that:
 - It is closed once ``settle_ms`` have passed since its last record, if its roots have ended and no
   parent is missing; in any case once ``trace_max_ms`` have passed since its first.
 - Spans that arrive after that, until the trace is forgotten, are late and not used.
-- If there is no room, the trace that began first is refused. So only traces that began after a
-  trace decide whether there is room for it.
+- If there is no room, the trace that began first is refused: among those of a service if it has
+  more than ``open_traces`` or ``open_bytes`` open, among all if these have ``TOTAL_RATIO`` times as
+  many. So a service whose traces do not end leaves room for others, and only traces that began
+  after a trace decide whether there is room for it.
 
 Hence a log may be read again from the first record of the oldest open trace, after the traces of
 the ``known_ms`` before that have been noted (``Assembly.note``). Every trace that begins there then
@@ -22,7 +24,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
@@ -35,6 +37,7 @@ from stream_metrics.core.telemetry.options import Options
 from stream_metrics.core.telemetry.spans import Span, service_of
 from stream_metrics.core.telemetry.tree import preferred
 
+TOTAL_RATIO: Final = 2  # of open traces of all services to those of one
 REMEMBERED_TRACES_RATIO: Final = 16
 MAX_HEAP_RATIO: Final = 4  # of heap entries to useful ones
 SPAN_OVERHEAD_BYTES: Final = 250  # memory per stored span besides its content
@@ -50,7 +53,8 @@ class Bounds:
         settle_ms: How long after its last record a complete trace is closed.
         trace_max_ms: How long after its first record a trace is closed in any case.
         known_ms: How long after its last record a trace is remembered; at least ``trace_max_ms``.
-        open_traces, open_bytes: The most open traces of a partition, and bytes of their spans.
+        open_traces, open_bytes: The most open traces of a service in a partition, and bytes of
+            their spans; of all services together ``TOTAL_RATIO`` times as many.
         trace_spans, trace_bytes: The most distinct spans of one trace, and their bytes.
     """
 
@@ -124,16 +128,18 @@ class _OpenTrace:
         "order",
         "place",
         "roots",
+        "service",
         "size",
         "trace_id",
         "unfinished_roots",
         "without_id",
     )
 
-    def __init__(self, trace_id: str, order: int, place: ReadPosition) -> None:
+    def __init__(self, trace_id: str, order: int, place: ReadPosition, service: str) -> None:
         self.trace_id = trace_id
         self.order = order
         self.place = place
+        self.service = service  # that sent its first span
         self.last_ms = place.time_ms
         self.due_ms: int | None = None  # of its heap entry
         self.size = 0
@@ -193,6 +199,15 @@ class _OpenTrace:
 
 
 @dataclass(slots=True)
+class _OpenOfService:
+    """The open traces of one service in the order of their beginnings, and the bytes of their
+    spans."""
+
+    traces: dict[str, _OpenTrace] = field(default_factory=dict)
+    size: int = 0
+
+
+@dataclass(slots=True)
 class _LastSeen:
     """The time of a trace's last record, and of the heap entry that checks it."""
 
@@ -217,6 +232,7 @@ class Assembly:
         self._since_ms = since_ms
         self._time_ms = begin.time_ms
         self._open: dict[str, _OpenTrace] = {}  # in the order of their beginnings
+        self._of_service: dict[str, _OpenOfService] = {}
         self._known: OrderedDict[str, _LastSeen] = (
             OrderedDict()
         )  # in the order of their last records
@@ -258,26 +274,31 @@ class Assembly:
             self.note(time_ms, (span.trace_id for span in spans))
             return []
         closed = self._advance(time_ms)
+        services: dict[str, None] = {}
         for trace_id, found in _by_trace(spans).items():
             self.spans += len(found)
             if not trace_id:  # nothing connects spans without a trace id
                 closed += (_trace_without_id(span, offset, time_ms) for span in found)
                 continue
-            one = self._trace_for(trace_id, ReadPosition(offset, time_ms))
+            service = service_of(found[0]) or ""
+            one = self._trace_for(trace_id, ReadPosition(offset, time_ms), service)
             if one is None:
                 self.late += len(found)
                 continue
-            self.open_bytes -= one.size
-            for span in found:
-                one.add(span)
-            self.open_bytes += one.size
+            before = one.size
+            try:
+                for span in found:
+                    one.add(span)
+            finally:
+                self._resize(one, one.size - before)
+            services[one.service] = None
             refusal = one.refusal(self._bounds)
             if refusal is None:
                 self._schedule(one)
             else:
                 closed.append(self._close(one, *refusal))
         closed += self._forget_excess()
-        closed += self._make_room()
+        closed += self._make_room(services)
         return closed
 
     def refuse(
@@ -291,7 +312,7 @@ class Assembly:
         for trace_id in dict.fromkeys(trace_ids):
             if not trace_id:
                 continue
-            one = self._trace_for(trace_id, ReadPosition(offset, time_ms))
+            one = self._trace_for(trace_id, ReadPosition(offset, time_ms), "")
             if one is not None:
                 closed.append(self._close(one, reason, message))
         return closed + self._forget_excess()
@@ -312,13 +333,15 @@ class Assembly:
         self._forget(time_ms)
         return closed
 
-    def _trace_for(self, trace_id: str, place: ReadPosition) -> _OpenTrace | None:
+    def _trace_for(self, trace_id: str, place: ReadPosition, service: str) -> _OpenTrace | None:
         """The open trace that a record has spans of; None if the spans are late."""
         is_new = trace_id not in self._known
         self._touch(trace_id, place.time_ms)
         if is_new:
             self._order += 1
-            self._open[trace_id] = _OpenTrace(trace_id, self._order, place)
+            new = _OpenTrace(trace_id, self._order, place, service)
+            self._open[trace_id] = new
+            self._of_service.setdefault(service, _OpenOfService()).traces[trace_id] = new
         one = self._open.get(trace_id)
         if one is not None:
             one.last_ms = max(one.last_ms, place.time_ms)
@@ -328,7 +351,11 @@ class Assembly:
         self, one: _OpenTrace, reason: Reason | None = None, message: str = ""
     ) -> ClosedTrace:
         del self._open[one.trace_id]
-        self.open_bytes -= one.size
+        of_service = self._of_service[one.service]
+        del of_service.traces[one.trace_id]
+        self._resize(one, -one.size)
+        if not of_service.traces:
+            del self._of_service[one.service]
         held = tuple(one.held.values())
         kept, service = held, None
         if reason is not None:
@@ -368,15 +395,28 @@ class Assembly:
                 ]
                 heapq.heapify(self._deadlines)
 
-    def _make_room(self) -> list[ClosedTrace]:
-        bounds, closed = self._bounds, []
-        while len(self._open) > bounds.open_traces or self.open_bytes > bounds.open_bytes:
-            message = (
-                f"{len(self._open):,} traces with {self.open_bytes:,} bytes of spans are open in "
-                "its partition"
-            )
-            closed.append(self._close(next(iter(self._open.values())), "no_room", message))
+    def _resize(self, one: _OpenTrace, change: int) -> None:
+        self.open_bytes += change
+        self._of_service[one.service].size += change
+
+    def _make_room(self, services: Iterable[str]) -> list[ClosedTrace]:
+        """Refuse the oldest traces of services that have too many, then the oldest of all."""
+        most, most_bytes, closed = self._bounds.open_traces, self._bounds.open_bytes, []
+        for service in services:
+            mine = self._of_service.get(service)
+            while mine and (len(mine.traces) > most or mine.size > most_bytes):
+                closed.append(self._refuse_oldest(mine.traces, mine.size, "its service"))
+        most, most_bytes = TOTAL_RATIO * most, TOTAL_RATIO * most_bytes
+        while len(self._open) > most or self.open_bytes > most_bytes:
+            closed.append(self._refuse_oldest(self._open, self.open_bytes, "all services"))
         return closed
+
+    def _refuse_oldest(self, among: dict[str, _OpenTrace], size: int, whose: str) -> ClosedTrace:
+        message = (
+            f"{len(among):,} traces of {whose} with {size:,} bytes of spans are open in its "
+            "partition"
+        )
+        return self._close(next(iter(among.values())), "no_room", message)
 
     # -- remembered traces -----------------------------------------------------------------------
 

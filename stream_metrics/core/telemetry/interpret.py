@@ -5,8 +5,11 @@ The result depends on neither the order of the spans nor on repetitions.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace as with_options
+from itertools import pairwise
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,6 +21,8 @@ from stream_metrics.core.telemetry.labels import ResultIndex, UnusedScore
 from stream_metrics.core.telemetry.mapping import SETTINGS, Role, SpanMapping
 from stream_metrics.core.telemetry.options import DEFAULT, Options
 from stream_metrics.core.telemetry.outputs import tools_of_searches
+from stream_metrics.core.telemetry.recordings import recording_of
+from stream_metrics.core.telemetry.scopes import ALL_SCOPES, scopes_setting
 from stream_metrics.core.telemetry.searches import (
     Retrieval,
     SpanProblem,
@@ -25,7 +30,7 @@ from stream_metrics.core.telemetry.searches import (
     find_searches,
     merge_duplicates,
 )
-from stream_metrics.core.telemetry.spans import Span, service_of, text
+from stream_metrics.core.telemetry.spans import Span, service_of
 from stream_metrics.core.telemetry.tree import SpanTree, deduplicate, kind_of
 from stream_metrics.core.telemetry.turns import NO_TURN, TurnBuilder, agent_of_turn
 
@@ -37,8 +42,11 @@ def interpret(
     spans: Iterable[Span], mapping: SpanMapping, options: Options = DEFAULT
 ) -> Interpretation:
     """The interpretation of the spans of one trace; never raises because of what they hold."""
-    interpretation, tree, results = _interpret(spans, mapping, options)
+    given = list(spans)
+    interpretation, tree, results = _interpret(given, mapping, options)
     if tree is not None:
+        if tree.left_out:
+            _refuse_left_out(interpretation, tree, given, mapping, options)
         evaluations = evaluations_in_trace(tree, mapping, options.grading)
         labels, unused = results.labels(evaluations, options.grading)
         interpretation.labels = tuple(labels)
@@ -58,6 +66,39 @@ def apply_evaluations(
     labels, unused = results.labels(evaluations, options.grading)
     interpretation.labels = tuple(labels)
     return interpretation, unused
+
+
+def _refuse_left_out(
+    interpretation: Interpretation,
+    tree: SpanTree,
+    spans: Sequence[Span],
+    mapping: SpanMapping,
+    options: Options,
+) -> None:
+    """Refuse what has searches only in spans of scopes that are not to be used: a trace without a
+    turn, and turns without a search."""
+    turns = interpretation.turns
+    skipped = [turn for turn in turns if turn.skipped]
+    if (turns or interpretation.refused) and not skipped:
+        return
+    whole, _, _ = _interpret(spans, mapping, with_options(options, scopes=ALL_SCOPES))
+    if not (whole.turns or whole.refused):
+        return
+    first = tree.left_out[0]
+    message = f"otlp.scopes leaves out {first.scope or 'tracers without a name'}, which recorded it"
+    if not turns:
+        interpretation.refuse("left_out", first.span_id, message, whole.agent)
+        return
+    out = {span.span_id for span in tree.left_out}
+    starts = [
+        one.start_ns // 1000 for turn in whole.turns for one in turn.searches if one.span_id in out
+    ]
+    numbers = [*(turn.number for turn in turns), math.inf]
+    for turn, (begin, end) in zip(turns, pairwise(numbers), strict=True):
+        searched = any(begin <= start < end for start in starts)
+        if turn.skipped and (searched or whole.refused):
+            interpretation.refuse("left_out", turn.span_id, message, turn.agent)
+            interpretation.drop_turns({turn.span_id})
 
 
 def _interpret(
@@ -116,7 +157,7 @@ def _add_turns(
     """Add the turns; for each span whose results another span has now, that span's id."""
     text_limit = detect_text_limit(tree.ordered)
     found, problems, covered = find_searches(tree, mapping, interpretation, text_limit.certain)
-    found, more, pairs = merge_duplicates(tree, found, interpretation, options.scopes)
+    found, more, pairs = merge_duplicates(tree, found, interpretation)
     problems += more
     problems += _ambiguous_runs(tree)
     turns, of_turn, ambiguous = _turns(tree, found, pairs, options)
@@ -127,8 +168,12 @@ def _add_turns(
     searches_of: dict[str, list[Retrieval]] = {id: [] for id in (NO_TURN, *turns)}
     problems_of: dict[str, list[SpanProblem]] = {id: [] for id in (NO_TURN, *turns)}
     for id in ambiguous:
-        message = "another instrumentation recorded several turns instead of this one"
-        problems_of[id].append(SpanProblem(tree.by_id[id], "two_scopes", message))
+        kept = tree.by_id[id]
+        message = (
+            "another instrumentation recorded several turns instead of this one; "
+            + scopes_setting(service_of(kept), kept.scope)
+        )
+        problems_of[id].append(SpanProblem(kept, "two_scopes", message))
     for one in found:
         searches_of[of_turn.get(one.span.span_id, NO_TURN)].append(one)
     affecting_nested = {
@@ -170,11 +215,12 @@ def _add_turns(
     interpretation.turns = tuple(
         by_number[key] for key in sorted(by_number, key=lambda key: (key[1], key[0]))
     )
-    scoped = {one.span.span_id: one.span for one in builder.used}
-    interpretation.scopes = frozenset(
-        (text(span.resource.get("service.name")) or "", span.scope) for span in scoped.values()
+    interpretation.recordings = tuple(
+        recording_of(tree.by_id[turn.span_id], builder.used[turn.span_id])
+        for turn in interpretation.turns
     )
-    whole = {part: one.span.span_id for one in builder.used for part in one.parts}
+    used = (one for found in builder.used.values() for one in found)
+    whole = {part: one.span.span_id for one in used for part in one.parts}
     return {id: whole.get(outer, outer) for id, outer in covered.items()} | whole
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from stream_metrics.core.telemetry.documents import Document
+from stream_metrics.core.telemetry.recordings import Recording
 
 MAX_LISTED_REFUSALS: Final = 100
 MAX_MESSAGE_LENGTH: Final = 1_000
@@ -19,6 +21,7 @@ Reason = Literal[
     "incomplete",
     "unrecognised",
     "two_scopes",
+    "left_out",
     "cycle",
     "bad_id",
     "time_out_of_range",
@@ -48,7 +51,9 @@ HELP: Final[dict[Reason, str]] = {
     "incomplete": "export all spans of a trace, raise `bridge.trace_max` if they take longer to "
     "arrive, or set `otlp.missing_parents` to root if the spans above are not exported",
     "unrecognised": "add a row to `otlp.rows` that gives these spans a role",
-    "two_scopes": "name the instrumentation scope to use in `otlp.scopes`",
+    "two_scopes": "name the instrumentation scope of the service to use in `otlp.scopes`",
+    "left_out": "if these traces count, add their scope to `otlp.scopes`, or choose scopes by "
+    "service there",
     "cycle": "correct the sender: spans are their own ancestors",
     "bad_id": "correct the sender: trace ids have 16 bytes and span ids 8",
     "time_out_of_range": "correct the sender's clock; times are nanoseconds since 1970",
@@ -162,7 +167,7 @@ class Interpretation:
         service: The ``service.name`` of the sender.
         agent: The agent of refusals that name none; the service if no agent is known.
         refusals: The first refusals; ``by_agent`` counts all by agent and reason.
-        scopes: The pairs of service and instrumentation scope that have searches.
+        recordings: The turns as their instrumentation recorded them, in the same order.
         kinds: The number of spans of each kind, as displayed to people.
         spans, repeated: The number of distinct spans, and of repeated ones.
         nested, duplicate, reranked: The number of searches that are part of others, that another
@@ -176,7 +181,7 @@ class Interpretation:
     agent: str | None = None
     refusals: list[Refusal] = field(default_factory=list)
     by_agent: Counter[tuple[str | None, Reason]] = field(default_factory=Counter)
-    scopes: frozenset[tuple[str, str]] = frozenset()
+    recordings: tuple[Recording, ...] = ()
     kinds: Counter[str] = field(default_factory=Counter)
     spans: int = 0
     repeated: int = 0
@@ -206,31 +211,8 @@ class Interpretation:
                 Refusal(reason, self.trace_id, span_id, shown, agent, self.service)
             )
 
-
-class ConflictingScopes(Exception):
-    """Several instrumentations of a service recorded searches; the message says what to do."""
-
-
-def check_scopes(scopes: frozenset[tuple[str, str]]) -> None:
-    """Raises ``ConflictingScopes`` if several instrumentations of a service recorded searches."""
-    for service, names in conflicting_scopes(scopes).items():
-        raise ConflictingScopes(
-            f"{len(names)} instrumentations recorded searches of service {service!r}: "
-            f"{', '.join(names)}. They may have recorded the same calls; set `otlp.scopes` to the "
-            "one that counts"
-        )
-
-
-def conflicting_scopes(scopes: frozenset[tuple[str, str]]) -> dict[str, list[str]]:
-    """The services of which several instrumentations recorded searches, with their scopes.
-
-    In separate traces their searches cannot be told apart from repeated ones, so a setting must say
-    which scope to use.
-
-    >>> conflicting_scopes(frozenset({("a", "x"), ("a", "y"), ("b", "x")}))
-    {'a': ['x', 'y']}
-    """
-    found: dict[str, list[str]] = {}
-    for service, scope in sorted(scopes):
-        found.setdefault(service, []).append(scope)
-    return {service: each for service, each in found.items() if len(each) > 1}
+    def drop_turns(self, span_ids: Container[str]) -> None:
+        """Remove the turns of these spans, and their labels."""
+        self.turns = tuple(one for one in self.turns if one.span_id not in span_ids)
+        self.labels = tuple(one for one in self.labels if one.turn.span_id not in span_ids)
+        self.recordings = tuple(one for one in self.recordings if one.span_id not in span_ids)

@@ -1,21 +1,20 @@
-"""Interprets closed traces one after the other, and checks what they share."""
+"""Interprets closed traces one after the other, and compares each with the traces before it."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from stream_metrics.core.events.decode import BadRecord, decode
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.events import Event, events
-from stream_metrics.core.telemetry.interpretation import Interpretation, Turn, check_scopes
+from stream_metrics.core.telemetry.interpretation import Interpretation, Turn
 from stream_metrics.core.telemetry.mapping import SpanMapping
 from stream_metrics.core.telemetry.options import Options
+from stream_metrics.core.telemetry.recordings import Recordings
 
 MAX_REMEMBERED_TURNS: Final = 100_000
-MAX_REMEMBERED_SCOPES: Final = 1_000
 
 
 class InterpretedTrace(NamedTuple):
@@ -31,25 +30,17 @@ class InterpretedTrace(NamedTuple):
 
 
 class TraceInterpreter:
-    """Interprets traces; ``scopes`` are the pairs of service and scope of their searches."""
+    """Interprets traces in the order in which they are closed."""
 
     def __init__(self, mapping: SpanMapping, options: Options, limits: Limits) -> None:
-        self.scopes: frozenset[tuple[str, str]] = frozenset()
         self._mapping, self._options, self._limits = mapping, options, limits
+        self._recordings = Recordings()
         self._turns: OrderedDict[tuple[str, int], str] = OrderedDict()
 
-    def add_scopes(self, scopes: Iterable[tuple[str, str]]) -> None:
-        """Record scopes of earlier searches; raises ``ConflictingScopes``."""
-        known = self.scopes.union(scopes)
-        if not self._options.scopes:
-            check_scopes(known)
-        if len(known) <= MAX_REMEMBERED_SCOPES:
-            self.scopes = known
-
     def interpret(self, closed: ClosedTrace) -> InterpretedTrace:
-        """Interpret the trace; raises ``ConflictingScopes``."""
+        """Interpret the trace."""
         interpretation = closed.interpret(self._mapping, self._options)
-        self.add_scopes(interpretation.scopes)
+        self._recordings.refuse_repeated(interpretation)
         found, rejected = [], []
         for event in events(interpretation, self._options.content):
             read = decode(event.value, timestamp_ms=closed.timestamp_ms, limits=self._limits)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from stream_metrics.core.telemetry.evaluations import NO_GRADES, Grading
+from stream_metrics.core.telemetry.scopes import ALL_SCOPES, ScopeChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class Options:
         turn: Whether turn spans delimit turns where a trace has any, or the whole trace is always
             one turn.
         content: Whether to keep queries, titles, texts, questions and answers.
-        scopes: The instrumentation scopes to use; all if empty.
+        scopes: The instrumentation scopes to use.
         missing_parents: Whether a span whose parent is missing makes the trace incomplete, or
             counts as a root.
         require_conversation: Whether to refuse a trace that names no conversation. Otherwise its
@@ -31,7 +32,7 @@ class Options:
 
     turn: Literal["span", "trace"] = "span"
     content: bool = True
-    scopes: frozenset[str] = frozenset()
+    scopes: ScopeChoice = ALL_SCOPES
     missing_parents: Literal["refuse", "root"] = "refuse"
     require_conversation: bool = False
     max_spans: int = 100_000

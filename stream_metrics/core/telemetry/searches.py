@@ -21,7 +21,8 @@ from stream_metrics.core.telemetry.interpretation import Interpretation
 from stream_metrics.core.telemetry.kinds import SpanKinds, suggests_search
 from stream_metrics.core.telemetry.mapping import SETTINGS, Role, SpanMapping
 from stream_metrics.core.telemetry.messages import called_tools
-from stream_metrics.core.telemetry.spans import Span, text
+from stream_metrics.core.telemetry.scopes import scopes_setting
+from stream_metrics.core.telemetry.spans import Span, service_of, text
 from stream_metrics.core.telemetry.tree import SpanTree
 
 _DATABASE: Final = re.compile(
@@ -395,7 +396,6 @@ def merge_duplicates(
     tree: SpanTree,
     found: list[Retrieval],
     interpretation: Interpretation,
-    preferred: frozenset[str],
 ) -> tuple[list[Retrieval], list[SpanProblem], list[tuple[str, str]]]:
     """Merges searches that two instrumentations recorded.
 
@@ -432,7 +432,10 @@ def merge_duplicates(
             open_.append(one)
             if unclear is not None:
                 scopes = f"{unclear.span.scope} and {one.span.scope}"
-                message = f"{scopes} recorded a search, and their documents cannot be compared"
+                setting = scopes_setting(service_of(one.span), unclear.span.scope)
+                message = (
+                    f"{scopes} recorded a search, and their documents cannot be compared; {setting}"
+                )
                 problems.append(SpanProblem(one.span, "two_scopes", message))
     score: Counter[str] = Counter()
     for both in pairs:

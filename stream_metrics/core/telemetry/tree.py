@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from stream_metrics.core.telemetry.mapping import Role, Row, SpanMapping
+from stream_metrics.core.telemetry.scopes import ScopeChoice
 from stream_metrics.core.telemetry.spans import NO_ID, Span
 
 _PRODUCTS: Final = (
@@ -65,11 +66,12 @@ class SpanTree:
         depth: The number of levels.
         orphans: Spans whose parent is missing.
         in_cycles: Spans that are their own ancestors, or descendants of such spans.
-        ignored: The ids of spans of other scopes, and of the descendants of evaluators.
+        ignored: The ids of spans left out, and of the descendants of evaluators.
+        left_out: The spans of scopes that are not to be used.
         rows: The row of each span that has one, by span id.
     """
 
-    def __init__(self, spans: Sequence[Span], mapping: SpanMapping, scopes: frozenset[str]) -> None:
+    def __init__(self, spans: Sequence[Span], mapping: SpanMapping, scopes: ScopeChoice) -> None:
         self.by_id = {span.span_id: span for span in spans}
         self.orphans: list[Span] = []
         inside: dict[str, list[Span]] = {}
@@ -92,11 +94,13 @@ class SpanTree:
         self.in_cycles = [span for span in self.by_id.values() if span.span_id not in reached]
         self.rows: dict[str, Row] = {}
         self.ignored: set[str] = set()
+        self.left_out: list[Span] = []
         in_evaluators: set[str] = set()
         for span in self.ordered:
             row = mapping.row(span, inside.get(span.span_id, ()))
-            if scopes and span.scope not in scopes:
+            if scopes.leaves_out(span):
                 self.ignored.add(span.span_id)
+                self.left_out.append(span)
             elif span.parent_id in in_evaluators:
                 in_evaluators.add(span.span_id)
                 self.ignored.add(span.span_id)

@@ -64,7 +64,7 @@ class TurnBuilder:
     ) -> None:
         self._tree, self._mapping, self._options = tree, mapping, options
         self._interpretation, self._text_limit = interpretation, text_limit
-        self.used: list[Retrieval] = []
+        self.used: dict[str, list[Retrieval]] = {}  # the searches of each turn
         self._calls = tree.nearest_ancestor(Role.TOOL, Role.SEARCH)
         self._steps = tree.nearest_ancestor(Role.STEP)
         self._agents_around = tree.nearest_ancestor(Role.TURN)
@@ -145,7 +145,7 @@ class TurnBuilder:
         conversation = self._conversation(place, found, agent)
         if conversation is None:
             return None
-        self.used += found
+        self.used[id] = found
         order = sorted(
             found, key=lambda one: (numbers[one.span.span_id], one.start_ns, one.span.span_id)
         )

@@ -26,7 +26,7 @@ from stream_metrics.live.prometheus.service_metrics import (
 BRIDGE: Final = PREFIX + "bridge_"
 REFUSALS: Final[tuple[str, ...]] = get_args(Reason)
 LETTERS: Final = ("no_key", "unreadable", *REASONS, OTHER)
-OUTCOMES: Final = ("told", "refused", "empty")
+OUTCOMES: Final = ("told", "refused", "left_out", "empty")
 
 
 class BridgeMetrics(ServiceMetrics):
@@ -63,8 +63,8 @@ class BridgeMetrics(ServiceMetrics):
         )
         self._traces = counter(
             "traces",
-            "Traces closed, by agent: told if it has events, refused if something of it was "
-            "refused and it has none, empty otherwise.",
+            "Traces closed, by agent: told if it has events; otherwise refused if something of it "
+            "was refused, left_out if `otlp.scopes` leaves it out, else empty.",
             "agent",
             "outcome",
         )
@@ -141,9 +141,12 @@ class BridgeMetrics(ServiceMetrics):
         interpretation = interpreted.interpretation
         for (agent, reason), number in interpretation.by_agent.items():
             self._refused.labels(self.agent_label(agent), reason).inc(number)
-        outcome = (
-            "told" if interpreted.events else "refused" if interpretation.by_agent else "empty"
-        )
+        if interpreted.events:
+            outcome = "told"
+        elif interpretation.refused:
+            outcome = "left_out" if set(interpretation.refused) == {"left_out"} else "refused"
+        else:
+            outcome = "empty"
         first = next((one.agent for one in interpretation.refusals), interpretation.agent)
         agent = interpretation.turns[0].agent if interpretation.turns else first
         self._counts_of(self.agent_label(agent))[outcome].inc()

@@ -25,9 +25,10 @@ from msgspec import structs
 
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.record import DeadLetter, Record
-from stream_metrics.core.telemetry import ConflictingScopes, Event, Span
+from stream_metrics.core.telemetry import Event, Span
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds, ClosedTrace, ReadPosition
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
+from stream_metrics.core.telemetry.otlp.payloads import id_of_key
 from stream_metrics.live.ports import DeadLetters
 from stream_metrics.live.worker.retry import Retry
 
@@ -176,7 +177,7 @@ class Bridge:
         self._spans = 0  # since the last yield to the event loop
 
     async def turn(self) -> int:
-        """Run one round; the number of records fetched. Raises ``ConflictingScopes``."""
+        """Run one round; the number of records fetched."""
         self._letters, self._pending, self._bytes = [], [], 0
         records = await self._inputs.fetch()
         for record in records:
@@ -201,20 +202,28 @@ class Bridge:
         """Add a record; the traces that it closes."""
         offset, time_ms = record.offset, record.timestamp_ms or 0
         if assembly.needs_only_ids(offset, time_ms):
-            assembly.note(time_ms, self._payloads.trace_ids(record))
+            assembly.note(time_ms, self._trace_ids(record))
             return ()
         if record.key is None:
             self._letters.append(DeadLetter(record.produced, "no_key", NO_KEY))
-            return assembly.refuse(
-                offset, time_ms, self._payloads.trace_ids(record), "no_key", NO_KEY
-            )
-        found = self._payloads.spans(record.value)
-        if isinstance(found, BadRecord):
-            self._letters.append(DeadLetter(record.produced, found.reason, found.message))
-            ids = self._payloads.trace_ids(record)
-            message = f"the record at offset {offset} cannot be read: {found.message}"
-            return assembly.refuse(offset, time_ms, ids, "unreadable", message)
-        return assembly.read(offset, time_ms, found)
+            return assembly.refuse(offset, time_ms, self._trace_ids(record), "no_key", NO_KEY)
+        try:
+            found = self._payloads.spans(record.value)
+            if not isinstance(found, BadRecord):
+                return assembly.read(offset, time_ms, found)
+        except Exception as error:
+            found = BadRecord("internal_error", f"a bug: {type(error).__name__}")
+        self._letters.append(DeadLetter(record.produced, found.reason, found.message))
+        message = f"the record at offset {offset} cannot be read: {found.message}"
+        return assembly.refuse(offset, time_ms, self._trace_ids(record), "unreadable", message)
+
+    def _trace_ids(self, record: Record) -> Sequence[str]:
+        """The trace ids of the record's spans; if it cannot be read, the trace of its key."""
+        try:
+            return self._payloads.trace_ids(record)
+        except Exception:  # a bug, which reading the spans reports
+            found = id_of_key(record.key)
+            return () if found is None else (found,)
 
     async def _interpret(self, partition: int, closed: Iterable[ClosedTrace]) -> None:
         for trace in closed:
@@ -231,8 +240,6 @@ class Bridge:
                     interpreted = await asyncio.to_thread(self._interpreter.interpret, trace)
                 else:
                     interpreted = self._interpreter.interpret(trace)
-            except (MemoryError, ConflictingScopes):
-                raise
             except Exception as error:
                 why = f"a bug, met in trace {trace.trace_id}: {type(error).__name__}"
                 self._letters.append(DeadLetter(place, "internal_error", why))

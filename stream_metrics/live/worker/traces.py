@@ -1,13 +1,11 @@
 """Reads the topic of traces for a bridge.
 
 The committed offset is that of the first record of any open trace. Its metadata hold the record
-time there, with which the next reader finds the traces that had earlier records, and the scopes of
-which searches were recorded.
+time there, with which the next reader finds the traces that had earlier records.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -17,52 +15,39 @@ import structlog
 
 from stream_metrics.core.events.record import Extent
 from stream_metrics.core.telemetry.assembly import ReadPosition
-from stream_metrics.core.telemetry.interpreter import TraceInterpreter
-from stream_metrics.live.ports import Position, Unavailable
+from stream_metrics.live.ports import Position
 from stream_metrics.live.worker.bridge import Assemblies
 from stream_metrics.live.worker.clock import Clock
-from stream_metrics.live.worker.inputs import (
-    ANSWER_WITHIN_SECONDS,
-    CommittedInputs,
-    CommittedSource,
-    InputOptions,
-)
+from stream_metrics.live.worker.inputs import CommittedInputs, CommittedSource, InputOptions
 from stream_metrics.live.worker.lag import Gauges
 from stream_metrics.live.worker.retry import Reasons, RetryPolicy
 from stream_metrics.live.worker.source import Commit, PartitionId
 
 log = structlog.get_logger(__name__)
 
-NOTE_BYTES: Final = 3_000  # brokers take 4,096 by default
-_TIME, _SCOPES = "time_ms", "scopes"
+_TIME: Final = "time_ms"
 
 
-def note_of(time_ms: int, scopes: frozenset[tuple[str, str]]) -> str:
+def note_of(time_ms: int) -> str:
     """The metadata of a committed offset.
 
-    >>> parse_note(note_of(7, frozenset({("service", "scope")})))
-    (7, [('service', 'scope')])
+    >>> parse_note(note_of(7))
+    7
     """
-    listed = sorted(scopes)
-    while True:
-        text = json.dumps({_TIME: time_ms, _SCOPES: listed}, separators=(",", ":"))
-        if len(text) <= NOTE_BYTES:
-            return text
-        listed = listed[: len(listed) // 2]
+    # Bridges of the release before expect the list, and take the note for malformed without it.
+    return json.dumps({_TIME: time_ms, "scopes": []}, separators=(",", ":"))
 
 
-def parse_note(note: str | None) -> tuple[int | None, list[tuple[str, str]]]:
-    """The time and scopes in commit metadata; None and an empty list if the text is malformed.
+def parse_note(note: str | None) -> int | None:
+    """The time in commit metadata; None if the text is malformed.
 
-    >>> parse_note(""), parse_note('{"scopes":1}')
-    ((None, []), (None, []))
+    >>> parse_note(""), parse_note('{"time_ms":"x"}')
+    (None, None)
     """
     try:
-        parsed = json.loads(note or "")
-        time_ms = int(parsed[_TIME])
-        return time_ms, [(str(service), str(scope)) for service, scope in parsed[_SCOPES]]
+        return int(json.loads(note or "")[_TIME])
     except (ValueError, TypeError, KeyError):
-        return None, []
+        return None
 
 
 class TraceInputs(CommittedInputs):
@@ -77,13 +62,11 @@ class TraceInputs(CommittedInputs):
         gauges: Gauges,
         clock: Clock,
         assemblies: Assemblies,
-        interpreter: TraceInterpreter,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(source, options, retry, reasons, gauges, clock, monotonic=monotonic)
         self._assemblies = assemblies
-        self._interpreter = interpreter
 
     def ended(self) -> Mapping[int, int]:
         """See ``worker.bridge.Inputs``."""
@@ -99,16 +82,14 @@ class TraceInputs(CommittedInputs):
         for place, one in self.reading().items():
             begin = self._assemblies.commit(place.partition, one.position.offset)
             if begin is not None:
-                found[place] = Commit(
-                    begin.offset, note_of(begin.time_ms, self._interpreter.scopes)
-                )
+                found[place] = Commit(begin.offset, note_of(begin.time_ms))
         return found
 
     async def start_offsets(
         self, extents: Mapping[PartitionId, Extent], commits: Mapping[PartitionId, Commit]
     ) -> dict[PartitionId, int]:
         """Where to start reading each partition: before its read position, so that the traces that
-        had records there are known. Raises ``ConflictingScopes``."""
+        had records there are known."""
         begins: dict[PartitionId, ReadPosition] = {}
         since_ms: dict[int, int] = {}
         for place, offset in (await super().start_offsets(extents, commits)).items():
@@ -131,29 +112,17 @@ class TraceInputs(CommittedInputs):
         return starts
 
     async def ask(self) -> None:
-        """Ask for the end offsets and the scopes of other bridges; raises ``ConflictingScopes``."""
+        """Ask for the end offsets, and report up to when all partitions have been read."""
         await super().ask()
         if self._logs and not any(one.halted for one in self._logs.values()):
             until_ms = min(one.read_up_to_ms() for one in self._logs.values())
             self._gauges.complete_until(until_ms / 1000)
-        await self._learn_scopes()
-
-    async def _learn_scopes(self) -> None:
-        """Learn the scopes of searches that other bridges of the group recorded."""
-        try:
-            async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
-                commits = await self.source.committed(self._all)
-        except (Unavailable, TimeoutError):
-            return  # the next call tries again
-        for commit in commits.values():
-            self._interpreter.add_scopes(parse_note(commit.note)[1])
 
     async def _begin(
         self, place: PartitionId, offset: int, extent: Extent, commit: Commit | None
     ) -> ReadPosition:
         """The read position of a partition."""
-        time_ms, scopes = parse_note(commit.note if commit else None)
-        self._interpreter.add_scopes(scopes)
+        time_ms = parse_note(commit.note if commit else None)
         if commit is not None and commit.offset == offset and time_ms is not None:
             return ReadPosition(offset, time_ms)
         if not offset:

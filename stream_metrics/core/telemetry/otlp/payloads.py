@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import structs
@@ -27,6 +27,7 @@ from stream_metrics.core.telemetry.otlp.spans import (
 from stream_metrics.core.telemetry.spans import Link, Span, SpanEvent
 
 UNREADABLE: Final = "unreadable"
+INTERNAL_ERROR: Final = "internal_error"
 
 ERROR_CODES: Final = (2, "STATUS_CODE_ERROR")
 KINDS: Final = {
@@ -43,6 +44,10 @@ _OTHER_SIGNAL: Final = re.compile(rb'\s*\{\s*"resource(Metrics|Logs|Profiles)"\s
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _FIRST_FIELD: Final = 0x0A  # the tag of field 1, with a length
 _INNER_FIELDS: Final = frozenset({0x0A, 0x12, 0x1A})  # resource, scope spans, schema URL
+
+
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_UInt32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 
 
 class _Value(msgspec.Struct, rename="camel", frozen=True):
@@ -90,8 +95,8 @@ class _Span(msgspec.Struct, rename="camel", frozen=True):
     span_id: str | None = None
     parent_span_id: str | None = None
     name: str | None = None
-    kind: int | str | None = None
-    dropped_attributes_count: int | None = None
+    kind: _Int32 | str | None = None
+    dropped_attributes_count: _UInt32 | None = None
     start_time_unix_nano: int | str | None = None
     end_time_unix_nano: int | str | None = None
     attributes: list[Attribute] | None = None
@@ -239,6 +244,9 @@ def route_by_trace(records: Sequence[Record]) -> tuple[list[Record], list[DeadLe
             parts = by_trace(value)
         except OtlpError as error:
             letters.append(DeadLetter(record, UNREADABLE, _why(value, error)))
+            continue
+        except Exception as error:
+            letters.append(DeadLetter(record, INTERNAL_ERROR, f"a bug: {type(error).__name__}"))
             continue
         origin = Origin(record.topic, record.partition, record.offset, record.key)
         copies += (

@@ -34,13 +34,13 @@ from stream_metrics.core.telemetry import (
     SpanMapping,
     UnusedScore,
     apply_evaluations,
-    check_scopes,
     events,
     interpret,
     label_events,
 )
 from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
+from stream_metrics.core.telemetry.recordings import Recordings
 from stream_metrics.core.telemetry.spans import service_of
 
 MAX_LISTED_REFUSALS: Final = 100
@@ -51,7 +51,8 @@ _TABLES: Final = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 PRAGMA locking_mode = EXCLUSIVE;
-CREATE TABLE spans (trace TEXT, digest BLOB, span BLOB, PRIMARY KEY (trace, digest)) WITHOUT ROWID;
+CREATE TABLE spans (trace TEXT, digest BLOB, start_ns INTEGER, span BLOB, PRIMARY KEY (trace, digest))
+    WITHOUT ROWID;
 CREATE TABLE turns (conversation TEXT, turn INTEGER, spans INTEGER,
     PRIMARY KEY (conversation, turn)) WITHOUT ROWID;
 CREATE TABLE events (occurred_us INTEGER, trace TEXT, sequence INTEGER, place INTEGER,
@@ -61,10 +62,10 @@ CREATE TABLE assembled (trace TEXT PRIMARY KEY, spans INTEGER) WITHOUT ROWID;
 BEGIN;
 """
 _SIZES: Final = """
-SELECT trace, COUNT(*), SUM(LENGTH(span)) FROM spans GROUP BY trace ORDER BY trace
+SELECT trace, COUNT(*), SUM(LENGTH(span)) FROM spans GROUP BY trace ORDER BY MIN(start_ns), trace
 """
 _MARK_ASSEMBLED: Final = "INSERT OR IGNORE INTO assembled VALUES (?, ?)"
-_STORE: Final = "INSERT OR IGNORE INTO spans VALUES (?, ?, ?)"
+_STORE: Final = "INSERT OR IGNORE INTO spans VALUES (?, ?, ?, ?)"
 _SIZE: Final = "SELECT COUNT(*), SUM(LENGTH(span)) FROM spans WHERE trace = ?"
 _SPANS: Final = "SELECT span FROM spans WHERE trace = ? ORDER BY digest"
 _CONTENTS: Final = "SELECT trace, span FROM spans WHERE trace <> ''"
@@ -159,7 +160,7 @@ class TraceStore:
         self._limits, self._folder = limits, folder
         self._stored = 0
         self._listed: dict[tuple[str, str], dict[str, Any]] = {}
-        self._scopes: set[tuple[str, str]] = set()
+        self._recordings = Recordings()
         self._database: sqlite3.Connection | None = None
 
     def __enter__(self) -> Self:
@@ -190,7 +191,6 @@ class TraceStore:
             if self._database is None:
                 self._database = _opened(self._folder)
             interpretation = one.interpret(self._mapping, self._options)
-            self._scopes |= interpretation.scopes
             self._add(self._database, interpretation, one.timestamp_ms)
             self._database.execute(_MARK_ASSEMBLED, (one.trace_id, 0))
 
@@ -201,11 +201,12 @@ class TraceStore:
                 self._database = _opened(self._folder)
             self._database.execute(_MARK_ASSEMBLED, (one.trace_id, len(one.encoded_spans)))
             self._database.executemany(
-                _STORE, ((one.trace_id, _digest(content), content) for content in one.encoded_spans)
+                _STORE,
+                ((one.trace_id, _digest(content), 0, content) for content in one.encoded_spans),
             )
 
     def records(self) -> Iterator[Record]:
-        """The events by time, as records keyed by conversation; raises ``ConflictingScopes``."""
+        """The events by time, as records keyed by conversation."""
         if self._database is None:
             return
         self._interpret_all(self._database)
@@ -224,12 +225,10 @@ class TraceStore:
     ) -> tuple[list[Event], list[UnusedScore]]:
         """The labels that evaluations give to results in the traces, and the unused evaluations.
 
-        The events are by time, the unused ones in the order of the evaluations. Raises
-        ``ConflictingScopes``.
+        The events are by time, the unused ones in the order of the evaluations.
         """
         by_trace, unused = self._by_trace(evaluations)
         found: list[Event] = []
-        scopes: set[tuple[str, str]] = set()
         for trace, mine in sorted(by_trace.items()):
             assert self._database is not None
             if (why := self._unusable(self._database, trace)) is not None:
@@ -237,11 +236,9 @@ class TraceStore:
                 continue
             spans = map(_span, self._database.execute(_SPANS, (trace,)))
             interpretation, more = apply_evaluations(spans, self._mapping, self._options, mine)
-            scopes |= interpretation.scopes
             unused += more
             self.counts.labels += len(interpretation.labels)
             found += label_events(trace, interpretation.labels)
-        self._check_scopes(scopes)
         order = {one.origin: at for at, one in enumerate(evaluations)}
         unused.sort(key=lambda one: order[one.origin])
         return sorted(found, key=lambda event: (event.occurred_us, event.value)), unused
@@ -311,14 +308,12 @@ class TraceStore:
             for spans in groups:  # nothing connects spans without a trace id
                 interpretation = interpret(spans, self._mapping, self._options)
                 self._add(database, interpretation)
-                self._scopes |= interpretation.scopes
         self.counts.repeated = (
             self.counts.spans - self.counts.late - self.counts.early - self._stored
         )
         (self.counts.turn_conflicts,) = database.execute(
             "SELECT COALESCE(SUM(spans), 0) FROM turns WHERE spans > 1"
         ).fetchone()
-        self._check_scopes(self._scopes)
 
     def _refused(
         self, database: sqlite3.Connection, trace: str, spans: int, reason: Reason, message: str
@@ -329,11 +324,6 @@ class TraceStore:
         interpretation.refuse(reason, "", message)
         return interpretation
 
-    def _check_scopes(self, scopes: Iterable[tuple[str, str]]) -> None:
-        """Raises ``ConflictingScopes``."""
-        if not self._options.scopes:
-            check_scopes(frozenset(scopes))
-
     def _add(
         self,
         database: sqlite3.Connection,
@@ -341,6 +331,7 @@ class TraceStore:
         timestamp_ms: int | None = None,
     ) -> None:
         """Count a trace and store its events; ``timestamp_ms`` is that of its last record."""
+        self._recordings.refuse_repeated(interpretation)
         counts = self.counts
         self._stored += interpretation.spans + interpretation.refused["bad_id"]
         counts.traces += 1
@@ -399,9 +390,9 @@ class TraceStore:
             self.counts.first_refused.append(entry)
 
 
-def _stored(span: Span) -> tuple[bytes, bytes]:
+def _stored(span: Span) -> tuple[bytes, int, bytes]:
     content = msgspec.msgpack.encode(span)
-    return _digest(content), content
+    return _digest(content), span.start_ns, content
 
 
 def _digest(content: bytes) -> bytes:

@@ -1,0 +1,268 @@
+"""Finds turns that two instrumentations recorded in traces of their own.
+
+In one trace such turns are merged (``searches.merge_duplicates``). In two traces the second one is
+refused: told as well, the same searches would count twice. Turns of other programs of one name, or
+of the old and the new release during a deployment, are no such pair: their searches are others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from stream_metrics.core.telemetry.documents import Document
+from stream_metrics.core.telemetry.scopes import scopes_setting
+from stream_metrics.core.telemetry.spans import Span, service_of, text
+
+if TYPE_CHECKING:
+    from stream_metrics.core.telemetry.interpretation import Interpretation
+    from stream_metrics.core.telemetry.searches import Retrieval
+
+MAX_REMEMBERED: Final = 50_000
+MAX_COMPARED: Final = 16
+"""The most remembered searches of one scope to compare with a new one: the latest ones."""
+MAX_SCOPES: Final = 4
+"""The most other scopes to compare with."""
+PROCESS: Final = (
+    "service.version",
+    "host.id",
+    "host.name",
+    "container.id",
+    "k8s.pod.uid",
+    "k8s.pod.name",
+    "process.pid",
+)
+"""Attributes of resources that tell processes apart. ``service.instance.id`` is not among them,
+because SDKs make one up for each tracer provider, and one process may have several."""
+
+_Key = tuple[str, str, bytes]  # service, what is compared, its digest
+
+
+class RecordedSearch(NamedTuple):
+    """A search, by digests: ``ids``, ``texts`` and ``addresses`` are of all its documents, and None
+    unless each of them has one."""
+
+    start_ns: int
+    end_ns: int
+    query: bytes | None
+    documents: int
+    ids: bytes | None
+    texts: bytes | None
+    addresses: bytes | None
+
+    def is_recorded_in(self, other: RecordedSearch) -> bool:
+        """Whether the other may be the same search: they overlap in time, their queries do not
+        differ, and neither do their documents. If the documents do not compare, or neither found
+        any, the queries must be equal."""
+        if self.start_ns > other.end_ns or other.start_ns > self.end_ns:
+            return False
+        asked = self.query is not None and self.query == other.query
+        if not asked and None not in (self.query, other.query):
+            return False
+        if self.documents != other.documents:
+            return False
+        if self.documents:
+            for mine, its in (
+                (self.ids, other.ids),
+                (self.texts, other.texts),
+                (self.addresses, other.addresses),
+            ):
+                if mine is not None and its is not None:
+                    return mine == its
+        return asked
+
+
+class Recording(NamedTuple):
+    """A turn as one instrumentation recorded it; ``process`` has the attributes that tell processes
+    apart, as far as its resource has them."""
+
+    trace_id: str
+    span_id: str
+    service: str
+    scope: str
+    process: dict[str, str]
+    start_ns: int
+    end_ns: int
+    searches: tuple[RecordedSearch, ...]
+
+    def may_share_process(self, other: Recording) -> bool:
+        """Whether one process may have recorded both."""
+        return all(other.process.get(name, value) == value for name, value in self.process.items())
+
+
+def recording_of(turn: Span, found: Sequence[Retrieval]) -> Recording:
+    """The recording of a turn that begins with the span and has these searches."""
+    first = min(found, key=lambda one: (one.start_ns, one.span.span_id)).span if found else turn
+    process = {name: value for name in PROCESS if (value := text(first.resource.get(name)))}
+    return Recording(
+        turn.trace_id,
+        turn.span_id,
+        service_of(first) or "",
+        first.scope,
+        process,
+        turn.start_ns,
+        turn.end_ns,
+        tuple(map(_recorded, found)),
+    )
+
+
+def _recorded(one: Retrieval) -> RecordedSearch:
+    documents = one.documents
+    return RecordedSearch(
+        one.start_ns,
+        one.end_ns,
+        None if one.query is None else _digest([one.query]),
+        len(documents),
+        _digest(document.id for document in documents),
+        _digest(document.text for document in documents),
+        _digest(map(_address, documents)),
+    )
+
+
+def _address(document: Document) -> str | None:
+    return document.url or document.page
+
+
+def _digest(values: Iterable[str | None]) -> bytes | None:
+    """A digest of the texts in their order; None if one of them is missing."""
+    found = hashlib.blake2b(digest_size=16)
+    for value in values:
+        if value is None:
+            return None
+        encoded = value.encode("utf-8", "surrogatepass")
+        found.update(b"%d:" % len(encoded))
+        found.update(encoded)
+    return found.digest()
+
+
+class _Entry(NamedTuple):
+    recording: Recording
+    search: RecordedSearch | None  # None stands for a turn without a search
+
+
+class Recordings:
+    """The turns of the latest traces, to compare with those of further ones.
+
+    ``most`` searches, and turns without one, are remembered.
+    """
+
+    def __init__(self, most: int = MAX_REMEMBERED) -> None:
+        self._most = most
+        self._entries: deque[_Entry] = deque()  # in the order in which they were remembered
+        self._by_key: dict[_Key, dict[str, deque[_Entry]]] = {}  # then by scope
+        self._rivals: dict[tuple[str, str, str], None] = {}  # service, two scopes seen to conflict
+
+    def refuse_repeated(self, interpretation: Interpretation) -> None:
+        """Refuse the turns that another instrumentation recorded in a remembered trace, and
+        remember the others."""
+        repeated: set[str] = set()
+        agents = {turn.span_id: turn.agent for turn in interpretation.turns}
+        for recording in interpretation.recordings:
+            other = self._recorded_in(recording)
+            if other is None:
+                self._remember(recording)
+                continue
+            self._note_rivals(recording, other)
+            repeated.add(recording.span_id)
+            interpretation.refuse(
+                "two_scopes", recording.span_id, _message(recording, other),
+                agents[recording.span_id],
+            )  # fmt: skip
+        if repeated:
+            interpretation.drop_turns(repeated)
+
+    def _recorded_in(self, recording: Recording) -> Recording | None:
+        """The remembered turn of another scope that has one of the recording's searches.
+
+        Turns without a search have nothing to compare. They count as one if they overlap, and a
+        search showed before that both instrumentations record the same calls.
+        """
+        for search in recording.searches:
+            for key in _keys(recording, search):
+                for entry in self._candidates(key, recording):
+                    if entry.search is not None and search.is_recorded_in(entry.search):
+                        return entry.recording
+        if not recording.searches:
+            for entry in self._candidates(_turn_key(recording), recording):
+                other = entry.recording
+                if (
+                    recording.start_ns <= other.end_ns
+                    and other.start_ns <= recording.end_ns
+                    and _pair(recording, other) in self._rivals
+                ):
+                    return other
+        return None
+
+    def _candidates(self, key: _Key, recording: Recording) -> Iterator[_Entry]:
+        by_scope = self._by_key.get(key, {})
+        others = (scope for scope in by_scope if scope != recording.scope)
+        for scope in islice(others, MAX_SCOPES):
+            for entry in islice(reversed(by_scope[scope]), MAX_COMPARED):
+                if recording.may_share_process(entry.recording):
+                    yield entry
+
+    def _remember(self, recording: Recording) -> None:
+        for search in recording.searches or (None,):
+            entry = _Entry(recording, search)
+            self._entries.append(entry)
+            for key in _keys_of(entry):
+                by_scope = self._by_key.setdefault(key, {})
+                by_scope.setdefault(recording.scope, deque()).append(entry)
+        while len(self._entries) > self._most:
+            self._forget(self._entries.popleft())
+
+    def _forget(self, entry: _Entry) -> None:
+        """Remove the entry from the index, where it is the oldest of its scope."""
+        scope = entry.recording.scope
+        for key in _keys_of(entry):
+            by_scope = self._by_key[key]
+            by_scope[scope].popleft()
+            if not by_scope[scope]:
+                del by_scope[scope]
+            if not by_scope:
+                del self._by_key[key]
+
+    def _note_rivals(self, recording: Recording, other: Recording) -> None:
+        if recording.searches:
+            self._rivals[_pair(recording, other)] = None
+            if len(self._rivals) > self._most:
+                del self._rivals[next(iter(self._rivals))]
+
+
+def _pair(one: Recording, other: Recording) -> tuple[str, str, str]:
+    first, second = sorted((one.scope, other.scope))
+    return one.service, first, second
+
+
+def _keys_of(entry: _Entry) -> Iterable[_Key]:
+    if entry.search is None:
+        return (_turn_key(entry.recording),)
+    return _keys(entry.recording, entry.search)
+
+
+def _turn_key(recording: Recording) -> _Key:
+    return recording.service, "turn", b""
+
+
+def _keys(recording: Recording, search: RecordedSearch) -> Iterator[_Key]:
+    """What two recordings of one search have in common: at least one of these."""
+    if search.query is not None:
+        yield recording.service, "query", search.query
+    if search.documents:
+        for name, digest in (
+            ("ids", search.ids),
+            ("texts", search.texts),
+            ("addresses", search.addresses),
+        ):
+            if digest is not None:
+                yield recording.service, name, digest
+
+
+def _message(recording: Recording, other: Recording) -> str:
+    return (
+        f"{other.scope or 'a tracer without a name'} recorded it, too, in trace {other.trace_id}, "
+        f"span {other.span_id}; {scopes_setting(recording.service, other.scope)}"
+    )

@@ -1,0 +1,138 @@
+"""Turns that two instrumentations recorded in traces of their own."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_metrics.core.telemetry import Interpretation
+from stream_metrics.core.telemetry.recordings import Recording, Recordings
+from tests.telemetry import agent, interpreted, model, search
+
+A, B = "openinference.instrumentation.langchain", "opentelemetry.instrumentation.genai.langchain"
+Process = dict[str, str]
+LONG_AGO_S = 60.0
+
+
+def turn(
+    trace: str, scope: str, found: str = "ab", *, at: int = 0, process: Process | None = None,
+    service: str = "shop",
+) -> Interpretation:  # fmt: skip
+    """A turn with a search that found these documents; without any, one that a model answered."""
+    resource = {"service.name": service, **(process or {})}
+    of: dict[str, Any] = {"trace_id": trace, "scope": scope, "resource": resource}
+    inner = search("s", "a", at, found=found, **of) if found else model("m", "a", at, **of)
+    return interpreted(agent("a", start=at, end=at + 100, **of), inner)
+
+
+def told(*given: Interpretation) -> list[bool]:
+    """Whether each trace is told."""
+    recordings = Recordings()
+    for one in given:
+        assert one.turns
+        recordings.refuse_repeated(one)
+        assert one.refused == ({} if one.turns else {"two_scopes": 1})
+    return [bool(one.turns) for one in given]
+
+
+def test_the_second_recording_of_a_search_is_refused() -> None:
+    """Its message has the trace that counts, and the setting."""
+    first, second = turn("1", A), turn("2", B)
+
+    assert told(first, second) == [True, False]
+    message = second.refusals[0].message
+    assert "in trace 1, span a" in message
+    assert f'otlp.scopes = {{"shop" = ["{A}"]}}' in message
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        turn("2", A),
+        turn("2", B, service="desk"),
+        turn("2", B, "cd"),
+        turn("2", B, "abc"),
+        turn("2", B, at=1_000),
+        turn("2", B, process={"service.version": "2"}),
+        turn("2", B, process={"process.pid": "8"}),
+    ],
+    ids=["same scope", "service", "documents", "more documents", "time", "release", "process"],
+)
+def test_other_searches_are_no_second_recording(other: Interpretation) -> None:
+    """Nor are those of another process, such as the new release during a deployment."""
+    first = turn("1", A, process={"service.version": "1", "process.pid": "7"})
+
+    assert told(first, other) == [True, True]
+
+
+def test_a_process_may_have_several_instance_ids() -> None:
+    """SDKs make one up for each tracer provider."""
+    given = (
+        turn(trace, scope, process={"service.instance.id": trace})
+        for trace, scope in (("1", A), ("2", B))
+    )
+
+    assert told(*given) == [True, False]
+
+
+def test_turns_without_a_search_count_once_where_searches_do() -> None:
+    """Alone they show nothing that could be compared."""
+    skipped = [turn("3", A, "", at=500), turn("4", B, "", at=550)]
+
+    assert told(*skipped) == [True, True]
+    assert told(turn("1", A), turn("2", B), *skipped) == [True, False, True, False]
+
+
+def test_a_refused_recording_refuses_no_other() -> None:
+    """Only what is told counts."""
+    assert told(turn("1", A), turn("2", B), turn("3", A)) == [True, False, True]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([A, B]), st.sampled_from(["", "a", "ab"]), st.integers(0, 400)),
+        max_size=12,
+    ),
+    st.integers(1, 6),
+)
+def test_the_index_finds_what_comparing_with_all_finds(
+    made: list[tuple[str, str, int]], most: int
+) -> None:
+    """Up to the number of searches that are remembered."""
+    found = [turn(str(at), scope, text, at=at_ms) for at, (scope, text, at_ms) in enumerate(made)]
+    expected, kept, rivals = [], list[Recording](), False
+    for one in found:
+        [mine] = one.recordings
+        others = [other for other in kept[-most:] if other.scope != mine.scope]
+        twice = any(a.is_recorded_in(b) for o in others for a in mine.searches for b in o.searches)
+        rivals = rivals or twice
+        if not mine.searches and rivals:
+            twice = any(
+                not other.searches
+                and mine.start_ns <= other.end_ns
+                and other.start_ns <= mine.end_ns
+                for other in others
+            )
+        expected.append(not twice)
+        kept += [] if twice else [mine]
+    recordings = Recordings(most)
+    for one in found:
+        recordings.refuse_repeated(one)
+
+    assert [bool(one.turns) for one in found] == expected
+
+
+def test_many_equal_searches_of_many_scopes_cost_little() -> None:
+    """No more than some of the latest are compared with each."""
+    one = turn("1", A)
+    [recording] = one.recordings
+    recordings, began = Recordings(), time.monotonic()
+    for at in range(20_000):
+        process = {"process.pid": str(at)}
+        one.recordings = (recording._replace(scope=f"scope {at % 50}", process=process),)
+        recordings.refuse_repeated(one)
+        assert time.monotonic() - began < LONG_AGO_S
