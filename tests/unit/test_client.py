@@ -1099,7 +1099,8 @@ def test_a_missing_folder_or_client_is_refused_immediately(tmp_path: Path) -> No
                "try: c.Recorder('kafka://h:9092')\n"
                "except ImportError as error: print(error)")  # fmt: skip
     assert done.stdout == (
-        "no Kafka client is installed: pip install 'stream-metrics-client[confluent]'\n"
+        "no Kafka client is installed. In a clone of stream-metrics, run: "
+        "pip install './client[confluent]'\n"
     )
 
 

@@ -120,7 +120,7 @@ def test_hints_of_commands_name_extras_that_exist() -> None:
     hints = re.compile(r"install_hint\(\s*\"[^\"]+\", \"([^\"]+)\", \"([^\"]+)\"")
     found = [(one[1], one[2]) for _, one in matches(hints)]
 
-    assert len(found) > 2
+    assert len(found) > 3
     assert [(package, extra) for package, extra in found if package not in extras()[extra]] == []
 
 

@@ -286,7 +286,7 @@ def test_parquet_without_pyarrow_is_an_error_that_names_the_extra(
     path = write(tmp_path / "day.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
-    with pytest.raises(InputError, match=r"pip install 'stream-metrics\[parquet\]'"):
+    with pytest.raises(InputError, match=r"run: pip install '\.\[parquet\]'"):
         read(path)
 
 

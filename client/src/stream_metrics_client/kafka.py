@@ -85,7 +85,10 @@ def make_kafka_opener(url: str, options: Mapping[str, Any]) -> SinkOpener:
             sinks = importlib.import_module(f"stream_metrics_client.{module}")
             return lambda report: getattr(sinks, sink)(target, report)
     extra = wanted or "confluent"
-    raise ImportError(f"no Kafka client is installed: pip install 'stream-metrics-client[{extra}]'")
+    raise ImportError(
+        "no Kafka client is installed. In a clone of stream-metrics, run: "
+        f"pip install './client[{extra}]'"
+    )
 
 
 class KafkaSink(ABC):

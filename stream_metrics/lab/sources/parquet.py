@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from stream_metrics.core.events.record import Record, bounded_timestamp
+from stream_metrics.lab.extras import install_hint
 
 COLUMNS: Final = {
     "topic": "text",
@@ -38,9 +39,7 @@ def load_pyarrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError as error:
-        raise ParquetError(
-            "Parquet needs pyarrow, which is not installed: pip install 'stream-metrics[parquet]'"
-        ) from error
+        raise ParquetError(install_hint("Parquet", "pyarrow", "parquet")) from error
     return pyarrow, pyarrow.parquet
 
 
