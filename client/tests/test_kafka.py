@@ -259,6 +259,32 @@ def test_a_server_that_is_no_kafka_is_named(client: str, caplog: pytest.LogCaptu
     assert len(flood(caplog)) <= 1, "the recorder says it when it is closed, too"
 
 
+@pytest.mark.parametrize(
+    ("client", "logger"), [("aiokafka", "aiokafka"), ("kafka-python", "kafka")]
+)
+def test_what_the_agents_own_client_logs_is_shown(
+    client: str, logger: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only what a client logs for the recorder is hidden."""
+    recorder = Recorder(f"kafka://127.0.0.1:1?client={client}")
+    recorder.forget("c")
+    wait_for_error(recorder)
+    logging.getLogger(logger).warning("the agent's own")
+    assert caplog.messages.count("the agent's own") == 1
+    assert not recorder.close(0)
+
+
+def test_what_a_client_logs_is_shown_at_the_debug_level(caplog: pytest.LogCaptureFixture) -> None:
+    """Who sets the client's loggers to the debug level sees also what is hidden otherwise."""
+    caplog.set_level(logging.DEBUG, "aiokafka")
+    recorder = Recorder("kafka://127.0.0.1:1?client=aiokafka")
+    recorder.forget("c")
+    wait_for_error(recorder)
+    assert not recorder.close(0)
+    errors = [one for one in caplog.records if one.levelno == logging.ERROR]
+    assert errors[0].name == "aiokafka"
+
+
 def test_an_advertised_address_that_leads_nowhere_is_named(tmp_path: Path) -> None:
     """For each client: brokers tell clients an address at which nothing listens, as when they run
     in containers, and the last error has that address."""
