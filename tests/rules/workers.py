@@ -326,8 +326,29 @@ BRIDGE_REFUSES: Final = [
          _bridge_read([(60, 50)], [(60, 1)], [(60, 1)]), silent(60)),
 ]  # fmt: skip
 
+
+def _bridge_scopes(reason: str, refused: Sequence[Phase], told: Sequence[Phase]) -> Series:
+    of = {**BRIDGE, "agent": "support"}
+    return counter("streammetrics_bridge_refused_total", *refused, **of, reason=reason) | counter(
+        "streammetrics_bridge_traces_total", *told, **of, outcome="told"
+    )
+
+
+BRIDGE_SCOPES: Final = [
+    Case("fires while two instrumentations record the same searches, and resolves",
+         _bridge_scopes("two_scopes", [(20, 0), (30, 5), (60, 0)], [(110, 5)]),
+         {19: (), 25: [REFUSED_WARNING], 49: [REFUSED_WARNING], 100: ()}),
+    Case("fires for an agent of which all traces are left out",
+         _bridge_scopes("left_out", [(20, 0), (30, 5)], [(50, 0)]), {19: (), 25: [REFUSED_WARNING]}),
+    Case("is silent where another instrumentation of the agent was chosen",
+         _bridge_scopes("left_out", [(60, 5)], [(60, 5)]), silent(60)),
+    Case("is silent on other refusals",
+         _bridge_scopes("truncated", [(60, 5)], [(60, 0)]), silent(60)),
+]  # fmt: skip
+
 CASES: Final = {
     "StreamMetricsBridgeBehind": BRIDGE_BEHIND,
+    "StreamMetricsBridgeScopes": BRIDGE_SCOPES,
     "StreamMetricsBridgeRefuses": BRIDGE_REFUSES,
     "StreamMetricsLabelsStopped": LABELS_STOPPED,
     "StreamMetricsOrphanLabels": ORPHAN_LABELS,

@@ -55,6 +55,11 @@ def _bridge(metric: str, *drops: str) -> str:
     return _increase(f"streammetrics_bridge_{metric}", "15m", *drops)
 
 
+_TWICE: Final = _bridge('refused_total{reason="two_scopes"}', "reason")
+_LEFT_OUT: Final = _bridge('refused_total{reason="left_out"}', "reason")
+_TOLD: Final = _bridge('traces_total{outcome="told"}', "outcome")
+
+
 def _alert(
     name: str, severity: str, fires: str, expr: str, wait: str, keep: str | None, summary: str,
     description: str, *, label: Literal["agent", "instance"] | None = None,
@@ -209,6 +214,17 @@ PIPELINE: Final = (
         f"{LATE_SHARE:.0%} of all spans arrived after their trace was told. The figures lack what "
         "these traces would tell. streammetrics_bridge_refused_total has the reasons of each "
         "agent; the log of the bridge names traces, spans and the settings that help.",
+        board="bridge",
+    ),
+    _alert(
+        "StreamMetricsBridgeScopes", WARNING,
+        "two instrumentations record the same searches of an agent, or `otlp.scopes` leaves out "
+        "all of its traces",
+        f"{_TWICE} > 0\nor (\n  {_LEFT_OUT} > 0\n  unless on (job, agent)\n  {_TOLD} > 0\n)",
+        "2m", "10m", "The instrumentation of {{ $labels.agent }} has to be chosen",
+        "Two instrumentations of {{ $labels.agent }} record the same searches, so that the bridge "
+        "uses the first trace of each and refuses the second; or otlp.scopes leaves out all traces "
+        "of this agent. The log of the bridge has the line to set.",
         board="bridge",
     ),
 )  # fmt: skip
