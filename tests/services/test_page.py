@@ -14,7 +14,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from stream_metrics.live.page.finding import OK, Finding
-from stream_metrics.live.page.rules import Rule
+from stream_metrics.live.page.rules import RULES, Rule
 from tests.helpers import rest_long
 from tests.page import NOON_US, Showcase
 from tests.property.test_partition import once
@@ -290,6 +290,42 @@ async def test_every_chart_has_its_table(browser: Browser) -> None:
         await expect(rows).to_have_count(60)
         first = rows.filter(has=looked.page.get_by_text("12:00", exact=True))
         assert await first.locator("td").all_text_contents() == ["10", "2"]
+
+
+FRAMES = """() => [...document.querySelectorAll("figure.chart")].map((chart) => {
+    const at = (box) => [Math.round(box.top + scrollY), Math.round(box.bottom + scrollY)];
+    const of = (name) => chart.querySelector(name).getBoundingClientRect();
+    chart.scrollIntoView({ block: "center" });
+    const head = of("h3");
+    const over = document.elementFromPoint(head.x + 4, (head.top + head.bottom) / 2);
+    return { plot: at(of(".plot")), end: at(of("details"))[1], read: over.matches("h3") };
+})"""
+
+
+@pytest.mark.parametrize("width", [900, 1440])
+async def test_an_open_table_leaves_the_charts_beside_it_as_they_are(
+    browser: Browser, width: int
+) -> None:
+    """The other charts of the row end where they did, and no plot moves; what is below moves down
+    together.
+    """
+    async with looking(browser, await ordinary(), width=width) as looked:
+        charts = looked.page.locator("figure.chart")
+        before = await looked.page.evaluate(FRAMES)
+        results = charts.filter(has=looked.page.get_by_role("heading", name="Results"))
+        await results.locator("summary").click()
+        await expect(results.locator("tbody tr")).to_have_count(60)
+        after = await looked.page.evaluate(FRAMES)
+
+    assert [chart["read"] for chart in after] == [True] * 9
+    columns = sum(chart["plot"] == before[0]["plot"] for chart in before)
+    assert columns > 1
+    taller = after[1]["end"] - before[1]["end"]
+    assert taller > 100
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        down = 0 if number < columns else taller
+        assert new["plot"] == [edge + down for edge in old["plot"]], number
+        assert new["end"] == old["end"] + (taller if number == 1 else down), number
 
 
 async def test_window_and_agent_can_be_chosen(browser: Browser) -> None:
@@ -647,3 +683,38 @@ async def test_motion_is_reduced_on_request(browser: Browser) -> None:
     async with looking(browser, await ordinary(), reduced_motion="reduce") as looked:
         await expect(looked.page.locator("#connection")).to_have_attribute("data-state", "live")
         assert await looked.page.evaluate(moving) == "none"
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+async def test_without_kafka_nothing_unknown_is_shown_as_known(
+    browser: Browser, width: int
+) -> None:
+    """The pill, the tile, the rule and the banner say what is unknown and since when; every rule
+    names an alert."""
+    showcase = await ordinary(behind_ms=300_000, grouped=True)
+    showcase.operations.complete_until(43_200.0)
+    showcase.operations.ends_told(43_205.0)
+    showcase.board.sample()
+    showcase.operations.complete_until(None)
+    showcase.health.set("kafka", "brokers do not answer: TimeoutError")
+    showcase.health.since["kafka"] = 43_207.0
+    async with looking(browser, showcase, width=width, color_scheme="light") as looked:
+        page = looked.page
+        await expect(page.locator("#connection-text")).to_have_text(
+            "waiting for Kafka since 12:00:07"
+        )
+        await expect(looked.tile("lag")).to_have_text("unknown")
+        tile = page.locator("#tile-lag")
+        await expect(tile).to_contain_text("since 12:00:05, when Kafka last answered")
+        await expect(tile).to_contain_text("read up to 12:00:00")
+        verdict = page.locator("#verdict")
+        await expect(verdict).to_contain_text("Waiting for Kafka")
+        await expect(verdict).to_contain_text("What was written up to 12:00:00 is in them.")
+        await expect(verdict).to_contain_text("TimeoutError, since 12:00:07.")
+        await expect(page.locator("#coverage")).not_to_contain_text("as of now")
+        rules = page.locator("#rules > li")
+        await expect(rules.filter(has_text="Consumer lag")).to_contain_text("cannot tell")
+        await expect(rules.filter(has_text="alert StreamMetrics")).to_have_count(len(RULES) - 1)
+        await expect(rules.filter(has_text="alert SRRSpike")).to_have_count(1)
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert looked.complaints == []

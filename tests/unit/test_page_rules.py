@@ -68,6 +68,18 @@ def test_a_worker_without_partitions_waits_for_what_keeps_them_away() -> None:
     assert worker("not_ready", OperationsSample(0), assignment="not joined").level == CRITICAL
 
 
+def test_what_only_kafka_can_tell_is_unknown_without_it() -> None:
+    """Nobody knows whether topics or rights are missing while no broker answers."""
+    waits = Worker(OperationsSample(0), History(), {"kafka": "away"}, since={"kafka": 5.0})
+    states = {state["name"]: state["findings"] for state in judge({}, waits)}
+
+    for name in ("fetch", "rights", "topics", "writes", "reading_stopped"):
+        (finding,) = states[name]
+        assert (finding["level"], finding["since"]) == (UNKNOWN, 5.0)
+        assert finding["why"] == "Kafka does not answer, so this is not known"
+    assert worker("rights", OperationsSample(0), rights="READ", kafka="away").level == CRITICAL
+
+
 def test_every_rule_says_which_alert_is_about_it() -> None:
     """Each names an existing alert, and says how it differs unless it goes by the same."""
     known = {alert.name for alert in ALERTS}

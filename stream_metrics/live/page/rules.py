@@ -81,8 +81,8 @@ def _of_alert(
     return Rule(name, title, alert, _FIRES[alert], look, of_agent, of_worker)
 
 
-def _waits(name: str, title: str, alert: str, look: str) -> Rule:
-    return _of_alert(name, title, alert, look, of_worker=Waits(alert))
+def _waits(name: str, title: str, alert: str, look: str, asks: str = "") -> Rule:
+    return _of_alert(name, title, alert, look, of_worker=Waits(alert, asks))
 
 
 RULES: Final = (
@@ -136,16 +136,20 @@ RULES: Final = (
     _waits(
         "kafka", "Kafka unreachable", KAFKA, "Do the brokers run, and can this machine reach them?"
     ),
-    _waits("fetch", "Fetching fails", FETCH, "Does the log of the brokers report a damaged file?"),
-    _waits("rights", "Rights missing", RIGHTS, "Did somebody change what this user may do?"),
-    _waits("topics", "Topics missing", TOPICS, "Was the topic deleted?"),
+    _waits(
+        "fetch", "Fetching fails", FETCH, "Does the brokers' log report a damaged file?", KAFKA
+    ),
+    _waits("rights", "Rights missing", RIGHTS, "Did somebody change what this user may do?", KAFKA),
+    _waits("topics", "Topics missing", TOPICS, "Was the topic deleted?", KAFKA),
     _waits(
         "writes", "Writes refused", WRITES,
         "Does the topic exist, are enough replicas in sync, and is there room on the disks?",
+        KAFKA,
     ),
     _waits(
         "reading_stopped", "Reading stopped", READING,
         "Were partitions added? Does a build need more memory than Redis has?",
+        KAFKA,
     ),
     _waits(
         "no_progress", "No progress", PROGRESS,

@@ -65,13 +65,22 @@ WorkerRule = Callable[[Worker], Finding]
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The obstacles of an alert, which keep the worker from reading and writing."""
+    """The obstacles of an alert, which keep the worker from reading and writing.
+
+    ``asks`` is the alert about what has to answer before anybody knows of these; empty if that is
+    nothing.
+    """
 
     alert: str
+    asks: str = ""
 
     def __call__(self, worker: Worker) -> Finding:
         """The reasons of ``/readyz``, and since when."""
         found = worker.obstacles(self.alert)
+        if not found and (away := worker.obstacles(self.asks)):
+            name = next(iter(away.values())).waits_for
+            why = f"{name} does not answer, so this is not known"
+            return Finding(UNKNOWN, why, since=worker.began(away))
         if not found:
             return Finding(OK, "the worker does not wait for this")
         if self.alert == NOT_READY and len(found) < len(worker.reasons):

@@ -44,9 +44,9 @@ export function span(seconds) {
 export const clock = (unixSeconds, withSeconds) =>
   (withSeconds ? LONG_TIME : SHORT_TIME).format(unixSeconds * 1000);
 
-/** Since when something is so, to be put after it; empty if that is not known. */
-export const sinceText = (unixSeconds) =>
-  (unixSeconds === null || unixSeconds === undefined ? "" : ` since ${clock(unixSeconds, true)}`);
+/** Since when something is so, to be put after it with a separator; empty if that is not known. */
+export const sinceText = (unixSeconds, separator = " ") =>
+  (unixSeconds === null || unixSeconds === undefined ? "" : `${separator}since ${clock(unixSeconds, true)}`);
 
 export const moment = (unixSeconds) => MOMENT.format(unixSeconds * 1000);
 

@@ -44,7 +44,8 @@ const lagIsUnknown = ({ lag_seconds: seconds, lag_known_at: knownAt }) => second
 
 function lagText(operating) {
   if (operating.lag_seconds !== null) return `${plural(operating.lag_records, "record")} left to read`;
-  return lagIsUnknown(operating) ? `not known${sinceText(operating.lag_known_at)}` : "nothing is read from Kafka";
+  return lagIsUnknown(operating) ? `${sinceText(operating.lag_known_at, "")}, when Kafka last answered`
+    : "nothing is read from Kafka";
 }
 
 function tiles(state) {

@@ -22,7 +22,7 @@ export function showVerdict(state) {
   const entries = wrong.slice(0, SHOWN_WRONG).map(({ rule, level: its, agent, why, since }) => {
     const look = looks.has(rule.look) ? "" : rule.look;
     looks.add(rule.look);
-    return [its, rule.title, agent, `${why}${sinceText(since)}`, look, look && rule];
+    return [its, rule.title, agent, `${why}${sinceText(since, ", ")}`, look, look && rule];
   });
   const more = wrong.length - entries.length;
   renderOnce(list, [entries, more], () => [
@@ -74,7 +74,7 @@ export function showRules(state) {
 
 const findingText = ({ agent, why, since }) => el("p", {},
   agent === null ? "" : el("strong", {}, `${agent}: `),
-  agent === null ? sentence(`${why}${sinceText(since)}`) : `${why}.`);
+  agent === null ? sentence(`${why}${sinceText(since, ", ")}`) : `${why}.`);
 
 /** A link to the runbook, or its path in the repository if `web.runbook_url` is not set. */
 function runbook({ alert, runbook: file, runbook_url: url }) {
