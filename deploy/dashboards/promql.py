@@ -39,6 +39,17 @@ def families() -> dict[str, tuple[str, frozenset[str]]]:
     return found
 
 
+def where_known(expr: str) -> str:
+    """What an expression says of lag, while all workers that own partitions know theirs.
+
+    The largest or smallest value of those that know it would look like that of all.
+    """
+    known = f"count({select('streammetrics_complete_until_timestamp_seconds')})"
+    live = f"({select('streammetrics_generation', state='live')} > 0)"
+    owners = f"{select('streammetrics_assigned_partitions')} > 0 and on(job, instance) {live}"
+    return f"{expr} and on() ({known} >= count({owners}))"
+
+
 def select(name: str, **matchers: str) -> str:
     """A selector of a worker's or bridge's series: ``name{job…, instance…, label="value"}``.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from deploy.dashboards.panels import Board, Panel, Query, Row
-from deploy.dashboards.promql import quantile, rate, select, total
+from deploy.dashboards.promql import quantile, rate, select, total, where_known
 from stream_metrics.core.alerts.thresholds import DEAD_LETTER_SHARE, LAG_SECONDS, MEMORY_SHARE
 
 _LAG: Final = "streammetrics_consumer_lag_seconds"
@@ -23,8 +23,10 @@ PIPELINE = Board(
                     [Query(total("streammetrics_ready"))], "short", "stat", 4, 4, decimals=0,
                 ),
                 Panel(
-                    "Oldest unread record", "Age of the oldest unread record.",
-                    [Query(f"max({select(_LAG)})")], "s", "stat", 4, 4, thresholds=(LAG_SECONDS,),
+                    "Oldest unread record",
+                    "Age of the oldest unread record. Empty while a worker does not know.",
+                    [Query(where_known(f"max({select(_LAG)})"))], "s", "stat", 4, 4,
+                    thresholds=(LAG_SECONDS,),
                 ),
                 Panel(
                     "Partitions owned", "State partitions owned by a worker.",
@@ -81,7 +83,8 @@ PIPELINE = Board(
                     "ops",
                 ),
                 Panel(
-                    "Lag in records", "Unread records of each partition.",
+                    "Lag in records",
+                    "Unread records of each partition. A gap means that Kafka did not tell.",
                     [Query(
                         "max by (topic, partition) ("
                         + select("streammetrics_consumer_lag_records") + ")",
@@ -90,7 +93,8 @@ PIPELINE = Board(
                     "short",
                 ),
                 Panel(
-                    "Lag in seconds", "Age of the next record to read.",
+                    "Lag in seconds",
+                    "Age of the next record to read. A gap means that Kafka did not tell.",
                     [Query(
                         f"max by (topic, partition) ({select(_LAG)})", "{{topic}} {{partition}}"
                     )],

@@ -6,7 +6,7 @@ from typing import Final
 
 from deploy.dashboards.boards.queries import AGENT, turn_mean
 from deploy.dashboards.panels import Board, Panel, Query, Row
-from deploy.dashboards.promql import ratio, select, window
+from deploy.dashboards.promql import ratio, select, where_known, window
 from stream_metrics.core.alerts.evidence import LEVEL
 from stream_metrics.core.alerts.thresholds import LAG_SECONDS, RERANKING
 from stream_metrics.core.metrics.registry import WINDOWED, Metric
@@ -82,11 +82,12 @@ QUALITY = Board(
                 Panel(
                     "Input delay",
                     "How far the workers are behind the current time. A shorter window is empty "
-                    "because its events have not been read yet.",
-                    [Query(
+                    "because its events have not been read yet. Empty while a worker does not "
+                    "know.",
+                    [Query(where_known(
                         "time() - min("
-                        + select("streammetrics_complete_until_timestamp_seconds") + " > 0)"
-                    )],
+                        + select("streammetrics_complete_until_timestamp_seconds") + ")"
+                    ))],
                     "s", "stat", 4, 4, thresholds=(LAG_SECONDS,),
                 ),
             ],
