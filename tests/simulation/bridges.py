@@ -80,7 +80,7 @@ class BridgeMember:
         self._seconds = 0.0
         self.health = Health(reasons={})
         self.late = self.gaps = 0
-        self.complete_until_s: float | None = 0.0
+        self.complete_until_s: float | None = None
         self.refused: Counter[str] = Counter()
         retry = ImmediateRetry(self.health, lambda: None)
         assemblies = Assemblies(world.bounds)

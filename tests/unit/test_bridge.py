@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 import tracemalloc
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ from stream_metrics.clients.kafka.topics import TopicsMissing
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds
 from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.traces import traces_source
+from stream_metrics.live.worker.inputs import NOTE_SECONDS
+from stream_metrics.live.worker.lag import KNOWN_SECONDS
+from stream_metrics.live.worker.source import SourceUnavailable
 from tests.otlp import RETRIEVER, SpanSpec, as_protobuf, documents
 from tests.sessions import Sent
 from tests.simulation.bridges import TOPIC, BridgeMember, World
@@ -213,13 +217,20 @@ async def test_out_of_order_times_in_batches_close_no_trace() -> None:
 
 
 async def test_a_bridge_reports_the_time_up_to_which_it_has_read() -> None:
-    """That is when it last reached the end of the log; before that it is unknown."""
+    """That is when it last reached the end of the log; before that, and while the brokers do not
+    tell the end, it is unknown."""
     world = World(Bounds())
     member = BridgeMember(world)
-    assert member.complete_until_s == 0
+    assert member.complete_until_s is None
     await produced_sessions(member, world)
 
     assert member.complete_until_s == world.now_ms / 1000
+
+    world.brokers.silent = SourceUnavailable("brokers do not answer")
+    for _ in range(math.ceil(KNOWN_SECONDS / NOTE_SECONDS) + 1):
+        await member.turn()
+    assert member.complete_until_s is None
+    assert member.health.reasons.keys() == {"kafka"}
 
 
 async def test_what_two_instrumentations_recorded_is_told_once_and_stops_nobody() -> None:

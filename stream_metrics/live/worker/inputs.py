@@ -313,8 +313,11 @@ class CommittedInputs:
             record_time_ms=max(one.position.record_time_ms, min(newest_ms, now_ms)),
         )
 
-    async def ask(self) -> None:
-        """Ask the brokers for the end offsets, and skip offsets without records."""
+    async def ask(self) -> bool:
+        """Ask the brokers for the end offsets, and skip offsets without records.
+
+        Returns whether they have answered.
+        """
         asked_ms = self._clock.now_ms()
         try:
             async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
@@ -322,12 +325,12 @@ class CommittedInputs:
                 passed = await self.source.passed(self.reading().keys())
         except RightsMissing:
             self._ends.expire(self._logs)
-            return  # reading reports the missing rights
+            return False  # reading reports the missing rights
         except (SourceUnavailable, TimeoutError) as error:
             why = str(error) or "brokers do not answer: TimeoutError"
             self._reasons.set("kafka", why)
             self._ends.expire(self._logs)
-            return
+            return False
         self._reasons.clear("kafka")
         self._ends.told()
         for place, end in ends.items():
@@ -339,3 +342,4 @@ class CommittedInputs:
         for place, one in self._logs.items():
             behind = one.lag.report(one.position, asked_ms)
             self._gauges.lag(*place, behind.records, behind.seconds)
+        return True
