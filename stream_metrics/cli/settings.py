@@ -45,7 +45,7 @@ class LogSettings(SettingsTable):
     """Logs, on standard error."""
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    """The lowest severity that is logged."""
+    """The lowest severity that is logged. At DEBUG, repeats of a line are written too."""
     format: Literal["json", "console"] = "json"
     """One JSON object per line, or readable text."""
 
