@@ -26,8 +26,6 @@ from stream_metrics.core.events.key import is_labels
 from stream_metrics.core.telemetry import HELP
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder, route_by_trace
-from stream_metrics.core.telemetry.otlp.protobuf import load_opentelemetry
-from stream_metrics.core.telemetry.otlp.spans import OtlpNotInstalled
 from stream_metrics.live.health import Health, ProgressMonitor, run_together
 from stream_metrics.live.kafka.cluster import Cluster
 from stream_metrics.live.kafka.dead_letter_producer import KafkaDeadLetters
@@ -47,7 +45,7 @@ LOGGED_ONCE: Final = frozenset({"two_scopes", "left_out"})  # per service; only 
 MAX_LOGGED: Final = 10_000
 WAITING_REASONS: Final = frozenset({"kafka", "rights", "dead_letters", "topic", "topics"})
 INITIAL_REASONS: Final = {"assignment": "the bridge has not joined the group yet"}
-FATAL_ERRORS: Final = (TopicsInvalid, KafkaRefused, OtlpNotInstalled)
+FATAL_ERRORS: Final = (TopicsInvalid, KafkaRefused)
 
 log = structlog.get_logger(__name__)
 
@@ -219,7 +217,6 @@ def run_bridge(settings: Settings) -> int:
     """
     configure_logs(settings.log)
     try:
-        load_opentelemetry()
         uvloop.run(_serve(settings))
     except (*FATAL_ERRORS, ValueError) as error:
         log.error("the bridge cannot work", reason=str(error))

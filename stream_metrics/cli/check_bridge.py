@@ -20,8 +20,6 @@ from stream_metrics.clients.kafka.rights import (
 )
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import partition_counts, topic_configs
-from stream_metrics.core.telemetry.otlp.protobuf import load_opentelemetry
-from stream_metrics.core.telemetry.otlp.spans import OtlpNotInstalled
 
 WITHIN_SECONDS: Final = 15
 RETAINED: Final = 4  # times ``bridge.trace_max``, at least
@@ -34,7 +32,7 @@ async def check_bridge(settings: Settings) -> list[Finding]:
         async with asyncio.timeout(WITHIN_SECONDS):
             if not is_set and not await _exists(traces, settings.bridge.topic):
                 return []
-            return [*_parser(), *await _topics(settings, traces)]
+            return await _topics(settings, traces)
     except KafkaRefused as refused:
         return [Finding("bridge", "error" if is_set else "warning", str(refused))]
     except (KafkaError, OSError, TimeoutError) as error:
@@ -48,14 +46,6 @@ async def _exists(traces: KafkaSettings, topic: str) -> bool:
         return topic in await partition_counts(traces, [topic])
     except KafkaRefused:
         return False
-
-
-def _parser() -> list[Finding]:
-    try:
-        load_opentelemetry()
-    except OtlpNotInstalled as error:
-        return [Finding("bridge", "error", str(error))]
-    return []
 
 
 async def _topics(settings: Settings, traces: KafkaSettings) -> list[Finding]:

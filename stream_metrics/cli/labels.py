@@ -31,7 +31,6 @@ from stream_metrics.cli.sources import (
 from stream_metrics.cli.topic_source import TopicSource
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.telemetry import HELP, Event
-from stream_metrics.core.telemetry.otlp.spans import OtlpNotInstalled
 from stream_metrics.lab.sources.evaluation_reader import EvaluationReader
 
 LISTED: Final = 100
@@ -134,21 +133,18 @@ def _read(
     """The scores of all sources; raises ``UsageError`` and ``InputError``."""
     found = EvaluationReader(settings.otlp.mapping(), settings.labels.grading)
     for source in sources:
-        try:
-            if not source.startswith(KAFKA):
-                found.file(source, time_us)
-                continue
-            names = source.removeprefix(KAFKA).split(",")
-            if not all(names):
-                raise UsageError(f"{source!r}: write kafka:TOPIC or kafka:TOPIC,TOPIC")
-            topics = TopicSource(settings, names, parse_marks(since, until))
-            with closing(topics.records()) as records:
-                for record in records:
-                    place = f"{record.topic}/{record.partition} offset {record.offset}"
-                    stamp_us = record.timestamp_ms * 1000 if record.timestamp_ms else None
-                    found.record(record.value, place, stamp_us if time_us is None else time_us)
-        except OtlpNotInstalled as error:
-            raise UsageError(str(error)) from error
+        if not source.startswith(KAFKA):
+            found.file(source, time_us)
+            continue
+        names = source.removeprefix(KAFKA).split(",")
+        if not all(names):
+            raise UsageError(f"{source!r}: write kafka:TOPIC or kafka:TOPIC,TOPIC")
+        topics = TopicSource(settings, names, parse_marks(since, until))
+        with closing(topics.records()) as records:
+            for record in records:
+                place = f"{record.topic}/{record.partition} offset {record.offset}"
+                stamp_us = record.timestamp_ms * 1000 if record.timestamp_ms else None
+                found.record(record.value, place, stamp_us if time_us is None else time_us)
     return found
 
 

@@ -18,7 +18,7 @@ from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import HELP, Evaluation, Event, UnusedScore
 from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
-from stream_metrics.core.telemetry.otlp.spans import OtlpError, OtlpNotInstalled
+from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.files import EVENT, FileRange, expand, file_ranges, numbered_records
 from stream_metrics.lab.sources.kafka.mark import EARLIEST, END, Mark, parse_mark
 from stream_metrics.lab.sources.otlp.topics import (
@@ -253,8 +253,6 @@ class Sources:
                 part = None if topics is None else topics.part(record)
                 try:
                     is_taken = self._is_taken(record, part)
-                except OtlpNotInstalled as error:
-                    raise UsageError(str(error)) from error
                 except OtlpError as error:
                     if not record.topic:
                         # Raised by the reader, which tells instead if the file has changed.

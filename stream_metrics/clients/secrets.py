@@ -9,9 +9,7 @@ from pydantic import SecretStr
 from stream_metrics.clients.setting_files import read_text
 
 
-def read_secret(
-    secret: SecretStr | None, file: Path | None, name: str = "state.digest_key_file"
-) -> str | None:
+def read_secret(secret: SecretStr | None, file: Path | None, name: str) -> str | None:
     """A secret, or the content of ``file``, which the setting ``name`` names and which takes
     precedence; None without either. Raises ``UnreadableFile``."""
     if file is not None:

@@ -22,6 +22,10 @@ READ = (".md", ".py", ".toml", ".yml", ".yaml", ".sh", ".rs", "Makefile", "Docke
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _LOCAL = re.compile(r"['\"`]\.(?:/(\w+))?\[([a-z][\w,-]*)\]")
 
+_COMMAND = re.compile(r"\b(?:pip3?|pipx|uv)(?: pip| tool)? (?:install|add|run)\b[^\n;&#]*")
+_UPLOAD = re.compile(r"\b(?:twine upload|uv publish|cargo publish|maturin (?:publish|upload))\b.*")
+_OURS = re.compile(rf"(?<![\w./-])(?:{'|'.join(OWN)})(?![\w-])|upload|publish")
+
 
 @lru_cache
 def extras(folder: str = "") -> dict[str, list[str]]:
@@ -122,6 +126,14 @@ def test_hints_of_commands_name_extras_that_exist() -> None:
 
     assert len(found) > 3
     assert [(package, extra) for package, extra in found if package not in extras()[extra]] == []
+
+
+def test_nothing_advises_our_packages_from_an_index() -> None:
+    """They are on none, so that anybody could put others there under these names."""
+    found = [*matches(_COMMAND), *matches(_UPLOAD)]
+
+    assert len(found) > 5
+    assert [f"{file}: {one[0]}" for file, one in found if _OURS.search(one[0])] == []
 
 
 def test_no_extra_needs_a_package_of_ours() -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import Sources
 from stream_metrics.core.events import Limits, decode
@@ -615,15 +614,7 @@ def test_a_damaged_file_ends_the_command_with_one_error(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_protobuf_without_its_library_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """JSON needs no library; for protobuf the error says what to install."""
-    monkeypatch.setitem(sys.modules, "opentelemetry.proto.trace.v1.trace_pb2", None)
-    (tmp_path / "a.bin").write_bytes(as_protobuf(SPANS))
-
-    with pytest.raises(UsageError, match=r"pip install 'stream-metrics\[otlp\]'"):
-        list(Sources([str(tmp_path / "a.bin")], Settings(), "earliest", "end").records())
-
+def test_resource_spans_that_are_no_list_are_refused() -> None:
+    """They are not read as a payload without spans."""
     with pytest.raises(OtlpError):
         spans_of(b'{"resourceSpans": 5}')

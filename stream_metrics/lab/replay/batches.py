@@ -23,7 +23,7 @@ from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.garbage_collection import collector_paused
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, spans_of
-from stream_metrics.core.telemetry.otlp.spans import OtlpError, OtlpNotInstalled
+from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.replay.outcome import ReplayOptions
 from stream_metrics.lab.replay.pieces import Job, compute, result_paths
 from stream_metrics.lab.replay.spool import Piece, SpoolKey, SpoolWriter
@@ -142,8 +142,6 @@ def _is_traces(value: bytes) -> bool:
         spans_of(value)
     except OtlpError:
         return False
-    except OtlpNotInstalled:
-        pass
     return True
 
 

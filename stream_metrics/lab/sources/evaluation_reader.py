@@ -50,7 +50,7 @@ class EvaluationReader:
         """Read a file, or standard input for ``-``.
 
         Rows without a time get ``time_us`` or, if it is None, the file's modification time. Raises
-        ``InputError`` for a file that cannot be read, and ``OtlpNotInstalled``.
+        ``InputError`` for a file that cannot be read.
         """
         name = "standard input" if path == "-" else path
         if time_us is None and path != "-":
@@ -73,7 +73,7 @@ class EvaluationReader:
             raise InputError(f"{name}: {error}") from error
 
     def record(self, value: bytes | None, origin: str, time_us: int | None) -> None:
-        """Read a record of a topic: logs, traces or a row; raises ``OtlpNotInstalled``."""
+        """Read a record of a topic: logs, traces or a row."""
         text = (value or b"").lstrip()
         try:
             if text[:1] in (b"{", b"["):
@@ -84,7 +84,7 @@ class EvaluationReader:
             self._refuse(origin, str(error))
 
     def payload(self, value: bytes, origin: str, time_us: int | None) -> None:
-        """Read an export of logs or traces; raises ``OtlpError`` and ``OtlpNotInstalled``."""
+        """Read an export of logs or traces; raises ``OtlpError``."""
         if is_json(value):
             self._spans(value, origin)
             return

@@ -171,19 +171,19 @@ def is_payload(value: bytes | None) -> bool:
 
 
 def spans_of(value: bytes) -> list[Span]:
-    """The spans of a payload in order; raises ``OtlpError`` and ``OtlpNotInstalled``."""
+    """The spans of a payload in order; raises ``OtlpError``."""
     return list(_spans_of_json(value)) if is_json(value) else spans_of_protobuf(value)
 
 
 def trace_ids_of(value: bytes) -> list[str]:
-    """The trace ids of the same spans, at a lower cost; raises the same errors."""
+    """The trace ids of the same spans, at a lower cost; raises the same error."""
     if is_json(value):
         return [span.trace_id for span in _spans_of_json(value)]
     return trace_ids_of_protobuf(value)
 
 
 def by_trace(value: bytes) -> dict[str, bytes]:
-    """A payload for each trace in the payload, by trace id; raises the same errors.
+    """A payload for each trace in the payload, by trace id; raises the same error.
 
     Spans without a trace id of the right length are under the empty text.
     """
@@ -212,7 +212,7 @@ def id_of_key(key: bytes | None) -> str | None:
 
 
 class OtlpDecoder:
-    """Implements ``worker.bridge.PayloadDecoder``; raises ``OtlpNotInstalled``."""
+    """Implements ``worker.bridge.PayloadDecoder``."""
 
     def spans(self, value: bytes | None) -> list[Span] | BadRecord:
         """See ``worker.bridge.PayloadDecoder``."""

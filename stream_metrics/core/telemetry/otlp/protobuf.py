@@ -1,51 +1,40 @@
-"""Decodes OTLP in protobuf with opentelemetry-proto, which the extra ``otlp`` installs."""
+"""Decodes OTLP in protobuf with opentelemetry-proto, which is imported when it is first needed."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from stream_metrics.core.telemetry.otlp.spans import (
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     OtlpError,
-    OtlpNotInstalled,
     bounded_ns,
     id_of_bytes,
     parent_of,
 )
 from stream_metrics.core.telemetry.spans import Link, Span, SpanEvent
 
-NOT_INSTALLED: Final = (
-    "OTLP in protobuf needs opentelemetry-proto, which is not installed: "
-    "pip install 'stream-metrics[otlp]'"
-)
-
 
 def load_opentelemetry() -> tuple[Any, type[Exception]]:
-    """``TracesData`` and the error for messages that cannot be parsed; raises
-    ``OtlpNotInstalled``."""
-    try:
-        from google.protobuf.message import DecodeError
-        from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
-    except ModuleNotFoundError as error:
-        raise OtlpNotInstalled(NOT_INSTALLED) from error
+    """``TracesData`` and the error for messages that cannot be parsed."""
+    from google.protobuf.message import DecodeError
+    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
     return TracesData, DecodeError
 
 
 def load_opentelemetry_logs() -> tuple[Any, type[Exception]]:
-    """``LogsData`` and the same error; raises ``OtlpNotInstalled``."""
-    try:
-        from google.protobuf.message import DecodeError
-        from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
-    except ModuleNotFoundError as error:
-        raise OtlpNotInstalled(NOT_INSTALLED) from error
+    """``LogsData`` and the same error."""
+    from google.protobuf.message import DecodeError
+    from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+
     return LogsData, DecodeError
 
 
 def spans_of_protobuf(value: bytes) -> list[Span]:
-    """The spans of a payload in order; raises ``OtlpError`` and ``OtlpNotInstalled``.
+    """The spans of a payload in order; raises ``OtlpError``.
 
     Some metrics and logs can be parsed as spans, since their messages are similar. They then have
     no times, and are rejected.
@@ -54,7 +43,7 @@ def spans_of_protobuf(value: bytes) -> list[Span]:
 
 
 def trace_ids_of_protobuf(value: bytes) -> list[str]:
-    """The trace ids of the same spans; raises the same errors."""
+    """The trace ids of the same spans; raises the same error."""
     return [
         id_of_bytes(span.trace_id, TRACE_ID_BYTES)
         for resource_spans in _parsed(value).resource_spans
@@ -64,7 +53,7 @@ def trace_ids_of_protobuf(value: bytes) -> list[str]:
 
 
 def protobuf_by_trace(value: bytes) -> dict[str, bytes]:
-    """A payload for each trace in the payload, by trace id; raises the same errors."""
+    """A payload for each trace in the payload, by trace id; raises the same error."""
     parsed, (message, _) = _parsed(value), load_opentelemetry()
     found: dict[str, Any] = {}
     for resource_spans in parsed.resource_spans:

@@ -20,10 +20,6 @@ class OtlpError(Exception):
     """A payload is not OTLP traces; the message says why and what to do, and names no file."""
 
 
-class OtlpNotInstalled(Exception):
-    """The package that reads this encoding is not installed; the message says how to install it."""
-
-
 def id_of_bytes(value: bytes, size: int) -> str:
     """An id as hexadecimal; empty if it is all zeros, which means none, or of another size.
 

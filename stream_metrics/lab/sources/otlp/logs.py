@@ -70,7 +70,7 @@ def are_json_logs(value: bytes) -> bool:
 
 
 def log_records_of(value: bytes) -> list[LogRecord]:
-    """The log records of a payload, in its order; raises ``OtlpError`` and ``OtlpNotInstalled``."""
+    """The log records of a payload, in its order; raises ``OtlpError``."""
     return list(_of_json(value) if are_json_logs(value) else _of_protobuf(value))
 
 

@@ -65,7 +65,7 @@ class TopicAssembler:
     def read(self, record: Record, part: PartitionRange) -> list[ClosedTrace]:
         """Add a payload; the traces that it closes.
 
-        Raises ``OtlpNotInstalled``, and ``UnreadableRecord`` for a record that is not a payload.
+        Raises ``UnreadableRecord`` for a record that is not a payload.
         """
         partition, time_ms = (record.topic, record.partition), record.timestamp_ms or 0
         assembly = self._assembly_of(partition, part, record)
