@@ -152,8 +152,9 @@ class ScriptedSource:
         for place in sorted(self._next):
             if self.only not in (None, place):
                 continue
-            log, end = self._brokers.logs[TopicPartition(*place)], await self.ends([place])
-            while self._next[place] < end[place] and left:
+            at = TopicPartition(*place)
+            log, end = self._brokers.logs[at], self._brokers.ends[at]
+            while self._next[place] < end and left:
                 record = log[self._next[place]]
                 self._next[place] += 1
                 if record is not None:
