@@ -47,7 +47,9 @@ LEFT_OVER = (
 LAUNCHED: list[Worker] = []  # by the current test
 
 
-async def run_command(environment: Mapping[str, str], *arguments: str) -> tuple[int, str, str]:
+async def run_command(
+    environment: Mapping[str, str], *arguments: str, typed: str = ""
+) -> tuple[int, str, str]:
     """Run ``stream-metrics``; returns the exit code, standard output and standard error.
 
     Fails if it leaves something open, or an error without a message for people.
@@ -56,11 +58,11 @@ async def run_command(environment: Mapping[str, str], *arguments: str) -> tuple[
         *COMMAND,
         *arguments,
         env={**os.environ, "PYTHONWARNINGS": "default::ResourceWarning", **environment},
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, said = await process.communicate()
+    out, said = await process.communicate(typed.encode())
     error = said.decode()
     assert not any(sign in error for sign in LEFT_OVER), f"{' '.join(arguments)}:\n{error}"
     return process.returncode or 0, out.decode(), error
