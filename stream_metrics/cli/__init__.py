@@ -46,7 +46,7 @@ COMMANDS = {
 DEAD_LETTERS = {
     "list": "stream_metrics.cli.dlq:dlq_list",
     "show": "stream_metrics.cli.dlq_show:dlq_show",
-    "resubmit": "stream_metrics.cli.dlq:dlq_resubmit",
+    "resubmit": "stream_metrics.cli.dlq_resubmit:dlq_resubmit",
 }
 TOPICS = {
     "create": "stream_metrics.cli.topics:create",

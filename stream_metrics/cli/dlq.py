@@ -1,14 +1,12 @@
-"""``stream-metrics dlq``: list dead letters, and send their records again after a fix."""
+"""``stream-metrics dlq list``: lists dead letters; and what all commands about them share."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import msgspec
@@ -21,17 +19,13 @@ from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
     UsageError,
-    confirm,
     load_settings,
-    printable,
     text_table,
     time_text,
 )
 from stream_metrics.cli.kafka import run_kafka
 from stream_metrics.cli.settings import Settings
-from stream_metrics.clients.kafka.producer import open_producer, send_all
-from stream_metrics.clients.kafka.topics import partition_counts
-from stream_metrics.core.events.decode import REASONS, Event, decode
+from stream_metrics.core.events.decode import Event, decode
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.live.kafka.dead_letter_reader import (
     ForgetVersion,
@@ -39,16 +33,12 @@ from stream_metrics.live.kafka.dead_letter_reader import (
     Letter,
     RecordId,
     Resubmitted,
-    format_record_id,
     read_letters,
-    resubmission,
-    resubmitted_mark,
 )
 
-BATCH_SIZE: Final = 100
-REFUSED_LISTED: Final = 20
 WIDTH: Final = 250  # terminals wrap lines themselves, and files must not be truncated
 
+PLACE: Final = "--place"
 _PLACE: Final = re.compile(r"(.+)/([0-9]{1,10})/([0-9]{1,19})")
 
 TopicOption = Annotated[
@@ -146,18 +136,19 @@ async def read_letter_index(settings: Settings, topics: list[str]) -> LetterInde
     return index
 
 
-def _topics(settings: Settings, topic: str | None) -> list[str]:
+def input_topics(settings: Settings, topic: str | None) -> list[str]:
+    """The input topic, or all without one; raises ``UsageError``."""
     if topic is not None and topic not in settings.kafka.topics:
         raise UsageError(f"--topic {topic!r} is not an input topic; use one of kafka.topics")
     return [topic] if topic else list(settings.kafka.topics)
 
 
 def _with_traces(settings: Settings, topic: str | None) -> list[str]:
-    """As ``_topics``, with the topic of traces if it is requested or a bridge is configured."""
+    """As ``input_topics``, and the topic of traces if requested or if a bridge is configured."""
     if topic == settings.bridge.topic:
         return [topic]
     traces = [settings.bridge.topic] if "bridge" in settings.model_fields_set else []
-    return _topics(settings, topic) + (traces if topic is None else [])
+    return input_topics(settings, topic) + (traces if topic is None else [])
 
 
 def table_of(letters: list[LetterSummary], state: Callable[[LetterSummary], str]) -> Table:
@@ -225,78 +216,8 @@ def _seen(ms: int | None) -> str | None:
     return None if ms is None else time_text(ms)
 
 
-@dataclass(slots=True)
-class _Choice:
-    """The letters to send, and the numbers of those that are skipped, by reason."""
-
-    letters: list[LetterSummary] = field(default_factory=list)
-    skipped: Counter[str] = field(default_factory=Counter)
-
-
-def dlq_resubmit(
-    topic: TopicOption = None,
-    reason: Annotated[
-        str | None,
-        typer.Option(
-            help="Only dead letters with this reason, such as over_limit.", show_default=False
-        ),
-    ] = None,
-    place: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only this dead letter, given as TOPIC/PARTITION/OFFSET. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All dead letters.")] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also dead letters that were resubmitted before.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be sent without sending anything.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    config: ConfigOption = None,
-) -> None:
-    """Send the records of dead letters to their input topics again, after a fix.
-
-    Each is sent with its original key, value, partition and timestamp. An event that was already
-    counted is not counted again. Choose dead letters with --topic, --reason and --place (all that
-    are given must match), or take --all. Truncated ones, those of forgotten conversations, and
-    those resubmitted before are not sent.
-    """
-    settings = load_settings(config)
-    places = {parse_place(text, settings) for text in place or ()}
-    if everything == bool(topic or reason or places):
-        raise UsageError("choose letters with --topic, --reason or --place, or all with --all")
-    if reason is not None and reason not in REASONS:
-        raise UsageError(f"--reason {reason!r}: use one of {', '.join(REASONS)}")
-    topics = _topics(settings, topic)
-    index = run_kafka(settings, read_letter_index(settings, topics))
-    if absent := places - index.letters.keys():
-        raise UsageError(f"no dead letter of {', '.join(sorted(map(format_record_id, absent)))}")
-    choice = choose(index, reason, places, again=again)
-    _print_choice(choice)
-    if not choice.letters or dry_run:
-        if choice.letters:
-            Console(width=WIDTH).print(table_of(choice.letters, _validity))
-            typer.echo("nothing was sent (--dry-run)")
-        return
-    _confirm(len(choice.letters), yes=yes)
-    sent, refused = run_kafka(settings, _resubmit(settings, topics, choice.letters))
-    typer.echo(f"{sent:,} re-submitted")
-    if refused:
-        for line in refused[:REFUSED_LISTED]:
-            typer.echo(f"not sent: {line}", err=True)
-        raise UsageError(
-            f"{len(refused):,} letters were not sent; fix the errors above, and run this again"
-        )
-
-
-PLACE: Final = "--place"
-
-
 def parse_place(text: str, settings: Settings, given_as: str = PLACE) -> RecordId:
+    """The record that ``TOPIC/PARTITION/OFFSET`` names; raises ``UsageError``."""
     named = f"{given_as} {text!r}"
     parts = _PLACE.fullmatch(text)
     if parts is None:
@@ -306,107 +227,3 @@ def parse_place(text: str, settings: Settings, given_as: str = PLACE) -> RecordI
     if topic not in (settings.kafka.topics if given_as == PLACE else known):
         raise UsageError(f"{named}: {topic!r} is not an input topic; use one of kafka.topics")
     return topic, int(number), int(offset)
-
-
-def choose(
-    index: LetterIndex, reason: str | None, places: set[RecordId], *, again: bool
-) -> _Choice:
-    choice = _Choice()
-    for place, listed in sorted(index.letters.items()):
-        if places and place not in places:
-            continue
-        if reason is not None and listed.letter.headers["error.class"] != reason:
-            continue
-        if index.is_forgotten(listed):
-            choice.skipped["of forgotten conversations"] += 1
-        elif listed.letter.cut:
-            choice.skipped["cut (key or value is not whole)"] += 1
-        elif place in index.resubmitted and not again:
-            choice.skipped["re-submitted before (--again sends them too)"] += 1
-        else:
-            choice.letters.append(listed)
-    return choice
-
-
-def _print_choice(choice: _Choice) -> None:
-    kinds = Counter(
-        (listed.letter.record.topic, listed.letter.headers["error.class"])
-        for listed in choice.letters
-    )
-    for (topic, reason), count in sorted(kinds.items()):
-        typer.echo(f"to re-submit to {topic}, rejected as {printable(reason)}: {count:,}")
-    if vain := sum(listed.version is None for listed in choice.letters):
-        typer.echo(f"of these, still invalid under these settings, to be rejected again: {vain:,}")
-    for why, count in sorted(choice.skipped.items()):
-        typer.echo(f"skipped, {why}: {count:,}")
-    if not choice.letters:
-        typer.echo("nothing to re-submit")
-
-
-def _validity(listed: LetterSummary) -> str:
-    return "still invalid" if listed.version is None else ""
-
-
-def _confirm(count: int, *, yes: bool) -> None:
-    if not confirm(f"Re-submit {count:,} records?", "re-submit", yes=yes):
-        raise UsageError("nothing was sent")
-
-
-async def _resubmit(
-    settings: Settings, topics: list[str], chosen: list[LetterSummary]
-) -> tuple[int, list[str]]:
-    """Send the records of the chosen letters, and mark those that are stored.
-
-    Returns how many are stored, and a line for each that failed.
-    """
-    counts = await partition_counts(settings.kafka, topics)
-    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    sent, refused = 0, []
-    async with (
-        open_producer(settings.kafka) as producer,
-        aclosing(_with_values(settings, topics, chosen)) as parts,
-    ):
-        async for part in parts:
-            there = []
-            for letter in part:
-                if letter.record.partition < counts.get(letter.record.topic, 0):
-                    there.append(letter)
-                else:
-                    refused.append(f"{format_record_id(letter.place)}: there is no such partition")
-            answers = await send_all(producer, map(resubmission, there))
-            stored = []
-            for letter, error in zip(there, answers, strict=True):
-                if error is None:
-                    stored.append(letter)
-                else:
-                    refused.append(
-                        f"{format_record_id(letter.place)}: {type(error).__name__}: {error}"
-                    )
-            sent += len(stored)
-            marks = await send_all(producer, (resubmitted_mark(one, at) for one in stored))
-            for error in filter(None, marks):
-                raise UsageError(
-                    f"{sent:,} records were re-submitted, but cannot be marked as such: "
-                    f"{type(error).__name__}: {error}. Sending them again does no harm"
-                )
-    return sent, refused
-
-
-async def _with_values(
-    settings: Settings, topics: list[str], chosen: list[LetterSummary]
-) -> AsyncGenerator[list[Letter], None]:
-    """Read the chosen letters again, with their values, in batches; each letter once."""
-    wanted = {listed.letter.stored_at for listed in chosen}
-    concerned = {listed.letter.record.topic for listed in chosen}
-    part: list[Letter] = []
-    stored = read_letters(settings.kafka, [topic for topic in topics if topic in concerned])
-    async with aclosing(stored) as letters:
-        async for found in letters:
-            if isinstance(found, Letter) and found.stored_at in wanted:
-                wanted.discard(found.stored_at)
-                part.append(found)
-                if len(part) >= BATCH_SIZE:
-                    yield part
-                    part = []
-    if part:
-        yield part

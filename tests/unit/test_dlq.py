@@ -8,7 +8,8 @@ import pytest
 from msgspec import structs
 
 from stream_metrics.cli.common import UsageError
-from stream_metrics.cli.dlq import LetterIndex, LetterSummary, choose, parse_place
+from stream_metrics.cli.dlq import LetterIndex, LetterSummary, parse_place
+from stream_metrics.cli.dlq_resubmit import choose
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
