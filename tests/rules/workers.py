@@ -137,6 +137,13 @@ NO_PROGRESS: Final = [
     Case("is silent on a pause of two minutes",
          _progress((30, 60), (2, 0), (28, 60)), silent(60)),
     Case("is silent while a worker is idle", _stuck((60, 0)), silent(60)),
+    *(
+        Case(f"is silent about a loop that waits ({reason})",
+             _progress((30, 60), (30, 0)) | _obstacle((30, 0), (30, 1), reason=reason), silent(60))
+        for reason in ("redis", "dead_letters")
+    ),
+    Case("is not silent about a loop that stands although another worker waits",
+         _progress((30, 60), (30, 0)) | _obstacle((60, 1), **OTHER), {37: [HERE]}),
     Case("is one alert about a worker that its watchdog finds stuck",
          _stuck((20, 0), (40, 1)) | _obstacle((20, 0), (40, 1), reason="watchdog"), {50: [HERE]}),
     Case("fires when a bridge does not move, and resolves",
@@ -339,7 +346,8 @@ BRIDGE_SCOPES: Final = [
          _bridge_scopes("two_scopes", [(20, 0), (30, 5), (60, 0)], [(110, 5)]),
          {19: (), 25: [REFUSED_WARNING], 49: [REFUSED_WARNING], 100: ()}),
     Case("fires for an agent of which all traces are left out",
-         _bridge_scopes("left_out", [(20, 0), (30, 5)], [(50, 0)]), {19: (), 25: [REFUSED_WARNING]}),
+         _bridge_scopes("left_out", [(20, 0), (30, 5)], [(50, 0)]),
+         {19: (), 25: [REFUSED_WARNING]}),
     Case("is silent where another instrumentation of the agent was chosen",
          _bridge_scopes("left_out", [(60, 5)], [(60, 5)]), silent(60)),
     Case("is silent on other refusals",

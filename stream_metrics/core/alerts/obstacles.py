@@ -101,6 +101,9 @@ def lasting(alert: str) -> str:
     )
 
 
+WAITS: Final = f'streammetrics_obstacles{{reason=~"{"|".join(sorted(PASSING))}"}} == 1'
+"""A worker waits for something that has an alert of its own, and is not stuck."""
+
 _UNEXPLAINED: Final = "|".join(one.reason for one in OBSTACLES if one.alert == NOT_READY)
 _EXPLAINED: Final = " or ".join(
     f'streammetrics_{service}obstacles{{reason!~"{_UNEXPLAINED}"}} == 1'

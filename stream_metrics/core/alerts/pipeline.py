@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from stream_metrics.core.alerts.alert import CRITICAL, PERCENT, WARNING, Alert, Rule
-from stream_metrics.core.alerts.obstacles import GAP, PROGRESS, READING, REDIS, lasting
+from stream_metrics.core.alerts.obstacles import GAP, PROGRESS, READING, REDIS, WAITS, lasting
 from stream_metrics.core.alerts.thresholds import (
     DEAD_LETTER_RECORDS,
     DEAD_LETTER_SECONDS,
@@ -106,7 +106,8 @@ PIPELINE: Final = (
         PROGRESS, CRITICAL,
         "a worker or a bridge answers requests but makes no progress",
         "time() - (streammetrics_last_progress_timestamp_seconds > 0) > "
-        f"{SILENT_SECONDS}\nor streammetrics_stuck == 1\n"
+        f"{SILENT_SECONDS} unless on (job, instance, pod) ({WAITS})\n"
+        "or streammetrics_stuck == 1\n"
         f"or max without (reason) ({lasting(PROGRESS)})",
         "2m", "5m", f"{_INSTANCE} does not move",
         f"{_INSTANCE} answers, but its loop has not come round for minutes, or nothing "

@@ -143,12 +143,12 @@ function show(state) {
   showTiles(state);
   showCharts(state);
   showAgents(state);
-  showWorkers(state.partitions);
+  showWorkers(state);
   showRules(state);
 }
 
 function showCoverage(state) {
-  setText($("coverage"), coverage(state.partitions));
+  setText($("coverage"), coverage(state));
   setText($("as-of"), `As of ${moment(state.now / 1e6)}. Times are in this browser’s time zone.`);
   setText($("version"), `stream-metrics ${state.version}`);
 }
