@@ -22,6 +22,7 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.errors import KafkaRefused
 from stream_metrics.clients.kafka.rights import bridge_rights
 from stream_metrics.clients.kafka.topics import TopicsInvalid
+from stream_metrics.core.alerts.obstacles import PASSING
 from stream_metrics.core.events.key import is_labels
 from stream_metrics.core.telemetry import HELP
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
@@ -43,7 +44,6 @@ REKEY: Final = "rekey"  # name of the part that fills the internal topic
 REFUSAL_LOG_INTERVAL_SECONDS: Final = 60.0  # per agent and reason
 LOGGED_ONCE: Final = frozenset({"two_scopes", "left_out"})  # per service; only a setting ends them
 MAX_LOGGED: Final = 10_000
-WAITING_REASONS: Final = frozenset({"kafka", "rights", "dead_letters", "topic", "topics"})
 INITIAL_REASONS: Final = {"assignment": "the bridge has not joined the group yet"}
 FATAL_ERRORS: Final = (TopicsInvalid, KafkaRefused)
 
@@ -150,14 +150,10 @@ class BridgeRuntime:
             rekey=settings.bridge.rekey,
         )
         running = [self._retry.rounds(bridge.turn)]
-        parts: list[tuple[TraceInputs | KafkaRepartition, frozenset[str]]] = [
-            (inputs, WAITING_REASONS)
-        ]
+        parts: list[tuple[TraceInputs | KafkaRepartition, frozenset[str]]] = [(inputs, PASSING)]
         if self._rekey is not None:
             running.append(self._rekey.run())
-            parts.append(
-                (self._rekey, frozenset(f"{REKEY}_{reason}" for reason in WAITING_REASONS))
-            )
+            parts.append((self._rekey, frozenset(f"{REKEY}_{reason}" for reason in PASSING)))
         guard = ProgressMonitor(
             self.health,
             settings.web.watchdog_seconds,
