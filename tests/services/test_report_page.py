@@ -79,6 +79,27 @@ async def test_a_report_is_short_until_strata_are_opened(
     assert folded * 3 < opened
 
 
+async def test_an_open_table_makes_only_its_own_chart_taller(
+    pages: list[Path], browser_path: str
+) -> None:
+    """The charts beside it keep at most the height that they had."""
+    heights = "() => [...document.querySelectorAll('.chart')].map((one) => one.offsetHeight)"
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=browser_path)
+        page = await browser.new_page(viewport={"width": 1200, "height": 900})
+        await page.goto(pages[0].as_uri())
+        before = await page.evaluate(heights)
+        await page.locator(".chart summary").first.click()
+        after = await page.evaluate(heights)
+        await browser.close()
+
+    assert len(before) > 1
+    assert after[0] > before[0]
+    assert [new <= old for old, new in zip(before[1:], after[1:], strict=True)] == [True] * (
+        len(before) - 1
+    )
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "looks",
