@@ -43,7 +43,8 @@ topics = ["search-iterations", "relevance-labels"]
 
 `stream-metrics config` prints the settings in effect, with secrets masked. `stream-metrics check`
 also connects to Kafka and Redis. Pass secrets in the environment or in files; there is no
-flag for them.
+flag for them. Give files with their full path: a relative path means the working directory of the
+command.
 
 **Settings marked with † are part of the state.** A worker refuses to start on state that was built
 with other values, and lists the differences. `stream-metrics build` builds new state with the new
