@@ -17,6 +17,7 @@ WITHIN_SECONDS: Final = 60.0
 FIRST_PAUSE_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.2
 SHOWN_LINES: Final = 5
+LAST_LINES: Final = 20
 
 
 class Ends:
@@ -99,12 +100,11 @@ class Supervisor:
         code = child.exit_code
         how = f"{name}, process {child.pid}, {_ended(code)}"
         if code in child.final_codes:
-            raise ServerFailed(f"{how}: it cannot run like this.\n{child.log_tail()}")
+            raise ServerFailed(f"{how}: it cannot run like this. {_log(child, LAST_LINES)}")
         if pause is None:
             often = f"{MOST_ENDS} times within {WITHIN_SECONDS:.0f} s"
-            raise ServerFailed(f"{how}. It ended {often}.\n{child.log_tail()}")
-        last = child.log_tail().splitlines()[-SHOWN_LINES:]
-        self._say("\n".join([f"{how}. The end of its log:", *(f"  {line}" for line in last)]))
+            raise ServerFailed(f"{how}. It ended {often}. {_log(child, LAST_LINES)}")
+        self._say(f"{how}. {_log(child, SHOWN_LINES)}")
         self._say(f"{name} starts again in {pause:g} s")
         await asyncio.sleep(pause)
         await child.prepare()
@@ -115,6 +115,12 @@ class Supervisor:
                 self._say(f"{name} is ready again")
                 return
             await asyncio.sleep(LOOK_SECONDS)
+
+
+def _log(child: ChildProcess, most: int) -> str:
+    """The last lines of a log that are not blank."""
+    lines = [line for line in child.log_tail().splitlines() if line.strip()]
+    return "\n".join(["The end of its log:", *(f"  {line}" for line in lines[-most:])])
 
 
 def _ended(code: int | None) -> str:

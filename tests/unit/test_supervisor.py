@@ -60,7 +60,7 @@ async def test_what_ends_is_started_again_with_a_word_about_why(tmp_path: Path) 
     stopped with the others.
     """
     said: list[str] = []
-    child = Shell(tmp_path, "echo so far; exec sleep 600")
+    child = Shell(tmp_path, "echo so far; echo; exec sleep 600")
     async with Supervisor(said.append, 0.01) as supervisor:
         await supervisor.start("the shell", child)
         await wait_until(lambda: "so far" in child.log_tail(), 10, "it does not run")
@@ -103,7 +103,7 @@ async def test_what_cannot_run_is_given_up(
             await asyncio.wait_for(supervisor.failed, 10)
 
     assert why in str(failed.value)
-    assert str(failed.value).endswith("no such setting\n" * starts)
+    assert str(failed.value).endswith("The end of its log:" + "\n  no such setting" * starts)
 
 
 @pytest.mark.parametrize(
