@@ -10,6 +10,8 @@ EVIDENCE: Final = "stream_metrics/core/alerts/evidence.py"
 HOUR: Final = "stream_metrics/core/alerts/hour.py"
 QUALITY: Final = "stream_metrics/core/alerts/quality.py"
 PROMQL: Final = "stream_metrics/core/alerts/promql.py"
+OBSTACLES: Final = "stream_metrics/core/alerts/obstacles.py"
+LAG: Final = "stream_metrics/live/worker/lag.py"
 
 _NUMPY: Final = "tests/services/test_evidence_rules.py::test_evidence_is_that_of_numpy"
 _POOL: Final = (
@@ -169,6 +171,22 @@ ALERTS: Final = (
             ),
         ),
         f"{_NUMPY}[a quiet agent with an incident]",
+        "FAILED:",
+        service=True,
+    ),
+    Mutation(
+        "lag without an answer",
+        "lag keeps its last value while Kafka does not tell where the topics end",
+        (Edit(LAG, "if not self.known:", "if False:"),),
+        "tests/unit/test_lag.py::test_lag_that_cannot_be_read_has_no_sample",
+        "consumer_lag_records",
+    ),
+    Mutation(
+        "an obstacle that nobody hears of",
+        "no alert asks for what workers wait for, only for what bridges do",
+        (Edit(OBSTACLES, '"streammetrics_obstacles": [', '"streammetrics_stuck": ['),),
+        "tests/services/test_alert_rules.py::test_the_rule_fires_as_expected"
+        "[StreamMetricsRightsMissing]",
         "FAILED:",
         service=True,
     ),
