@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 
 import pytest
 import typer
+from aiokafka.errors import KafkaConnectionError
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from redis import exceptions as redis
 
 from deploy.local.process import free_port
 from stream_metrics.cli.common import UsageError, answered
 from stream_metrics.cli.errors import error_lines
-from stream_metrics.clients.kafka.rights import explain
+from stream_metrics.clients.kafka.rights import error_text, explain
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.live.redis.errors import translate_error
 
@@ -51,6 +53,23 @@ async def test_a_broker_that_is_away_is_told_by_what_the_system_says() -> None:
     assert await explain(servers, TimeoutError()) == (
         "no answer. Check `kafka.bootstrap_servers`, and whether the brokers run"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KafkaConnectionError("Unable to bootstrap from [('a', 1, 2)]"), "no answer"),
+        (
+            KafkaConnectionError("No connection to node 1"),
+            "KafkaConnectionError: No connection to node 1",
+        ),
+        (KafkaConnectionError(), "KafkaConnectionError"),
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
+    ],
+)
+def test_what_a_client_says_is_told_once(error: Exception, said: str) -> None:
+    """Its class is not told twice, nor are the parameters of its search for a broker."""
+    assert error_text(error) == said
 
 
 class Table(BaseModel):

@@ -37,6 +37,7 @@ from stream_metrics.clients.kafka.settings import KafkaSettings
 ANSWER_WITHIN_SECONDS: Final = 10.0
 DENIED: Final = (TopicAuthorizationFailedError, GroupAuthorizationFailedError)
 TRANSACTIONS: Final = "transactional-id"
+_NO_BOOTSTRAP: Final = "Unable to bootstrap from"  # aiokafka, if no broker answers
 _OPERATION_BITS: Final = {"READ": 3, "WRITE": 4}
 _NOT_CONNECTION_OPTIONS: Final = ("bootstrap_servers", "metadata_max_age_ms")
 
@@ -195,11 +196,11 @@ async def explain(settings: KafkaSettings, error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the brokers' certificate is not trusted ({error.verify_message})"
     if isinstance(error, (KafkaConnectionError, ConnectionError, TimeoutError, socket.gaierror)):
-        return f"{_said(error)}. Check `kafka.bootstrap_servers`, and whether the brokers run"
-    return _said(error)
+        return f"{error_text(error)}. Check `kafka.bootstrap_servers`, and whether the brokers run"
+    return error_text(error)
 
 
-def _said(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """What the system or the client says of an error, on one line and without a full stop."""
     if isinstance(error, TimeoutError) and not error.args:
         return "no answer"
@@ -207,8 +208,12 @@ def _said(error: Exception) -> str:
         return os.strerror(error.errno)  # asyncio puts the address in its place
     if isinstance(error, socket.gaierror) and error.strerror:
         return error.strerror
+    name = type(error).__name__
     said = error.strerror if isinstance(error, OSError) else None
-    return " ".join(f"{type(error).__name__}: {said or error}".split()).rstrip(":.")
+    text = " ".join(str(said or error).split()).removeprefix(name).lstrip(": ")
+    if text.startswith(_NO_BOOTSTRAP):
+        return "no answer"
+    return f"{name}: {text}".rstrip(": .")
 
 
 async def _connection_error(settings: KafkaSettings) -> Exception | None:
