@@ -32,7 +32,7 @@ LASTS: Final = 60
 SOON: Final = 5  # minutes
 SLOW_LABELS_SECONDS: Final = 600.0
 EVIDENT: Final = [
-    (rule.name, rule.of_agent) for rule in RULES if rule.of_agent is not None and rule.alert
+    (rule.name, rule.of_agent) for rule in RULES if rule.of_agent is not None and not rule.differs
 ]
 
 
