@@ -27,11 +27,25 @@ from stream_metrics import __version__
 TOOLS: Final = Path(".venv/dist/bin")
 BUILD: Final = Path(".venv/bin")
 RUNTIME: Final = "deploy/docker/requirements.txt"
+KERNEL: Final = "stream_metrics_kernel"
 GLIBC: Final = "manylinux2014"  # 2.17: every Linux that still gets updates
 ARCHITECTURES: Final = ("x86_64", "aarch64")
 CHECK: Final = """\
 from stream_metrics.core.compiled import ENGINE, KERNEL
 assert (KERNEL, ENGINE) == ("compiled", "compiled"), (KERNEL, ENGINE)
+"""
+TRACES: Final = """\
+from pathlib import Path
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+traces = TracesData()
+span = traces.resource_spans.add().scope_spans.add().spans.add(
+    trace_id=bytes(15) + b"1", span_id=bytes(7) + b"1", start_time_unix_nano=10**18,
+    end_time_unix_nano=10**18 + 1)
+for key, value in {
+    "openinference.span.kind": "RETRIEVER", "retrieval.documents.0.document.id": "handbook#travel"
+}.items():
+    span.attributes.add(key=key).value.string_value = value
+Path("traces.bin").write_bytes(traces.SerializeToString())
 """
 
 
@@ -51,6 +65,8 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         installed = install(folder, Path(place) / "installed")
         use(installed, Path(place))
+        say("installing from the sources by one command, with what it compiles")
+        from_sources(folder, Path(place) / "compiled")
         say("writing bills of materials and licences")
         materials(folder, installed)
         text = third_party(installed / "bin/python")
@@ -119,6 +135,18 @@ def install(folder: Path, place: Path) -> Path:
     return place
 
 
+def from_sources(folder: Path, place: Path) -> None:
+    """A new environment, with the package and the kernel compiled as pip does it: in isolation."""
+    run([sys.executable, "-m", "venv", place])
+    sources = [folder / f"{name}-{__version__}.tar.gz" for name in ("stream_metrics", KERNEL)]
+    run(
+        [place / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+         *sources],
+        {"STREAM_METRICS_MYPYC": "1"},
+    )  # fmt: skip
+    run([place / "bin/python", "-c", CHECK], cwd=place)
+
+
 def hashes(wheels: Sequence[Path], name: str) -> list[str]:
     """The hashes of all wheels of a distribution, as pip takes them."""
     begins = name.replace("-", "_") + "-"
@@ -126,13 +154,16 @@ def hashes(wheels: Sequence[Path], name: str) -> list[str]:
 
 
 def use(installed: Path, place: Path) -> None:
-    """Play the demonstration and replay a file, by compiled code, without anything of this tree."""
+    """Play the demonstration, and replay events and traces, by compiled code, without anything of
+    this tree."""
     bare = {"PATH": f"{installed.resolve()}/bin"}
     commands = (
         ["python", "-c", CHECK],
         ["stream-metrics", "demo", "--seconds", "1", "--port", "0", "--no-keep"],
         ["stream-metrics", "generate", "--out", "events.jsonl", "--conversations", "50"],
         ["stream-metrics", "replay", "events.jsonl", "--out", "report"],
+        ["python", "-c", TRACES],
+        ["stream-metrics", "replay", "traces.bin", "--out", "traces"],
         ["python", "-c", "import stream_metrics_client"],
     )
     for command in commands:
@@ -144,7 +175,7 @@ def materials(folder: Path, installed: Path) -> None:
     bill = folder / "stream-metrics.cdx.json"
     run([TOOLS / "cyclonedx-py", "environment", "--output-reproducible", "--output-format", "JSON",
          "--output-file", bill, installed / "bin/python"])  # fmt: skip
-    wheel = min(folder.glob("stream_metrics_kernel-*.whl"))  # all have the same crates
+    wheel = min(folder.glob(f"{KERNEL}-*.whl"))  # all have the same crates
     with zipfile.ZipFile(wheel) as packed:
         (name,) = (name for name in packed.namelist() if name.endswith(".cyclonedx.json"))
         (folder / "stream-metrics-kernel.cdx.json").write_bytes(packed.read(name))
