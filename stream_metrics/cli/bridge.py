@@ -8,7 +8,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 import structlog
@@ -32,7 +33,8 @@ from stream_metrics.live.kafka.cluster import Cluster
 from stream_metrics.live.kafka.dead_letter_producer import KafkaDeadLetters
 from stream_metrics.live.kafka.repartition import KafkaRepartition
 from stream_metrics.live.kafka.traces import KafkaEventWriter, traces_source
-from stream_metrics.live.prometheus.bridge import BridgeMetrics
+from stream_metrics.live.page.bridge import BridgePage
+from stream_metrics.live.prometheus.bridge import BridgeMetrics, outcome_of
 from stream_metrics.live.web import Pages, make_app, serve
 from stream_metrics.live.worker.bridge import Assemblies, Bridge
 from stream_metrics.live.worker.clock import Clock
@@ -55,16 +57,27 @@ class LoggedBridgeMetrics(BridgeMetrics):
     single one for each service whose scopes have to be chosen."""
 
     def __init__(
-        self, registry: CollectorRegistry, topics: Iterable[str], agents: Iterable[str] = ()
+        self,
+        registry: CollectorRegistry,
+        page: BridgePage,
+        topics: Iterable[str],
+        agents: Iterable[str] = (),
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(registry, topics, agents)
+        self._page, self._clock = page, clock
         self._logged: dict[tuple[str, str], float] = {}  # when a line may be written again
 
     def trace_closed(self, interpreted: InterpretedTrace) -> None:
-        """Count a closed trace, and log its refusals."""
+        """Count a closed trace, show it on the page, and log its refusals."""
         super().trace_closed(interpreted)
-        now = time.monotonic()
-        for one in interpreted.interpretation.refusals:
+        interpretation = interpreted.interpretation
+        self._page.trace_closed(
+            outcome_of(interpreted), interpretation, self.agent_label, datetime.now(UTC)
+        )
+        now = self._clock()
+        for one in interpretation.refusals:
             once = one.reason in LOGGED_ONCE
             who = (one.service or "") if once else self.agent_label(one.agent)
             if now >= self._logged.get((who, one.reason), -math.inf):
@@ -95,8 +108,9 @@ class BridgeRuntime:
         topics = dict.fromkeys(traces.topics + traces.state_topics)
         by_agent = settings.metrics.dimension == "agent"
         agents = settings.metrics.agents if by_agent else ()
-        self._metrics = LoggedBridgeMetrics(self.registry, topics, agents)
         self.health = Health(settings.web.watchdog_seconds or math.inf, reasons=INITIAL_REASONS)
+        self.page = BridgePage(self.health)
+        self._metrics = LoggedBridgeMetrics(self.registry, self.page, topics, agents)
         self.pages = Pages(self.registry, self.health)
         self._retry = RetryPolicy(self.health, lambda: None)
         self._rekey: KafkaRepartition | None = None
@@ -194,7 +208,9 @@ async def _serve(settings: Settings) -> None:
     for warning in options.warnings():
         log.warning("web", problem=warning)
     try:
-        pages = await serve(options, make_app(running.pages))
+        app = make_app(running.pages)
+        running.page.add_to(app)
+        pages = await serve(options, app)
     except OSError as error:
         raise ValueError(
             f"cannot listen on web.host {options.host}, bridge.port {options.port}: "

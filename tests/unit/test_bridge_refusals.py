@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from importlib.resources import files
 from typing import Any
 
@@ -17,6 +18,8 @@ from stream_metrics.core.telemetry import Interpretation, Span
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds
 from stream_metrics.core.telemetry.events import events
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace
+from stream_metrics.live.health import Health
+from stream_metrics.live.page.bridge import BridgePage
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
 from tests.telemetry import MAPPING, agent, interpreted, model, search, span
 
@@ -170,8 +173,11 @@ def test_a_trace_without_any_name_counts_for_the_default_agent() -> None:
     assert value(registry, "refused", agent=DEFAULT_AGENT, reason="unrecognised") == 1
 
 
-def lines(tellings: Iterable[InterpretedTrace]) -> list[dict[str, Any]]:
-    reported = LoggedBridgeMetrics(CollectorRegistry(), [])
+def lines(
+    tellings: Iterable[InterpretedTrace], clock: Callable[[], float] = time.monotonic
+) -> list[dict[str, Any]]:
+    """What is logged of traces, the clock being asked once for each."""
+    reported = LoggedBridgeMetrics(CollectorRegistry(), BridgePage(Health()), [], clock=clock)
     with capture_logs() as found:
         for one in tellings:
             reported.trace_closed(one)
@@ -203,8 +209,42 @@ def test_very_many_agents_do_not_flood_the_log() -> None:
     assert len(lines(made)) == MAX_AGENTS + 1
 
 
+def test_a_service_whose_scopes_have_to_be_chosen_is_logged_once() -> None:
+    """Only a setting ends these refusals; the line has it."""
+    refused = interpreted(agent(), search("s", "agent", 1))
+    refused.drop_turns({"agent"})
+    refused.refuse("two_scopes", "agent", 'set otlp.scopes = {"service" = ["a"]}')
+    moments = iter([0.0, 3_600.0])
+    logged = lines([with_events(refused)] * 2, moments.__next__)
+
+    assert [one["why"] for one in logged] == ['set otlp.scopes = {"service" = ["a"]}']
+
+
+def test_the_bridges_page_shows_what_is_refused_and_what_helps() -> None:
+    """Each agent and reason has its number, the latest case and the remedy, and hostile names are
+    text."""
+    page = BridgePage(health := Health(reasons={}))
+    assert "No trace is complete yet" in page.render(reasons=True)
+    reported = LoggedBridgeMetrics(CollectorRegistry(), page, [])
+    reported.trace_closed(with_events(interpreted(agent(), search("s", "agent", 1))))
+    assert "Nothing was refused" in page.render(reasons=True)
+    for number in (1, 2):
+        refused = refused_search(f"s{number}", "agent")
+        reported.trace_closed(with_events(interpreted(agent(name="<b>billing</b>"), refused)))
+    html = page.render(reasons=True)
+
+    assert "1 of 3 traces became events" in html
+    assert "&lt;b&gt;billing&lt;/b&gt;" in html
+    assert "<b>" not in html
+    assert "span s2" in html
+    assert "OPENINFERENCE_HIDE_OUTPUTS" in html
+    health.set("kafka", "no broker answers")
+    assert "no broker answers" in page.render(reasons=True)
+    assert "no broker answers" not in page.render(reasons=False)
+
+
 def test_a_workers_page_says_where_to_look_for_a_missing_agent() -> None:
-    """It names the metric of the bridge."""
+    """It names the bridge's page and metric."""
     html = (files("stream_metrics.live.page") / "static" / "page.html").read_text("utf-8")
     registry = CollectorRegistry()
     BridgeMetrics(registry)

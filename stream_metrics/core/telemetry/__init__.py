@@ -15,6 +15,7 @@ from stream_metrics.core.telemetry.interpretation import (
     Reason,
     Refusal,
     Turn,
+    agent_of,
 )
 from stream_metrics.core.telemetry.labels import UnusedScore
 from stream_metrics.core.telemetry.mapping import Role, Row, SpanMapping
@@ -40,6 +41,7 @@ __all__ = [
     "SpanMapping",
     "Turn",
     "UnusedScore",
+    "agent_of",
     "apply_evaluations",
     "events",
     "interpret",

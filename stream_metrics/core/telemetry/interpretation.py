@@ -216,3 +216,10 @@ class Interpretation:
         self.turns = tuple(one for one in self.turns if one.span_id not in span_ids)
         self.labels = tuple(one for one in self.labels if one.turn.span_id not in span_ids)
         self.recordings = tuple(one for one in self.recordings if one.span_id not in span_ids)
+
+
+def agent_of(interpretation: Interpretation) -> str | None:
+    """The agent that a trace counts for: of its first turn, else of its first refusal."""
+    if interpretation.turns:
+        return interpretation.turns[0].agent
+    return next((one.agent for one in interpretation.refusals), interpretation.agent)

@@ -80,8 +80,8 @@ class PageServer:
 
     def add_to(self, app: web.Application) -> None:
         """Add the routes to an application, with their startup and shutdown handlers."""
-        for asset in _assets():
-            app.router.add_get("/" if asset.name == HOME else f"/{asset.name}", _serve(asset))
+        add_assets(app)
+        app.router.add_get("/", _serve(next(one for one in _assets() if one.name == HOME)))
         app.router.add_get("/api/state", self._state)
         app.router.add_get("/api/stream", self._stream)
         app.router.add_get("/api/worst", self._worst_conversations)
@@ -165,6 +165,13 @@ class PageServer:
                 await response.write(b"data: " + document + b"\n\n")
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopped.wait(), self._board.interval_seconds)
+
+
+def add_assets(app: web.Application) -> None:
+    """Add the style sheets, scripts and pictures of pages to an application."""
+    for asset in _assets():
+        if asset.name != HOME:
+            app.router.add_get(f"/{asset.name}", _serve(asset))
 
 
 def _assets() -> list[_Asset]:

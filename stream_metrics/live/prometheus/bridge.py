@@ -13,7 +13,7 @@ from stream_metrics.core.alerts.obstacles import BRIDGE as OF_BRIDGE
 from stream_metrics.core.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
 from stream_metrics.core.engine.windows import Names, names_with_series
 from stream_metrics.core.events.decode import REASONS
-from stream_metrics.core.telemetry.interpretation import Reason
+from stream_metrics.core.telemetry.interpretation import Reason, agent_of
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace
 from stream_metrics.live.prometheus.catalogue import PREFIX
 from stream_metrics.live.prometheus.service_metrics import (
@@ -27,6 +27,16 @@ BRIDGE: Final = PREFIX + "bridge_"
 REFUSALS: Final[tuple[str, ...]] = get_args(Reason)
 LETTERS: Final = ("no_key", "unreadable", *REASONS, OTHER)
 OUTCOMES: Final = ("told", "refused", "left_out", "empty")
+
+
+def outcome_of(interpreted: InterpretedTrace) -> str:
+    """What became of a trace: one of ``OUTCOMES``."""
+    if interpreted.events:
+        return "told"
+    refused = interpreted.interpretation.refused
+    if not refused:
+        return "empty"
+    return "left_out" if set(refused) == {"left_out"} else "refused"
 
 
 class BridgeMetrics(ServiceMetrics):
@@ -141,15 +151,7 @@ class BridgeMetrics(ServiceMetrics):
         interpretation = interpreted.interpretation
         for (agent, reason), number in interpretation.by_agent.items():
             self._refused.labels(self.agent_label(agent), reason).inc(number)
-        if interpreted.events:
-            outcome = "told"
-        elif interpretation.refused:
-            outcome = "left_out" if set(interpretation.refused) == {"left_out"} else "refused"
-        else:
-            outcome = "empty"
-        first = next((one.agent for one in interpretation.refusals), interpretation.agent)
-        agent = interpretation.turns[0].agent if interpretation.turns else first
-        self._counts_of(self.agent_label(agent))[outcome].inc()
+        self._counts_of(self.agent_label(agent_of(interpretation)))[outcome_of(interpreted)].inc()
         self._turns.inc(len(interpretation.turns))
         self._searches.inc(sum(len(turn.searches) for turn in interpretation.turns))
         self._inferred.inc(sum(turn.iterations_inferred for turn in interpretation.turns))

@@ -51,8 +51,8 @@ _TABLES: Final = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 PRAGMA locking_mode = EXCLUSIVE;
-CREATE TABLE spans (trace TEXT, digest BLOB, start_ns INTEGER, span BLOB, PRIMARY KEY (trace, digest))
-    WITHOUT ROWID;
+CREATE TABLE spans (trace TEXT, digest BLOB, start_ns INTEGER, span BLOB,
+    PRIMARY KEY (trace, digest)) WITHOUT ROWID;
 CREATE TABLE turns (conversation TEXT, turn INTEGER, spans INTEGER,
     PRIMARY KEY (conversation, turn)) WITHOUT ROWID;
 CREATE TABLE events (occurred_us INTEGER, trace TEXT, sequence INTEGER, place INTEGER,
