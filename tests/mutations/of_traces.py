@@ -9,11 +9,34 @@ from tests.mutations.mutation import Edit, Mutation
 ASSEMBLY: Final = "stream_metrics/core/telemetry/assembly.py"
 BRIDGE: Final = "stream_metrics/live/worker/bridge.py"
 TRACES: Final = "stream_metrics/live/worker/traces.py"
+RECORDINGS: Final = "stream_metrics/core/telemetry/recordings.py"
+INTERPRET: Final = "stream_metrics/core/telemetry/interpret.py"
 
 CRASHES: Final = "tests/property/test_bridge.py::test_crashes_anywhere_give_the_same_events"
 SAME_EVENTS: Final = "assert set(world.produced) == world.expected()"
 
 BRIDGES: Final = (
+    Mutation(
+        "what two instrumentations recorded counts twice",
+        "two traces of one search are both told",
+        (Edit(RECORDINGS, "            if other is None:\n", "            if True:\n"),),
+        "tests/unit/test_scopes.py::test_the_second_recording_of_a_search_is_refused",
+        "assert told(first, second) == [True, False]",
+    ),
+    Mutation(
+        "left out traces are empty",
+        "traces that otlp.scopes leaves out vanish without a word",
+        (Edit(INTERPRET, "    if not turns:\n", "    if False:\n"),),
+        "tests/unit/test_otlp.py::test_traces_of_scopes_that_are_left_out_are_refused",
+        "assert (counts.refused, counts.empty) ==",
+    ),
+    Mutation(
+        "no room for others",
+        "a service whose traces never end takes the room of others",
+        (Edit(ASSEMBLY, "        for service in services:\n", "        for service in ():\n"),),
+        "tests/property/test_assembly.py::test_assembly_equals_the_naive_implementation",
+        "assert (assembly.open_traces, assembly.open_bytes) ==",
+    ),
     Mutation(
         "commit past open traces",
         "after a crash the first spans of open traces are lost",

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.core.telemetry import Interpretation
+from stream_metrics.core.telemetry import Interpretation, Options, interpret
 from stream_metrics.core.telemetry.recordings import Recording, Recordings
-from tests.telemetry import agent, interpreted, model, search
+from stream_metrics.core.telemetry.scopes import ScopeChoice
+from tests.telemetry import MAPPING, agent, interpreted, model, search
 
 A, B = "openinference.instrumentation.langchain", "opentelemetry.instrumentation.genai.langchain"
 Process = dict[str, str]
@@ -90,6 +91,22 @@ def test_turns_without_a_search_count_once_where_searches_do() -> None:
 def test_a_refused_recording_refuses_no_other() -> None:
     """Only what is told counts."""
     assert told(turn("1", A), turn("2", B), turn("3", A)) == [True, False, True]
+
+
+def test_a_turn_whose_searches_are_left_out_is_not_one_without_a_search() -> None:
+    """The scope that counts may record the agent only, and another one its searches."""
+    of: dict[str, Any] = {"resource": {"service.name": "shop"}}
+    spans = [
+        agent("a", end=100, scope="mine", **of),
+        model("m", "a", 1, scope="mine", **of),
+        search("s", "a", 10, found="ab", scope=A, **of),
+    ]
+    only = Options(scopes=ScopeChoice(by_service={"shop": frozenset({"mine"})}))
+
+    assert interpret(spans[:2], MAPPING, only).turns[0].skipped
+    refused = interpret(spans, MAPPING, only)
+    assert (refused.turns, refused.refused) == ((), {"left_out": 1})
+    assert interpret(spans, MAPPING).turns[0].searches
 
 
 @given(

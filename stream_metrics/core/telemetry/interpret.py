@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from stream_metrics.core.telemetry.document_ids import detect_text_limit
 from stream_metrics.core.telemetry.evaluations import Evaluation, evaluations_in_trace
-from stream_metrics.core.telemetry.interpretation import Interpretation, Turn
+from stream_metrics.core.telemetry.interpretation import Interpretation, Turn, agent_of
 from stream_metrics.core.telemetry.labels import ResultIndex, UnusedScore
 from stream_metrics.core.telemetry.mapping import SETTINGS, Role, SpanMapping
 from stream_metrics.core.telemetry.options import DEFAULT, Options
@@ -45,8 +45,8 @@ def interpret(
     given = list(spans)
     interpretation, tree, results = _interpret(given, mapping, options)
     if tree is not None:
-        if tree.left_out:
-            _refuse_left_out(interpretation, tree, given, mapping, options)
+        if tree.left_out and _refuse_left_out(interpretation, tree, given, mapping, options):
+            return interpretation
         evaluations = evaluations_in_trace(tree, mapping, options.grading)
         labels, unused = results.labels(evaluations, options.grading)
         interpretation.labels = tuple(labels)
@@ -74,21 +74,21 @@ def _refuse_left_out(
     spans: Sequence[Span],
     mapping: SpanMapping,
     options: Options,
-) -> None:
+) -> bool:
     """Refuse what has searches only in spans of scopes that are not to be used: a trace without a
-    turn, and turns without a search."""
+    turn, and turns without a search. Whether the whole trace is refused."""
     turns = interpretation.turns
     skipped = [turn for turn in turns if turn.skipped]
     if (turns or interpretation.refused) and not skipped:
-        return
+        return False
     whole, _, _ = _interpret(spans, mapping, with_options(options, scopes=ALL_SCOPES))
     if not (whole.turns or whole.refused):
-        return
+        return False
     first = tree.left_out[0]
     message = f"otlp.scopes leaves out {first.scope or 'tracers without a name'}, which recorded it"
     if not turns:
-        interpretation.refuse("left_out", first.span_id, message, whole.agent)
-        return
+        interpretation.refuse("left_out", first.span_id, message, agent_of(whole))
+        return True
     out = {span.span_id for span in tree.left_out}
     starts = [
         one.start_ns // 1000 for turn in whole.turns for one in turn.searches if one.span_id in out
@@ -99,6 +99,7 @@ def _refuse_left_out(
         if turn.skipped and (searched or whole.refused):
             interpretation.refuse("left_out", turn.span_id, message, turn.agent)
             interpretation.drop_turns({turn.span_id})
+    return not interpretation.turns
 
 
 def _interpret(
