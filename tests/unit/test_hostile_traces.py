@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+from prometheus_client import CollectorRegistry, generate_latest
 
+from stream_metrics.cli.bridge import LoggedBridgeMetrics
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import Sources
@@ -33,10 +35,13 @@ from stream_metrics.core.telemetry.documents import (
 )
 from stream_metrics.core.telemetry.evaluations import NO_GRADES
 from stream_metrics.core.telemetry.interpretation import MAX_MESSAGE_LENGTH
+from stream_metrics.core.telemetry.interpreter import InterpretedTrace
 from stream_metrics.core.telemetry.literals import parse_value
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.otlp.traces import MAX_KINDS, TraceCounts, TraceStore
+from stream_metrics.live.health import Health
+from stream_metrics.live.page.bridge import BridgePage
 from tests.helpers import examples, rest_long
 from tests.otlp import RETRIEVER, SpanSpec, as_json, as_protobuf, document, documents
 from tests.telemetry import (
@@ -220,6 +225,39 @@ def test_every_text_is_parsed_in_linear_time(value: str) -> None:
 def test_python_text_with_unknown_escapes_is_read_without_a_warning() -> None:
     """Python's warning about a sender's text would help nobody."""
     assert parse_value(r"['\d']") == ["\\d"]
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        (r"['a\ud800b']", ["a\ufffdb"]),
+        (r"['\ud83d\ude00']", ["\U0001f600"]),
+        (r'{"\udfff": "\udc00"}', {"\ufffd": "\ufffd"}),
+        (r"Document(id='a\ud800')", {"type": "Document", "id": "a\ufffd"}),
+        (f"[0x{'f' * 5_000}]", None),
+        (f"[-0x{'f' * 5_000}]", None),
+    ],
+)
+def test_what_is_read_from_text_can_be_written(value: str, read: Any) -> None:
+    """Half a surrogate pair, as in a text that JavaScript cut off, is a replacement character, and
+    an integer too long for a text is no value."""
+    assert parse_value(value) == read
+
+
+def test_no_name_makes_the_metrics_or_the_page_unreadable() -> None:
+    """One agent's name holds half a surrogate pair, and its trace is refused."""
+    health, registry = Health(reasons={}), CollectorRegistry()
+    page = BridgePage(health)
+    metrics = LoggedBridgeMetrics(registry, page, ["traces"])
+    attributes = {"metadata": r"{'lc_agent_name': 'a\ud800'}"}
+    lost = span("q", "lost", attributes=attributes)
+    one = interpreted(agent(attributes=attributes), lost)
+    assert one.refused == {"incomplete": 1}
+
+    metrics.trace_closed(InterpretedTrace(one, [], [], 0))
+
+    assert 'agent="a\ufffd"' in generate_latest(registry).decode()
+    assert "a\ufffd: incomplete" in page.render(reasons=True).encode().decode()
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, ["a"], None, 1.5])

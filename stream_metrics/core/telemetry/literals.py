@@ -10,11 +10,12 @@ from typing import Any, Final
 import msgspec
 
 LONGEST_REPRESENTATION: Final = 1 << 18
+MAX_INTEGER_BITS: Final = 1 << 13  # Python writes longer ones as text only if told to
 
 
 def parse_value(value: str) -> Any:
     """Parses JSON or a Python literal, which may contain ``Document(id=…)``; None if it is
-    neither."""
+    neither. Half a surrogate pair, which no event can contain, becomes a replacement character."""
     try:
         return msgspec.json.decode(value)
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -42,6 +43,10 @@ _NAMES: Final = {
 
 def _literal(node: ast.AST) -> Any:
     match node:
+        case ast.Constant(value=str() as value):
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case ast.Constant(value=int() as value) if value.bit_length() > MAX_INTEGER_BITS:
+            raise ValueError("an integer too long to write")
         case ast.Constant(value=value):
             return value
         case ast.List(elts=each) | ast.Tuple(elts=each):
@@ -60,8 +65,8 @@ def _literal(node: ast.AST) -> Any:
         case ast.Call(func=ast.Name(id="Document"), args=[], keywords=keywords):
             parts = {one.arg: _literal(one.value) for one in keywords if one.arg}
             return {"type": "Document", **parts}
-        case ast.Call(args=[ast.Constant(value=str() as value)], keywords=[]):
-            return value  # such as UUID('…')
+        case ast.Call(args=[ast.Constant(value=str()) as argument], keywords=[]):
+            return _literal(argument)  # such as UUID('…')
         case ast.Call():
             return None  # a date or another value that identifies no document
     raise ValueError("no literal")
