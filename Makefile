@@ -41,7 +41,7 @@ TEST := $(RUN) -m pytest --override-ini "pythonpath=.venv/compiled . client/src"
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
-.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client test-spark check format stack collector agent bench bench-replay bounds bridge-campaign neighbours peers profile services size bench-spark \
+.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client test-spark check format stack collector agent bench bench-replay bounds bridge-campaign neighbours outages peers profile services size bench-spark \
 	tools kernel dashboards panels docs docs-site lock dist clean campaign mutations conformance fuzz drill calibration
 
 help: ## Show the targets
@@ -99,7 +99,7 @@ build: $(READY)
 	fi
 
 # What measures, or runs a live system, uses all that can be compiled.
-stack bench bench-replay bounds calibration campaign drill mutations panels profile bridge-campaign neighbours test-services: build
+stack bench bench-replay bounds calibration campaign drill mutations panels profile bridge-campaign neighbours outages test-services: build
 
 $(COMPILED): $(COMPILED_SOURCES) | $(READY)
 	@echo "compiling modules (a minute)"
@@ -255,6 +255,10 @@ bridge-campaign: services ## Kill bridges and workers while traces arrive; compa
 # NEIGHBOURS has options, such as NEIGHBOURS="--minutes 5 --publish docs/evidence/neighbours-run.md".
 neighbours: services collector ## Send bad traces beside three services' good ones for an hour, and compare
 	@$(RUN) -m tests.neighbours_campaign $(NEIGHBOURS)
+
+# OUTAGES has options, such as OUTAGES="--only kafka redis --minutes 3", or OUTAGES="--at-once 3 --publish docs/evidence/outages-run.md".
+outages: services ## Take Kafka, Redis, brokers and rights away for minutes each, and tell what is said; two hours
+	@$(RUN) -m tests.outage_campaign $(OUTAGES)
 
 # DRILL has options, such as DRILL="--tuning 1 --held-out --bursts --agents 5 --days 4" for a look in minutes.
 drill: services ## Test the alert rules on simulated weeks of traffic and incidents; long

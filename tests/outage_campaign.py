@@ -1,0 +1,248 @@
+"""``python -m tests.outage_campaign``: take Kafka, Redis, a broker or a right away for minutes.
+
+Each outage has servers of its own, and its result is kept, so that a page can be made of several
+runs. 1 if a person on call would have been told nothing, or something that is not so, or if a
+record was lost or counted twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from benchmarks.machine import describe
+from tests.services.outage_stage import run
+from tests.services.outages import BRIDGE, BY_NAME, OUTAGES, WORKER, Minute, Outage, Result
+
+ALERT_SECONDS: Final = 210  # two minutes of the rule, and what it takes to notice
+READY_SECONDS: Final = 90
+RESOLVED_SECONDS: Final = 120
+MOST_LINES: Final = 60  # of a service in a minute
+LATE_SECONDS: Final = 30  # of lag, while nothing should be noticed
+CONSEQUENCES: Final = frozenset(
+    ("StreamMetricsConsumerLagGrowing", "StreamMetricsBridgeBehind", "StreamMetricsDeadLetters")
+)
+"""Alerts that an outage may raise beside the one that names its cause."""
+FOREVER: Final = float("inf")
+KEPT: Final = Path("out/outages")
+
+
+def problems(outage: Outage, result: Result) -> list[str]:
+    """What was not as it should be."""
+    found = list(result.wrong)
+    if outage.alert:
+        fired = result.fired.get(f"{outage.alert} ({outage.reason})", FOREVER)
+        if fired > ALERT_SECONDS:
+            found.append(f"{outage.alert} ({outage.reason}) fires after {fired:.0f} s")
+        others = result.fired.keys() - {f"{outage.alert} ({outage.reason})"}
+        if causes := {one for one in others if one.partition(" ")[0] not in CONSEQUENCES}:
+            found.append(f"other causes are alerted: {', '.join(sorted(causes))}")
+        if not result.named:
+            found.append(f"no log has the words {outage.named!r}")
+    elif result.fired:
+        found.append(f"alerts fire: {', '.join(result.fired)}")
+    if result.ready_after is None or result.ready_after > READY_SECONDS:
+        found.append(f"ready {_after(result.ready_after)} the return")
+    if result.resolved_after is None or result.resolved_after > RESOLVED_SECONDS:
+        found.append(f"alerts resolve {_after(result.resolved_after)} the return")
+    for minute in result.minutes:
+        found += [f"minute {minute.number}: {one}" for one in _problems(outage, result, minute)]
+    return found
+
+
+def _problems(outage: Outage, result: Result, minute: Minute) -> Iterator[str]:
+    for service, lines in minute.lines.items():
+        if lines > MOST_LINES:
+            yield f"{service} logs {lines} lines"
+    waits = outage.whose if minute.away else ()
+    for service, said in minute.readyz.items():
+        expected = f"503 {outage.reason}" if service.split()[0] in waits else "200"
+        if minute.away and said != expected:
+            yield f"/readyz of {service} says {said}"
+    for service, samples in minute.lag.items():
+        if service in waits and samples and not sum(samples):
+            yield f"the {service}s export a lag of 0"
+        if len(outage.brokers) > 1 and minute.away and samples:
+            yield f"the {service}s export a lag"
+    if WORKER in waits:
+        if minute.pill == "live":
+            yield "the page calls itself live"
+        if minute.tile.startswith("0.0 s"):
+            yield f"the page shows a lag of {minute.tile}"
+        if (minute.read_up_to or 0) > result.began + LATE_SECONDS:
+            yield f"top says: {minute.top}"
+    elif (
+        minute.away and (minute.read_up_to or 0) < result.began + 60 * minute.number - LATE_SECONDS
+    ):
+        yield f"top says: {minute.top}"
+    if BRIDGE in waits and not minute.bridge.startswith("waiting"):
+        yield f"the bridge's page says: {minute.bridge}"
+    if minute.top_code != (2 if outage.redis and minute.away else 0):
+        yield f"top exits with {minute.top_code}: {minute.top}"
+
+
+def _after(seconds: float | None) -> str:
+    return "not after" if seconds is None else f"{seconds:.0f} s after"
+
+
+def page(results: Sequence[Result], machine: str) -> str:
+    """The results as a page."""
+    good = sum(not problems(BY_NAME[one.name], one) for one in results)
+    lengths = {sum(minute.away for minute in one.minutes) for one in results}
+    lines = [
+        "# Last run of outages",
+        "",
+        "Three brokers that deny by default, Redis, Prometheus with the shipped rules, two",
+        "workers",
+        "and a bridge run with a few events and traces a second, of which about 1% are invalid.",
+        "One thing is taken away for some minutes, and given back (`make outages`). What is said",
+        "at",
+        "the end of each minute is in a table. Alerts are without their common beginning",
+        "`StreamMetrics`, and with the number of series; log lines are of both workers and the",
+        "bridge during that minute, with the most frequent sentence. Afterwards the export of the",
+        "live state must equal replays of the input topics and of the traces, `audit` must find no",
+        "difference, and every invalid record must be a dead letter.",
+        "",
+        f"{good} of {len(results)} outages of {_either(lengths)} minutes went as they should.",
+        "",
+        "| outage | alert, seconds until it fires | ready again | alerts resolved | records sent | "
+        "rows compared | what was wrong |",
+        "|---|---|---|---|---|---|---|",
+        *(_summary(one) for one in results),
+    ]
+    for one in results:
+        lines += ["", *_table(one)]
+    return "\n".join([*lines, "", "```text", machine.rstrip(), "```", ""])
+
+
+def _either(numbers: set[int]) -> str:
+    return " or ".join(map(str, sorted(numbers)))
+
+
+def _summary(result: Result) -> str:
+    fired = ", ".join(f"{_short(name)} {at:.0f}" for name, at in result.fired.items()) or "none"
+    wrong = "; ".join(problems(BY_NAME[result.name], result)) or "nothing"
+    ready, resolved = (
+        "no" if one is None else f"{one:.0f} s"
+        for one in (result.ready_after, result.resolved_after)
+    )
+    return (
+        f"| [{result.name}](#{result.name}) | {fired} | {ready} | {resolved} | {result.sent:,} | "
+        f"{result.rows:,} | {_cell(wrong)} |"
+    )
+
+
+def _table(result: Result) -> list[str]:
+    outage = BY_NAME[result.name]
+    return [
+        f"## {outage.name}",
+        "",
+        outage.what,
+        "",
+        "| minute | Prometheus | page: verdict | pill | lag tile | `/readyz` of workers | of the "
+        "bridge | the bridge's page | `top` | log lines | most frequent | samples of lag: workers, "
+        "bridge |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        *(_row(minute) for minute in result.minutes),
+    ]
+
+
+def _row(minute: Minute) -> str:
+    alerts = ", ".join(
+        f"{_short(name)} {state}{f' ×{number}' if number > 1 else ''}"
+        for (state, _, name), number in (
+            (alert.partition(": "), number) for alert, number in minute.alerts.items()
+        )
+    )
+    workers = {said for service, said in minute.readyz.items() if service.startswith(WORKER)}
+    exits = f" (exit code {minute.top_code})" if minute.top_code else ""
+    lag = [f"{len(of)}, sum {sum(of):.0f}" if of else "none" for of in minute.lag.values()]
+    cells = (
+        f"{minute.number}" if minute.away else f"{minute.number}, given back",
+        alerts or "none",
+        minute.verdict,
+        minute.pill,
+        minute.tile,
+        " / ".join(sorted(workers)),
+        minute.readyz[BRIDGE],
+        minute.bridge,
+        minute.top + exits,
+        " + ".join(map(str, minute.lines.values())),
+        minute.sentence or "none",
+        "; ".join(lag),
+    )
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _short(alert: str) -> str:
+    return alert.removeprefix("StreamMetrics")
+
+
+async def campaign(chosen: argparse.Namespace) -> None:
+    """Run the chosen outages, and keep the result of each; raises the errors of all at the end."""
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    turn = asyncio.Semaphore(chosen.at_once)
+
+    async def one(outage: Outage) -> None:
+        async with turn:
+            with tempfile.TemporaryDirectory(prefix=f"outage-{outage.name}-") as folder:
+                result = await run(outage, Path(folder), chosen.minutes, chosen.after)
+        (chosen.folder / f"{outage.name}.json").write_text(json.dumps(asdict(result), indent=1))
+        print(outage.name, problems(outage, result) or "as it should be", flush=True)
+
+    outcomes = await asyncio.gather(
+        *(one(BY_NAME[name]) for name in chosen.only), return_exceptions=True
+    )
+    if errors := [one for one in outcomes if isinstance(one, BaseException)]:
+        raise BaseExceptionGroup("some outages could not be run", errors)
+
+
+def kept(folder: Path) -> list[Result]:
+    """The results in a folder, in the order of the outages."""
+    found = []
+    for outage in OUTAGES:
+        file = folder / f"{outage.name}.json"
+        if file.exists():
+            result = Result(**json.loads(file.read_text()))
+            result.minutes = [Minute(**of) for of in json.loads(file.read_text())["minutes"]]
+            found.append(result)
+    return found
+
+
+def main() -> int:
+    """Run the chosen outages, and make the page of all that are kept; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.outage_campaign", description=__doc__)
+    add = parser.add_argument
+    add(
+        "--only", nargs="*", default=list(BY_NAME), metavar="OUTAGE",
+        help=f"of {', '.join(BY_NAME)} (default: all; none makes the page again)",
+    )  # fmt: skip
+    add("--minutes", type=int, default=6, help="how long each lasts (default: 6)")
+    add("--after", type=int, default=2, help="minutes to look on afterwards (default: 2)")
+    add("--at-once", type=int, default=1, help="outages at the same time (default: 1)")
+    add("--folder", type=Path, default=KEPT, help=f"for the results (default: {KEPT})")
+    add("--publish", type=Path, help="file for a page of all results in the folder")
+    chosen = parser.parse_args()
+    machine = describe()
+    asyncio.run(campaign(chosen))
+    results = kept(chosen.folder)
+    text = page(results, machine)
+    print(text)
+    if chosen.publish:
+        chosen.publish.write_text(text, encoding="utf-8")
+    return int(any(problems(BY_NAME[one.name], one) for one in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
