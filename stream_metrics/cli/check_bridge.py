@@ -70,7 +70,7 @@ def _absent(settings: Settings, topic: str) -> str:
     if topic in settings.bridge_kafka.state_topics:
         return "does not exist; create it with message.timestamp.type=LogAppendTime"
     if topic.endswith(settings.kafka.dead_letter_suffix):
-        return "does not exist; the bridge stops at the first bad record. Create it"
+        return "does not exist, so the bridge waits at the first bad record; create it"
     return "does not exist; create it"
 
 

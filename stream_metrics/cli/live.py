@@ -224,7 +224,7 @@ def _absent(kafka: KafkaSettings, topic: str) -> str:
         return "does not exist; create it, preferably with cleanup.policy=compact"
     if topic in kafka.topics or topic == kafka.repartition_topic:
         return "does not exist; create it"
-    return "does not exist; the worker stops at the first bad record. Create it"
+    return "does not exist, so workers wait at the first bad record; create it"
 
 
 async def _check_internal(kafka: KafkaSettings, counts: Mapping[str, int]) -> list[Finding]:

@@ -35,8 +35,9 @@ class FaustLifecycleFilter(logging.Filter):
 class LimitedHandler(logging.StreamHandler[Any]):
     """Writes lines to standard error, but not every repeat of one (see ``RepeatLimiter``).
 
-    A line that stands for several has the fields ``repeated``, their number, and ``since``, the
-    time of the first of them. At DEBUG, every line is written. ``clock`` is in seconds.
+    A line that stands for several has the fields ``repeated``, their number, and ``since`` and
+    ``until``, the times of the first and the last of them. At DEBUG, every line is written.
+    ``clock`` is in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -88,9 +89,14 @@ class LimitedHandler(logging.StreamHandler[Any]):
             self._write(held)
 
     def _write(self, held: Repeated[logging.LogRecord]) -> None:
-        since = datetime.fromtimestamp(held.first.created, UTC).isoformat().replace("+00:00", "Z")
-        setattr(held.last, _REPEATED, {"repeated": held.count, "since": since})
+        since, until = (_rfc3339(one.created) for one in (held.first, held.last))
+        times = {"repeated": held.count, "since": since, "until": until}
+        setattr(held.last, _REPEATED, times)
         super().emit(held.last)
+
+
+def _rfc3339(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _add_repeats(_: Any, __: str, event: structlog.types.EventDict) -> structlog.types.EventDict:

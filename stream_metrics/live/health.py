@@ -18,6 +18,7 @@ log = structlog.get_logger(__name__)
 
 WATCHDOG: Final = "watchdog"
 CHECK_SECONDS: Final = 1.0
+LONG_WAIT_SECONDS: Final = 10.0  # a wait of this length is logged, and its end
 NOT_STARTED: Final[Mapping[str, str]] = {"assignment": "the worker has not joined the group yet"}
 
 
@@ -128,9 +129,11 @@ class ProgressMonitor:
         self._parts = [(Watchdog(seconds), *part) for part in parts]
         self._on_check = on_check
         self._clock = clock
+        self._waits: dict[str, tuple[float, bool]] = {}  # since when, and whether it is logged
 
     def check(self) -> None:
         """Check every part once."""
+        self._log_waits()
         health, stuck = self._health, None
         for number, (watchdog, part, reasons) in enumerate(self._parts):
             waiting = reasons & health.reasons.keys()
@@ -147,6 +150,19 @@ class ProgressMonitor:
         else:
             health.set(WATCHDOG, stuck)
         self._on_check(stuck is not None)
+
+    def _log_waits(self) -> None:
+        """Log what is waited for when that lasts, and its end."""
+        reasons, now = self._health.reasons, self._clock()
+        for reason in self._waits.keys() - reasons.keys():
+            began, is_logged = self._waits.pop(reason)
+            if is_logged:
+                log.info("the wait is over", reason=reason, seconds=round(now - began))
+        for reason, why in reasons.items():
+            began, is_logged = self._waits.setdefault(reason, (now, False))
+            if not is_logged and now - began >= LONG_WAIT_SECONDS and reason != WATCHDOG:
+                self._waits[reason] = (began, True)
+                log.warning("waiting", reason=reason, why=why, seconds=round(now - began))
 
     async def run(self) -> None:
         """Check every second, until cancelled."""

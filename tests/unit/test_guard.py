@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from stream_metrics.live.health import WATCHDOG, Health, ProgressMonitor, run_together
 from stream_metrics.live.worker.watchdog import WorkerStatus
@@ -44,6 +45,27 @@ def test_a_stuck_part_is_reported_while_another_makes_progress(stuck: int) -> No
 
     assert told == [False, True, False]
     assert health.failures() == {}
+
+
+def test_a_wait_that_lasts_is_logged_with_its_end() -> None:
+    """A short one is not; each is said once."""
+    health, now = Health(reasons={}), [0.0]
+    guard = ProgressMonitor(health, SECONDS, [], lambda _: None, lambda: now[0])
+    with capture_logs() as lines:
+        for at, is_away in ((0, True), (1, False), (2, True), (11, True), (12, True), (30, True),
+                            (95, False), (96, False)):  # fmt: skip
+            now[0] = at
+            if is_away:
+                health.set("kafka", "no broker answers")
+            else:
+                health.clear("kafka")
+            guard.check()
+
+    assert [(one["event"], one["reason"], one["seconds"]) for one in lines] == [
+        ("waiting", "kafka", 10),
+        ("the wait is over", "kafka", 93),
+    ]
+    assert lines[0]["why"] == "no broker answers"
 
 
 def test_a_part_that_waits_for_its_own_reason_is_not_stuck() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import (
+    KafkaError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 
 
 class KafkaRefused(Exception):
@@ -10,6 +14,20 @@ class KafkaRefused(Exception):
 
     The message says what to grant or correct, and contains no secret.
     """
+
+
+def why_not_written(error: Exception, rights: str = "permission to write to it") -> str:
+    """What a failed write to a topic means, as part of a message.
+
+    >>> why_not_written(UnknownTopicOrPartitionError())
+    'it does not exist. `stream-metrics topics create` creates what is missing'
+    """
+    if isinstance(error, UnknownTopicOrPartitionError):
+        return "it does not exist. `stream-metrics topics create` creates what is missing"
+    if isinstance(error, TopicAuthorizationFailedError):
+        return f"the user needs {rights}"
+    name = type(error).__name__
+    return f"{name}. The topic must exist and have room, and the user needs {rights}"
 
 
 class UnreadableBatch(KafkaError):  # type: ignore[misc]

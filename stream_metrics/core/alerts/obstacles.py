@@ -147,9 +147,10 @@ WAITING: Final = (
     _alert(
         WRITES, "a topic has not accepted what a worker or a bridge writes for two minutes: dead "
         "letters, rows of the output topic, or copies and events for the next one to read", "2m",
-        f"A topic does not accept what {_WHO} writes ({{{{ $labels.reason }}}})",
-        f"{_WHO} waits, because what it writes is not stored: it would be missing otherwise. The "
-        f"reason {{{{ $labels.reason }}}} on its /readyz names the topic. {_NOTHING_LOST}",
+        f"{_WHO} stands still: a topic does not accept what it writes ({{{{ $labels.reason }}}})",
+        f"{_WHO} waits until Kafka stores what it writes, which would be missing otherwise. Its "
+        "/readyz names the topic and why; `stream-metrics check` tests all topics. "
+        f"{_NOTHING_LOST}",
     ),
     # A rebalance, and taking over partitions, take a minute or two; a build's tombstones longer.
     _alert(

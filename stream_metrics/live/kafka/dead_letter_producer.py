@@ -11,6 +11,7 @@ from typing import Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError
 
+from stream_metrics.clients.kafka.errors import why_not_written
 from stream_metrics.clients.kafka.options import prompt_options
 from stream_metrics.clients.kafka.records import HEADER_PREFIX
 from stream_metrics.clients.kafka.settings import KafkaSettings
@@ -82,8 +83,7 @@ class KafkaDeadLetters:
             topics = sorted({letter.record.topic for letter in letters})
             names = ", ".join(topic + self._settings.dead_letter_suffix for topic in topics)
             raise DeadLettersUnavailable(
-                f"cannot write dead letters to {names}: {type(error).__name__}. The topic must "
-                "exist and have room, and the worker needs permission to write to it"
+                f"cannot write dead letters to {names}: {why_not_written(error)}"
             ) from error
 
     async def _send(self, letter: DeadLetter) -> None:

@@ -16,6 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError
 from aiokafka.structs import OffsetAndMetadata
 
+from stream_metrics.clients.kafka.errors import why_not_written
 from stream_metrics.clients.kafka.groups import TRANSIENT_ERRORS
 from stream_metrics.clients.kafka.options import client_options
 from stream_metrics.clients.kafka.records import copy_headers
@@ -61,10 +62,7 @@ class KafkaInternalTopic:
                 "`message.timestamp.after.max.ms` to those of the input topics"
             )
         else:
-            why = (
-                f"{type(error).__name__}. The topic must exist and have room, and the worker needs "
-                "permission to write to it"
-            )
+            why = why_not_written(error)
         return f"cannot write to the internal topic {self._topic}: {why}"
 
     async def stop(self) -> None:

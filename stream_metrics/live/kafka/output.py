@@ -21,6 +21,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
 
 from stream_metrics.clients.kafka.aiokafka_private import Consumer, abandon
+from stream_metrics.clients.kafka.errors import why_not_written
 from stream_metrics.clients.kafka.options import client_options, prompt_options
 from stream_metrics.clients.kafka.producer import (
     MAX_REQUEST_BYTES,
@@ -109,10 +110,10 @@ class KafkaOutputs:
         if isinstance(error, MessageSizeTooLargeError):
             why = "a row is too large for the topic; raise its `max.message.bytes`"
         else:
-            why = (
-                f"{type(error).__name__}. The topic must exist and have room, and the worker needs "
-                "permission to write to it, and to use transactional ids that begin with "
-                f"{transactional_prefix(self.settings.group_id)}"
+            prefix = transactional_prefix(self.settings.group_id)
+            why = why_not_written(
+                error,
+                f"permission to write to it, and to use transactional ids that begin with {prefix}",
             )
         return OutputUnavailable(f"cannot write to the output topic {self.topic}: {why}")
 

@@ -8,6 +8,7 @@ from functools import partial
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import InvalidTimestampError, KafkaError
 
+from stream_metrics.clients.kafka.errors import why_not_written
 from stream_metrics.clients.kafka.records import record_of
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import TopicsMissing, check_input_topics
@@ -77,7 +78,4 @@ class KafkaEventWriter:
 def _why(error: Exception) -> str:
     if isinstance(error, InvalidTimestampError):
         return "the topic rejects the present time; check this machine's clock"
-    return (
-        f"{type(error).__name__}. The topics must exist and have room, and the bridge needs "
-        "permission to write to them"
-    )
+    return why_not_written(error)
