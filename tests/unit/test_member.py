@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -33,6 +33,7 @@ from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.cluster import Cluster, Group
 from stream_metrics.live.kafka.group_source import KafkaSource
 from stream_metrics.live.ports import Unavailable
+from stream_metrics.live.worker.probe import PROBE_SECONDS
 from stream_metrics.live.worker.source import (
     Commit,
     Fetched,
@@ -111,6 +112,31 @@ class Away(ScriptedCluster):
         """Record and return the error."""
         self.seen = str(error)
         return self.seen
+
+
+class Unseen(ScriptedConsumer):
+    """Like aiokafka, asks on without an error while it does not see the topic."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        super().__init__(brokers)
+        self.sees = asyncio.Event()
+
+    async def end_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The ends, once it sees the topic."""
+        await self.sees.wait()
+        return await super().end_offsets(places)
+
+
+class Checked(ScriptedCluster):
+    """A cluster whose client sees the topic once rights were checked, unless one is missing."""
+
+    missing = ""
+
+    async def lacking(self) -> str:
+        """See ``Cluster``."""
+        if not self.missing:
+            self.client.sees.set()
+        return self.missing
 
 
 def filled(partitions: int = 1, records: int = 3) -> Brokers:
@@ -414,3 +440,26 @@ async def test_a_running_worker_waits_for_a_deleted_topic() -> None:
         await source.join()
     with pytest.raises(TopicsUnavailable, match="do not exist"):
         await source.partition_counts()
+
+
+async def test_a_client_that_sees_no_topic_for_want_of_a_right_is_not_waited_for() -> None:
+    """The missing right is named within the time after which brokers would be called silent."""
+    brokers = filled()
+    cluster = Checked(brokers, Unseen(brokers))
+    cluster.missing = "the user lacks READ topic events"
+    source = source_of(cluster, Health())
+    await source.join()
+
+    with pytest.raises(RightsMissing, match="READ topic events"):
+        async with asyncio.timeout(PROBE_SECONDS):
+            await source.ends([FIRST])
+
+
+async def test_a_slow_answer_is_waited_for_if_no_right_is_missing() -> None:
+    """Rights are checked meanwhile, and the answer counts when it comes."""
+    brokers = filled()
+    source = source_of(Checked(brokers, Unseen(brokers)), Health())
+    await source.join()
+
+    async with asyncio.timeout(PROBE_SECONDS):
+        assert await source.ends([FIRST]) == {FIRST: 3}

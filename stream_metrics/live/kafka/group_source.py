@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -56,6 +56,7 @@ RETRY_SECONDS: Final = 0.05  # after an error that has passed by the time it is 
 LEAVE_WITHIN_SECONDS: Final = 8.0
 COMMIT_WITHIN_SECONDS: Final = 5.0
 END_COMMIT_WITHIN_SECONDS: Final = 1.0  # once the connections are closed
+SLOW_SECONDS: Final = 1.0  # well before anybody calls the brokers silent
 TOO_LARGE: Final = "a record of {} is larger than `kafka.max_partition_fetch_bytes`"
 
 
@@ -282,7 +283,7 @@ class KafkaSource:
 
     async def extents(self, places: Collection[PartitionId]) -> dict[PartitionId, Extent]:
         """See ``Source``."""
-        firsts = await self._translate_errors(self.consumer.beginning_offsets(_partitions(places)))
+        firsts = await self._answer(self.consumer.beginning_offsets(_partitions(places)))
         ends = await self.ends(places)
         return {place: Extent(firsts[TopicPartition(*place)], ends[place]) for place in places}
 
@@ -291,7 +292,7 @@ class KafkaSource:
         if not places:
             await self._translate_errors(self.consumer.topics())
             return {}
-        found = await self._translate_errors(self.consumer.end_offsets(_partitions(places)))
+        found = await self._answer(self.consumer.end_offsets(_partitions(places)))
         return {PartitionId(*place): end for place, end in found.items()}
 
     async def committed(self, places: Collection[PartitionId]) -> dict[PartitionId, Commit]:
@@ -320,7 +321,7 @@ class KafkaSource:
     async def first_since(self, times_ms: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
         """See ``CommittedSource``."""
         wanted = {TopicPartition(*place): ms for place, ms in times_ms.items()}
-        found = await self._translate_errors(self.consumer.offsets_for_times(wanted))
+        found = await self._answer(self.consumer.offsets_for_times(wanted))
         return {PartitionId(*place): at.offset for place, at in found.items() if at is not None}
 
     async def time_at(self, place: PartitionId, extent: Extent) -> int | None:
@@ -332,6 +333,22 @@ class KafkaSource:
         highwater = self.consumer.highwater(TopicPartition(*place))
         stable = self.consumer.last_stable_offset(TopicPartition(*place))
         return highwater is not None and bool(highwater == stable)
+
+    async def _answer(self, asked: Coroutine[Any, Any, T]) -> T:
+        """The answer to a request for offsets, during which rights are checked if it takes long.
+
+        After some time without a right the client does not see the topic any more. It asks on then,
+        without an error, so that brokers which answer would seem to be silent.
+        """
+        request = asyncio.create_task(asked)
+        request.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            done, _ = await asyncio.wait({request}, timeout=SLOW_SECONDS)
+            if not done:
+                await self._check_rights()
+            return await self._translate_errors(request)
+        finally:
+            request.cancel()
 
     async def _translate_errors(self, answer: Awaitable[T]) -> T:
         try:
