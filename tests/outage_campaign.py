@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -234,6 +235,7 @@ def main() -> int:
     add("--folder", type=Path, default=KEPT, help=f"for the results (default: {KEPT})")
     add("--publish", type=Path, help="file for a page of all results in the folder")
     chosen = parser.parse_args()
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # of the traffic's own producer
     machine = describe()
     asyncio.run(campaign(chosen))
     results = kept(chosen.folder)
