@@ -45,8 +45,8 @@ def problems(outage: Outage, result: Result) -> list[str]:
         others = result.fired.keys() - {f"{outage.alert} ({outage.reason})"}
         if causes := {one for one in others if one.partition(" ")[0] not in CONSEQUENCES}:
             found.append(f"other causes are alerted: {', '.join(sorted(causes))}")
-        if not result.named:
-            found.append(f"no log has the words {outage.named!r}")
+        if not result.cause:
+            found.append(f"no log has {outage.named!r}")
     elif result.fired:
         found.append(f"alerts fire: {', '.join(result.fired)}")
     if result.ready_after is None or result.ready_after > READY_SECONDS:

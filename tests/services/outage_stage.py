@@ -165,15 +165,19 @@ class Stage:
 
     def _logged(self) -> tuple[dict[str, int], str]:
         """The lines since the last look, by service, and the most frequent sentence in them."""
-        numbers, sentences = dict[str, int](), Counter[str]()
+        numbers, said, kinds = dict[str, int](), dict[str, str](), Counter[str]()
         for name, one in self.services.items():
             text = one.log.read_bytes()[self.read.get(name, 0) :]
             self.read[name] = self.read.get(name, 0) + len(text)
             lines = text.decode("utf-8", "replace").splitlines()
             numbers[name] = len(lines)
-            sentences.update(map(_sentence, lines))
+            for line in lines:
+                sentence = _sentence(line)
+                kind = re.sub(r"\d+", "N", sentence)
+                kinds[kind] += 1
+                said.setdefault(kind, sentence)
             self.told += lines
-        return numbers, sentences.most_common(1)[0][0] if sentences else ""
+        return numbers, said[kinds.most_common(1)[0][0]] if kinds else ""
 
 
 def _reasons(status: int, body: dict[str, Any]) -> str:
@@ -181,9 +185,11 @@ def _reasons(status: int, body: dict[str, Any]) -> str:
 
 
 def _sentence(line: str) -> str:
+    """What a line says, with the reason if it is about a wait."""
     try:
-        return str(json.loads(line)["event"])
-    except (ValueError, KeyError, TypeError):
+        found = json.loads(line)
+        return ": ".join(str(found[part]) for part in ("event", "why") if part in found)
+    except (ValueError, TypeError):
         return line
 
 
@@ -330,7 +336,8 @@ async def run(outage: Outage, folder: Path, minutes: int, after: int) -> Result:
             await _until(back + 60 * number)
             result.minutes.append(await stage.look(minutes + number, away=False))
         watching.cancel()
-        result.named = any(outage.named in line for line in stage.told)
+        named = re.compile(outage.named)
+        result.cause = next((_sentence(line) for line in stage.told if named.search(line)), "")
         traffic.over.set()
         await sending
         result.sent, result.unsent = traffic.sent, traffic.unsent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,8 +29,8 @@ class Outage:
     """One thing to take away: brokers by number, Redis, or a user's right.
 
     ``whose`` are the services that must wait for it, ``alert`` and ``reason`` what must fire then;
-    an outage without an alert must not be noticed. ``named`` must be in a log. ``topic`` is the
-    suffix of the topic or group of the right.
+    an outage without an alert must not be noticed. ``named`` is a pattern of the cause, which must
+    be in a log.
     """
 
     name: str
@@ -46,13 +47,16 @@ class Outage:
 def _right(name: str, user: str, alert: str, reason: str, *right: str) -> Outage:
     operation, kind, suffix = right
     what = f"The {user}s lose the right to {operation.upper()} the {kind} `…{suffix}`."
-    return Outage(name, what, alert, reason, (user,), suffix, right=(operation, kind, suffix))
+    place = rf"\S*{re.escape(suffix)}\b"
+    named = f"READ {kind} {place}" if operation == "Read" else f"{place}.* WRITE"
+    return Outage(name, what, alert, reason, (user,), named, right=(operation, kind, suffix))
 
 
 OUTAGES: Final = (
-    Outage("kafka", "All three brokers are killed.", KAFKA, "kafka", (WORKER, BRIDGE), "Kafka",
-           brokers=(1, 2, 3)),
-    Outage("redis", "Redis is killed.", REDIS, "redis", (WORKER,), "Redis", redis=True),
+    Outage("kafka", "All three brokers are killed.", KAFKA, "kafka", (WORKER, BRIDGE),
+           "brokers do not answer", brokers=(1, 2, 3)),
+    Outage("redis", "Redis is killed.", REDIS, "redis", (WORKER,), "Redis is unavailable",
+           redis=True),
     *(Outage(f"broker-{one}", f"Broker {one} of three is killed.", brokers=(one,))
       for one in (1, 2, 3)),
     _right("read-events", WORKER, RIGHTS, "rights", "Read", "topic", "-events"),
@@ -94,13 +98,16 @@ class Minute:
 
 @dataclass
 class Result:
-    """One outage. Seconds count from the beginning of it, or from the return; None is never."""
+    """One outage. Seconds count from the beginning of it, or from the return; None is never.
+
+    ``cause`` is the first sentence of a log that names it.
+    """
 
     name: str
     began: float = 0.0
     minutes: list[Minute] = field(default_factory=list)
     fired: dict[str, float] = field(default_factory=dict)
-    named: bool = False
+    cause: str = ""
     ready_after: float | None = None
     resolved_after: float | None = None
     sent: int = 0
