@@ -52,6 +52,8 @@ from stream_metrics.live.kafka.topic_config import topic_config_problems
 from stream_metrics.live.layout import Identity, UnreadableLayout
 from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.live.redis.check import check as check_redis
+from stream_metrics.live.redis.check import max_memory_ratio, memory_bytes
+from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.worker.export import NowTooEarly, Replaced, export_windows, rows_of
 from stream_metrics.live.worker.generations import generation_to_join, matching_generations
 from stream_metrics.live.worker.identity import OtherIdentity, other_counts
@@ -115,7 +117,7 @@ async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
             for problem in problems
         ]
         if not any(problem.fatal for problem in problems):
-            findings.append(Finding("redis", "ok", f"{where}, namespace {settings.namespace}"))
+            findings.append(await _check_room(store, f"{where}, namespace {settings.namespace}"))
         try:
             findings += await _check_state(settings, store, counts)
         except UnreadableFile:
@@ -124,6 +126,19 @@ async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
             if not any(problem.fatal for problem in problems):  # else it is reported already
                 findings.append(Finding("state", "error", str(error)))
     return findings
+
+
+async def _check_room(store: RedisStore, where: str) -> Finding:
+    """Whether Redis has room for writes."""
+    try:
+        used, limit = await memory_bytes(store)
+        ratio = await max_memory_ratio(store)
+    except StoreUnavailable as error:
+        return Finding("redis", "error", str(error))
+    if ratio < 1:
+        return Finding("redis", "ok", where)
+    full = f"uses {used:,} bytes, and maxmemory is {limit:,}: it refuses writes, so workers wait"
+    return Finding("redis", "error", f"{where}: {full}. Raise `maxmemory`")
 
 
 def _check_digest_key(settings: Settings) -> list[Finding]:

@@ -208,6 +208,8 @@ def _memory(*phases: Phase, limit: float = 100.0) -> Series:
 STATE: Final = [
     Case("fires when Redis fills up, and resolves", _memory((20, 70), (30, 85), (30, 60)),
          {19: (), 29: (), 31: [WARNING], 49: [WARNING], 62: ()}),
+    Case("is critical when Redis is full", _memory((20, 70), (9, 100), (30, 70)),
+         {20: (), 22: [ALERT], 29: [ALERT], 45: ()}),
     Case("is silent on a short peak", _memory((20, 70), (8, 95), (30, 70)), silent(58)),
     Case("is silent below the limit", _memory(*[(1, 70), (1, 79)] * 30), silent(60)),
     Case("is silent where there is no limit", _memory((60, 95), limit=0.0), silent(60)),

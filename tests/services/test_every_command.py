@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -196,3 +196,22 @@ async def test_check_tells_of_both_servers_that_are_away() -> None:
     assert code == 2
     wrong = [line.split()[0] for line in out.splitlines() if line.split()[1] == "error"]
     assert {"kafka", "redis"} <= set(wrong), out
+
+
+async def test_check_tells_of_a_full_redis(
+    redis_factory: Callable[..., Awaitable[RedisServer]],
+) -> None:
+    """It answers and can be read, but refuses writes."""
+    redis = await redis_factory(options={"maxmemory": "1kb"})
+    settings = {
+        "COLUMNS": "500",
+        "STREAM_METRICS_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}",
+        "STREAM_METRICS_REDIS__URL": redis.url,
+        "STREAM_METRICS_STATE__DIGEST_KEY": "a secret of the tests",
+    }
+
+    _, out, _ = await run_command(settings, "check")
+
+    [line] = [line for line in out.splitlines() if line.startswith("redis ")]
+    assert "error" in line
+    assert "it refuses writes, so workers wait. Raise `maxmemory`" in line

@@ -55,6 +55,9 @@ def _bridge(metric: str, *drops: str) -> str:
     return _increase(f"streammetrics_bridge_{metric}", "15m", *drops)
 
 
+_MEMORY: Final = _all_workers(
+    "streammetrics_redis_memory_bytes / (streammetrics_redis_memory_limit_bytes > 0)"
+)
 _TWICE: Final = _bridge('refused_total{reason="two_scopes"}', "reason")
 _LEFT_OUT: Final = _bridge('refused_total{reason="left_out"}', "reason")
 _TOLD: Final = _bridge('traces_total{outcome="told"}', "outcome")
@@ -125,22 +128,28 @@ PIPELINE: Final = (
     ),
     _alert(
         REDIS, CRITICAL,
-        "a worker has not reached Redis for a minute",
+        "a worker has not been able to use Redis for a minute: it is away, or refuses its writes",
         lasting(REDIS),
-        "1m", None, f"Worker {_INSTANCE} has no Redis",
-        f"{_INSTANCE} cannot read or write its state, and waits. No event is lost; the figures "
-        "stand still.",
+        "1m", None, f"Worker {_INSTANCE} cannot use Redis",
+        f"{_INSTANCE} gets no answer from Redis, or Redis refuses its writes (full, read-only, "
+        "loading, no rights), and so it waits. Its /readyz quotes Redis. No event is lost; the "
+        "figures stand still.",
         label="instance",
     ),
     _alert(
-        "StreamMetricsStateNearLimit", WARNING,
-        f"Redis uses over {MEMORY_SHARE:.0%} of its `maxmemory`",
-        _all_workers(
-            "streammetrics_redis_memory_bytes / (streammetrics_redis_memory_limit_bytes > 0)"
-        ) + f" > {MEMORY_SHARE:g}",
+        "StreamMetricsStateNearLimit", f"{WARNING}, {CRITICAL} at the limit",
+        f"Redis uses over {MEMORY_SHARE:.0%} of its `maxmemory`, or all of it",
+        f"{_MEMORY} > {MEMORY_SHARE:g}",
         "10m", "10m", "Redis is nearly full",
         f"Redis uses {PERCENT} of its memory limit. At the limit it refuses writes, and the "
         "workers wait.",
+        more=(
+            Rule(
+                CRITICAL, f"{_MEMORY} >= 1", "1m", "5m", "Redis is full",
+                f"Redis uses {PERCENT} of its memory limit and refuses writes, so the workers "
+                "wait. Raise the limit first; the runbook says how. No event is lost.",
+            ),
+        ),
     ),
     _alert(
         GAP, CRITICAL,
