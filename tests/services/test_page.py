@@ -705,7 +705,7 @@ async def test_without_kafka_nothing_unknown_is_shown_as_known(
         )
         await expect(looked.tile("lag")).to_have_text("unknown")
         tile = page.locator("#tile-lag")
-        await expect(tile).to_contain_text("since 12:00:05, when Kafka last answered")
+        await expect(tile).to_contain_text("since 12:00:05, when Kafka last told it")
         await expect(tile).to_contain_text("read up to 12:00:00")
         verdict = page.locator("#verdict")
         await expect(verdict).to_contain_text("Waiting for Kafka")

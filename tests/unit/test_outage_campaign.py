@@ -13,7 +13,7 @@ from tests.services.outages import BRIDGE, BY_NAME, WORKER, Minute, Result
 
 AWAY = Minute(
     1, True, {f"pending: {KAFKA} (kafka)": 3}, "Waiting for Kafka.", "waiting for Kafka",
-    "unknown, since 12:00, when Kafka last answered",
+    "unknown, since 12:00, when Kafka last told it",
     {"worker 1": "503 kafka", "worker 2": "503 kafka", "bridge": "503 kafka"},
     "waiting; The bridge is waiting", "complete up to 12:00", 0, 1_000.0,
     {"worker 1": 5, "worker 2": 5, "bridge": 5}, "waiting: brokers do not answer",

@@ -44,7 +44,7 @@ const lagIsUnknown = ({ lag_seconds: seconds, lag_known_at: knownAt }) => second
 
 function lagText(operating) {
   if (operating.lag_seconds !== null) return `${plural(operating.lag_records, "record")} left to read`;
-  return lagIsUnknown(operating) ? `${sinceText(operating.lag_known_at, "")}, when Kafka last answered`
+  return lagIsUnknown(operating) ? `${sinceText(operating.lag_known_at, "")}, when Kafka last told it`
     : "nothing is read from Kafka";
 }
 
