@@ -21,7 +21,7 @@ from tests.services.live import COMMAND, LiveSystem, Produced, Worker, recorded,
 from tests.sessions import Sent, records, traces
 
 NOW = "1800000000000000"
-TRACE_PARTITIONS = 3
+EVENT_PARTITIONS, TRACE_PARTITIONS = 4, 3
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 
 
@@ -149,7 +149,7 @@ async def bridged(
     group = f"{folder.name}-{os.getpid()}".replace("[", "-").replace("]", "")
     topics = (f"{group}-events", f"{group}-labels")
     for topic in topics:
-        await kafka.create_topic(topic, 4)
+        await kafka.create_topic(topic, EVENT_PARTITIONS)
         await kafka.create_topic(f"{topic}.dlq", 1)
     await kafka.create_topic(f"{group}-traces", TRACE_PARTITIONS, APPEND_TIME)
     await kafka.create_topic(f"{group}-traces.dlq", 1)

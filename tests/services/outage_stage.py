@@ -316,7 +316,7 @@ async def run(outage: Outage, folder: Path, minutes: int, after: int) -> Result:
         began = result.began = time.time()
         watching = tasks.create_task(_watch(stage, result))
         await stage.take(outage)
-        await traffic.damaged()
+        await traffic.damaged(everywhere=True)
         for number in range(1, minutes + 1):
             await _until(began + 60 * number)
             result.minutes.append(await stage.look(number, away=True))

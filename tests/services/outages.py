@@ -16,7 +16,7 @@ from deploy.local.kafka.cluster import Kafka
 from stream_metrics.core.alerts.obstacles import KAFKA, REDIS, RIGHTS, WRITES
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from tests.otlp import as_protobuf
-from tests.services.bridged import BridgedSystem
+from tests.services.bridged import EVENT_PARTITIONS, BridgedSystem
 from tests.services.neighbours import DAMAGED, GOOD, Turns
 
 WORKER, BRIDGE = "worker", "bridge"
@@ -129,11 +129,14 @@ class Traffic:
     invalid: set[tuple[str, int, int]] = field(default_factory=set)
     producer: AIOKafkaProducer | None = None
 
-    async def send(self, topic: str, value: bytes, key: bytes | None, *, valid: bool) -> None:
-        """Send without waiting for the brokers."""
+    async def send(
+        self, topic: str, value: bytes, key: bytes | None, *, valid: bool, to: int | None = None
+    ) -> None:
+        """Send without waiting for the brokers, to a partition by the key or to that number."""
         assert self.producer is not None
         try:
-            self._sent.append((valid, await self.producer.send(topic, value, key=key)))
+            place = await self.producer.send(topic, value, key=key, partition=to)
+            self._sent.append((valid, place))
         except KafkaError:
             self.unsent += 1
 
@@ -166,10 +169,11 @@ class Traffic:
                     break
             await self._confirmed()
 
-    async def damaged(self) -> None:
-        """Send an invalid event and a damaged trace."""
-        await self.send(self.system.topics[0], b"{", b"damaged", valid=False)
+    async def damaged(self, *, everywhere: bool = False) -> None:
+        """Send a damaged trace, and an invalid event to one partition or to each."""
         await self.send(self.system.traces, DAMAGED[0], b"damaged", valid=False)
+        for number in range(EVENT_PARTITIONS) if everywhere else [0]:
+            await self.send(self.system.topics[0], b"{", b"damaged", valid=False, to=number)
 
     async def _confirmed(self) -> None:
         answers = await asyncio.gather(*(one for _, one in self._sent), return_exceptions=True)
