@@ -13,6 +13,7 @@ import json
 import logging
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -197,8 +198,12 @@ async def campaign(chosen: argparse.Namespace) -> None:
 
     async def one(outage: Outage) -> None:
         async with turn:
-            with tempfile.TemporaryDirectory(prefix=f"outage-{outage.name}-") as folder:
-                result = await run(outage, Path(folder), chosen.minutes, chosen.after)
+            try:
+                with tempfile.TemporaryDirectory(prefix=f"outage-{outage.name}-") as folder:
+                    result = await run(outage, Path(folder), chosen.minutes, chosen.after)
+            except Exception:
+                traceback.print_exc()  # the others may go on for an hour
+                raise
         (chosen.folder / f"{outage.name}.json").write_text(json.dumps(asdict(result), indent=1))
         print(outage.name, problems(outage, result) or "as it should be", flush=True)
 
