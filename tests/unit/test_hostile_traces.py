@@ -26,7 +26,7 @@ from stream_metrics.core.events import Limits, decode
 from stream_metrics.core.events.decode import Event
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.settings import OtlpSettings
-from stream_metrics.core.telemetry import HELP, Span, interpret
+from stream_metrics.core.telemetry import HELP, Options, Span, interpret
 from stream_metrics.core.telemetry.documents import (
     Document,
     DocumentIndex,
@@ -39,6 +39,7 @@ from stream_metrics.core.telemetry.interpreter import InterpretedTrace
 from stream_metrics.core.telemetry.literals import parse_value
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
+from stream_metrics.core.telemetry.scopes import ScopeChoice
 from stream_metrics.lab.sources.otlp.traces import MAX_KINDS, TraceCounts, TraceStore
 from stream_metrics.live.health import Health
 from stream_metrics.live.page.bridge import BridgePage
@@ -47,6 +48,7 @@ from tests.otlp import RETRIEVER, SpanSpec, as_json, as_protobuf, document, docu
 from tests.telemetry import (
     MAPPING,
     OTEL,
+    SCOPE,
     agent,
     interpreted,
     model,
@@ -58,6 +60,7 @@ from tests.telemetry import (
 )
 
 MANY = 10_000
+BUT_ANOTHER = Options(scopes=ScopeChoice(frozenset({SCOPE, OTEL, "a", "b"})))
 Spans = Callable[[int], list[Span]]
 
 
@@ -79,7 +82,7 @@ def sibling_spans(
 
 def overlapping(id: str, parent: str, start: float) -> Span:
     """A search that does not end, of one of two scopes, with a document of its own."""
-    scope = OTEL if int(start) % 4 == 1 else "another"
+    scope = OTEL if int(start) % 4 == 1 else SCOPE
     return of_kind(
         "RETRIEVER", id, parent, start, 10**6, scope=scope,
         attributes={"output.value": json.dumps([{"id": id}])},
@@ -92,6 +95,16 @@ def step(at: int) -> Span:
     return of_kind(
         "CHAIN", f"c{at}", "agent", 10**5 + at, attributes={"output.value": output}
     )  # fmt: skip
+
+
+def searching_turn(at: int, **of: Any) -> list[Span]:
+    """A turn in which a model is called; its search may be of another scope."""
+    start = 10 * at
+    return [
+        agent(f"a{at}", start, start + 9),
+        model(f"m{at}", f"a{at}", start + 1),
+        search(f"s{at}", f"a{at}", start + 3, **of),
+    ]
 
 
 HOSTILE: dict[str, tuple[Spans, str | None]] = {
@@ -119,6 +132,14 @@ HOSTILE: dict[str, tuple[Spans, str | None]] = {
     "turns of two scopes side by side": (
         lambda n: [agent(f"a{at}", at, 10**6, scope="ab"[at % 2]) for at in range(n)],
         None,
+    ),
+    "turns with a model call and a search each": (
+        lambda n: [one for at in range(n // 3) for one in searching_turn(at)],
+        None,
+    ),
+    "turns whose searches are left out": (
+        lambda n: [one for at in range(n // 3) for one in searching_turn(at, scope="another")],
+        "left_out",
     ),
     "too many turns": (lambda n: [agent(f"a{at}", at) for at in range(n + 1)], "too_large"),
     "searches and rerankers": (
@@ -168,7 +189,7 @@ def test_time_is_not_quadratic_in_the_number_of_spans(name: str) -> None:
 def _timed(spans: list[Span]) -> tuple[float, set[str]]:
     """The seconds that interpreting the spans takes, and the reasons of refusals."""
     started = time.process_time()
-    found = interpret(spans, MAPPING)
+    found = interpret(spans, MAPPING, BUT_ANOTHER)
     return time.process_time() - started, {*found.refused}
 
 

@@ -109,6 +109,23 @@ def test_a_turn_whose_searches_are_left_out_is_not_one_without_a_search() -> Non
     assert interpret(spans, MAPPING).turns[0].searches
 
 
+def test_a_turn_beside_another_is_not_one_without_a_search_either() -> None:
+    """Two turns run at once, and the first one's search, left out, starts after the second."""
+    of: dict[str, Any] = {"resource": {"service.name": "shop"}, "scope": "mine"}
+    spans = [
+        agent("a", end=100, **of),
+        model("m", "a", 1, **of),
+        agent("b", start=5, end=100, **of),
+        model("n", "b", 6, **of),
+        search("s", "a", 10, found="ab", resource=of["resource"]),
+    ]
+    only = Options(scopes=ScopeChoice(by_service={"shop": frozenset({"mine"})}))
+
+    assert [turn.span_id for turn in interpret(spans[:4], MAPPING, only).turns] == ["a", "b"]
+    refused = interpret(spans, MAPPING, only)
+    assert (refused.turns, refused.refused) == ((), {"left_out": 2})
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from([A, B]), st.sampled_from(["", "a", "ab"]), st.integers(0, 400)),

@@ -6,10 +6,10 @@ The result depends on neither the order of the spans nor on repetitions.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace as with_options
-from itertools import pairwise
 from typing import Final
 
 from msgspec.structs import replace
@@ -90,15 +90,18 @@ def _refuse_left_out(
         interpretation.refuse("left_out", first.span_id, message, agent_of(whole))
         return True
     out = {span.span_id for span in tree.left_out}
-    starts = [
+    starts = sorted(
         one.start_ns // 1000 for turn in whole.turns for one in turn.searches if one.span_id in out
-    ]
+    )
+    refused = set()
     numbers = [*(turn.number for turn in turns), math.inf]
-    for turn, (begin, end) in zip(turns, pairwise(numbers), strict=True):
-        searched = any(begin <= start < end for start in starts)
+    for turn, following in zip(turns, numbers[1:], strict=True):
+        until = max(following, tree.by_id[turn.span_id].end_ns // 1000)
+        searched = bisect_left(starts, turn.number) < bisect_left(starts, until)
         if turn.skipped and (searched or whole.refused):
             interpretation.refuse("left_out", turn.span_id, message, turn.agent)
-            interpretation.drop_turns({turn.span_id})
+            refused.add(turn.span_id)
+    interpretation.drop_turns(refused)
     return not interpretation.turns
 
 

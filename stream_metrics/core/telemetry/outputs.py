@@ -141,12 +141,11 @@ def find_changed_outputs(
                 break
             inside.setdefault(outer.span_id, []).append(one)
             outer = tree.parent(outer)
-    models = tree.ancestors(span.span_id for span in tree.with_role(Role.MODEL, Role.TURN))
     for id, searches in inside.items():
         span, role = tree.by_id[id], tree.role(tree.by_id[id])
         if len({numbers[one.span.span_id] for one in searches}) > 1:
             continue
-        if role is Role.TOOL and id not in models:
+        if role is Role.TOOL and id not in tree.around_models:
             lost = _lost_text(_output_text(span, tree.rows[id].documents), searches)
         elif role in (None, Role.OTHER) and id not in tree.ignored:
             lost = any(

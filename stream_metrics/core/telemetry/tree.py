@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -177,11 +178,17 @@ class SpanTree:
                 found[span.span_id] = span.span_id
         return found
 
+    @cached_property
+    def around_models(self) -> set[str]:
+        """The ids of all ancestors of model calls and turns."""
+        return self.ancestors(span.span_id for span in self.with_role(Role.MODEL, Role.TURN))
+
     def ancestors(self, marks: Iterable[str]) -> set[str]:
         """The ids of all ancestors of the marked spans."""
         found: set[str] = set()
-        marks = set(marks)
-        for span in reversed(self.ordered):
-            if span.span_id in marks or span.span_id in found:
+        for id in marks:
+            span = self.by_id.get(id)
+            while span is not None and span.parent_id not in found:
                 found.add(span.parent_id)
+                span = self.parent(span)
         return found
