@@ -362,6 +362,23 @@ async def test_the_page_says_what_the_worker_waits_for_and_since_when(showcase: 
     assert (await showcase.state())["waiting"] == {"for": "Kafka", "since": 5.0}
 
 
+async def test_what_was_not_read_is_unknown_in_charts(showcase: Showcase) -> None:
+    """A part of an hour that lies after the last answer of Kafka had other traffic, or none."""
+    showcase.operations.complete_until(showcase.now_us / 1e6 - 5)
+    shown = (await showcase.state("1h", "first"))["series"]
+    assert shown["unique"][-1] is not None
+
+    until = showcase.now_us / 1e6 - 150
+    showcase.operations.complete_until(until)
+    shown = (await showcase.state("1h"))["series"]
+
+    for name in ("unique", "duplicates", "srr", "coverage"):
+        after = [v for at, v in zip(shown["times"], shown[name], strict=True) if at >= until]
+        assert len(after) in (2, 3)
+        assert set(after) == {None}
+    assert None not in shown["unique"][: -len(after)]
+
+
 async def test_lag_that_is_unknown_is_shown_with_since_when(showcase: Showcase) -> None:
     """The figures are complete up to the last known time, which is shown on."""
     operations = showcase.operations

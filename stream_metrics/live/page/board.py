@@ -33,6 +33,7 @@ from stream_metrics.live.page.operations import History, OperationsSample, read_
 from stream_metrics.live.page.worker_rules import Worker
 
 DEFAULT_WINDOW: Final = "1h"  # shown unless another is requested
+BEHIND_SECONDS: Final = 15.0  # later parts of a chart are then unknown, and not without traffic
 MAX_DOCUMENTS: Final = 64  # cached; there are fewer clients
 
 
@@ -192,6 +193,7 @@ class Board:
             states = judged(shown)
         fresh = [name for name, course in shown.items() if is_new(course)]
         decisions = figures.decisions_window(inputs.specs, window)
+        read_up_to = operating.complete_until or self.history.complete_until()
         return {
             "schema_version": 1,
             "version": __version__,
@@ -209,14 +211,14 @@ class Board:
             },
             "figures": _headline(sums, _before(window, shown.values())),
             "agents": self._agents(window.name, all_states),
-            "series": self._series(window, view.agent, look, figures.core_series),
+            "series": self._series(window, view.agent, look, figures.core_series, read_up_to),
             "decisions": decisions
             and {
                 "gate": figures.gate(self._sums(decisions.name, view.agent)),
                 "routing": figures.routing(self._sums(decisions.name, view.agent)),
-                **self._series(decisions, view.agent, look, figures.decision_series),
+                **self._series(decisions, view.agent, look, figures.decision_series, read_up_to),
             },
-            "operating": _operations(operating, self.history),
+            "operating": _operations(operating, read_up_to),
             "lag": self.history.lag(),
             "verdict": rules.verdict(states, look.reasons, fresh, look.building),
             "rules": states,
@@ -267,14 +269,20 @@ class Board:
         agent: str | None,
         look: _Snapshot,
         of: Callable[[Sequence[Sums]], dict[str, Any]],
+        read_up_to: float | None,
     ) -> dict[str, Any]:
+        """The series of a window; what lies after ``read_up_to``, if that is a while ago, is
+        unknown."""
+        times = figures.times(window, look.now_us)
+        late = read_up_to is not None and look.now_us / 1e6 - read_up_to > BEHIND_SECONDS
+        unread = [late and read_up_to is not None and at >= read_up_to for at in times]
         found = figures.buckets(look.copies.values(), window, agent, look.now_us)
         return {
             "window": window.name,
             "bucket_seconds": window.bucket_us / 1e6,
             "smoothed_seconds": figures.SMOOTHED * window.bucket_us / 1e6,
-            "times": figures.times(window, look.now_us),
-            **of(found),
+            "times": times,
+            **figures.without(of(found), unread),
         }
 
 
@@ -307,13 +315,13 @@ def _waiting(look: _Snapshot) -> dict[str, Any] | None:
     return {"for": obstacle.waits_for, "since": min(since, default=None)}
 
 
-def _operations(operating: OperationsSample, history: History) -> dict[str, Any]:
+def _operations(operating: OperationsSample, read_up_to: float | None) -> dict[str, Any]:
     return {
         "lag_records": operating.lag_records,
         "lag_seconds": operating.lag_seconds,
         "complete_until": operating.complete_until,
         "lag_known_at": operating.lag_known_at,
-        "read_up_to": operating.complete_until or history.complete_until(),
+        "read_up_to": read_up_to,
         "dead_letters": operating.dead_letters,
         "events": operating.events,
     }

@@ -174,6 +174,21 @@ def times(window: Window, now_us: int) -> list[float]:
     return [(first + at) * window.bucket_us / 1e6 for at in range(WINDOW_BUCKETS)]
 
 
+def without(series: Any, unread: Sequence[bool]) -> Any:
+    """The series with None for each bucket of which nothing has been read.
+
+    >>> without({"srr": [0.5, 0.0], "routes": [{"route": "a", "share": [1.0, 1.0]}]}, [False, True])
+    {'srr': [0.5, None], 'routes': [{'route': 'a', 'share': [1.0, None]}]}
+    """
+    if isinstance(series, dict):
+        return {name: without(one, unread) for name, one in series.items()}
+    if not isinstance(series, list):
+        return series
+    if all(isinstance(one, dict) for one in series):
+        return [without(one, unread) for one in series]
+    return [None if nothing else one for one, nothing in zip(series, unread, strict=True)]
+
+
 def smoothed(found: Sequence[Sums]) -> list[Sums]:
     """The sums of each bucket and the ``SMOOTHED`` - 1 before it."""
     running: Sums = {}
