@@ -93,7 +93,7 @@ def bridge_command() -> list[str]:
 class Command(ChildProcess):
     """A command of this project: ready immediately, or when a page answers 200."""
 
-    final_codes = frozenset({2})  # invalid settings, topics or state
+    final_codes: frozenset[int] = frozenset({2})  # invalid settings, topics or state
 
     def __init__(
         self,
@@ -119,6 +119,12 @@ class Command(ChildProcess):
     async def ready(self) -> bool:
         """Whether the page answers, if there is one."""
         return self._ready_url is None or await http_ok(self._ready_url)
+
+
+class Generator(Command):
+    """The command that generates traffic, which also ends with exit code 2 while Kafka is away."""
+
+    final_codes: frozenset[int] = frozenset()
 
 
 def main(traffic: Traffic = "generated", *, folder: Path | None = None, keep: bool = False) -> int:
@@ -206,7 +212,7 @@ async def _work(folder: Path, traffic: Traffic, supervisor: Supervisor, console:
         folder / "prometheus", config=prometheus_config(targets, rules), port=ports["Prometheus"]
     )
     sources: dict[str, ChildProcess] = (
-        {"generated traffic": Command(folder / "generator", generator_command(), settings)}
+        {"generated traffic": Generator(folder / "generator", generator_command(), settings)}
         if traffic == "generated"
         else traced(folder, kafka.bootstrap_servers, ports, settings)
     )

@@ -100,7 +100,7 @@ def check(
 
 
 async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
-    findings = [Finding("settings", "ok", "valid"), *_check_digest_key(settings)]
+    findings = [_check_source(settings), *_check_digest_key(settings)]
     web = web_options(settings)
     findings += [Finding("web", "warning", warning) for warning in web.warnings()]
     counts: dict[str, int] = {}
@@ -126,6 +126,14 @@ async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
             if not any(problem.fatal for problem in problems):  # else it is reported already
                 findings.append(Finding("state", "error", str(error)))
     return findings
+
+
+def _check_source(settings: Settings) -> Finding:
+    """Whether anything is set; the settings themselves are valid."""
+    if settings.model_fields_set:
+        return Finding("settings", "ok", "valid")
+    defaults = "the built-in ones: no file and no variable STREAM_METRICS_… sets anything"
+    return Finding("settings", "warning", f"{defaults}. Check with the settings of the workers")
 
 
 async def _check_room(store: RedisStore, where: str) -> Finding:

@@ -324,3 +324,11 @@ def test_a_forget_up_to_a_time_that_workers_refuse_is_refused(text: str) -> None
     """The event would become a dead letter."""
     with pytest.raises(UsageError, match="--until"):
         parse_until(text)
+
+
+def test_check_says_that_nothing_is_set() -> None:
+    """It then looks for servers where nobody may have any."""
+    environment = {"COLUMNS": "500", "STREAM_METRICS_CONFIG": None}
+    done = CliRunner().invoke(app, ["check"], env=environment).stdout.splitlines()
+
+    assert "Check with the settings of the workers" in done[0]
