@@ -16,6 +16,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +33,7 @@ CONSEQUENCES: Final = frozenset(
     ("StreamMetricsConsumerLagGrowing", "StreamMetricsBridgeBehind", "StreamMetricsDeadLetters")
 )
 """Alerts that an outage may raise beside the one that names its cause."""
-FOREVER: Final = float("inf")
+SAME: Final = "″"
 KEPT: Final = Path("out/outages")
 
 
@@ -40,9 +41,9 @@ def problems(outage: Outage, result: Result) -> list[str]:
     """What was not as it should be."""
     found = list(result.wrong)
     if outage.alert:
-        fired = result.fired.get(f"{outage.alert} ({outage.reason})", FOREVER)
-        if fired > ALERT_SECONDS:
-            found.append(f"{outage.alert} ({outage.reason}) fires after {fired:.0f} s")
+        fired = result.fired.get(f"{outage.alert} ({outage.reason})")
+        if fired is None or fired > ALERT_SECONDS:
+            found.append(f"{outage.alert} ({outage.reason}) fires {_after(fired, 'the beginning')}")
         others = result.fired.keys() - {f"{outage.alert} ({outage.reason})"}
         if causes := {one for one in others if one.partition(" ")[0] not in CONSEQUENCES}:
             found.append(f"other causes are alerted: {', '.join(sorted(causes))}")
@@ -51,9 +52,9 @@ def problems(outage: Outage, result: Result) -> list[str]:
     elif result.fired:
         found.append(f"alerts fire: {', '.join(result.fired)}")
     if result.ready_after is None or result.ready_after > READY_SECONDS:
-        found.append(f"ready {_after(result.ready_after)} the return")
+        found.append(f"ready {_after(result.ready_after)}")
     if result.resolved_after is None or result.resolved_after > RESOLVED_SECONDS:
-        found.append(f"alerts resolve {_after(result.resolved_after)} the return")
+        found.append(f"alerts resolve {_after(result.resolved_after)}")
     for minute in result.minutes:
         found += [f"minute {minute.number}: {one}" for one in _problems(outage, result, minute)]
     return found
@@ -90,8 +91,8 @@ def _problems(outage: Outage, result: Result, minute: Minute) -> Iterator[str]:
         yield f"top exits with {minute.top_code}: {minute.top}"
 
 
-def _after(seconds: float | None) -> str:
-    return "not after" if seconds is None else f"{seconds:.0f} s after"
+def _after(seconds: float | None, what: str = "the return") -> str:
+    return f"not at all after {what}" if seconds is None else f"{seconds:.0f} s after {what}"
 
 
 def page(results: Sequence[Result], machine: str) -> str:
@@ -101,16 +102,16 @@ def page(results: Sequence[Result], machine: str) -> str:
     lines = [
         "# Last run of outages",
         "",
-        "Three brokers that deny by default, Redis, Prometheus with the shipped rules, two",
-        "workers",
+        "Three brokers that deny by default, Redis, Prometheus with the shipped rules, two workers",
         "and a bridge run with a few events and traces a second, of which about 1% are invalid.",
-        "One thing is taken away for some minutes, and given back (`make outages`). What is said",
-        "at",
-        "the end of each minute is in a table. Alerts are without their common beginning",
-        "`StreamMetrics`, and with the number of series; log lines are of both workers and the",
-        "bridge during that minute, with the most frequent sentence. Afterwards the export of the",
-        "live state must equal replays of the input topics and of the traces, `audit` must find no",
-        "difference, and every invalid record must be a dead letter.",
+        "One thing is taken away for some minutes, and given back (`make outages`). Afterwards the",
+        "export of the live state must equal replays of the input topics and of the traces,",
+        "`audit` must find no difference, and every invalid record must be a dead letter.",
+        "",
+        "The tables have what is said at the end of each minute. Alerts are without their common",
+        "beginning `StreamMetrics`, and × tells of how many series. Log lines are those of both",
+        "workers and of the bridge during the minute, with the most frequent sentence of all.",
+        f"{SAME} means that nothing has changed since the minute before.",
         "",
         f"{good} of {len(results)} outages of {_either(lengths)} minutes went as they should.",
         "",
@@ -147,16 +148,25 @@ def _table(result: Result) -> list[str]:
         f"## {outage.name}",
         "",
         outage.what,
+        *([f"The log says: “{_cell(result.cause)}”."] if result.cause else []),
         "",
         "| minute | Prometheus | page: verdict | pill | lag tile | `/readyz` of workers | of the "
         "bridge | the bridge's page | `top` | log lines | most frequent | samples of lag: workers, "
         "bridge |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
-        *(_row(minute) for minute in result.minutes),
+        *(
+            f"| {' | '.join(_new(now, before))} |"
+            for before, now in pairwise([(), *map(_row, result.minutes)])
+        ),
     ]
 
 
-def _row(minute: Minute) -> str:
+def _new(row: Sequence[str], before: Sequence[str]) -> Iterator[str]:
+    """The cells of a row, of which those that are as in the row before are only marked."""
+    return (SAME if one == former else one for one, former in zip_longest(row, before))
+
+
+def _row(minute: Minute) -> tuple[str, ...]:
     alerts = ", ".join(
         f"{_short(name)} {state}{f' ×{number}' if number > 1 else ''}"
         for (state, _, name), number in (
@@ -180,7 +190,7 @@ def _row(minute: Minute) -> str:
         minute.sentence or "none",
         "; ".join(lag),
     )
-    return f"| {' | '.join(map(_cell, cells))} |"
+    return tuple(map(_cell, cells))
 
 
 def _cell(text: str) -> str:

@@ -40,11 +40,11 @@ def test_an_outage_that_is_told_as_it_is_has_no_problem() -> None:
 @pytest.mark.parametrize(
     ("result", "said"),
     [
-        (told(fired={}), "fires after inf s"),
-        (told(fired={ALERT: 400.0}), "fires after 400 s"),
+        (told(fired={}), "fires not at all"),
+        (told(fired={ALERT: 400.0}), "fires 400 s after the beginning"),
         (told(fired={ALERT: 150.0, f"{RIGHTS} (rights)": 160.0}), "other causes are alerted"),
         (told(cause=""), "no log has"),
-        (told(ready_after=None), "ready not after the return"),
+        (told(ready_after=None), "ready not at all"),
         (told(wrong=["windows.json differs"]), "windows.json differs"),
         (told(replace(AWAY, lag={WORKER: [0.0], BRIDGE: []})), "export a lag of 0"),
         (told(replace(AWAY, pill="live")), "calls itself live"),
