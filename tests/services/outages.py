@@ -48,7 +48,7 @@ def _right(name: str, user: str, alert: str, reason: str, *right: str) -> Outage
     operation, kind, suffix = right
     what = f"The {user}s lose the right to {operation.upper()} the {kind} `…{suffix}`."
     place = rf"\S*{re.escape(suffix)}\b"
-    named = f"READ {kind} {place}" if operation == "Read" else f"{place}.* WRITE"
+    named = f"READ {kind} {place}" if operation == "Read" else f"cannot write .*{place}"
     return Outage(name, what, alert, reason, (user,), named, right=(operation, kind, suffix))
 
 
@@ -113,6 +113,7 @@ class Result:
     sent: int = 0
     unsent: int = 0
     rows: int = 0
+    commit: str = ""
     wrong: list[str] = field(default_factory=list)
 
 

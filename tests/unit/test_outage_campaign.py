@@ -19,13 +19,18 @@ AWAY = Minute(
     {"worker 1": 5, "worker 2": 5, "bridge": 5}, "waiting: brokers do not answer",
     {WORKER: [], BRIDGE: []},
 )  # fmt: skip
+BACK = replace(
+    AWAY, number=2, away=False, alerts={}, pill="live", tile="0.0 s, 0 records left to read",
+    readyz=dict.fromkeys(AWAY.readyz, "200"), bridge="reading and writing; Nothing was refused",
+    read_up_to=1_120.0, lag={WORKER: [0.0], BRIDGE: [0.0]},
+)  # fmt: skip
 ALERT = f"{KAFKA} (kafka)"
 
 
 def told(minute: Minute = AWAY, **found: Any) -> Result:
     """An outage of Kafka that went as it should, but for these."""
     of: dict[str, Any] = {
-        "began": 1_000.0, "minutes": [minute], "fired": {ALERT: 150.0}, "cause": "no answer",
+        "began": 1_000.0, "minutes": [minute, BACK], "fired": {ALERT: 150.0}, "cause": "no answer",
         "ready_after": 5.0, "resolved_after": 20.0, **found,
     }  # fmt: skip
     return Result("kafka", **of)
@@ -34,7 +39,9 @@ def told(minute: Minute = AWAY, **found: Any) -> Result:
 def test_an_outage_that_is_told_as_it_is_has_no_problem() -> None:
     """Its row on the page says that nothing was wrong."""
     assert problems(BY_NAME["kafka"], told()) == []
-    assert "| 5 s | 20 s | 0 | 0 | nothing |" in page([told()], "a machine")
+    assert "| after 5 s | in minute 1 | after 20 s | 0 | 0 |  | nothing |" in page(
+        [told()], "a machine"
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,6 +52,7 @@ def test_an_outage_that_is_told_as_it_is_has_no_problem() -> None:
         (told(fired={ALERT: 150.0, f"{RIGHTS} (rights)": 160.0}), "other causes are alerted"),
         (told(cause=""), "no log has"),
         (told(ready_after=None), "ready not at all"),
+        (told(minutes=[AWAY]), "an alert is still there"),
         (told(wrong=["windows.json differs"]), "windows.json differs"),
         (told(replace(AWAY, lag={WORKER: [0.0], BRIDGE: []})), "export a lag of 0"),
         (told(replace(AWAY, pill="live")), "calls itself live"),
