@@ -141,6 +141,14 @@ HOSTILE: dict[str, tuple[Spans, str | None]] = {
         lambda n: [one for at in range(n // 3) for one in searching_turn(at, scope="another")],
         "left_out",
     ),
+    "tools that run beside searches": (
+        lambda n: [
+            agent(end=10**6),
+            *(tool(f"t{at}", "agent", 1, 10**6) for at in range(n // 10)),
+            *(search(f"s{at}", "agent", 2 * at + 2) for at in range(n - n // 10)),
+        ],
+        "too_large",
+    ),
     "too many turns": (lambda n: [agent(f"a{at}", at) for at in range(n + 1)], "too_large"),
     "searches and rerankers": (
         lambda n: [
@@ -239,6 +247,21 @@ def test_every_text_is_parsed_in_linear_time(value: str) -> None:
     started = time.process_time()
 
     documents_in_value(value)
+
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("made", ["_{}x", "({}redact", "[redact{}x", '"{}'])
+@pytest.mark.parametrize("row", ["_", "*", "(", ")", "\\", " ", "tool"])
+def test_every_attribute_is_read_in_linear_time(made: str, row: str) -> None:
+    """Each of 200,000 characters is visited a few times, also those of the attribute's name."""
+    value = made.format(row * (200_000 // len(row)))
+    names = ("session.id", "agent.name", "output.value", "gen_ai.output.messages", value)
+    attributes = dict.fromkeys(names, value)
+    started = time.process_time()
+
+    interpreted(agent(attributes=attributes), model("m", "agent", 1, attributes=attributes))
+    interpreted(span("x", attributes=attributes))
 
     assert time.process_time() - started < 5
 

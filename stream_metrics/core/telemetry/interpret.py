@@ -130,7 +130,11 @@ def _interpret(
         )
         return interpretation, None, ResultIndex(None, (), {})
     tree = SpanTree(kept, mapping, options.scopes)
-    if moved := tools_of_searches(tree):
+    moved = tools_of_searches(tree)
+    if moved is None:
+        interpretation.refuse("too_large", "", "too many of its tools ran beside its searches")
+        return interpretation, None, ResultIndex(None, (), {})
+    if moved:
         kept = [replace(one, parent_id=moved.get(one.span_id, one.parent_id)) for one in kept]
         tree = SpanTree(kept, mapping, options.scopes)
     turns = tree.with_role(Role.TURN)

@@ -58,14 +58,14 @@ def attribute_text(
 
 
 _CALLS: Final = re.compile(
-    r"""\\*"(tool_calls|function_calls)\\*":\s*\[\s*\{|\\*"type\\*":\s*\\*"(tool_call|tool_use)\\*"|"""
-    r"""\\*"(tool_call|function_call)\\*":\s*\{|\bToolCall\("""
+    r""""(tool_calls|function_calls)\\*":\s*\[\s*\{|"type\\*":\s*\\*"(tool_call|tool_use)\\*"|"""
+    r""""(tool_call|function_call)\\*":\s*\{|\bToolCall\("""
 )
 _FLATTENED_CALL: Final = re.compile(r"^llm\.output_messages\.\d+\.message\.tool_calls\.")
 
 
 _HOSTED: Final = re.compile(
-    r"""\\*"type\\*":\s*\\*"(file_search_call|web_search_call|server_tool_use)\\*\""""
+    r""""type\\*":\s*\\*"(file_search_call|web_search_call|server_tool_use)\\*\""""
 )
 _NAME_OF_CALL: Final = re.compile(r"^llm\.output_messages\.\d+\.message\.tool_calls\..*\.name$")
 
@@ -86,7 +86,7 @@ def calls_tools(span: Span, names: Iterable[str]) -> bool:
     )
 
 
-_CALLED: Final = re.compile(r"""\\*"name\\*":\s*\\*"([^"\\]{1,200})""")
+_CALLED: Final = re.compile(r""""name\\*":\s*\\*"([^"\\]{1,200})""")
 
 
 def called_tools(span: Span, names: Iterable[str]) -> list[str]:

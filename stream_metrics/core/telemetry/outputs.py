@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from stream_metrics.core.telemetry.documents import (
     Document,
@@ -32,6 +32,8 @@ from stream_metrics.core.telemetry.tree import SpanTree
 
 MAX_OUTPUT_LENGTH: Final = 1 << 20
 MAX_SHOWN_COMPARISONS: Final = 10_000  # searches times model calls of a turn
+MAX_COMPARED_CHARACTERS: Final = 1 << 31  # of tools' outputs, in all comparisons with searches
+_COMPARISON: Final = 1_000  # the cost of a comparison in characters, besides those of the output
 _BEGINNING: Final = 160  # characters of a text that may contain the probe
 _PROBE: Final = re.compile(r"[A-Za-z0-9 ,;:()-]{12,60}")
 _LEVELS: Final = 16  # of ancestors of a search that are checked
@@ -64,8 +66,9 @@ def _text_offsets(documents: Iterable[Document], output: str) -> list[int]:
     return [output.find(one) for one in _probes(documents)]
 
 
-def tools_of_searches(tree: SpanTree) -> dict[str, str]:
-    """The tool of each search that an instrumentation wrote as the tool's sibling, by span id.
+def tools_of_searches(tree: SpanTree) -> dict[str, str] | None:
+    """The tool of each search that an instrumentation wrote as the tool's sibling, by span id; None
+    if so many tools ran beside searches that it takes too long to say.
 
     A search belongs to a tool that ran at the same time, if the tool was asked the same or returned
     the search's documents.
@@ -74,18 +77,31 @@ def tools_of_searches(tree: SpanTree) -> dict[str, str]:
     for span in tree.with_role(Role.TOOL, Role.SEARCH):
         siblings.setdefault(span.parent_id, []).append(span)
     found: dict[str, str] = {}
+    left = MAX_COMPARED_CHARACTERS
     for spans in siblings.values():
         if len({tree.role(span) for span in spans}) < 2:
             continue
-        running: list[Span] = []
+        running: list[_Tool] = []
         taken: set[str] = set()
         for span in sorted(spans, key=lambda one: (one.start_ns, -one.end_ns, one.span_id)):
-            running = [tool for tool in running if tool.end_ns >= span.start_ns]
-            if tree.role(span) is Role.TOOL:
-                running = [*running[-MAX_CONCURRENT_SEARCHES:], span]
+            running = [tool for tool in running if tool.span.end_ns >= span.start_ns]
+            row = tree.rows[span.span_id]
+            if row.role is Role.TOOL:
+                tool = _Tool(span, _output_text(span, row.documents), _output_text(span, row.query))
+                running = [*running[-MAX_CONCURRENT_SEARCHES:], tool]
                 continue
-            tools = [t for t in running if t.end_ns >= span.end_ns and t.scope == span.scope]
-            fits = {tool.span_id: _belongs(tree, span, tool) for tool in tools}
+            probes = _probes(documents_of(span, row.documents).documents or ())
+            query = _output_text(span, row.query[:1])
+            fits: dict[str, tuple[int, int]] = {}
+            for tool in running:
+                if tool.span.end_ns < span.end_ns or tool.span.scope != span.scope:
+                    continue
+                length = len(tool.output) * len(probes) + len(tool.asked)
+                left -= _COMPARISON + length
+                if left < 0:
+                    return None
+                returned = sum(one in tool.output for one in probes)
+                fits[tool.span.span_id] = returned, int(bool(query) and query in tool.asked)
             best = max(fits, key=lambda id: (fits[id], id not in taken), default=None)
             if best is not None and fits[best] > (0, 0):
                 taken.add(best)
@@ -93,14 +109,12 @@ def tools_of_searches(tree: SpanTree) -> dict[str, str]:
     return found
 
 
-def _belongs(tree: SpanTree, search: Span, tool: Span) -> tuple[int, int]:
-    """How many of a search's documents a tool returned, and whether both have the same query."""
-    row, of_tool = tree.rows[search.span_id], tree.rows[tool.span_id]
-    documents = documents_of(search, row.documents).documents or ()
-    output = _output_text(tool, of_tool.documents)
-    returned = sum(place >= 0 for place in _text_offsets(documents, output))
-    query, asked = _output_text(search, row.query[:1]), _output_text(tool, of_tool.query)
-    return returned, int(bool(query) and query in asked)
+class _Tool(NamedTuple):
+    """A tool with the texts that it returned, and that it was asked."""
+
+    span: Span
+    output: str
+    asked: str
 
 
 def _lists(span: Span, names: Iterable[str]) -> list[list[Document]]:

@@ -49,7 +49,6 @@ INPUTS: Final = (
 )
 UNKNOWN: Final = (None, Role.OTHER, Role.POSTPROCESSOR)
 _BEGINNINGS: Final = ("[", "{", '"', "D")  # of JSON, and of the repr of documents
-_TOOL: Final = re.compile(r"tool.*name$", re.IGNORECASE)
 MAX_CONCURRENT_SEARCHES: Final = 1_000
 _RUNS: Final = re.compile(r"^(vector_db_retrieve|retrieval|execute_tool|retrieve)\s+|\.\w+$")
 
@@ -271,7 +270,7 @@ def find_overlooked_search(tree: SpanTree) -> SpanProblem | None:
             elif any(
                 suggests_search(value)
                 for name, value in span.attributes.items()
-                if _TOOL.search(name)
+                if name.lower().endswith("name") and "tool" in name.lower()
             ):
                 message = f"{span.name!r} belongs to a search tool; it has {_attributes(span)}"
         if message is not None:

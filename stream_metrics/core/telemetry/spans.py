@@ -98,10 +98,11 @@ def text(value: Any) -> str | None:
     return value
 
 
-# Empty, only punctuation, or what redaction filters write instead of a text.
+# Empty, only punctuation, or what redaction filters write instead of a text. Its parts are bounded,
+# because a long row of brackets or underscores would otherwise be tried at each of them.
 _EMPTY_OR_REDACTED: Final = re.compile(
     r"[\W_]*|x{3,}|redacted|masked"
-    r"|[\[<({*_]+[^\[\]<>]{0,40}(redact|mask|hidden|scrubb|anonymi|obfuscat|filtered|removed)"
-    r"[^\[\]<>]{0,60}[\])>}*_]+",
+    r"|[\[<({*_]{1,40}+[^\[\]<>]{0,40}(redact|mask|hidden|scrubb|anonymi|obfuscat|filtered|removed)"
+    r"[^\[\]<>]{0,60}[\])>}*_]{1,40}",
     re.IGNORECASE,
 )
