@@ -107,7 +107,7 @@ def page(results: Sequence[Result], machine: str) -> str:
         "# Last run of outages",
         "",
         "Three brokers that deny by default, Redis, Prometheus with the shipped rules, two workers",
-        "and a bridge run with a few events and traces a second, of which about 1% are invalid.",
+        "and a bridge run with a few events and traces a second, of which some are invalid.",
         "One thing is taken away for some minutes, and given back (`make outages`). Afterwards the",
         "export of the live state must equal replays of the input topics and of the traces,",
         "`audit` must find no difference, and every invalid record must be a dead letter.",

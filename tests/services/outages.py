@@ -21,7 +21,7 @@ from tests.services.neighbours import DAMAGED, GOOD, Turns
 
 WORKER, BRIDGE = "worker", "bridge"
 DIRECT: Final = "direct"  # the agent whose events are sent without a bridge
-DAMAGED_EVERY: Final = 30  # traces
+DAMAGED_EVERY: Final = 60  # traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Traffic:
         events, labels = self.system.topics
         profile = TrafficProfile(
             seed=start, conversations=int(0.7 * seconds), start=start, duration_seconds=seconds,
-            agents=(DIRECT,), turns=(1, 1), iterations=(1, 3), result_bytes=200, invalid=0.01,
+            agents=(DIRECT,), turns=(1, 1), iterations=(1, 3), result_bytes=200, invalid=0.005,
         )  # fmt: skip
         records, turns = generate(profile), Turns(start)
         waiting = next(records)
