@@ -21,6 +21,7 @@ from deploy.local.servers import RedisServer
 from stream_metrics.clients.kafka.rights import worker_rights
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.lab.traffic import TrafficProfile, generate
+from stream_metrics.live.worker.probe import PROBE_SECONDS
 from tests.conftest import need_servers
 from tests.helpers import rest_long, wait_until
 from tests.services.live import PARTITIONS, LiveSystem, Produced, produce, said, stored
@@ -281,6 +282,33 @@ async def test_a_worker_waits_for_a_revoked_right(
     system.produced += more
     await all_read(system)
     await same_as_replay(system)
+    assert await system.stop_workers() == [0]
+
+
+async def test_a_right_that_is_missing_for_long_is_not_taken_for_silence(
+    secured: Secured, redis: RedisServer, tmp_path: Path
+) -> None:
+    """Once the client no longer sees the topic, `/readyz` still names the right, and no more."""
+    system, names = await live_group(secured, redis, tmp_path)
+    system.settings["STREAM_METRICS_KAFKA__METADATA_MAX_AGE_MS"] = "1000"
+    await allow(secured, system, rights_in("plain", names))
+    await system.start_workers(1)
+    [worker] = system.workers
+    await all_read(system)
+    await wait_until(worker.ready, 60, worker.log_tail)
+
+    user = system.settings["STREAM_METRICS_KAFKA__SASL_USERNAME"]
+    await revoke(secured.kafka.bootstrap_servers, user, Grant("Read", "topic", system.topics[0]))
+    unseen = f"No partition metadata for topic {system.topics[0]}"
+    await wait_until(lambda: unseen in worker.log.read_text(), 60, worker.log_tail)
+    seen, until = set[str](), time.monotonic() + 4 * PROBE_SECONDS
+
+    async def watched() -> bool:
+        seen.update((await worker.readyz())[1].get("reasons", {}))
+        return time.monotonic() > until
+
+    await wait_until(watched, 60, worker.log_tail)
+    assert seen == {"rights"}
     assert await system.stop_workers() == [0]
 
 
