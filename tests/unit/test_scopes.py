@@ -88,6 +88,43 @@ def test_turns_without_a_search_count_once_where_searches_do() -> None:
     assert told(turn("1", A), turn("2", B), *skipped) == [True, False, True, False]
 
 
+def test_each_of_many_equal_searches_has_its_second_recording() -> None:
+    """An instrumentation exports its traces together, and the other one some seconds later."""
+    first, second = (
+        [turn(f"{scope} {at}", scope, at=10 * at) for at in range(100)] for scope in (A, B)
+    )
+
+    assert told(*first, *second) == [True] * 100 + [False] * 100
+
+
+def test_scopes_of_earlier_releases_hide_no_second_recording() -> None:
+    """Each release has a scope of its own, and asks the same at another time."""
+    earlier = [turn(f"{at}", f"release {at}", at=1_000 * at) for at in range(1, 9)]
+
+    assert told(*earlier, turn("x", A), turn("y", B)) == [True] * 9 + [False]
+
+
+def test_a_service_with_many_searches_leaves_room_for_others() -> None:
+    """Its own are forgotten instead."""
+    first, second = turn("1", A), turn("2", B)
+    recordings = Recordings(10)
+
+    recordings.refuse_repeated(first)
+    for at in range(100):
+        recordings.refuse_repeated(turn(f"f{at}", A, at=at, service="flood"))
+    recordings.refuse_repeated(second)
+
+    assert (bool(first.turns), second.refused) == (True, {"two_scopes": 1})
+
+
+def test_what_is_remembered_of_a_turn_is_small() -> None:
+    """Whatever names its scope and its process have."""
+    long = "x" * 1_000_000
+    one = turn("1", long, process={"host.name": long, "process.pid": long})
+
+    assert len(repr(one.recordings)) < 2_000
+
+
 def test_a_refused_recording_refuses_no_other() -> None:
     """Only what is told counts."""
     assert told(turn("1", A), turn("2", B), turn("3", A)) == [True, False, True]
@@ -161,12 +198,12 @@ def test_the_index_finds_what_comparing_with_all_finds(
 
 
 def test_many_equal_searches_of_many_scopes_cost_little() -> None:
-    """No more than some of the latest are compared with each."""
+    """No more than some of those that began nearest are compared with each."""
     one = turn("1", A)
     [recording] = one.recordings
     recordings, began = Recordings(), time.monotonic()
     for at in range(20_000):
-        process = {"process.pid": str(at)}
+        process = {"process.pid": str(at).encode()}
         one.recordings = (recording._replace(scope=f"scope {at % 50}", process=process),)
         recordings.refuse_repeated(one)
         assert time.monotonic() - began < LONG_AGO_S

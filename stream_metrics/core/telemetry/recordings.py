@@ -8,9 +8,9 @@ of the old and the new release during a deployment, are no such pair: their sear
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stream_metrics.core.telemetry.documents import Document
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from stream_metrics.core.telemetry.interpretation import Interpretation
     from stream_metrics.core.telemetry.searches import Retrieval
 
-MAX_REMEMBERED: Final = 50_000
-MAX_COMPARED: Final = 16
-"""The most remembered searches of one scope to compare with a new one: the latest ones."""
-MAX_SCOPES: Final = 4
-"""The most other scopes to compare with."""
+MAX_REMEMBERED: Final = 25_000
+"""The most searches of one service, and turns without one, that are remembered."""
+TOTAL_RATIO: Final = 2  # of those of all services to those of one
+MAX_COMPARED: Final = 64
+"""The most remembered searches to compare with a new one: those that began nearest to it."""
+MAX_SCOPE_LENGTH: Final = 256
 PROCESS: Final = (
     "service.version",
     "host.id",
@@ -76,14 +77,14 @@ class RecordedSearch(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """A turn as one instrumentation recorded it; ``process`` has the attributes that tell processes
-    apart, as far as its resource has them."""
+    """A turn as one instrumentation recorded it; ``process`` has digests of the attributes that
+    tell processes apart, as far as its resource has them."""
 
     trace_id: str
     span_id: str
     service: str
     scope: str
-    process: dict[str, str]
+    process: dict[str, bytes]
     start_ns: int
     end_ns: int
     searches: tuple[RecordedSearch, ...]
@@ -96,13 +97,13 @@ class Recording(NamedTuple):
 def recording_of(turn: Span, found: Sequence[Retrieval]) -> Recording:
     """The recording of a turn that begins with the span and has these searches."""
     first = min(found, key=lambda one: (one.start_ns, one.span.span_id)).span if found else turn
-    process = {name: value for name in PROCESS if (value := text(first.resource.get(name)))}
+    values = {name: text(first.resource.get(name)) for name in PROCESS}
     return Recording(
         turn.trace_id,
         turn.span_id,
         service_of(first) or "",
-        first.scope,
-        process,
+        _short(first.scope),
+        {name: _digest(value) for name, value in values.items() if value is not None},
         turn.start_ns,
         turn.end_ns,
         tuple(map(_recorded, found)),
@@ -114,11 +115,11 @@ def _recorded(one: Retrieval) -> RecordedSearch:
     return RecordedSearch(
         one.start_ns,
         one.end_ns,
-        None if one.query is None else _digest([one.query]),
+        None if one.query is None else _digest(one.query),
         len(documents),
-        _digest(document.id for document in documents),
-        _digest(document.text for document in documents),
-        _digest(map(_address, documents)),
+        _digest_all(document.id for document in documents),
+        _digest_all(document.text for document in documents),
+        _digest_all(map(_address, documents)),
     )
 
 
@@ -126,13 +127,24 @@ def _address(document: Document) -> str | None:
     return document.url or document.page
 
 
-def _digest(values: Iterable[str | None]) -> bytes | None:
+def _short(scope: str) -> str:
+    """The scope, or of a longer one than any instrumentation has the beginning and a digest."""
+    if len(scope) <= MAX_SCOPE_LENGTH:
+        return scope
+    return f"{scope[:MAX_SCOPE_LENGTH]}… ({_digest(scope).hex()})"
+
+
+def _digest(value: str) -> bytes:
+    return hashlib.blake2b(value.encode(), digest_size=16).digest()
+
+
+def _digest_all(values: Iterable[str | None]) -> bytes | None:
     """A digest of the texts in their order; None if one of them is missing."""
     found = hashlib.blake2b(digest_size=16)
     for value in values:
         if value is None:
             return None
-        encoded = value.encode("utf-8", "surrogatepass")
+        encoded = value.encode()
         found.update(b"%d:" % len(encoded))
         found.update(encoded)
     return found.digest()
@@ -142,17 +154,23 @@ class _Entry(NamedTuple):
     recording: Recording
     search: RecordedSearch | None  # None stands for a turn without a search
 
+    @property
+    def start_ns(self) -> int:
+        return (self.search or self.recording).start_ns
+
 
 class Recordings:
     """The turns of the latest traces, to compare with those of further ones.
 
-    ``most`` searches, and turns without one, are remembered.
+    ``most`` searches of a service, and turns without one, are remembered; of all services
+    ``TOTAL_RATIO`` times as many. So a service with many leaves room for others.
     """
 
     def __init__(self, most: int = MAX_REMEMBERED) -> None:
         self._most = most
-        self._entries: deque[_Entry] = deque()  # in the order in which they were remembered
-        self._by_key: dict[_Key, dict[str, deque[_Entry]]] = {}  # then by scope
+        self._number = 0
+        self._of_service: dict[str, deque[_Entry]] = {}  # the latest service is last
+        self._by_key: dict[_Key, list[_Entry]] = {}  # in order of start
         self._rivals: dict[tuple[str, str, str], None] = {}  # service, two scopes seen to conflict
 
     def refuse_repeated(self, interpretation: Interpretation) -> None:
@@ -182,11 +200,12 @@ class Recordings:
         """
         for search in recording.searches:
             for key in _keys(recording, search):
-                for entry in self._candidates(key, recording):
+                for entry in self._candidates(key, recording, search.start_ns):
                     if entry.search is not None and search.is_recorded_in(entry.search):
                         return entry.recording
         if not recording.searches:
-            for entry in self._candidates(_turn_key(recording), recording):
+            key = _turn_key(recording)
+            for entry in self._candidates(key, recording, recording.start_ns):
                 other = entry.recording
                 if (
                     recording.start_ns <= other.end_ns
@@ -196,33 +215,42 @@ class Recordings:
                     return other
         return None
 
-    def _candidates(self, key: _Key, recording: Recording) -> Iterator[_Entry]:
-        by_scope = self._by_key.get(key, {})
-        others = (scope for scope in by_scope if scope != recording.scope)
-        for scope in islice(others, MAX_SCOPES):
-            for entry in islice(reversed(by_scope[scope]), MAX_COMPARED):
-                if recording.may_share_process(entry.recording):
-                    yield entry
+    def _candidates(self, key: _Key, recording: Recording, start_ns: int) -> Iterator[_Entry]:
+        entries = self._by_key.get(key, [])
+        at, half = bisect_left(entries, start_ns, key=_start_of), MAX_COMPARED // 2
+        near = entries[max(0, at - half) : at + half]
+        for entry in sorted(near, key=lambda one: abs(one.start_ns - start_ns)):
+            other = entry.recording
+            if other.scope != recording.scope and recording.may_share_process(other):
+                yield entry
 
     def _remember(self, recording: Recording) -> None:
+        mine = self._of_service.pop(recording.service, deque())
+        self._of_service[recording.service] = mine
         for search in recording.searches or (None,):
             entry = _Entry(recording, search)
-            self._entries.append(entry)
+            mine.append(entry)
+            self._number += 1
             for key in _keys_of(entry):
-                by_scope = self._by_key.setdefault(key, {})
-                by_scope.setdefault(recording.scope, deque()).append(entry)
-        while len(self._entries) > self._most:
-            self._forget(self._entries.popleft())
+                insort(self._by_key.setdefault(key, []), entry, key=_start_of)
+        while len(mine) > self._most:
+            self._forget_oldest(recording.service)
+        while self._number > TOTAL_RATIO * self._most:
+            self._forget_oldest(next(iter(self._of_service)))
 
-    def _forget(self, entry: _Entry) -> None:
-        """Remove the entry from the index, where it is the oldest of its scope."""
-        scope = entry.recording.scope
+    def _forget_oldest(self, service: str) -> None:
+        entries = self._of_service[service]
+        entry = entries.popleft()
+        self._number -= 1
+        if not entries:
+            del self._of_service[service]
         for key in _keys_of(entry):
-            by_scope = self._by_key[key]
-            by_scope[scope].popleft()
-            if not by_scope[scope]:
-                del by_scope[scope]
-            if not by_scope:
+            same = self._by_key[key]
+            at = bisect_left(same, entry.start_ns, key=_start_of)
+            while same[at] is not entry:
+                at += 1
+            del same[at]
+            if not same:
                 del self._by_key[key]
 
     def _note_rivals(self, recording: Recording, other: Recording) -> None:
@@ -230,6 +258,10 @@ class Recordings:
             self._rivals[_pair(recording, other)] = None
             if len(self._rivals) > self._most:
                 del self._rivals[next(iter(self._rivals))]
+
+
+def _start_of(entry: _Entry) -> int:
+    return entry.start_ns
 
 
 def _pair(one: Recording, other: Recording) -> tuple[str, str, str]:
