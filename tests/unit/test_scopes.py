@@ -163,6 +163,50 @@ def test_a_turn_beside_another_is_not_one_without_a_search_either() -> None:
     assert (refused.turns, refused.refused) == ((), {"left_out": 2})
 
 
+@pytest.mark.parametrize(
+    ("choice", "told", "refused"),
+    [
+        (ScopeChoice(), ["s1", "s2"], {}),
+        (ScopeChoice(by_service={"shop": frozenset({A})}), ["s1", "s2"], {}),
+        (ScopeChoice(frozenset({A})), [], {"left_out": 1}),
+        (ScopeChoice(by_service={"desk": frozenset({A})}), [], {"left_out": 1}),
+    ],
+    ids=["all", "its own", "a list", "the other's"],
+)
+def test_a_turn_lacks_no_search_of_another_service(
+    choice: ScopeChoice, told: list[str], refused: dict[str, int]
+) -> None:
+    """An agent has searched, and the service that it called searches too, in the same trace."""
+    shop: dict[str, Any] = {"resource": {"service.name": "shop"}, "scope": A}
+    desk: dict[str, Any] = {"resource": {"service.name": "desk"}, "scope": B}
+    spans = [
+        agent("a", end=100, **shop),
+        search("s1", "a", 10, found="ab", **shop),
+        search("s2", "a", 50, found="cd", **desk),
+    ]
+
+    one = interpret(spans, MAPPING, Options(scopes=choice))
+
+    assert [each.span_id for turn in one.turns for each in turn.searches] == told
+    assert one.refused == refused
+
+
+def test_a_search_that_two_instrumentations_record_in_one_trace_is_used() -> None:
+    """Also if only one of them is to be used, and they differ in what they show of it."""
+    of: dict[str, Any] = {"resource": {"service.name": "shop"}}
+    spans = [
+        agent("a", end=100, scope=A, **of),
+        search("s", "a", 10, 20, found="ab", scope=A, **of),
+        search("t", "a", 11, 19, found="abc", scope=B, **of),
+    ]
+    only = Options(scopes=ScopeChoice(by_service={"shop": frozenset({A})}))
+
+    one = interpret(spans, MAPPING, only)
+
+    assert [each.span_id for turn in one.turns for each in turn.searches] == ["s"]
+    assert one.refused == {}
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from([A, B]), st.sampled_from(["", "a", "ab"]), st.integers(0, 400)),

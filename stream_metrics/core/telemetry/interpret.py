@@ -5,8 +5,6 @@ The result depends on neither the order of the spans nor on repetitions.
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace as with_options
@@ -16,8 +14,9 @@ from msgspec.structs import replace
 
 from stream_metrics.core.telemetry.document_ids import detect_text_limit
 from stream_metrics.core.telemetry.evaluations import Evaluation, evaluations_in_trace
-from stream_metrics.core.telemetry.interpretation import Interpretation, Turn, agent_of
+from stream_metrics.core.telemetry.interpretation import Interpretation, Turn
 from stream_metrics.core.telemetry.labels import ResultIndex, UnusedScore
+from stream_metrics.core.telemetry.left_out import may_be_left_out, refuse_left_out
 from stream_metrics.core.telemetry.mapping import SETTINGS, Role, SpanMapping
 from stream_metrics.core.telemetry.options import DEFAULT, Options
 from stream_metrics.core.telemetry.outputs import tools_of_searches
@@ -45,8 +44,11 @@ def interpret(
     given = list(spans)
     interpretation, tree, results = _interpret(given, mapping, options)
     if tree is not None:
-        if tree.left_out and _refuse_left_out(interpretation, tree, given, mapping, options):
-            return interpretation
+        if tree.left_out and may_be_left_out(interpretation, tree):
+            everything = with_options(options, scopes=ALL_SCOPES)
+            whole, _, _ = _interpret(given, mapping, everything)
+            if refuse_left_out(interpretation, tree, whole):
+                return interpretation
         evaluations = evaluations_in_trace(tree, mapping, options.grading)
         labels, unused = results.labels(evaluations, options.grading)
         interpretation.labels = tuple(labels)
@@ -66,43 +68,6 @@ def apply_evaluations(
     labels, unused = results.labels(evaluations, options.grading)
     interpretation.labels = tuple(labels)
     return interpretation, unused
-
-
-def _refuse_left_out(
-    interpretation: Interpretation,
-    tree: SpanTree,
-    spans: Sequence[Span],
-    mapping: SpanMapping,
-    options: Options,
-) -> bool:
-    """Refuse what has searches only in spans of scopes that are not to be used: a trace without a
-    turn, and turns without a search. Whether the whole trace is refused."""
-    turns = interpretation.turns
-    skipped = [turn for turn in turns if turn.skipped]
-    if (turns or interpretation.refused) and not skipped:
-        return False
-    whole, _, _ = _interpret(spans, mapping, with_options(options, scopes=ALL_SCOPES))
-    if not (whole.turns or whole.refused):
-        return False
-    first = tree.left_out[0]
-    message = f"otlp.scopes leaves out {first.scope or 'tracers without a name'}, which recorded it"
-    if not turns:
-        interpretation.refuse("left_out", first.span_id, message, agent_of(whole))
-        return True
-    out = {span.span_id for span in tree.left_out}
-    starts = sorted(
-        one.start_ns // 1000 for turn in whole.turns for one in turn.searches if one.span_id in out
-    )
-    refused = set()
-    numbers = [*(turn.number for turn in turns), math.inf]
-    for turn, following in zip(turns, numbers[1:], strict=True):
-        until = max(following, tree.by_id[turn.span_id].end_ns // 1000)
-        searched = bisect_left(starts, turn.number) < bisect_left(starts, until)
-        if turn.skipped and (searched or whole.refused):
-            interpretation.refuse("left_out", turn.span_id, message, turn.agent)
-            refused.add(turn.span_id)
-    interpretation.drop_turns(refused)
-    return not interpretation.turns
 
 
 def _interpret(
