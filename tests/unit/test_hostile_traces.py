@@ -266,6 +266,55 @@ def test_every_attribute_is_read_in_linear_time(made: str, row: str) -> None:
     assert time.process_time() - started < 5
 
 
+def letters(number: int, first: int = 0) -> str:
+    """Documents with texts of their own, as a search or a reranker writes them."""
+    return json.dumps(
+        [{"id": f"d{at}", "page_content": f"text of document {at}"}
+         for at in range(first, first + number)]
+    )  # fmt: skip
+
+
+def test_a_turn_with_too_many_documents_to_rerank_is_refused() -> None:
+    """100 rerankers are given 1,000 documents each, which 100 searches may have returned."""
+    given = {f"reranker.{name}_documents": letters(1_000) for name in ("input", "output")}
+    spans = [
+        agent(end=10**6),
+        *(search(f"s{at}", "agent", 10 + 2 * at, found="ab") for at in range(100)),
+        *(
+            of_kind("RERANKER", f"r{at}", "agent", 10_000 + at, attributes=given)
+            for at in range(100)
+        ),
+    ]
+
+    took, refused = _timed(spans)
+
+    assert refused == {"too_large"}
+    assert took < 20
+
+
+def test_a_turn_with_too_much_text_to_search_is_refused() -> None:
+    """Ten models are shown ten million characters each, which may contain 20,000 documents."""
+    spans = [
+        agent(end=10**6),
+        *(
+            search(
+                f"s{at}", "agent", 10 + 2 * at, found="",
+                attributes={"output.value": letters(1_000, 1_000 * at)},
+            )
+            for at in range(20)
+        ),
+        *(
+            model(f"m{at}", "agent", 1_000 + at, attributes={"input.value": "x" * 10_000_000})
+            for at in range(10)
+        ),
+    ]  # fmt: skip
+
+    took, refused = _timed(spans)
+
+    assert refused == {"too_large"}
+    assert took < 60
+
+
 def test_python_text_with_unknown_escapes_is_read_without_a_warning() -> None:
     """Python's warning about a sender's text would help nobody."""
     assert parse_value(r"['\d']") == ["\\d"]

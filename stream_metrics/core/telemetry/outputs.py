@@ -32,6 +32,7 @@ from stream_metrics.core.telemetry.tree import SpanTree
 
 MAX_OUTPUT_LENGTH: Final = 1 << 20
 MAX_SHOWN_COMPARISONS: Final = 10_000  # searches times model calls of a turn
+MAX_SHOWN_CHARACTERS: Final = 1 << 33  # of the model calls, in all comparisons with documents
 MAX_COMPARED_CHARACTERS: Final = 1 << 31  # of tools' outputs, in all comparisons with searches
 _COMPARISON: Final = 1_000  # the cost of a comparison in characters, besides those of the output
 _BEGINNING: Final = 160  # characters of a text that may contain the probe
@@ -186,21 +187,40 @@ def find_partly_shown(models: Sequence[Span], found: Sequence[Retrieval]) -> Ite
         return
     calls = sorted(models, key=lambda span: (span.start_ns, span.span_id))
     starts = sorted(one.start_ns for one in found)
+    shown = _ShownTexts(MAX_SHOWN_CHARACTERS)
     for one in found:
         later = [span for span in calls if span.start_ns >= one.end_ns]
         at = bisect_left(starts, one.end_ns)
         following = starts[at] if at < len(starts) else None
         window = [span for span in later if following is None or span.start_ns < following]
         probes = _probes(one.documents)
-        if any(_shows(span, each) for span in window for each in probes) and not all(
-            any(_shows(span, each) for span in later) for each in probes
-        ):
+        partly = any(shown.contain(span, each) for span in window for each in probes) and not all(
+            any(shown.contain(span, each) for span in later) for each in probes
+        )
+        if shown.left < 0:
+            message = "the texts of the model calls after it are too long to search"
+            yield SpanProblem(one.span, "too_large", message)
+            return
+        if partly:
             message = f"{window[-1].name!r} was shown only a part of its results"
             yield SpanProblem(one.span, "unrecognised", message)
 
 
-def _shows(span: Span, text: str) -> bool:
-    return any(isinstance(value, str) and text in value for value in span.attributes.values())
+class _ShownTexts:
+    """Looks for texts in the attributes of spans; ``left`` is how many characters of these may
+    still be searched, negative once there were more."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def contain(self, span: Span, text: str) -> bool:
+        """Whether an attribute contains the text; False once ``left`` is negative."""
+        for value in span.attributes.values():
+            if isinstance(value, str) and self.left >= 0:
+                self.left -= len(value)
+                if text in value:
+                    return True
+        return False
 
 
 def find_possibly_nested(tree: SpanTree, found: Sequence[Retrieval]) -> Iterator[SpanProblem]:

@@ -22,7 +22,7 @@ from stream_metrics.core.telemetry.searches import Retrieval, SpanProblem, query
 from stream_metrics.core.telemetry.spans import Span
 from stream_metrics.core.telemetry.tree import SpanTree
 
-MAX_COMPARISONS: Final = 100_000  # searches times rerankers of a turn
+MAX_COMPARISONS: Final = 1_000_000  # searches of a turn times rerankers and their documents
 
 
 def find_rerankers(tree: SpanTree, covered: dict[str, str]) -> set[str]:
@@ -44,14 +44,19 @@ def apply_rerankers(
     """The searches of one turn, with those that these spans reranked or joined replaced."""
     problems: list[SpanProblem] = []
     order = sorted(spans, key=lambda span: (span.start_ns, span.span_id))
-    if len(order) * len(found) > MAX_COMPARISONS:
-        message = f"its turn has {len(found):,} searches and {len(order):,} rerankers"
+    given = {span.span_id: _inputs(span, tree.rows[span.span_id].inputs) for span in order}
+    number = sum(len(inputs or ()) for inputs in given.values())
+    if (len(order) + number) * len(found) > MAX_COMPARISONS:
+        message = (
+            f"its turn has {len(found):,} searches, and {len(order):,} rerankers of {number:,} "
+            "documents"
+        )
         return found, [SpanProblem(order[0], "too_large", message)]
     known_of: dict[str, DocumentIndex] = {}
     for span in order:
         row = tree.rows[span.span_id]
         output = documents_of(span, row.documents)
-        inputs = _inputs(span, row.inputs)
+        inputs = given[span.span_id]
         if row.role is Role.POSTPROCESSOR and not any(one.end_ns <= span.start_ns for one in found):
             if inputs and any(not _without(inputs, one, known_of) for one in found):
                 message = "it was given the results of a search that ends later by its clock"
