@@ -163,7 +163,7 @@ class BridgeRuntime:
             trace_max=settings.bridge.trace_max,
             rekey=settings.bridge.rekey,
         )
-        running = [self._retry.rounds(bridge.turn)]
+        running = [inputs.run(bridge.turn)]
         parts: list[tuple[TraceInputs | KafkaRepartition, frozenset[str]]] = [(inputs, PASSING)]
         if self._rekey is not None:
             running.append(self._rekey.run())

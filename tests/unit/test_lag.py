@@ -14,7 +14,7 @@ from stream_metrics.live.ports import Position
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.worker.assigned import AssignedPartition
 from stream_metrics.live.worker.clock import Clock
-from stream_metrics.live.worker.inputs import CommittedInputs, InputOptions
+from stream_metrics.live.worker.inputs import ASK_SECONDS, CommittedInputs, InputOptions
 from stream_metrics.live.worker.lag import KNOWN_SECONDS
 from stream_metrics.live.worker.probe import Probe
 from stream_metrics.live.worker.source import RightsMissing, SourceUnavailable
@@ -133,9 +133,8 @@ async def test_what_was_known_before_is_not_shown(forget: Callable[[Operations],
     assert reading.samples()[COMPLETE] == []
 
 
-async def test_copying_forgets_its_lag_as_well() -> None:
-    """The part that fills the internal topic exports no lag while the brokers do not answer."""
-    reading = Reading()
+async def copying(reading: Reading) -> CommittedInputs:
+    """What reads the same topic for the internal one, or for the bridge: from its first records."""
     inputs = CommittedInputs(
         reading.source, InputOptions("group"), reading.retry, reading.health, reading.operations,
         reading.clock, monotonic=lambda: reading.seconds,
@@ -144,6 +143,13 @@ async def test_copying_forgets_its_lag_as_well() -> None:
     reading.brokers.rebalance([reading.source])
     await inputs.fetch()
     await inputs.ask()
+    return inputs
+
+
+async def test_copying_forgets_its_lag_as_well() -> None:
+    """The part that fills the internal topic exports no lag while the brokers do not answer."""
+    reading = Reading()
+    inputs = await copying(reading)
     assert len(reading.samples()[LAG[0]]) == 2
 
     reading.seconds += KNOWN_SECONDS + 1
@@ -152,3 +158,31 @@ async def test_copying_forgets_its_lag_as_well() -> None:
 
     assert reading.samples()[LAG[0]] == reading.samples()[LAG[1]] == []
     assert reading.health.reasons.keys() == {"kafka"}
+
+
+async def test_lag_grows_while_the_loop_waits_for_something() -> None:
+    """The lag of before the wait is not shown for ever."""
+    reading = Reading()
+    inputs = await copying(reading)
+    before = reading.samples()[LAG[0]]
+
+    reading.seconds += 2 * ASK_SECONDS
+    reading.brokers.append(TopicPartition(TOPIC, 0), b"k", b"{}", 1_000 * NOW_S)
+    reading.brokers.produce(1)
+    await inputs.look()
+
+    assert sum(reading.samples()[LAG[0]]) == sum(before) + 1
+
+
+@pytest.mark.parametrize("error", [SourceUnavailable("no answer"), RightsMissing("READ")])
+async def test_lag_that_nobody_tells_while_the_loop_waits_is_unknown(error: Exception) -> None:
+    """What the loop waits for is said by the loop alone."""
+    reading = Reading()
+    inputs = await copying(reading)
+
+    reading.seconds += KNOWN_SECONDS + 1
+    reading.brokers.silent = error
+    await inputs.look()
+
+    assert reading.samples()[LAG[0]] == reading.samples()[LAG[1]] == []
+    assert not reading.health.reasons

@@ -76,7 +76,7 @@ class KafkaRepartition:
     async def run(self) -> None:
         """Run until ``stop``; raises ``TopicsMissing`` if an input topic does not exist."""
         try:
-            await self._retry.rounds(self._repartitioner.turn)
+            await self._inputs.run(self._repartitioner.turn)
         finally:
             await self._inputs.stop()
             await self._internal.stop()

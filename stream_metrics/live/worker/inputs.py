@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -169,6 +169,15 @@ class CommittedInputs:
         if commits and (news or now >= self._next_note):
             self._next_note = now + NOTE_SECONDS
             await self.source.commit(commits)
+
+    async def run(self, turn: Callable[[], Awaitable[object]]) -> None:
+        """Call ``turn`` round by round until the worker stops, and tell the lag beside it."""
+        watching = asyncio.create_task(self._retry.rounds(self._watch))
+        try:
+            await self._retry.rounds(turn)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
     async def stop(self) -> None:
         """Leave the group."""
@@ -332,14 +341,39 @@ class CommittedInputs:
             self._ends.expire(self._logs)
             return False
         self._reasons.clear("kafka")
-        self._ends.told()
-        for place, end in ends.items():
-            self._logs[place].lag.set_end(end, asked_ms)
         for place, one in self.reading().items():
             if passed.get(place, 0) > one.position.offset:
                 time_ms = one.position.record_time_ms
                 one.position = Position(passed[place], record_time_ms=time_ms)
+        self._tell(ends, asked_ms)
+        return True
+
+    async def _watch(self) -> None:
+        await self._retry.pause(ASK_SECONDS)
+        await self.look()
+
+    async def look(self) -> None:
+        """Tell the lag if the loop has not lately, because it waits for something.
+
+        Without this the last lag before the wait, often 0, would be told during all of it.
+        """
+        if self._monotonic() < self._next_ask + ASK_SECONDS:
+            return
+        logs, asked_ms = self._logs, self._clock.now_ms()
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
+                ends = await self.source.ends(list(logs))
+        except (SourceUnavailable, RightsMissing, TimeoutError):
+            self._ends.expire(self._logs)
+        else:
+            if self._logs is logs:  # no assignment meanwhile
+                self._tell(ends, asked_ms)
+
+    def _tell(self, ends: Mapping[PartitionId, int], asked_ms: int) -> None:
+        """Export the lag, now that the brokers have told the ends."""
+        self._ends.told()
+        for place, end in ends.items():
+            self._logs[place].lag.set_end(end, asked_ms)
         for place, one in self._logs.items():
             behind = one.lag.report(one.position, asked_ms)
             self._gauges.lag(*place, behind.records, behind.seconds)
-        return True
