@@ -210,6 +210,18 @@ class OtlpSettings(SettingsTable):
         rows = [row.row() for row in self.rows]
         return mapping(rows, self.conversation, self.agent, self.release)
 
+    @field_validator("scopes", mode="before")
+    @classmethod
+    def _lists_of_scopes(cls, scopes: object) -> object:
+        lists = scopes.values() if isinstance(scopes, dict) else (scopes,)
+        for names in lists:
+            if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) for n in names):
+                raise ValueError(
+                    'give lists of scopes by service, such as {support = ["langfuse-sdk"]}, or one '
+                    "list for all services"
+                )
+        return scopes
+
     def _scope_choice(self) -> ScopeChoice:
         if isinstance(self.scopes, tuple):
             return ScopeChoice(frozenset(self.scopes))

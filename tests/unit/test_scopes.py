@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from stream_metrics.core.settings import OtlpSettings
 from stream_metrics.core.telemetry import Interpretation, Options, interpret
 from stream_metrics.core.telemetry.recordings import Recording, Recordings
 from stream_metrics.core.telemetry.scopes import ScopeChoice
@@ -161,6 +163,15 @@ def test_a_turn_beside_another_is_not_one_without_a_search_either() -> None:
     assert [turn.span_id for turn in interpret(spans[:4], MAPPING, only).turns] == ["a", "b"]
     refused = interpret(spans, MAPPING, only)
     assert (refused.turns, refused.refused) == ((), {"left_out": 2})
+
+
+@pytest.mark.parametrize("scopes", ["a", 7, None, [1], {"shop": "a"}, {"shop": [1]}])
+def test_scopes_of_another_form_are_refused_in_words(scopes: object) -> None:
+    """The error shows the form to give, and no Python types."""
+    with pytest.raises(ValidationError, match=r"such as \{support = \[") as raised:
+        OtlpSettings.model_validate({"scopes": scopes})
+
+    assert raised.value.error_count() == 1
 
 
 @pytest.mark.parametrize(
