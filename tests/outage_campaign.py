@@ -75,9 +75,9 @@ def _problems(outage: Outage, result: Result, minute: Minute) -> Iterator[str]:
             yield f"/readyz of {service} says {said}"
     for service, samples in minute.lag.items():
         if service in waits and samples and not sum(samples):
-            yield f"the {service}s export a lag of 0"
+            yield f"the {service} exports a lag of 0"
         if len(outage.brokers) > 1 and minute.away and samples:
-            yield f"the {service}s export a lag"
+            yield f"the {service} exports a lag"
     if WORKER in waits:
         if minute.pill == "live":
             yield "the page calls itself live"
@@ -159,7 +159,7 @@ def _table(result: Result) -> list[str]:
         f"## {outage.name}",
         "",
         outage.what,
-        *([f"The log says: “{_cell(result.cause)}”."] if result.cause else []),
+        *([f"The log says: “{_cell(result.cause)}”."] if outage.named else []),
         "",
         "| minute | Prometheus | page: verdict | pill | lag tile | `/readyz` of workers | of the "
         "bridge | the bridge's page | `top` | log lines | most frequent | samples of lag: workers, "

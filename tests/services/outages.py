@@ -46,7 +46,9 @@ class Outage:
 
 def _right(name: str, user: str, alert: str, reason: str, *right: str) -> Outage:
     operation, kind, suffix = right
-    what = f"The {user}s lose the right to {operation.upper()} the {kind} `…{suffix}`."
+    who = {WORKER: "The workers lose", BRIDGE: "The bridge loses"}[user]
+    which = f"the {kind} `…{suffix}`" if suffix else f"their {kind}"
+    what = f"{who} the right to {operation.upper()} {which}."
     place = rf"\S*{re.escape(suffix)}\b"
     named = f"READ {kind} {place}" if operation == "Read" else f"cannot write .*{place}"
     return Outage(name, what, alert, reason, (user,), named, right=(operation, kind, suffix))

@@ -54,7 +54,7 @@ def test_an_outage_that_is_told_as_it_is_has_no_problem() -> None:
         (told(ready_after=None), "ready not at all"),
         (told(minutes=[AWAY]), "an alert is still there"),
         (told(wrong=["windows.json differs"]), "windows.json differs"),
-        (told(replace(AWAY, lag={WORKER: [0.0], BRIDGE: []})), "export a lag of 0"),
+        (told(replace(AWAY, lag={WORKER: [0.0], BRIDGE: []})), "exports a lag of 0"),
         (told(replace(AWAY, pill="live")), "calls itself live"),
         (told(replace(AWAY, tile="0.0 s, 0 records left to read")), "shows a lag of 0.0 s"),
         (told(replace(AWAY, read_up_to=1_060.0)), "top says"),
