@@ -10,7 +10,7 @@ ASSEMBLY: Final = "stream_metrics/core/telemetry/assembly.py"
 BRIDGE: Final = "stream_metrics/live/worker/bridge.py"
 TRACES: Final = "stream_metrics/live/worker/traces.py"
 RECORDINGS: Final = "stream_metrics/core/telemetry/recordings.py"
-INTERPRET: Final = "stream_metrics/core/telemetry/interpret.py"
+LEFT_OUT: Final = "stream_metrics/core/telemetry/left_out.py"
 
 CRASHES: Final = "tests/property/test_bridge.py::test_crashes_anywhere_give_the_same_events"
 SAME_EVENTS: Final = "assert set(world.produced) == world.expected()"
@@ -26,7 +26,13 @@ BRIDGES: Final = (
     Mutation(
         "left out traces are empty",
         "traces that otlp.scopes leaves out vanish without a word",
-        (Edit(INTERPRET, "    if not turns:\n", "    if False:\n"),),
+        (
+            Edit(
+                LEFT_OUT,
+                "    if not turns:\n        interpretation",
+                "    if False:\n        interpretation",
+            ),
+        ),
         "tests/unit/test_otlp.py::test_traces_of_scopes_that_are_left_out_are_refused",
         "assert (counts.refused, counts.empty) ==",
     ),
