@@ -143,7 +143,7 @@ def _summary(result: Result) -> str:
         f"[{result.name}](#{result.name})",
         fired,
         "no" if result.ready_after is None else f"after {result.ready_after:.0f} s",
-        "no" if gone is None else f"in minute {gone}",
+        "no" if gone is None else f"in minute {gone}" if outage.alert else "none",
         "later" if result.resolved_after is None else f"after {result.resolved_after:.0f} s",
         f"{result.sent:,}",
         f"{result.rows:,}",
