@@ -12,6 +12,8 @@ QUALITY: Final = "stream_metrics/core/alerts/quality.py"
 PROMQL: Final = "stream_metrics/core/alerts/promql.py"
 OBSTACLES: Final = "stream_metrics/core/alerts/obstacles.py"
 LAG: Final = "stream_metrics/live/worker/lag.py"
+INPUTS: Final = "stream_metrics/live/worker/inputs.py"
+MEMBER: Final = "stream_metrics/live/kafka/group_source.py"
 
 _NUMPY: Final = "tests/services/test_evidence_rules.py::test_evidence_is_that_of_numpy"
 _POOL: Final = (
@@ -180,6 +182,21 @@ ALERTS: Final = (
         (Edit(LAG, "if not self.known:", "if False:"),),
         "tests/unit/test_lag.py::test_lag_that_cannot_be_read_has_no_sample",
         "consumer_lag_records",
+    ),
+    Mutation(
+        "lag of before a wait",
+        "the lag of before stays while the loop of the bridge waits for something",
+        (Edit(INPUTS, "            if self._logs is logs:", "            if False:"),),
+        "tests/unit/test_lag.py::test_lag_grows_while_the_loop_waits_for_something",
+        "sum(before) + 1",
+    ),
+    Mutation(
+        "silence for want of a right",
+        "brokers that deny a topic are called silent once the client does not see it",
+        (Edit(MEMBER, "            if not done:", "            if False:"),),
+        "tests/unit/test_member.py::"
+        "test_a_client_that_sees_no_topic_for_want_of_a_right_is_not_waited_for",
+        "TimeoutError",
     ),
     Mutation(
         "an obstacle that nobody hears of",
