@@ -391,9 +391,22 @@ def test_a_search_that_two_instrumentations_recorded_counts_once() -> None:
         _otel_search("o2", 40, "ab"),
     ]
 
-    one = interpreted(*spans)
+    one = interpreted(*spans, scopes=ScopeChoice(frozenset({SCOPE, OTEL, "app"})))
     assert [search.span_id for turn in one.turns for search in turn.searches] == ["s1", "s2", "o2"]
     assert one.duplicate == 1
+
+
+def test_searches_of_two_scopes_in_one_trace_that_are_not_merged_are_refused() -> None:
+    """They may be the same calls, told twice; the message has the setting that says."""
+    spans = [
+        span("root", end=100, scope="app"),
+        search("s1", "root", 1, 9, found="ab"),
+        _otel_search("o1", 40, "ab"),
+    ]
+    one = interpreted(*spans)
+
+    assert (one.turns, one.refused) == ((), {"two_scopes": 1})
+    assert f'otlp.scopes = {{"service" = ["{SCOPE}", "{OTEL}"]}}' in one.refusals[0].message
 
 
 def test_searches_of_two_scopes_that_do_not_compare_are_refused() -> None:

@@ -20,7 +20,7 @@ from stream_metrics.core.telemetry.left_out import may_be_left_out, refuse_left_
 from stream_metrics.core.telemetry.mapping import SETTINGS, Role, SpanMapping
 from stream_metrics.core.telemetry.options import DEFAULT, Options
 from stream_metrics.core.telemetry.outputs import tools_of_searches
-from stream_metrics.core.telemetry.recordings import recording_of
+from stream_metrics.core.telemetry.recordings import recording_of, refuse_two_scopes
 from stream_metrics.core.telemetry.scopes import ALL_SCOPES, scopes_setting
 from stream_metrics.core.telemetry.searches import (
     Retrieval,
@@ -54,6 +54,7 @@ def interpret(
         interpretation.labels = tuple(labels)
         for one in sorted(unused):
             interpretation.refuse(one.reason, one.origin, one.message)
+        refuse_two_scopes(interpretation, options.scopes)
     return interpretation
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stream_metrics.core.telemetry.documents import Document
-from stream_metrics.core.telemetry.scopes import scopes_setting
+from stream_metrics.core.telemetry.scopes import ScopeChoice, scopes_setting, scopes_table
 from stream_metrics.core.telemetry.spans import Span, service_of, text
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ class RecordedSearch(NamedTuple):
 
 class Recording(NamedTuple):
     """A turn as one instrumentation recorded it; ``process`` has digests of the attributes that
-    tell processes apart, as far as its resource has them."""
+    tell processes apart, as far as its resource has them. ``scopes`` has the service and scope of
+    each search that is told."""
 
     trace_id: str
     span_id: str
@@ -88,6 +89,7 @@ class Recording(NamedTuple):
     start_ns: int
     end_ns: int
     searches: tuple[RecordedSearch, ...]
+    scopes: frozenset[tuple[str, str]] = frozenset()
 
     def may_share_process(self, other: Recording) -> bool:
         """Whether one process may have recorded both."""
@@ -107,7 +109,38 @@ def recording_of(turn: Span, found: Sequence[Retrieval]) -> Recording:
         turn.start_ns,
         turn.end_ns,
         tuple(map(_recorded, found)),
+        frozenset((service_of(one.span) or "", _short(one.span.scope)) for one in found),
     )
+
+
+def refuse_two_scopes(interpretation: Interpretation, choice: ScopeChoice) -> None:
+    """Refuse the turns of a trace in which two scopes of a service have searches that were not
+    merged: they may be the same searches, or others. If the choice names the service, it says."""
+    scopes: dict[str, set[str]] = {}
+    for recording in interpretation.recordings:
+        for service, scope in recording.scopes:
+            scopes.setdefault(service, set()).add(scope)
+    both = {
+        service: sorted(found)
+        for service, found in scopes.items()
+        if len(found) > 1 and not choice.names(service)
+    }
+    agents = {turn.span_id: turn.agent for turn in interpretation.turns}
+    refused = set()
+    for recording in interpretation.recordings:
+        for service in sorted({service for service, _ in recording.scopes} & both.keys()):
+            refused.add(recording.span_id)
+            found = both[service]
+            message = (
+                f"{' and '.join(name or 'a tracer without a name' for name in found)} recorded "
+                "searches in its trace; set otlp.scopes to the one to use, or to all if their "
+                f"searches are not the same: {scopes_table(service, found)}"
+            )
+            interpretation.refuse(
+                "two_scopes", recording.span_id, message, agents[recording.span_id]
+            )
+    if refused:
+        interpretation.drop_turns(refused)
 
 
 def _recorded(one: Retrieval) -> RecordedSearch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,8 +26,15 @@ class ScopeChoice:
         """Whether the span's scope is not to be used."""
         if not (self.everywhere or self.by_service):
             return False
-        used = self.by_service.get(service_of(span) or "", self.everywhere)
+        used = self._used(service_of(span) or "")
         return bool(used) and span.scope not in used
+
+    def names(self, service: str) -> bool:
+        """Whether the scopes of the service were chosen."""
+        return bool(self._used(service))
+
+    def _used(self, service: str) -> frozenset[str]:
+        return self.by_service.get(service, self.everywhere)
 
 
 ALL_SCOPES: Final = ScopeChoice()
@@ -39,6 +46,10 @@ def scopes_setting(service: str | None, scope: str) -> str:
     >>> scopes_setting("support", "langfuse")
     'if that scope is the one to use, set otlp.scopes = {"support" = ["langfuse"]}'
     """
-    name = json.dumps(service or "", ensure_ascii=False)
-    chosen = json.dumps([scope], ensure_ascii=False)
-    return f"if that scope is the one to use, set otlp.scopes = {{{name} = {chosen}}}"
+    return f"if that scope is the one to use, set {scopes_table(service or '', [scope])}"
+
+
+def scopes_table(service: str, scopes: Sequence[str]) -> str:
+    """The setting that chooses scopes for a service."""
+    name, chosen = (json.dumps(one, ensure_ascii=False) for one in (service, list(scopes)))
+    return f"otlp.scopes = {{{name} = {chosen}}}"
