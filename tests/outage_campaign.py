@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import logging
+import re
 import sys
 import tempfile
 import traceback
@@ -118,7 +119,8 @@ def page(results: Sequence[Result], machine: str) -> str:
         f"{SAME} means that nothing has changed since the minute before. Alerts that follow from",
         "the cause, such as those on lag, go on for minutes afterwards by their rules.",
         "",
-        f"{good} of {len(results)} outages of {_either(lengths)} minutes went as they should.",
+        f"{good} of {len(results)} outages of {_either(lengths)} minutes, each run once, went as they "
+        "should.",
         "",
         "| outage | fires after seconds | ready again | alert of the cause gone | all alerts gone "
         "| records sent | rows compared | commit | what was wrong |",
@@ -127,7 +129,9 @@ def page(results: Sequence[Result], machine: str) -> str:
     ]
     for one in results:
         lines += ["", *_table(one)]
-    return "\n".join([*lines, "", "```text", machine.partition("commit")[0].rstrip(), "```", ""])
+    return "\n".join(
+        [*lines, "", "```text", re.sub("; load .*|commit .*", "", machine).rstrip(), "```", ""]
+    )
 
 
 def _either(numbers: set[int]) -> str:
