@@ -119,8 +119,8 @@ def page(results: Sequence[Result], machine: str) -> str:
         f"{SAME} means that nothing has changed since the minute before. Alerts that follow from",
         "the cause, such as those on lag, go on for minutes afterwards by their rules.",
         "",
-        f"{good} of {len(results)} outages of {_either(lengths)} minutes, each run once, went as they "
-        "should.",
+        f"{good} of {len(results)} outages of {_either(lengths)} minutes, each run once, went as "
+        "they should.",
         "",
         "| outage | fires after seconds | ready again | alert of the cause gone | all alerts gone "
         "| records sent | rows compared | commit | what was wrong |",
