@@ -29,6 +29,11 @@ Figures = tuple[int, int, float]
 """Iterations, results and SRR of a turn."""
 
 RIGHT, REFUSED, INFERRED = "right", "refused", "inferred"
+# The scope to leave out of programs that two instrumentations recorded in traces of their own.
+TOLD_TWICE: Final = {
+    "langchain-openinference-graph-and-otel": OTEL,
+    "langchain-openinference+mlflow-graph": "mlflow.tracing.provider",
+}
 
 
 # Outcomes.
@@ -54,8 +59,7 @@ def _accounts() -> dict[str, Any]:
 def _groups(name: str) -> tuple[tuple[Span, ...], ...]:
     """The traces of a capture, limited to one instrumentation."""
     spans = capture(name, CONFORMANCE) if name in _accounts() else capture(name)
-    if name == "langchain-openinference-graph-and-otel":
-        spans = [span for span in spans if span.scope != OTEL]
+    spans = [span for span in spans if span.scope != TOLD_TWICE.get(name)]
     return tuple(tuple(group) for group in traces(spans))
 
 
