@@ -243,6 +243,19 @@ def test_the_bridges_page_shows_what_is_refused_and_what_helps() -> None:
     assert "no broker answers" not in page.render(reasons=False)
 
 
+def test_the_bridges_page_shows_reasons_beyond_those_that_a_trace_lists() -> None:
+    """A trace with very many refusals must not take the page from everybody."""
+    page = BridgePage(Health(reasons={}))
+    many = refused_search("s", "agent")
+    refused = interpreted(agent(), many)
+    for number in range(200):
+        refused.refuse("no_identity", str(number), "it has no id")
+    refused.refuse("cycle", "last", "it is its own ancestor")
+    LoggedBridgeMetrics(CollectorRegistry(), page, []).trace_closed(with_events(refused))
+
+    assert "correct the sender: spans are their own ancestors" in page.render(reasons=True)
+
+
 def test_a_workers_page_says_where_to_look_for_a_missing_agent() -> None:
     """It names the bridge's page and metric."""
     html = (files("stream_metrics.live.page") / "static" / "page.html").read_text("utf-8")

@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from stream_metrics import __version__
-from stream_metrics.core.telemetry import HELP, Interpretation, Refusal, agent_of
+from stream_metrics.core.telemetry import HELP, Interpretation, Reason, Refusal, agent_of
 from stream_metrics.live.auth import AUTHENTICATED
 from stream_metrics.live.health import Health
 from stream_metrics.live.page.server import HEADERS, add_assets
@@ -27,9 +27,13 @@ _TEMPLATE: Final = Environment(
 
 @dataclass(slots=True)
 class Refused:
-    """How often something of an agent was refused for a reason, and the latest case."""
+    """How often something of an agent was refused for a reason, and the latest case.
+
+    A trace lists its first refusals only, so there may be no case of a reason.
+    """
 
     agent: str
+    reason: Reason
     number: int = 0
     latest: Refusal | None = None
     at: datetime | None = None
@@ -49,7 +53,7 @@ class BridgePage:
         """Note a closed trace; ``label`` gives agents the names under which they are counted."""
         by_reason: dict[tuple[str, str], Refused] = {}
         for (agent, reason), number in interpretation.by_agent.items():
-            known = self._refused.setdefault((label(agent), reason), Refused(label(agent)))
+            known = self._refused.setdefault((label(agent), reason), Refused(label(agent), reason))
             known.number += number
             by_reason[known.agent, reason] = known
         for one in reversed(interpretation.refusals):  # the first one is shown
