@@ -21,8 +21,8 @@ from stream_metrics.core.telemetry import Event, Options, mapping
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds, ReadPosition
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder, spans_of
+from stream_metrics.live.bridge.bridge import Assemblies, Bridge
 from stream_metrics.live.memory import MemoryDeadLetters
-from stream_metrics.live.worker.bridge import Assemblies, Bridge
 from tests.otlp import as_protobuf
 from tests.sessions import records, traces
 

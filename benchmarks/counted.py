@@ -6,7 +6,7 @@ from benchmarks.peers.turns import FIGURES, Figures, add_up
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import Row
 from stream_metrics.live.ports import StateStore
-from stream_metrics.live.worker.export import rows_of
+from stream_metrics.live.readers.export import rows_of
 
 IN_ROW = {"good": "good_unique"}  # names that differ in a row
 

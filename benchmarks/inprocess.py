@@ -18,9 +18,9 @@ from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import Position, StateStore
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.worker.cache import ConversationCache
-from stream_metrics.live.worker.generations import begin
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import PartitionOptions
+from stream_metrics.live.worker.ownership.generations import begin
 from stream_metrics.live.worker.partition import StatePartition
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from benchmarks.servers import Servers, servers
 from benchmarks.workload import TOPICS, Traffic, traffic
 from stream_metrics.cli.settings import Settings
 from stream_metrics.live.redis.connect import RedisOptions, connect
-from stream_metrics.live.worker.generations import state_in_force
+from stream_metrics.live.worker.ownership.generations import state_in_force
 
 LIBRARIES: Final = {
     "bytewax_flow": ("bytewax",),

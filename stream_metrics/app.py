@@ -34,7 +34,7 @@ from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.live.layout import UnreadableLayout
 from stream_metrics.live.ports import StoreRefused, Superseded
 from stream_metrics.live.web import access_control, add_pages, ssl_context
-from stream_metrics.live.worker.identity import OtherIdentity
+from stream_metrics.live.worker.ownership.identity import OtherIdentity
 
 log = structlog.get_logger(__name__)
 

@@ -25,8 +25,8 @@ from stream_metrics.cli.options import find_state
 from stream_metrics.cli.redis import open_store, redis_errors
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.cells import CODES, split_code
-from stream_metrics.live.worker.audit import Audit, AuditOptions, Difference
-from stream_metrics.live.worker.audit import audit as compare
+from stream_metrics.live.readers.audit import Audit, AuditOptions, Difference
+from stream_metrics.live.readers.audit import audit as compare
 
 PAUSE_SECONDS = 0.2
 SHOWN = 100

@@ -28,6 +28,8 @@ from stream_metrics.core.events.key import is_labels
 from stream_metrics.core.telemetry import HELP
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder, route_by_trace
+from stream_metrics.live.bridge.bridge import Assemblies, Bridge
+from stream_metrics.live.bridge.traces import TraceInputs
 from stream_metrics.live.health import Health, ProgressMonitor, run_together
 from stream_metrics.live.kafka.cluster import Cluster
 from stream_metrics.live.kafka.dead_letter_producer import KafkaDeadLetters
@@ -36,11 +38,9 @@ from stream_metrics.live.kafka.traces import KafkaEventWriter, traces_source
 from stream_metrics.live.page.bridge import BridgePage
 from stream_metrics.live.prometheus.bridge import BridgeMetrics, outcome_of
 from stream_metrics.live.web import Pages, make_app, serve
-from stream_metrics.live.worker.bridge import Assemblies, Bridge
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.inputs import InputOptions
 from stream_metrics.live.worker.retry import ComponentReasons, RetryPolicy
-from stream_metrics.live.worker.traces import TraceInputs
 
 REKEY: Final = "rekey"  # name of the part that fills the internal topic
 REFUSAL_LOG_INTERVAL_SECONDS: Final = 60.0  # per agent and reason

@@ -26,7 +26,7 @@ from stream_metrics.live.layout import Generation, Identity, InvalidTransition, 
 from stream_metrics.live.ports import OutputUnavailable
 from stream_metrics.live.redis.check import memory_bytes
 from stream_metrics.live.redis.store import RedisStore
-from stream_metrics.live.worker.build import (
+from stream_metrics.live.worker.ownership.build import (
     PAUSE_ABOVE,
     CannotBuild,
     check_copies,
@@ -36,9 +36,9 @@ from stream_metrics.live.worker.build import (
     progress,
     short_logs,
 )
-from stream_metrics.live.worker.generations import change, new_mark
-from stream_metrics.live.worker.stored_state import unfinished_message
-from stream_metrics.live.worker.switch import (
+from stream_metrics.live.worker.ownership.generations import change, new_mark
+from stream_metrics.live.worker.ownership.stored_state import unfinished_message
+from stream_metrics.live.worker.ownership.switch import (
     SETTLE_SECONDS,
     Fence,
     NoFence,
@@ -47,7 +47,7 @@ from stream_metrics.live.worker.switch import (
     finish,
     forget_purged,
 )
-from stream_metrics.live.worker.switch import give_up as give_up_build
+from stream_metrics.live.worker.ownership.switch import give_up as give_up_build
 
 POLL_SECONDS: Final = 2.0
 RETRY_HINT: Final = ". Run this again: a build that has begun goes on meanwhile"

@@ -41,8 +41,8 @@ from stream_metrics.live.kafka.dead_letter_reader import (
 )
 from stream_metrics.live.kafka.output import erasures
 from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
-from stream_metrics.live.worker.generations import state_in_force
 from stream_metrics.live.worker.options import conversation_key
+from stream_metrics.live.worker.ownership.generations import state_in_force
 
 BATCH_SIZE: Final = 1_000
 MAX_ID_LENGTH: Final = 128

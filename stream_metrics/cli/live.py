@@ -51,13 +51,16 @@ from stream_metrics.lab.reports.sorted_rows import SortedRows
 from stream_metrics.live.kafka.topic_config import topic_config_problems
 from stream_metrics.live.layout import Identity, UnreadableLayout
 from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
+from stream_metrics.live.readers.export import NowTooEarly, Replaced, export_windows, rows_of
 from stream_metrics.live.redis.check import check as check_redis
 from stream_metrics.live.redis.check import max_memory_ratio, memory_bytes
 from stream_metrics.live.redis.store import RedisStore
-from stream_metrics.live.worker.export import NowTooEarly, Replaced, export_windows, rows_of
-from stream_metrics.live.worker.generations import generation_to_join, matching_generations
-from stream_metrics.live.worker.identity import OtherIdentity, other_counts
-from stream_metrics.live.worker.stored_state import (
+from stream_metrics.live.worker.ownership.generations import (
+    generation_to_join,
+    matching_generations,
+)
+from stream_metrics.live.worker.ownership.identity import OtherIdentity, other_counts
+from stream_metrics.live.worker.ownership.stored_state import (
     build_message,
     inspect_state,
     unfinished_message,

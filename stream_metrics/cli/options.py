@@ -18,9 +18,16 @@ from stream_metrics.live.layout import Generation, Identity
 from stream_metrics.live.ports import StateStore
 from stream_metrics.live.redis.connect import RedisOptions, make_client
 from stream_metrics.live.web import WebOptions, ssl_context
-from stream_metrics.live.worker.generations import generation_to_join, matching_generations
-from stream_metrics.live.worker.identity import OtherIdentity, check_identity, kept_settings
 from stream_metrics.live.worker.options import PartitionOptions
+from stream_metrics.live.worker.ownership.generations import (
+    generation_to_join,
+    matching_generations,
+)
+from stream_metrics.live.worker.ownership.identity import (
+    OtherIdentity,
+    check_identity,
+    kept_settings,
+)
 
 
 def redis_options(settings: Settings) -> RedisOptions:

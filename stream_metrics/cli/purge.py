@@ -26,8 +26,8 @@ from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.layout import Layout
 from stream_metrics.live.ports import StateStore
 from stream_metrics.live.redis.connect import connect
-from stream_metrics.live.worker.generations import change
-from stream_metrics.live.worker.switch import delete_all
+from stream_metrics.live.worker.ownership.generations import change
+from stream_metrics.live.worker.ownership.switch import delete_all
 
 PURGE_AGAIN: Final = ". Run purge again: what it has deleted so far stays deleted"
 

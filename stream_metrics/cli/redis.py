@@ -11,7 +11,7 @@ from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.live.ports import StoreRefused, StoreUnavailable
 from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.redis.store import RedisStore
-from stream_metrics.live.worker.identity import OtherIdentity
+from stream_metrics.live.worker.ownership.identity import OtherIdentity
 
 
 @asynccontextmanager

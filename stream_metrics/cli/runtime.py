@@ -53,20 +53,16 @@ from stream_metrics.live.redis.check import check, max_memory_ratio, memory_byte
 from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.web import Pages
-from stream_metrics.live.worker.announce import AnnouncementScope, Announcer
-from stream_metrics.live.worker.build import gap_policy, pause_reason
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
-from stream_metrics.live.worker.generations import change, join
 from stream_metrics.live.worker.keying import KeyMonitor
 from stream_metrics.live.worker.loop import Loop
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import LoopOptions
-from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.publication import Publication, before, before_of, belongs
-from stream_metrics.live.worker.repartition import route
-from stream_metrics.live.worker.retry import ComponentReasons, RetryPolicy, Stopped
-from stream_metrics.live.worker.switch import (
+from stream_metrics.live.worker.ownership.announce import AnnouncementScope, Announcer
+from stream_metrics.live.worker.ownership.build import gap_policy, pause_reason
+from stream_metrics.live.worker.ownership.generations import change, join
+from stream_metrics.live.worker.ownership.switch import (
     LAYOUT_CHECK_SECONDS,
     SETTLE_SECONDS,
     LayoutWatcher,
@@ -74,7 +70,11 @@ from stream_metrics.live.worker.switch import (
     announced,
     roll_forward,
 )
-from stream_metrics.live.worker.tombstones import CARRIED, carry
+from stream_metrics.live.worker.ownership.tombstones import CARRIED, carry
+from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.publication import Publication, before, before_of, belongs
+from stream_metrics.live.worker.repartition import route
+from stream_metrics.live.worker.retry import ComponentReasons, RetryPolicy, Stopped
 
 WATCH_SECONDS = 2.0
 REPORT_SECONDS = 1.0

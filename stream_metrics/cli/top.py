@@ -31,7 +31,7 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.config import OTHER
 from stream_metrics.live.links import CONVERSATION, fill_template
 from stream_metrics.live.ports import PartitionState
-from stream_metrics.live.worker.worst import Request, whole
+from stream_metrics.live.readers.worst import Request, whole
 from stream_metrics.live.worst import RANKINGS
 
 WIDE: Final = 90  # columns of a terminal that shows every figure

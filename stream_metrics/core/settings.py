@@ -30,9 +30,9 @@ from stream_metrics.core.engine.window import (
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.metrics.ranking.live import live_metrics
 from stream_metrics.core.telemetry import Options, Row, SpanMapping, mapping
-from stream_metrics.core.telemetry.evaluations import NO_GRADES, Grading
-from stream_metrics.core.telemetry.mapping import Role
-from stream_metrics.core.telemetry.scopes import ScopeChoice
+from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES, Grading
+from stream_metrics.core.telemetry.roles.mapping import Role
+from stream_metrics.core.telemetry.roles.scopes import ScopeChoice
 
 
 class SettingsTable(BaseModel):

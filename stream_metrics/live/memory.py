@@ -34,7 +34,7 @@ from stream_metrics.live.ports import (
 )
 from stream_metrics.live.worker.batches import check_batch, check_claim, frozen_token
 from stream_metrics.live.worker.clock import wall_ms
-from stream_metrics.live.worker.generations import check_claimed
+from stream_metrics.live.worker.ownership.generations import check_claimed
 
 Parts = dict[bytes, bytes]
 

@@ -23,7 +23,7 @@ from stream_metrics.live.ports import (
 )
 from stream_metrics.live.redis.connect import RedisOptions, connect
 from stream_metrics.live.redis.store import RedisStore
-from stream_metrics.live.worker.generations import state_in_force
+from stream_metrics.live.worker.ownership.generations import state_in_force
 
 LAYOUT_CHECK_SECONDS: Final = 0.05
 LOOK_AT_COMMITS_SECONDS: Final = 0.4

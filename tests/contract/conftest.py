@@ -18,7 +18,7 @@ from stream_metrics.live.layout import Generation, Identity
 from stream_metrics.live.memory import MemoryStore
 from stream_metrics.live.ports import StateStore
 from stream_metrics.live.redis.connect import RedisOptions, connect
-from stream_metrics.live.worker.generations import begin
+from stream_metrics.live.worker.ownership.generations import begin
 from tests.contract.redis_process import RedisProcess, running
 
 SENTINEL = """port {port}

@@ -21,7 +21,7 @@ from stream_metrics.live.ports import (
     Wiping,
     Written,
 )
-from stream_metrics.live.worker.generations import admit, begin, change
+from stream_metrics.live.worker.ownership.generations import admit, begin, change
 from tests.contract.conftest import IDENTITY, Pair
 
 pytestmark = pytest.mark.asyncio

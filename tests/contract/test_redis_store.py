@@ -44,7 +44,7 @@ from stream_metrics.live.redis.rights import WORKER_COMMANDS
 from stream_metrics.live.redis.script import Client, Script
 from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.worker.batches import estimate
-from stream_metrics.live.worker.generations import admit, begin, change
+from stream_metrics.live.worker.ownership.generations import admit, begin, change
 from tests.contract.redis_process import RedisProcess, running
 
 IDENTITY = Identity("group", 1, "fingerprint", {"searches": 4})

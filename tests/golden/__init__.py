@@ -18,9 +18,9 @@ from stream_metrics.live.layout import Identity
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import BatchWrite, ConversationWrite, Position, Written
 from stream_metrics.live.worker.cache import ConversationCache
-from stream_metrics.live.worker.generations import admit, begin
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import PartitionOptions
+from stream_metrics.live.worker.ownership.generations import admit, begin
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.telemetry import NoTelemetry
 from tests.property.test_partition import once

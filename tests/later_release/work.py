@@ -16,11 +16,11 @@ from stream_metrics.core.events.record import Record
 from stream_metrics.live.layout import Identity
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import Position
+from stream_metrics.live.readers.export import export_state
 from stream_metrics.live.worker.cache import ConversationCache
-from stream_metrics.live.worker.export import export_state
-from stream_metrics.live.worker.generations import begin, generation_to_join
-from stream_metrics.live.worker.identity import OtherIdentity
 from stream_metrics.live.worker.names import SharedNames
+from stream_metrics.live.worker.ownership.generations import begin, generation_to_join
+from stream_metrics.live.worker.ownership.identity import OtherIdentity
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.telemetry import NoTelemetry
 from tests.golden import TOPIC, dump, restored

@@ -6,13 +6,13 @@ from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
 
-ANNOUNCE: Final = "stream_metrics/live/worker/announce.py"
-BUILD: Final = "stream_metrics/live/worker/build.py"
+ANNOUNCE: Final = "stream_metrics/live/worker/ownership/announce.py"
+BUILD: Final = "stream_metrics/live/worker/ownership/build.py"
 LAYOUT: Final = "stream_metrics/live/layout.py"
 PARTITION: Final = "stream_metrics/live/worker/partition.py"
 PUBLICATION: Final = "stream_metrics/live/worker/publication.py"
-SWITCH: Final = "stream_metrics/live/worker/switch.py"
-TOMBSTONES: Final = "stream_metrics/live/worker/tombstones.py"
+SWITCH: Final = "stream_metrics/live/worker/ownership/switch.py"
+TOMBSTONES: Final = "stream_metrics/live/worker/ownership/tombstones.py"
 WIPE: Final = "stream_metrics/live/memory.py"
 
 OLD_WORKER: Final = (

@@ -7,10 +7,10 @@ from typing import Final
 from tests.mutations.mutation import Edit, Mutation
 
 ASSEMBLY: Final = "stream_metrics/core/telemetry/assembly.py"
-BRIDGE: Final = "stream_metrics/live/worker/bridge.py"
-TRACES: Final = "stream_metrics/live/worker/traces.py"
+BRIDGE: Final = "stream_metrics/live/bridge/bridge.py"
+TRACES: Final = "stream_metrics/live/bridge/traces.py"
 RECORDINGS: Final = "stream_metrics/core/telemetry/recordings.py"
-LEFT_OUT: Final = "stream_metrics/core/telemetry/left_out.py"
+LEFT_OUT: Final = "stream_metrics/core/telemetry/turns/left_out.py"
 
 CRASHES: Final = "tests/property/test_bridge.py::test_crashes_anywhere_give_the_same_events"
 SAME_EVENTS: Final = "assert set(world.produced) == world.expected()"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.metrics.ranking.live import live_metrics
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.live.worker.audit import Audit, AuditOptions, audit
+from stream_metrics.live.readers.audit import Audit, AuditOptions, audit
 from tests.oracle.retrieval import METRICS
 from tests.property.test_partition import TOPIC, once, opened
 from tests.strategies import KeyedRecord, arrivals, streams

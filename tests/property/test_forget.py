@@ -20,8 +20,8 @@ from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.live.layout import Identity
 from stream_metrics.live.memory import MemoryDeadLetters, MemorySnapshot, MemoryStore
 from stream_metrics.live.ports import Position
+from stream_metrics.live.readers.export import Export, export_state
 from stream_metrics.live.worker.cache import ConversationCache
-from stream_metrics.live.worker.export import Export, export_state
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.telemetry import NoTelemetry

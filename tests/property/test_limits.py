@@ -30,7 +30,7 @@ from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import StoredConversation
-from stream_metrics.live.worker.audit import AuditOptions, audit
+from stream_metrics.live.readers.audit import AuditOptions, audit
 from stream_metrics.live.worker.options import conversation_key
 from stream_metrics.live.worker.partition import StatePartition
 from tests.property.test_partition import TOPIC, once, opened, options

@@ -17,7 +17,7 @@ from stream_metrics.cli.sources import Sources
 from stream_metrics.core.events import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.settings import OtlpSettings
-from stream_metrics.core.telemetry.evaluations import NO_GRADES
+from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES
 from stream_metrics.lab.sources.otlp.traces import TraceStore
 from tests.helpers import examples
 from tests.otlp import (

@@ -29,8 +29,8 @@ from stream_metrics.live.memory import (
     MemoryTopic,
 )
 from stream_metrics.live.ports import OutputMessage, Position
+from stream_metrics.live.readers.export import export_state
 from stream_metrics.live.worker.cache import ConversationCache
-from stream_metrics.live.worker.export import export_state
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.partition import PartitionLost, StatePartition
 from stream_metrics.live.worker.telemetry import NoTelemetry

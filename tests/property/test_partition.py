@@ -20,12 +20,12 @@ from stream_metrics.core.metrics.ranking.live import live_metrics
 from stream_metrics.live.layout import Identity
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import Output, Position, StateStore
+from stream_metrics.live.readers.export import export_state
 from stream_metrics.live.redis.connect import RedisOptions, connect
 from stream_metrics.live.worker.cache import ConversationCache
-from stream_metrics.live.worker.export import export_state
-from stream_metrics.live.worker.generations import begin
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import PartitionOptions
+from stream_metrics.live.worker.ownership.generations import begin
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.telemetry import NoTelemetry, Telemetry
 from tests import oracle

@@ -19,7 +19,7 @@ from stream_metrics.core.events import BadRecord, Limits, decode
 from stream_metrics.core.events.record import DeadLetter, Record
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.readers.export import export_state
 from stream_metrics.live.worker.repartition import Repartitioner, route
 from tests.property.test_partition import TOPIC, once, opened
 from tests.strategies import streams

@@ -16,7 +16,7 @@ from stream_metrics.core.engine.published import Row
 from stream_metrics.core.engine.row import canonical, canonical_line
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.live.memory import MemoryStore, MemoryTopic
-from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.readers.export import export_state
 from tests.property.test_output import Worker, World, any_events, logs_of
 
 # Readers ignore unknown fields; here only published fields are allowed.

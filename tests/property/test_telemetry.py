@@ -17,7 +17,7 @@ from stream_metrics.core.telemetry import (
     events,
     interpret,
 )
-from stream_metrics.core.telemetry.evaluations import NO_GRADES, RESULT
+from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES, RESULT
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
 from tests.helpers import examples
 from tests.otlp import SpanSpec, as_json, as_protobuf

@@ -20,7 +20,7 @@ import pytest
 
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import Options, Role, Span, events, interpret
-from stream_metrics.core.telemetry.literals import parse_value
+from stream_metrics.core.telemetry.contents.literals import parse_value
 from stream_metrics.lab.replay.offline import Replay
 from tests.helpers import rest_long
 from tests.telemetry import CONFORMANCE, EXPECTED, MAPPING, OTEL, capture, traces

@@ -25,7 +25,7 @@ from stream_metrics.lab.sources.files import record_line
 from stream_metrics.lab.traffic import TrafficRecord
 from stream_metrics.live.ports import StoreUnavailable
 from stream_metrics.live.redis.connect import RedisOptions, connect
-from stream_metrics.live.worker.generations import state_in_force
+from stream_metrics.live.worker.ownership.generations import state_in_force
 
 PARTITIONS = 4
 ESTABLISHED = "01"  # a connection's state in /proc/net/tcp

@@ -12,7 +12,7 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.redis.connect import RedisOptions, connect
-from stream_metrics.live.worker.generations import state_in_force
+from stream_metrics.live.worker.ownership.generations import state_in_force
 from tests.helpers import wait_until
 from tests.services.live import LiveSystem, Worker, produce
 from tests.services.test_live import new_topics

@@ -21,7 +21,7 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.live.layout import Layout
 from stream_metrics.live.redis.connect import RedisOptions, connect
 from stream_metrics.live.redis.store import RedisStore
-from stream_metrics.live.worker.generations import begin
+from stream_metrics.live.worker.ownership.generations import begin
 from tests.helpers import wait_until
 from tests.services.live import COMMAND
 

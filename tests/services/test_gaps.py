@@ -19,7 +19,7 @@ from stream_metrics.core.events.record import Record
 from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
 from stream_metrics.live.ports import StoreUnavailable
 from stream_metrics.live.redis.connect import RedisOptions, connect
-from stream_metrics.live.worker.generations import state_in_force
+from stream_metrics.live.worker.ownership.generations import state_in_force
 from tests.helpers import wait_until
 from tests.services.live import PARTITIONS, LiveSystem, Produced, Worker, produce
 

@@ -23,7 +23,7 @@ from stream_metrics.live.ports import (
 )
 from stream_metrics.live.redis.check import check
 from stream_metrics.live.redis.store import RedisStore
-from stream_metrics.live.worker.generations import admit
+from stream_metrics.live.worker.ownership.generations import admit
 from tests.contract.conftest import redis_pair
 from tests.contract.redis_process import RedisProcess
 

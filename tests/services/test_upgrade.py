@@ -16,7 +16,7 @@ from deploy.local.waiting import wait_until
 from stream_metrics.core.engine.codec import SCHEMAS, stored_header
 from stream_metrics.lab.traffic import generate
 from stream_metrics.live.redis.connect import RedisOptions, connect
-from stream_metrics.live.worker.generations import state_in_force
+from stream_metrics.live.worker.ownership.generations import state_in_force
 from tests.services.live import LiveSystem, Worker, produce
 from tests.services.test_build import BUILT_SECONDS, begun, layout
 from tests.services.test_live import few, new_topics

@@ -15,13 +15,13 @@ from stream_metrics.core.telemetry import Event, Options, mapping
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder
+from stream_metrics.live.bridge.bridge import Assemblies, Bridge
+from stream_metrics.live.bridge.traces import TraceInputs
 from stream_metrics.live.health import Health
 from stream_metrics.live.memory import MemoryDeadLetters
 from stream_metrics.live.ports import InputTopicsUnavailable
-from stream_metrics.live.worker.bridge import Assemblies, Bridge
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.inputs import NOTE_SECONDS, InputOptions
-from stream_metrics.live.worker.traces import TraceInputs
 from tests.fuse import Fuse
 from tests.sessions import Sent
 from tests.simulation.brokers import Brokers

@@ -33,21 +33,18 @@ from stream_metrics.live.memory import (
 )
 from stream_metrics.live.ports import StoreUnavailable, Superseded
 from stream_metrics.live.prometheus.operations import Operations
-from stream_metrics.live.worker.announce import AnnouncementScope, Announcer
-from stream_metrics.live.worker.audit import AuditOptions, audit
-from stream_metrics.live.worker.build import gap_policy
+from stream_metrics.live.readers.audit import AuditOptions, audit
+from stream_metrics.live.readers.export import export_state
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
-from stream_metrics.live.worker.export import export_state
-from stream_metrics.live.worker.generations import change
 from stream_metrics.live.worker.keying import KeyMonitor
 from stream_metrics.live.worker.loop import Loop
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import LoopOptions, PartitionOptions
-from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.publication import Publication, before, before_of, belongs
-from stream_metrics.live.worker.repartition import Repartitioner, route
-from stream_metrics.live.worker.switch import (
+from stream_metrics.live.worker.ownership.announce import AnnouncementScope, Announcer
+from stream_metrics.live.worker.ownership.build import gap_policy
+from stream_metrics.live.worker.ownership.generations import change
+from stream_metrics.live.worker.ownership.switch import (
     LayoutWatcher,
     announced,
     decide,
@@ -56,7 +53,10 @@ from stream_metrics.live.worker.switch import (
     give_up,
     roll_forward,
 )
-from stream_metrics.live.worker.tombstones import CARRIED, carry
+from stream_metrics.live.worker.ownership.tombstones import CARRIED, carry
+from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.publication import Publication, before, before_of, belongs
+from stream_metrics.live.worker.repartition import Repartitioner, route
 from tests import oracle
 from tests.simulation.brokers import Brokers
 from tests.simulation.building_ports import FaultyStore, Fence, Outputs, WatchingRetry

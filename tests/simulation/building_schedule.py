@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-from stream_metrics.live.worker.generations import begin
+from stream_metrics.live.worker.ownership.generations import begin
 from tests.simulation import setbacks
 from tests.simulation.building import OLD, BuildSystem
 from tests.simulation.faults import KINDS, Kind

@@ -8,8 +8,8 @@ purges the namespace, after which workers begin anew.
 from __future__ import annotations
 
 from stream_metrics.live.memory import MemorySnapshot
-from stream_metrics.live.worker.generations import begin
-from stream_metrics.live.worker.switch import delete_all
+from stream_metrics.live.worker.ownership.generations import begin
+from stream_metrics.live.worker.ownership.switch import delete_all
 from tests.simulation.building import OLD, BuildSystem
 
 ALL = 1_000  # more records than there are on a partition

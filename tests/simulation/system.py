@@ -28,18 +28,18 @@ from stream_metrics.live.layout import Identity
 from stream_metrics.live.memory import MemoryDeadLetters, MemorySnapshot, MemoryStore
 from stream_metrics.live.ports import BatchWrite, Fenced, Moved, Written
 from stream_metrics.live.prometheus.operations import Operations
-from stream_metrics.live.worker.audit import AuditOptions, audit
+from stream_metrics.live.readers.audit import AuditOptions, audit
+from stream_metrics.live.readers.export import export_state
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
-from stream_metrics.live.worker.export import export_state
 from stream_metrics.live.worker.keying import KeyMonitor
 from stream_metrics.live.worker.loop import Loop
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import LoopOptions, PartitionOptions
+from stream_metrics.live.worker.ownership.takeover import NOTHING_WRITTEN, offsets
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.retry import RetryPolicy
 from stream_metrics.live.worker.source import Source
-from stream_metrics.live.worker.takeover import NOTHING_WRITTEN, offsets
 from tests import oracle
 from tests.simulation.brokers import Brokers, Commits, ScriptedCluster, ScriptedConsumer
 from tests.simulation.faults import Died, Fault, FaultInjector, Kind

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from stream_metrics.live.worker.assigned import (
+from stream_metrics.live.worker.ownership.assigned import (
     TRANSITIONS,
     AssignedPartition,
     Event,

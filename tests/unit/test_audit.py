@@ -23,10 +23,10 @@ from stream_metrics.live.ports import (
     StoredConversation,
     Written,
 )
+from stream_metrics.live.readers.audit import Audit, AuditOptions, audit
 from stream_metrics.live.redis.connect import RedisOptions, connect
-from stream_metrics.live.worker.audit import Audit, AuditOptions, audit
-from stream_metrics.live.worker.generations import begin
 from stream_metrics.live.worker.options import conversation_key
+from stream_metrics.live.worker.ownership.generations import begin
 from stream_metrics.live.worker.partition import StatePartition
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened
 from tests.unit.test_state_partition import DAY_MS, NOON_S, search

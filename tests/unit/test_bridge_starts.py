@@ -9,8 +9,8 @@ from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
 from stream_metrics.core.telemetry.assembly import Bounds
-from stream_metrics.live.worker.bridge import NO_KEY
-from stream_metrics.live.worker.traces import parse_note
+from stream_metrics.live.bridge.bridge import NO_KEY
+from stream_metrics.live.bridge.traces import parse_note
 from tests.otlp import SpanSpec, as_protobuf
 from tests.sessions import Sent, trace_of
 from tests.simulation.bridges import TOPIC, BridgeMember, World

@@ -23,7 +23,7 @@ from stream_metrics.live.ports import (
     StateStore,
     StoreUnavailable,
 )
-from stream_metrics.live.worker.build import (
+from stream_metrics.live.worker.ownership.build import (
     CAUGHT_UP_MS,
     DAY_MS,
     HEARTBEAT_TIMEOUT_MS,
@@ -39,7 +39,7 @@ from stream_metrics.live.worker.build import (
     progress,
     short_logs,
 )
-from stream_metrics.live.worker.generations import (
+from stream_metrics.live.worker.ownership.generations import (
     Step,
     admit,
     begin,
@@ -47,7 +47,7 @@ from stream_metrics.live.worker.generations import (
     generation_to_join,
     join,
 )
-from stream_metrics.live.worker.identity import OtherIdentity
+from stream_metrics.live.worker.ownership.identity import OtherIdentity
 from stream_metrics.live.worker.publication import before
 from tests.unit.test_publication import Damaged
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from aiokafka import TopicPartition
 
-from stream_metrics.live.worker.generations import begin, change
+from stream_metrics.live.worker.ownership.generations import begin, change
 from tests.simulation.building import OLD, BuildSystem, Process
 from tests.simulation.system import TOPICS
 

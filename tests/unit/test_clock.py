@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_metrics.live.ports import Position
-from stream_metrics.live.worker.assigned import AssignedPartition
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.lag import MIN_TIMESTAMPS
+from stream_metrics.live.worker.ownership.assigned import AssignedPartition
 from stream_metrics.live.worker.source import PartitionId
 
 TRUE_MS = 1_718_020_800_000

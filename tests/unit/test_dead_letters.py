@@ -10,7 +10,7 @@ from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.readers.export import export_state
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_bad_input import OK, TABLE
 

@@ -25,7 +25,7 @@ from stream_metrics.live.kafka.dead_letter_reader import (
     resubmitted_mark,
 )
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.readers.export import export_state
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S, search
 

@@ -30,11 +30,12 @@ from stream_metrics.core.events import BadRecord, Limits, decode
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.metrics.registry import METRICS
 from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.live.bridge import bridge
 from stream_metrics.live.page.rules import KNOWN_HOURS
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.prometheus.windows import WindowCollector
-from stream_metrics.live.worker import bridge, partition
+from stream_metrics.live.worker import partition
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

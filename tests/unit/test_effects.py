@@ -27,7 +27,7 @@ from stream_metrics.live.ports import (
     StoredConversation,
     WriteResult,
 )
-from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.readers.export import export_state
 from stream_metrics.live.worker.partition import StatePartition
 from tests.property.test_partition import TOPIC, once, opened
 

@@ -11,7 +11,7 @@ from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import Wiped
-from stream_metrics.live.worker.export import Replaced, export_windows, rows_of
+from stream_metrics.live.readers.export import Replaced, export_windows, rows_of
 from stream_metrics.live.worker.partition import StatePartition
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S, search

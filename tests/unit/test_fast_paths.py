@@ -32,7 +32,7 @@ from stream_metrics.core.engine.windows import (
 from stream_metrics.core.events.decode import Event, decode
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.readers.export import export_state
 from tests.faulty import Bug, BuggyDeduplicators
 from tests.property.test_partition import TOPIC, once, opened, options
 

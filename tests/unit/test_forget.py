@@ -13,7 +13,7 @@ from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.state import RESULT_LABEL
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events import Limits
-from stream_metrics.live.worker.audit import AuditOptions, audit
+from stream_metrics.live.readers.audit import AuditOptions, audit
 from stream_metrics.live.worker.options import conversation_key
 from stream_metrics.live.worker.telemetry import NoTelemetry
 from tests.property.test_forget import PARTITIONS, TOPICS, Topics

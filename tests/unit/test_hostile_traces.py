@@ -27,19 +27,19 @@ from stream_metrics.core.events.decode import Event
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.settings import OtlpSettings
 from stream_metrics.core.telemetry import HELP, Options, Span, interpret
-from stream_metrics.core.telemetry.documents import (
+from stream_metrics.core.telemetry.contents.documents import (
     Document,
     DocumentIndex,
     documents_in_value,
     same_document,
 )
-from stream_metrics.core.telemetry.evaluations import NO_GRADES
+from stream_metrics.core.telemetry.contents.literals import parse_value
 from stream_metrics.core.telemetry.interpretation import MAX_MESSAGE_LENGTH
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace
-from stream_metrics.core.telemetry.literals import parse_value
+from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
-from stream_metrics.core.telemetry.scopes import ScopeChoice
+from stream_metrics.core.telemetry.roles.scopes import ScopeChoice
 from stream_metrics.lab.sources.otlp.traces import MAX_KINDS, TraceCounts, TraceStore
 from stream_metrics.live.health import Health
 from stream_metrics.live.page.bridge import BridgePage

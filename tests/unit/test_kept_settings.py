@@ -7,7 +7,7 @@ import pytest
 from stream_metrics.cli.options import identity, settings_for_state
 from stream_metrics.cli.settings import Settings
 from stream_metrics.live.layout import Identity
-from stream_metrics.live.worker.identity import KEPT, OtherIdentity, check_identity
+from stream_metrics.live.worker.ownership.identity import KEPT, OtherIdentity, check_identity
 
 TOPIC = "events"
 NEW = Settings.model_validate({})

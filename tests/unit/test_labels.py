@@ -27,8 +27,8 @@ from stream_metrics.core.telemetry import (
     interpret,
     label_events,
 )
-from stream_metrics.core.telemetry.evaluations import evaluation_of_row, instant
-from stream_metrics.core.telemetry.scopes import ScopeChoice
+from stream_metrics.core.telemetry.labels.evaluations import evaluation_of_row, instant
+from stream_metrics.core.telemetry.roles.scopes import ScopeChoice
 from stream_metrics.lab.replay.offline import Replay
 from tests.telemetry import (
     MAPPING,

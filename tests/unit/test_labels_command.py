@@ -22,7 +22,7 @@ from stream_metrics.cli.common import UsageError
 from stream_metrics.core.events import Limits
 from stream_metrics.core.telemetry import Grading, Options, mapping
 from stream_metrics.core.telemetry.assembly import ClosedTrace
-from stream_metrics.core.telemetry.evaluations import instant
+from stream_metrics.core.telemetry.labels.evaluations import instant
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.evaluation_reader import EvaluationReader

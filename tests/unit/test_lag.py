@@ -12,10 +12,10 @@ from stream_metrics.live.health import Health
 from stream_metrics.live.page.operations import read_sample
 from stream_metrics.live.ports import Position
 from stream_metrics.live.prometheus.operations import Operations
-from stream_metrics.live.worker.assigned import AssignedPartition
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.inputs import ASK_SECONDS, CommittedInputs, InputOptions
 from stream_metrics.live.worker.lag import KNOWN_SECONDS
+from stream_metrics.live.worker.ownership.assigned import AssignedPartition
 from stream_metrics.live.worker.probe import Probe
 from stream_metrics.live.worker.source import RightsMissing, SourceUnavailable
 from tests.simulation.brokers import Brokers

@@ -21,7 +21,7 @@ from stream_metrics.lab.reports.files import PARQUET
 from stream_metrics.lab.reports.html.report import PAGE, write_report_page
 from stream_metrics.lab.reports.row_parquet import write_row_parquet
 from stream_metrics.live.memory import MemoryStore
-from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.readers.export import export_state
 from tests.page import Showcase
 from tests.replays import AT_ONCE, IN_PARTS, replayed
 from tests.unit.test_page_server import asking

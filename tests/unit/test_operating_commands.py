@@ -30,8 +30,8 @@ from stream_metrics.live.layout import Generation
 from stream_metrics.live.memory import MemoryDeadLetters
 from stream_metrics.live.redis.connect import RedisOptions, connect
 from stream_metrics.live.redis.store import RedisStore
-from stream_metrics.live.worker.generations import begin
-from stream_metrics.live.worker.generations import change as change_layout
+from stream_metrics.live.worker.ownership.generations import begin
+from stream_metrics.live.worker.ownership.generations import change as change_layout
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_audit import a_bucket, change
 from tests.unit.test_state_partition import NOON_S, search

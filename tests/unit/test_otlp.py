@@ -21,7 +21,7 @@ from stream_metrics.core.events.decode import Event
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.settings import OtlpRow, OtlpSettings
 from stream_metrics.core.telemetry import Link, Role
-from stream_metrics.core.telemetry.evaluations import NO_GRADES
+from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, spans_of
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.files import read_records

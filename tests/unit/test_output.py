@@ -21,7 +21,7 @@ from stream_metrics.live.memory import (
     MemoryTopic,
 )
 from stream_metrics.live.ports import BatchWrite, Position, WriteResult
-from stream_metrics.live.worker.export import export_state
+from stream_metrics.live.readers.export import export_state
 from stream_metrics.live.worker.partition import PartitionLost, StatePartition
 from stream_metrics.live.worker.retry import RetryPolicy
 from tests.property.test_partition import TOPIC, once, opened

@@ -32,13 +32,13 @@ from stream_metrics.live.ports import (
     StoreUnavailable,
     Superseded,
 )
-from stream_metrics.live.worker.announce import Announcement, AnnouncementScope, Announcer
-from stream_metrics.live.worker.generations import begin, change
+from stream_metrics.live.worker.ownership.announce import Announcement, AnnouncementScope, Announcer
+from stream_metrics.live.worker.ownership.generations import begin, change
+from stream_metrics.live.worker.ownership.switch import announced
+from stream_metrics.live.worker.ownership.takeover import NotPrepared
+from stream_metrics.live.worker.ownership.tombstones import CARRIED, carry
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.publication import Publication, belongs
-from stream_metrics.live.worker.switch import announced
-from stream_metrics.live.worker.takeover import NotPrepared
-from stream_metrics.live.worker.tombstones import CARRIED, carry
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S, search
 

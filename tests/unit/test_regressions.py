@@ -15,7 +15,7 @@ from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.settings import DedupSettings, EntityTypeSettings
 from stream_metrics.lab.replay.offline import Replay
-from stream_metrics.live.worker.export import Export, NowTooEarly
+from stream_metrics.live.readers.export import Export, NowTooEarly
 from tests import oracle
 
 Event = dict[str, Any]

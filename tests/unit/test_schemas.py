@@ -16,9 +16,9 @@ from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.live.layout import Identity
 from stream_metrics.live.memory import MemoryStore
-from stream_metrics.live.worker.audit import AuditOptions, audit
-from stream_metrics.live.worker.export import export_state
-from stream_metrics.live.worker.identity import OtherIdentity, check_identity
+from stream_metrics.live.readers.audit import AuditOptions, audit
+from stream_metrics.live.readers.export import export_state
+from stream_metrics.live.worker.ownership.identity import OtherIdentity, check_identity
 from tests.golden import TOPIC, dump, identity, owner, path, records, stored, written
 from tests.property.test_partition import once
 from tests.unit.test_audit import never

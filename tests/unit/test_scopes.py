@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from stream_metrics.core.settings import OtlpSettings
 from stream_metrics.core.telemetry import Interpretation, Options, interpret
 from stream_metrics.core.telemetry.recordings import Recording, Recordings
-from stream_metrics.core.telemetry.scopes import ScopeChoice
+from stream_metrics.core.telemetry.roles.scopes import ScopeChoice
 from tests.telemetry import MAPPING, agent, interpreted, model, search
 
 A, B = "openinference.instrumentation.langchain", "opentelemetry.instrumentation.genai.langchain"

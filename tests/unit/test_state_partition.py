@@ -21,6 +21,7 @@ from stream_metrics.core.events.record import MAX_TIMESTAMP_MS, Record
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import BatchWrite, ConversationKey, StoredConversation, WriteResult
+from stream_metrics.live.readers.export import Export, NowTooEarly, export_state
 from stream_metrics.live.worker.batches import (
     CALL_ARGUMENTS,
     CALL_BYTES,
@@ -30,7 +31,6 @@ from stream_metrics.live.worker.batches import (
 )
 from stream_metrics.live.worker.cache import CONVERSATION_WEIGHT, ConversationCache
 from stream_metrics.live.worker.conversations import FAR_AHEAD_MS
-from stream_metrics.live.worker.export import Export, NowTooEarly, export_state
 from stream_metrics.live.worker.options import conversation_key
 from stream_metrics.live.worker.partition import (
     EXPIRY_LOAD_SIZE,

@@ -18,8 +18,8 @@ from stream_metrics.live.layout import Generation
 from stream_metrics.live.memory import MemoryStore
 from stream_metrics.live.ports import Position
 from stream_metrics.live.redis.connect import RedisOptions, connect
-from stream_metrics.live.worker.generations import begin, change
-from stream_metrics.live.worker.stored_state import StoredState, inspect_state
+from stream_metrics.live.worker.ownership.generations import begin, change
+from stream_metrics.live.worker.ownership.stored_state import StoredState, inspect_state
 
 COUNTS = {"events": 2}
 OURS = identity(Settings(), COUNTS)

@@ -37,9 +37,8 @@ from stream_metrics.live.ports import (
     Superseded,
     Written,
 )
-from stream_metrics.live.worker.generations import admit, begin, change
-from stream_metrics.live.worker.publication import Publication
-from stream_metrics.live.worker.switch import (
+from stream_metrics.live.worker.ownership.generations import admit, begin, change
+from stream_metrics.live.worker.ownership.switch import (
     LayoutWatcher,
     announced,
     announcements,
@@ -52,6 +51,7 @@ from stream_metrics.live.worker.switch import (
     roll_forward,
     unsent,
 )
+from stream_metrics.live.worker.publication import Publication
 from tests.helpers import examples
 from tests.unit.test_publication import Damaged
 

@@ -31,7 +31,7 @@ from stream_metrics.core.engine.codec import decode_conversation
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.layout import Identity
 from stream_metrics.live.memory import MemoryStore
-from stream_metrics.live.worker.identity import OtherIdentity, check_identity
+from stream_metrics.live.worker.ownership.identity import OtherIdentity, check_identity
 from tests.golden import TOPIC
 from tests.later_release import second, work
 

@@ -28,14 +28,11 @@ from stream_metrics.live.ports import (
     WipeResult,
     WriteResult,
 )
+from stream_metrics.live.readers.export import export_state
 from stream_metrics.live.worker.cache import ConversationCache
-from stream_metrics.live.worker.export import export_state
 from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import Policy
-from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.retry import Retry
-from stream_metrics.live.worker.source import Commit, PartitionId
-from stream_metrics.live.worker.takeover import (
+from stream_metrics.live.worker.ownership.takeover import (
     Blocked,
     OffsetGap,
     TakenOver,
@@ -43,6 +40,9 @@ from stream_metrics.live.worker.takeover import (
     offsets,
     other_record,
 )
+from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.retry import Retry
+from stream_metrics.live.worker.source import Commit, PartitionId
 from stream_metrics.live.worker.telemetry import NoTelemetry
 from tests.property.test_partition import IDENTITY as ONE_TOPIC
 from tests.property.test_partition import once, options

@@ -22,9 +22,9 @@ from stream_metrics.core.telemetry import (
     interpret,
     mapping,
 )
-from stream_metrics.core.telemetry.documents import documents_in_value
+from stream_metrics.core.telemetry.contents.documents import documents_in_value
 from stream_metrics.core.telemetry.recordings import Recordings
-from stream_metrics.core.telemetry.scopes import ScopeChoice
+from stream_metrics.core.telemetry.roles.scopes import ScopeChoice
 from stream_metrics.core.telemetry.spans import NO_ID, Span
 from stream_metrics.lab.replay.offline import Replay
 from tests.telemetry import (

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from stream_metrics.core.telemetry import Row, SpanEvent, interpret, mapping
-from stream_metrics.core.telemetry.documents import documents_in_value
-from stream_metrics.core.telemetry.mapping import Role
+from stream_metrics.core.telemetry.contents.documents import documents_in_value
+from stream_metrics.core.telemetry.roles.mapping import Role
 from tests.telemetry import (
     CONFORMANCE,
     agent,

@@ -19,7 +19,7 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.memory import MemoryDeadLetters
 from stream_metrics.live.redis.connect import RedisOptions, connect
-from stream_metrics.live.worker.generations import begin
+from stream_metrics.live.worker.ownership.generations import begin
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S
 from tests.unit.test_worst import labelled, searched

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from stream_metrics.core.telemetry import HELP, Row, Span, interpret, mapping
-from stream_metrics.core.telemetry.mapping import Role
+from stream_metrics.core.telemetry.roles.mapping import Role
 from tests.telemetry import MAPPING, agent, interpreted, model, search, searched, span, tool
 
 CONVERSATION = {"session.id": "conversation-17"}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from stream_metrics.live.layout import Generation
-from stream_metrics.live.worker.generations import begin
+from stream_metrics.live.worker.ownership.generations import begin
 from tests.simulation.building import OLD, BuildSystem, Process
 
 ALL = 10_000  # more entries than there are

@@ -14,8 +14,8 @@ from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window, parse_win
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
-from stream_metrics.live.worker.export import export_state
-from stream_metrics.live.worker.worst import Request, WorstReport, latest, whole
+from stream_metrics.live.readers.export import export_state
+from stream_metrics.live.readers.worst import Request, WorstReport, latest, whole
 from tests.property.test_partition import TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S
 

@@ -6,7 +6,6 @@ events. A trace that cannot be interpreted reliably is refused with a reason. No
 clock, does I/O, or depends on the order in which spans arrived.
 """
 
-from stream_metrics.core.telemetry.evaluations import Evaluation, Grading
 from stream_metrics.core.telemetry.events import Event, events, label_events
 from stream_metrics.core.telemetry.interpret import apply_evaluations, interpret
 from stream_metrics.core.telemetry.interpretation import (
@@ -17,10 +16,11 @@ from stream_metrics.core.telemetry.interpretation import (
     Turn,
     agent_of,
 )
-from stream_metrics.core.telemetry.labels import UnusedScore
-from stream_metrics.core.telemetry.mapping import Role, Row, SpanMapping
+from stream_metrics.core.telemetry.labels.evaluations import Evaluation, Grading
+from stream_metrics.core.telemetry.labels.labels import UnusedScore
 from stream_metrics.core.telemetry.options import Options
-from stream_metrics.core.telemetry.presets import PRESETS, mapping
+from stream_metrics.core.telemetry.roles.mapping import Role, Row, SpanMapping
+from stream_metrics.core.telemetry.roles.presets import PRESETS, mapping
 from stream_metrics.core.telemetry.spans import Link, Span, SpanEvent
 
 __all__ = [

@@ -32,10 +32,10 @@ import msgspec
 from stream_metrics.core.events.decode import EARLIEST_US
 from stream_metrics.core.telemetry.interpret import interpret
 from stream_metrics.core.telemetry.interpretation import Interpretation, Reason
-from stream_metrics.core.telemetry.mapping import SpanMapping
 from stream_metrics.core.telemetry.options import Options
+from stream_metrics.core.telemetry.roles.mapping import SpanMapping
+from stream_metrics.core.telemetry.roles.tree import preferred
 from stream_metrics.core.telemetry.spans import Span, service_of
-from stream_metrics.core.telemetry.tree import preferred
 
 TOTAL_RATIO: Final = 2  # of open traces of all services to those of one
 REMEMBERED_TRACES_RATIO: Final = 16

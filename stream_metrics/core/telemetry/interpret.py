@@ -12,26 +12,26 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from stream_metrics.core.telemetry.document_ids import detect_text_limit
-from stream_metrics.core.telemetry.evaluations import Evaluation, evaluations_in_trace
 from stream_metrics.core.telemetry.interpretation import Interpretation, Turn
-from stream_metrics.core.telemetry.labels import ResultIndex, UnusedScore
-from stream_metrics.core.telemetry.left_out import may_be_left_out, refuse_left_out
-from stream_metrics.core.telemetry.mapping import SETTINGS, Role, SpanMapping
+from stream_metrics.core.telemetry.labels.evaluations import Evaluation, evaluations_in_trace
+from stream_metrics.core.telemetry.labels.labels import ResultIndex, UnusedScore
 from stream_metrics.core.telemetry.options import DEFAULT, Options
-from stream_metrics.core.telemetry.outputs import tools_of_searches
 from stream_metrics.core.telemetry.recordings import recording_of, refuse_two_scopes
-from stream_metrics.core.telemetry.scopes import ALL_SCOPES, scopes_setting
-from stream_metrics.core.telemetry.searches import (
+from stream_metrics.core.telemetry.retrieval.document_ids import detect_text_limit
+from stream_metrics.core.telemetry.retrieval.outputs import tools_of_searches
+from stream_metrics.core.telemetry.retrieval.searches import (
     Retrieval,
     SpanProblem,
     find_overlooked_search,
     find_searches,
     merge_duplicates,
 )
+from stream_metrics.core.telemetry.roles.mapping import SETTINGS, Role, SpanMapping
+from stream_metrics.core.telemetry.roles.scopes import ALL_SCOPES, scopes_setting
+from stream_metrics.core.telemetry.roles.tree import SpanTree, deduplicate, kind_of
 from stream_metrics.core.telemetry.spans import Span, service_of
-from stream_metrics.core.telemetry.tree import SpanTree, deduplicate, kind_of
-from stream_metrics.core.telemetry.turns import NO_TURN, TurnBuilder, agent_of_turn
+from stream_metrics.core.telemetry.turns.left_out import may_be_left_out, refuse_left_out
+from stream_metrics.core.telemetry.turns.turns import NO_TURN, TurnBuilder, agent_of_turn
 
 MAX_TURNS: Final = 10_000
 MAX_SPAN_DEPTH: Final = 1_000

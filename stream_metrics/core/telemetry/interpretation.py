@@ -7,7 +7,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from stream_metrics.core.telemetry.documents import Document
+from stream_metrics.core.telemetry.contents.documents import Document
 from stream_metrics.core.telemetry.recordings import Recording
 
 MAX_LISTED_REFUSALS: Final = 100

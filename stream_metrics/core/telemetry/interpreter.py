@@ -10,9 +10,9 @@ from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.events import Event, events
 from stream_metrics.core.telemetry.interpretation import Interpretation, Turn
-from stream_metrics.core.telemetry.mapping import SpanMapping
 from stream_metrics.core.telemetry.options import Options
 from stream_metrics.core.telemetry.recordings import Recordings
+from stream_metrics.core.telemetry.roles.mapping import SpanMapping
 
 MAX_REMEMBERED_TURNS: Final = 100_000
 

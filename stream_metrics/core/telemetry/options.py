@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from stream_metrics.core.telemetry.evaluations import NO_GRADES, Grading
-from stream_metrics.core.telemetry.scopes import ALL_SCOPES, ScopeChoice
+from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES, Grading
+from stream_metrics.core.telemetry.roles.scopes import ALL_SCOPES, ScopeChoice
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from stream_metrics.core.telemetry.documents import Document
-from stream_metrics.core.telemetry.scopes import ScopeChoice, scopes_setting, scopes_table
+from stream_metrics.core.telemetry.contents.documents import Document
+from stream_metrics.core.telemetry.roles.scopes import ScopeChoice, scopes_setting, scopes_table
 from stream_metrics.core.telemetry.spans import Span, service_of, text
 
 if TYPE_CHECKING:
     from stream_metrics.core.telemetry.interpretation import Interpretation
-    from stream_metrics.core.telemetry.searches import Retrieval
+    from stream_metrics.core.telemetry.retrieval.searches import Retrieval
 
 MAX_REMEMBERED: Final = 25_000
 """The most searches of one service, and turns without one, that are remembered."""

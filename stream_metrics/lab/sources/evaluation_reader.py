@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stream_metrics.core.telemetry import Evaluation, Grading, Role, SpanMapping, UnusedScore
-from stream_metrics.core.telemetry.evaluations import (
+from stream_metrics.core.telemetry.labels.evaluations import (
     RESULT,
     evaluation_of_record,
     evaluation_of_row,

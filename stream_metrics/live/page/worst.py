@@ -14,7 +14,7 @@ from stream_metrics.live.links import CONVERSATION, fill_template
 from stream_metrics.live.page.board import View
 from stream_metrics.live.page.group import OwnedPartitions, StateSource
 from stream_metrics.live.ports import StoreUnavailable
-from stream_metrics.live.worker.worst import Request, latest
+from stream_metrics.live.readers.worst import Request, latest
 
 CONVERSATIONS: Final = 5_000  # read for one answer at most
 KEEP_SECONDS: Final = 15.0

@@ -46,7 +46,7 @@ from stream_metrics.live.redis.keys import (
 )
 from stream_metrics.live.redis.script import Client, Script
 from stream_metrics.live.worker.batches import check_batch, check_claim, frozen_token
-from stream_metrics.live.worker.generations import check_claimed
+from stream_metrics.live.worker.ownership.generations import check_claimed
 
 PAGE: Final = 256  # conversations per call when reading or deleting all of a partition
 SCAN_COUNT: Final = 1_000  # COUNT of SCAN

@@ -24,9 +24,9 @@ from stream_metrics.live.ports import (
     StoredConversation,
 )
 from stream_metrics.live.worker.cache import ConversationCache
-from stream_metrics.live.worker.identity import OtherIdentity
 from stream_metrics.live.worker.options import PartitionOptions, conversation_key, record_digest
 from stream_metrics.live.worker.output import message_after
+from stream_metrics.live.worker.ownership.identity import OtherIdentity
 from stream_metrics.live.worker.retry import Retry
 from stream_metrics.live.worker.telemetry import Telemetry, timed
 

@@ -32,22 +32,22 @@ from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.layout import Identity
 from stream_metrics.live.ports import Outputs, StateStore, Upstream
-from stream_metrics.live.worker.assigned import AssignedPartition, Event, State
 from stream_metrics.live.worker.clock import Clock
-from stream_metrics.live.worker.identity import other_counts
 from stream_metrics.live.worker.keying import KeyMonitor
 from stream_metrics.live.worker.options import LoopOptions, Policy
-from stream_metrics.live.worker.partition import PartitionLost, StatePartition
-from stream_metrics.live.worker.probe import Probe
-from stream_metrics.live.worker.retry import Reasons, RetryPolicy, Stopped
-from stream_metrics.live.worker.source import Assignment, Commit, Fetched, Source
-from stream_metrics.live.worker.stored_state import damage_message
-from stream_metrics.live.worker.takeover import (
+from stream_metrics.live.worker.ownership.assigned import AssignedPartition, Event, State
+from stream_metrics.live.worker.ownership.identity import other_counts
+from stream_metrics.live.worker.ownership.stored_state import damage_message
+from stream_metrics.live.worker.ownership.takeover import (
     Blocked,
     NotPrepared,
     OffsetGap,
     TakeOver,
 )
+from stream_metrics.live.worker.partition import PartitionLost, StatePartition
+from stream_metrics.live.worker.probe import Probe
+from stream_metrics.live.worker.retry import Reasons, RetryPolicy, Stopped
+from stream_metrics.live.worker.source import Assignment, Commit, Fetched, Source
 from stream_metrics.live.worker.telemetry import LoopMetrics
 from stream_metrics.live.worker.watchdog import WorkerStatus
 

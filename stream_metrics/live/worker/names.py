@@ -9,8 +9,8 @@ from stream_metrics.core.engine.config import MAX_ROUTES
 from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.engine.windows import Names, routes_of
 from stream_metrics.live.ports import StateStore
-from stream_metrics.live.worker.generations import admit
 from stream_metrics.live.worker.options import PartitionOptions
+from stream_metrics.live.worker.ownership.generations import admit
 
 
 class SharedNames:

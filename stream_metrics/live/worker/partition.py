@@ -55,8 +55,8 @@ from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.conversations import Conversations, Work, positions_after
 from stream_metrics.live.worker.names import SharedNames, note_unnamed
 from stream_metrics.live.worker.options import PartitionOptions, record_digest
+from stream_metrics.live.worker.ownership.switch import not_repeated, unsent
 from stream_metrics.live.worker.retry import Retry
-from stream_metrics.live.worker.switch import not_repeated, unsent
 from stream_metrics.live.worker.telemetry import Telemetry, timed
 
 EARLIEST_MS: Final = -(1 << 53)  # before the timestamp of any record

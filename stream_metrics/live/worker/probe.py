@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from stream_metrics.live.ports import Upstream
-from stream_metrics.live.worker.assigned import AssignedPartition
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.lag import AnsweredEnds, Gauges
+from stream_metrics.live.worker.ownership.assigned import AssignedPartition
 from stream_metrics.live.worker.retry import Reasons, RetryPolicy
 from stream_metrics.live.worker.source import RightsMissing, Source, SourceUnavailable
 

@@ -15,7 +15,7 @@ from stream_metrics.core.engine.windows import Windows
 from stream_metrics.core.events.record import DeadLetter
 from stream_metrics.live.layout import Generation, Identity, Layout
 from stream_metrics.live.ports import DeadLetters, Output, OutputMessage, Outputs, StateStore
-from stream_metrics.live.worker.generations import check_in_use
+from stream_metrics.live.worker.ownership.generations import check_in_use
 
 
 def before(layout: Layout, generation: Generation) -> Generation | None:

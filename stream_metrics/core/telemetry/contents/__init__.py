@@ -1,0 +1,1 @@
+"""Reads what spans record: documents, questions, answers, and values written as text."""

@@ -1,0 +1,469 @@
+"""Reads the documents that a span records, in the formats of different instrumentations."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from stream_metrics.core.telemetry.contents.literals import parse_value
+from stream_metrics.core.telemetry.spans import Span, text
+
+MAX_DEPTH: Final = 12
+
+_LISTS: Final = (
+    "documents",
+    "nodes",
+    "output",
+    "outputs",
+    "passages",
+    "result",
+    "results",
+    "structuredContent",
+)
+_TEXTS: Final = ("page_content", "pageContent", "content", "text")
+_URLS: Final = ("url", "link", "uri")
+_ROLES: Final = ("human", "user", "ai", "assistant", "system", "tool", "function")
+_NODE: Final = re.compile(
+    r"<?\s*NodeWithScore\(node=\w+\(id_?='?(?P<id>[^,')]++)'?[^)]*+\)\s*,\s*score=(?P<score>[^)>]*)\)"
+)
+_HAYSTACK: Final = re.compile(
+    r"Document\(id=(?P<id>[^,)'\"]+)(?:,.*?score: (?P<score>[-\d.eE]+))?", re.S
+)
+
+
+class UnusableDocuments(Enum):
+    """Why the documents in an attribute cannot be used."""
+
+    CUT = "cut off"
+    REDACTED = "redacted"
+    SEVERAL = "several lists"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What is known of one document.
+
+    ``page`` is the address of what it is a part of; ``fields`` are all its own fields and its
+    metadata.
+    """
+
+    id: str | None = None
+    url: str | None = None
+    page: str | None = None
+    title: str | None = None
+    text: str | None = None
+    score: float | None = None
+    fields: dict[str, Any] = field(default_factory=dict, compare=False, hash=False)
+
+    def filled_from(self, other: Document) -> Document:
+        """This document, with what it lacks taken from the other."""
+        return Document(
+            self.id or other.id,
+            self.url or other.url,
+            self.page or other.page,
+            self.title or other.title,
+            self.text or other.text,
+            self.score if self.score is not None else other.score,
+            {**other.fields, **self.fields},
+        )
+
+    @property
+    def signals(self) -> int:
+        """The number of properties that can identify it: id, text, address."""
+        return (self.id is not None) + (self.text is not None) + bool(self.url or self.page)
+
+
+def same_document(one: Document, other: Document) -> bool | None:
+    """Whether both are one document: by id, else text, else address; None if nothing compares.
+
+    >>> same_document(Document(id="a", text="x"), Document(id="b", text="x"))
+    False
+    >>> same_document(Document(id="a"), Document(text="x")) is None
+    True
+    """
+    if one.id is not None and other.id is not None:
+        return one.id == other.id
+    if one.text is not None and other.text is not None:
+        return one.text == other.text
+    places = (one.url or one.page, other.url or other.page)
+    return places[0] == places[1] if all(places) else None
+
+
+class DocumentIndex:
+    """Finds documents as ``same_document`` compares them, in constant time."""
+
+    def __init__(self, documents: Iterable[Document]) -> None:
+        self._places: dict[tuple[str, ...], int] = {}
+        for place, document in enumerate(documents):
+            for key in _stored_keys(document):
+                self._places.setdefault(key, place)
+
+    def position(self, document: Document) -> int | None:
+        """The position, from 0, of the first document that is the same; None if none is."""
+        places = [self._places[key] for key in _lookup_keys(document) if key in self._places]
+        return min(places, default=None)
+
+
+def _stored_keys(document: Document) -> Iterator[tuple[str, ...]]:
+    address = document.url or document.page
+    if document.id is not None:
+        yield "id", document.id
+    for among in ("all",) if document.id is not None else ("all", "without id"):
+        if document.text is not None:
+            yield among, "text", document.text
+        if address:
+            yield among, "address", address
+            if document.text is None:
+                yield among, "address, without text", address
+
+
+def _lookup_keys(document: Document) -> Iterator[tuple[str, ...]]:
+    address = document.url or document.page or ""
+    among = "all" if document.id is None else "without id"
+    if document.id is not None:
+        yield "id", document.id
+    if document.text is None:
+        yield among, "address", address
+    else:
+        yield among, "text", document.text
+        yield among, "address, without text", address
+
+
+Found = list[Document] | UnusableDocuments | None
+
+
+@dataclass(frozen=True, slots=True)
+class SpanDocuments:
+    """The documents that a span names.
+
+    ``documents`` is None if it names none; ``problem`` then says why, as reason and message, if
+    there is a reason.
+    """
+
+    documents: tuple[Document, ...] | None
+    problem: tuple[str, str] | None = None
+
+
+def documents_of(span: Span, attributes: Iterable[str], *, strict: bool = False) -> SpanDocuments:
+    """The documents in the attributes of a span, each completed from all attributes that agree.
+
+    Args:
+        span: The span.
+        attributes: Where to look; the first that has documents determines how many there are.
+        strict: Whether to accept only values that have the form of documents, as in a tool's
+            result.
+    """
+    found: list[list[Document]] = []
+    cut = redacted = several = None
+    for name in attributes:
+        value = span.value(name)
+        one = (
+            documents_in_value(value, strict)
+            if value is not None
+            else documents_in_attributes(span, name)
+        )
+        if name not in span.attributes and sum(name in each.attributes for each in span.events) > 1:
+            one = UnusableDocuments.SEVERAL
+        if one is UnusableDocuments.CUT:
+            cut = cut or name
+        elif one is UnusableDocuments.REDACTED:
+            redacted = redacted or name
+        elif one is UnusableDocuments.SEVERAL:
+            several = several or name
+        elif isinstance(one, list):
+            found.append(one)
+    if not found:
+        if cut:
+            return SpanDocuments(None, ("truncated", f"the attribute {cut} was cut off"))
+        if redacted:
+            return SpanDocuments(None, ("content_off", f"the attribute {redacted} is redacted"))
+        if several:
+            message = f"the attribute {several} has several lists of documents"
+            return SpanDocuments(None, ("unrecognised", message))
+        return SpanDocuments(None)
+    first = found[0]
+    for other in found[1:]:
+        if len(other) != len(first):
+            message = "its attributes name different numbers of documents"
+            return SpanDocuments(None, ("truncated", message))
+        pairs = [*zip(first, other, strict=True)]
+        if any(same_document(mine, its) is False for mine, its in pairs):
+            return SpanDocuments(None, ("truncated", "its attributes name different documents"))
+        first = [mine.filled_from(its) for mine, its in pairs]
+    if cut and _names_ids(span, cut) and any(document.id is None for document in first):
+        message = f"the attribute {cut} was cut off, and no other has the ids"
+        return SpanDocuments(tuple(first), ("truncated", message))
+    return SpanDocuments(tuple(first))
+
+
+def _names_ids(span: Span, prefix: str) -> bool:
+    """Whether the rest of a truncated attribute shows that documents had ids."""
+    value = span.value(prefix)
+    if value is not None:
+        return True
+    return any(
+        name.startswith(prefix + ".") and name.endswith((".id", "_id")) for name in span.attributes
+    )
+
+
+def documents_in_value(value: Any, strict: bool = False) -> Found:
+    """The documents in an attribute's value; None if it is no list of documents."""
+    try:
+        return _find(value, strict, 0)
+    except RecursionError:
+        return None
+
+
+def says_failed(value: Any) -> bool:
+    """Whether a tool's message says that the call failed.
+
+    >>> says_failed('{"type": "tool", "data": {"content": "no such index", "status": "error"}}')
+    True
+    """
+    value = parse_value(value) if isinstance(value, str) and value.startswith("{") else value
+    for name in ("output", "kwargs", "data"):
+        if isinstance(value, dict) and isinstance(value.get(name), dict):
+            value = value[name]
+    is_message = isinstance(value, dict) and not {"content", "tool_call_id"}.isdisjoint(value)
+    return is_message and (value.get("status") == "error" or value.get("isError") is True)
+
+
+def documents_in_attributes(span: Span, prefix: str) -> Found:
+    """Documents whose fields are flattened to attributes, such as ``documents.0.document.id``."""
+    parts: dict[int, dict[str, Any]] = {}
+    start = prefix + "."
+    for name, value in span.attributes.items():
+        if name.startswith(start):
+            number, dot, part = name[len(start) :].partition(".")
+            if dot and number.isdecimal() and number.isascii() and len(number) < 8:
+                parts.setdefault(int(number), {})[part.removeprefix("document.")] = value
+    if not parts:
+        return None
+    if span.dropped_attributes or len(parts) != max(parts) + 1:
+        return UnusableDocuments.CUT
+    return [_document(parts[number]) for number in sorted(parts)]
+
+
+def flatten_lists(value: Any) -> Any:
+    """The list in a value, with lists of lists joined to one, as joiners are given them."""
+    value = find_list(value)
+    if isinstance(value, list) and value and all(isinstance(one, list) for one in value):
+        return [one for each in value for one in each]
+    return value
+
+
+def find_list(value: Any) -> Any:
+    """The list under one of the names that frameworks use, also in JSON; else the value itself."""
+    value = parse_value(value) if isinstance(value, str) else value
+    if isinstance(value, dict):
+        for name in _LISTS:
+            if isinstance(value.get(name), list):
+                return find_list(value[name])
+    return value
+
+
+def names_no_documents(value: Any) -> bool:
+    """Whether an output says by one of the usual names that there are no documents.
+
+    >>> names_no_documents('{"documents": []}'), names_no_documents('{"errors": []}')
+    (True, False)
+    """
+    value = parse_value(value) if isinstance(value, str) and value.startswith("{") else value
+    return isinstance(value, dict) and any(value.get(name) == [] for name in _LISTS)
+
+
+def _find(value: Any, strict: bool, depth: int) -> Found:
+    if depth > MAX_DEPTH:
+        return None
+    if isinstance(value, str):
+        return _in_text(value, strict, depth)
+    if isinstance(value, list):
+        return _in_list(value, strict, depth)
+    return _in_object(value, strict, depth) if isinstance(value, dict) else None
+
+
+def _in_text(value: str, strict: bool, depth: int) -> Found:
+    value = value.strip()
+    inner = parse_value(value) if value.startswith(("[", "{", '"', "Document(")) else None
+    if inner is None and value and text(value) is None:
+        return UnusableDocuments.REDACTED
+    if not value.startswith(("[", "{", '"', "Document(", "<")):
+        return None
+    if inner is None and value.startswith(("[", "{")):
+        return UnusableDocuments.CUT
+    if inner is None:
+        found = _from_repr(value)
+        return None if found is None else [found]
+    return _find(inner, strict, depth + 1)
+
+
+def _in_list(value: list[Any], strict: bool, depth: int) -> Found:
+    documents = [_as_document(one, strict) for one in value]
+    if all(document is not None for document in documents):
+        return [document for document in documents if document is not None]
+    parts = [one for one in value if isinstance(one, dict) and one.get("type") == "text"]
+    return _in_parts(parts, strict, depth) if len(parts) == len(value) else None
+
+
+def _in_parts(parts: list[Any], strict: bool, depth: int) -> Found:
+    """The documents in all content parts of a message or of a tool's result."""
+    inner = [_find(one.get("text"), strict, depth + 1) for one in parts if isinstance(one, dict)]
+    if any(one is UnusableDocuments.CUT for one in inner):
+        return UnusableDocuments.CUT
+    if len(inner) < len(parts) or not all(isinstance(one, list) for one in inner):
+        return None
+    return [document for one in inner if isinstance(one, list) for document in one]
+
+
+def _in_object(value: dict[str, Any], strict: bool, depth: int) -> Found:
+    inner = value.get("kwargs")
+    if value.get("type") == "constructor" and isinstance(inner, dict):
+        kind = value.get("id")
+        if isinstance(kind, list) and kind and kind[-1] == "Document":
+            return [_document(inner)]
+        return _find(inner, strict, depth + 1)
+    if value.get("type") in _ROLES and isinstance(value.get("data"), dict):
+        return _find({"type": value["type"], **value["data"]}, strict, depth + 1)
+    if isinstance(value.get("blocks"), list) and "tool_name" in value:
+        return _in_parts(value["blocks"], strict, depth)
+    names: tuple[str, ...] = _LISTS
+    if value.get("type") == "tool" or "tool_call_id" in value or "isError" in value:
+        names = (*_LISTS, "content", "artifact")
+    problem: Found = None
+    for name in names:
+        found = _find(value[name], strict, depth + 1) if value.get(name) is not None else None
+        if isinstance(found, list):
+            return found
+        problem = problem or found
+    of_components = bool(value) and all(isinstance(inner, dict) for inner in value.values())
+    if problem is None and depth < 2 and of_components:
+        return _in_components(value, strict)
+    return problem
+
+
+def _in_components(value: dict[str, Any], strict: bool) -> Found:
+    """The documents that one component of a pipeline returned.
+
+    If others have outputs too, the documents may be those of an intermediate step.
+    """
+    found = [one for inner in value.values() if (one := _in_object(inner, strict, 2)) is not None]
+    return found[0] if found and len(value) == 1 else UnusableDocuments.SEVERAL if found else None
+
+
+def _as_document(value: Any, strict: bool) -> Document | None:
+    if isinstance(value, str):
+        inner = parse_value(value) if value.startswith("{") else None
+        if isinstance(inner, dict):
+            return _as_document(inner, strict)
+        found = _from_repr(value)
+        if found is None and not strict and not value.strip().startswith(("[", "{", "<")):
+            found = Document(text=text(value))
+        return found
+    if not isinstance(value, dict):
+        return None
+    inner = value.get("kwargs")
+    if value.get("type") == "constructor" and isinstance(inner, dict):
+        return (
+            _as_document({"type": "Document", **inner}, strict) if "page_content" in inner else None
+        )
+    for name in ("node", "document"):
+        if isinstance(value.get(name), dict):
+            return _as_document({"score": value.get("score"), **value[name]}, strict)
+    if "role" in value or "tool_calls" in value or value.get("type") in _ROLES:
+        return None
+    if value.get("type") == "text" and set(value) <= {"type", "text", "id", "annotations"}:
+        return None  # a content part
+    document = _document(value)
+    if strict and document.text is None and value.get("type") != "Document":
+        return document if document.url and document.title else None
+    known = document.signals or "metadata" in value or "id" in value or "score" in value
+    return document if known else None
+
+
+def _document(value: dict[str, Any]) -> Document:
+    """The document in an object, by the names that frameworks use."""
+    parts = {name.removeprefix("document."): one for name, one in value.items()}
+    metadata = next(
+        (parts[name] for name in ("metadata", "meta", "extra_info") if name in parts), None
+    )
+    if isinstance(metadata, str):
+        metadata = parse_value(metadata)
+    about: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
+    resource = parts.get("text_resource")
+    score = parts.get("score")
+    where = _url(parts, _URLS)
+    page = _url(about, (*_URLS, "source")) or _url(parts, ("source",))
+    body = next((found for name in _TEXTS if (found := text(parts.get(name)))), None)
+    if body is None and isinstance(resource, dict):
+        body = text(resource.get("text"))
+    return Document(
+        _id(parts, about, where or page),
+        where,
+        page,
+        text(parts.get("title")) or text(about.get("title")),
+        body,
+        _finite(score),
+        {**about, **parts},
+    )
+
+
+def _id(parts: dict[str, Any], about: dict[str, Any], page: str | None) -> str | None:
+    """The document's own id. The number of a chunk counts only together with its document."""
+    for name in ("id", "id_", "node_id"):
+        if found := text(parts.get(name)):
+            return found
+    of_metadata = text(parts.get("metadata.id")) or text(about.get("id"))
+    for holder in (parts, about):
+        whole = text(holder.get("doc_id"))
+        chunk = holder.get("chunk_id")
+        if (found := text(chunk)) is not None:
+            if type(chunk) is not int and not found.isdecimal():
+                return found
+            if whole or page:
+                return f"{whole or page}#{found}"
+        if whole:
+            return whole
+        if holder is parts and of_metadata:
+            return of_metadata
+    return text(about.get("document.id"))
+
+
+def _url(parts: dict[str, Any], names: Iterable[str]) -> str | None:
+    for name in names:
+        found = text(parts.get(name))
+        if found is not None and found.startswith(("http://", "https://")) and len(found) > 8:
+            return found if len(found.encode(errors="replace")) <= 8192 else None
+    return None
+
+
+def _from_repr(value: str) -> Document | None:
+    """A document as a framework's ``repr`` writes it; texts in these are cut off and ignored."""
+    value = value.strip()
+    if found := _NODE.match(value):
+        return Document(id=found["id"], score=_number(found["score"]))
+    if not value.startswith("Document("):
+        return None
+    inner = parse_value(value)
+    if isinstance(inner, dict):
+        return _document(inner)
+    if found := _HAYSTACK.match(value):
+        return Document(id=found["id"].strip(), score=_number(found["score"]))
+    return None
+
+
+def _finite(value: Any) -> float | None:
+    try:
+        return float(value) if type(value) in (int, float) and math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        return _finite(float(value or "nan"))
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""Scores that evaluators gave, and the labels that follow from them."""

@@ -1,0 +1,91 @@
+"""OpenLLMetry: its instrumentations of LlamaIndex, Haystack, OpenAI Agents and LangChain."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stream_metrics.core.telemetry.roles.mapping import Role, Row
+from stream_metrics.core.telemetry.roles.presets.rows import (
+    ANSWER,
+    NAMING,
+    OPENLLMETRY,
+    QUESTION,
+    operation,
+)
+
+ROWS: Final[tuple[Row, ...]] = (
+    # LlamaIndex' and Haystack's outermost spans are "workflows".
+    *(
+        Row(
+            role,
+            (("traceloop.span.kind", ""),),
+            "opentelemetry-instrumentation-llamaindex",
+            scope="opentelemetry.instrumentation.llamaindex",
+            span=pattern,
+            documents=("traceloop.entity.output",) if role in (*NAMING, Role.POSTPROCESSOR) else (),
+            inputs=("traceloop.entity.input",) if role is Role.POSTPROCESSOR else (),
+            query=("traceloop.entity.input",),
+            answer=("traceloop.entity.output",) if role is Role.TURN else (),
+        )
+        for role, pattern in (
+            (Role.SEARCH, "*Retriever.*"),
+            (Role.POSTPROCESSOR, "*Rerank*"),
+            (Role.POSTPROCESSOR, "*Postprocessor.*"),
+            (Role.TOOL, "*Tool.*"),
+            (Role.TOOL, "call_tool.*"),
+            (Role.TURN, "*Agent*.workflow"),
+        )
+    ),
+    *(
+        Row(
+            role,
+            (("traceloop.entity.input", given), ("traceloop.entity.output", "[[]*")),
+            f"opentelemetry-instrumentation-llamaindex: {kind} of whichever name",
+            scope="opentelemetry.instrumentation.llamaindex",
+            documents=("traceloop.entity.output",),
+            inputs=("traceloop.entity.input",) if role is Role.POSTPROCESSOR else (),
+            query=("traceloop.entity.input",),
+        )
+        for role, kind, given in (
+            (Role.POSTPROCESSOR, "postprocessors", '{"nodes":*'),
+            (Role.SEARCH, "retrievers", '{*"query_bundle*'),
+            (Role.SEARCH, "retrievers", '{"str_or_query_bundle":*'),
+        )
+    ),
+    Row(
+        Role.OTHER,
+        (("traceloop.span.kind", "workflow"),),
+        "opentelemetry-instrumentation-llamaindex",
+        scope="opentelemetry.instrumentation.llamaindex",
+    ),
+    Row(
+        Role.SEARCH,
+        (("traceloop.span.kind", "workflow"),),
+        "opentelemetry-instrumentation-haystack: a pipeline, of which only the end is recorded",
+        scope="opentelemetry.instrumentation.haystack",
+        documents=("traceloop.entity.output",),
+        query=("traceloop.entity.input",),
+    ),
+    Row(
+        Role.TURN,
+        (("traceloop.span.kind", "agent"),),
+        "opentelemetry-instrumentation-openai-agents: an agent of a run, which may have several",
+        scope="opentelemetry.instrumentation.openai_agents",
+        query=QUESTION,
+        answer=ANSWER,
+        once_per_run=True,
+    ),
+    Row(
+        Role.OTHER,
+        (("traceloop.span.kind", "workflow"), ("gen_ai.provider.name", "langchain")),
+        "opentelemetry-instrumentation-langchain: a chain that is no graph",
+        scope="opentelemetry.instrumentation.langchain",
+    ),
+    operation(
+        "vector_db_retrieve",
+        Role.SEARCH,
+        OPENLLMETRY,
+        documents=("traceloop.entity.output", "gen_ai.task.output"),
+        query=("traceloop.entity.input", "gen_ai.task.input"),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Turns of a trace: their iterations, and what refuses them."""

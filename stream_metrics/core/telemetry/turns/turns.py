@@ -1,0 +1,439 @@
+"""Builds the turns of a trace: their iterations and results, and the problems that refuse them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final
+
+from stream_metrics.core.events.decode import EARLIEST_US, LATEST_US
+from stream_metrics.core.telemetry.contents.documents import Document, DocumentIndex
+from stream_metrics.core.telemetry.contents.messages import (
+    answer_of,
+    attribute_text,
+    calls_tools,
+    has_hosted_search,
+    question_of,
+)
+from stream_metrics.core.telemetry.interpretation import Interpretation, Result, Search, Turn
+from stream_metrics.core.telemetry.options import Options
+from stream_metrics.core.telemetry.retrieval.changed_lists import find_changed_lists
+from stream_metrics.core.telemetry.retrieval.document_ids import DocumentIds, TextLimit
+from stream_metrics.core.telemetry.retrieval.outputs import (
+    find_changed_outputs,
+    find_partly_shown,
+    find_possible_inputs,
+    find_possibly_nested,
+)
+from stream_metrics.core.telemetry.retrieval.reranking import apply_rerankers, find_rerankers
+from stream_metrics.core.telemetry.retrieval.searches import Retrieval, SpanProblem, document_lists
+from stream_metrics.core.telemetry.roles.mapping import Role, SpanMapping
+from stream_metrics.core.telemetry.roles.tree import SpanTree
+from stream_metrics.core.telemetry.spans import MAX_NAME_LENGTH, Span, service_of, short, text
+from stream_metrics.core.telemetry.turns.iterations import (
+    ModelCall,
+    TimedSearch,
+    by_models,
+    by_steps,
+    by_time,
+)
+
+MAX_RESULTS: Final = 2_000
+MAX_ID_LENGTH: Final = 128
+CLOCK_TOLERANCE_NS: Final = 1_000_000  # by how much the clocks of one process may differ
+NO_TURN: Final = ""
+"""The turn of spans that belong to none."""
+_DECIDING: Final = (Role.MODEL, Role.STEP)
+_TIMED: Final = (Role.SEARCH, Role.TOOL, Role.MODEL, Role.STEP)
+
+
+class TurnBuilder:
+    """Builds the turns of one trace."""
+
+    def __init__(
+        self,
+        tree: SpanTree,
+        mapping: SpanMapping,
+        options: Options,
+        interpretation: Interpretation,
+        covered: dict[str, str],
+        of_turn: dict[str, str],
+        text_limit: TextLimit,
+    ) -> None:
+        self._tree, self._mapping, self._options = tree, mapping, options
+        self._interpretation, self._text_limit = interpretation, text_limit
+        self.used: dict[str, list[Retrieval]] = {}  # the searches of each turn
+        self._calls = tree.nearest_ancestor(Role.TOOL, Role.SEARCH)
+        self._steps = tree.nearest_ancestor(Role.STEP)
+        self._agents_around = tree.nearest_ancestor(Role.TURN)
+        self._asking = tree.ancestors(span.span_id for span in tree.with_role(Role.MODEL))
+        self._rerankers = find_rerankers(tree, covered)
+        self._searching = covered.keys() | tree.outermost(self._rerankers).keys()
+        self._aside = self._searching | tree.ignored | tree.ancestors(covered)
+        self._members: dict[str, list[Span]] = {}
+        for span in tree.ordered:
+            self._members.setdefault(of_turn.get(span.span_id, NO_TURN), []).append(span)
+        self._conversations: dict[str, str | None] = {}
+        self._agents: dict[str, str | None] = {}
+        self._releases: dict[str, str | None] = {}
+        for span in tree.ordered:
+            for names, inherited in (
+                (mapping.conversation, self._conversations),
+                (mapping.agent, self._agents),
+                (mapping.release, self._releases),
+            ):
+                longest = MAX_NAME_LENGTH if names is not mapping.conversation else 0
+                own = attribute_text(span.attributes, names, longest)
+                inherited[span.span_id] = own or inherited.get(span.parent_id)
+        self._named = {
+            name
+            for span in tree.ordered
+            if (name := attribute_text(span.attributes, mapping.conversation))
+        }
+
+    def build(
+        self, id: str, span: Span | None, found: list[Retrieval], problems: list[SpanProblem]
+    ) -> Turn | None:
+        """The turn, or None if there is none or it is refused."""
+        members = self._members.get(id, [])
+        before = found
+        later = [one for one in members if one.span_id in self._rerankers]
+        found, more = apply_rerankers(self._tree, found, later, self._interpretation)
+        problems = [*problems, *more, *self._unusable(found), *self._hosted_searches(members)]
+        if found:
+            problems += self._impossible_times(id, members)
+        problems += self._truncated_names(members)
+        numbers, inferred = self._iterations(members, found)
+        inferred = inferred or (len(found) > 1 and self._has_clock_skew(members))
+        if found and not problems:
+            problems = [
+                *find_changed_lists(self._tree, members, self._aside, [*before, *found]),
+                *find_possibly_nested(self._tree, before),
+                *find_possible_inputs(found, numbers, inferred),
+                *find_changed_outputs(self._tree, before, found, numbers),
+                *find_partly_shown(self._models(members), found),
+            ]
+        for problem in problems:
+            of_span = self._agent(problem.span, span)
+            self._interpretation.refuse(
+                problem.reason, problem.span.span_id, problem.message, of_span
+            )
+        if problems:
+            return None
+        place = self._tree.by_id[id]
+        agent = self._agent(place, span)
+        skipped = not found and span is not None and self._answered(span, members)
+        if (
+            not found
+            and span
+            and any(document_lists(one) for one in members if self._may_hide_search(one))
+        ):
+            message = "it has documents, but no span in it is a search"
+            self._interpretation.refuse("unrecognised", id, message, agent)
+            return None
+        if not found and not skipped:
+            return None
+        if skipped and self._has_unrecorded_tools(members):
+            message = "a model in it called tools, and no span records their results"
+            self._interpretation.refuse("unrecognised", id, message, agent)
+            return None
+        if skipped and not _has_plausible_time(place):
+            self._interpretation.refuse("time_out_of_range", id, _time_of(place), agent)
+            return None
+        conversation = self._conversation(place, found, agent)
+        if conversation is None:
+            return None
+        self.used[id] = found
+        order = sorted(
+            found, key=lambda one: (numbers[one.span.span_id], one.start_ns, one.span.span_id)
+        )
+        ordinals: Counter[int] = Counter()
+        searches = []
+        identities = self._identities(found)
+        for one in order:
+            number = numbers[one.span.span_id]
+            searches.append(
+                Search(
+                    one.span.span_id,
+                    one.span.start_ns,
+                    number,
+                    ordinals[number],
+                    self._text(one.query),
+                    one.route,
+                    self._agent(one.span, span),
+                    self._release(one.span),
+                    self._results(one, identities),
+                )
+            )
+            ordinals[number] += 1
+        row = self._tree.rows.get(id)
+        asked = question_of(span, row.query) if span is not None and row is not None else None
+        return Turn(
+            conversation,
+            place.start_ns // 1000,
+            id,
+            tuple(searches),
+            inferred,
+            skipped,
+            agent,
+            self._release(place),
+            self._text(self._answer(span, members, found)),
+            self._text(asked),
+        )
+
+    def _text(self, found: str | None) -> str | None:
+        """The text, if texts are to be kept and it was not cut off."""
+        return found if self._options.content and not self._text_limit.is_truncated(found) else None
+
+    def _identities(self, found: Sequence[Retrieval]) -> DocumentIds:
+        return DocumentIds([one.documents for one in found], self._text_limit)
+
+    def _results(self, got: Retrieval, identities: DocumentIds) -> tuple[Result, ...]:
+        before = DocumentIndex(got.reranked_from or ())
+        return tuple(self._result(one, before, identities) for one in got.documents)
+
+    def _result(self, document: Document, before: DocumentIndex, identities: DocumentIds) -> Result:
+        about, place = document.fields, before.position(document)
+        fields = {name: about[name] for name in self._options.fields if name in about}
+        return Result(
+            document,
+            identities.of(document),
+            None if place is None else place + 1,
+            {name: found for name in self._options.ids if (found := text(about.get(name)))},
+            {name: one for name, one in fields.items() if isinstance(one, (str, bool, int, float))},
+        )
+
+    def _may_hide_search(self, span: Span) -> bool:
+        """Whether the span may contain a search that it does not record."""
+        return self._tree.role(span) in (None, Role.OTHER, Role.POSTPROCESSOR)
+
+    def _unusable(self, found: Sequence[Retrieval]) -> Iterable[SpanProblem]:
+        identities = self._identities(found)
+        for one in found:
+            if len(one.documents) > MAX_RESULTS:
+                yield SpanProblem(
+                    one.span, "too_large", f"it has more than {MAX_RESULTS:,} documents"
+                )
+            elif (problem := identities.problem(one.documents)) is not None:
+                yield SpanProblem(one.span, *problem)
+
+    def _impossible_times(self, id: str, members: Sequence[Span]) -> Iterable[SpanProblem]:
+        """Spans with impossible times, if the turn depends on them."""
+        for span in members:
+            aside = self._tree.role(span) in (None, Role.OTHER, Role.EVALUATOR)
+            if not _has_plausible_time(span) and (
+                not aside or not span.parent_id or span.span_id == id
+            ):
+                yield SpanProblem(span, "time_out_of_range", _time_of(span))
+
+    def _truncated_names(self, members: Sequence[Span]) -> Iterable[SpanProblem]:
+        """Names of conversations and agents that a text-length limit cut off."""
+        mapping, text_limit = self._mapping, self._text_limit
+        for span in members:
+            if (holder := mapping.kinds.truncated_attribute(span)) is not None:
+                yield SpanProblem(span, "truncated", f"the attribute {holder} was cut off")
+                return
+            for names in (mapping.conversation, mapping.agent, mapping.release):
+                name = (
+                    attribute_text(span.attributes, names)
+                    if text_limit.certain is not None
+                    else None
+                )
+                if text_limit.is_truncated(name):
+                    yield SpanProblem(span, "truncated", f"the name {name!r} was cut off")
+                    return
+
+    def _hosted_searches(self, members: Sequence[Span]) -> Iterable[SpanProblem]:
+        """Models with searches at their host, whose answers do not record the results."""
+        for one in self._models(members):
+            if has_hosted_search(one, self._tree.rows[one.span_id].answer):
+                message = f"{one.name!r} contains searches that its host ran"
+                yield SpanProblem(one, "unrecognised", message)
+
+    def _has_unrecorded_tools(self, members: Sequence[Span]) -> bool:
+        """Whether a model called tools that have no spans."""
+        if any(self._tree.role(one) is Role.TOOL for one in members):
+            return False
+        return any(
+            calls_tools(one, self._tree.rows[one.span_id].answer) for one in self._models(members)
+        )
+
+    def _models(self, members: Sequence[Span]) -> list[Span]:
+        return [one for one in members if self._tree.role(one) is Role.MODEL]
+
+    def _lacks_model_spans(
+        self, members: Sequence[Span], found: Sequence[Retrieval], numbers: dict[str, int]
+    ) -> bool:
+        """Whether an agent in the turn searched several times, and its model has no spans."""
+        nearest = self._agents_around
+        asking = {nearest.get(one.span_id) for one in members if self._tree.role(one) in _DECIDING}
+        once: set[tuple[str, int]] = set()
+        for one in found:
+            agent = nearest.get(one.span.span_id)
+            if agent is None or agent not in nearest or agent in asking:
+                continue  # inside no agent, or only inside the outermost
+            if (key := (agent, numbers[one.span.span_id])) in once:
+                return True
+            once.add(key)
+        return False
+
+    def _has_concurrent_agents(self, members: Sequence[Span], found: Sequence[Retrieval]) -> bool:
+        """Whether agents that are not tools ran concurrently, so that one's model separates all
+        searches."""
+        searching = self._tree.ancestors(one.span.span_id for one in found)
+        both = searching & self._asking
+        siblings: dict[str, list[Span]] = {}
+        for span in members:
+            if span.span_id in both and self._tree.role(span) is not Role.TOOL:
+                siblings.setdefault(span.parent_id, []).append(span)
+        return any(_overlap(spans) for spans in siblings.values())
+
+    def _has_unexplained_span(
+        self, members: Sequence[Span], found: Sequence[Retrieval], numbers: dict[str, int]
+    ) -> bool:
+        """Whether another span began between two searches of one iteration.
+
+        The program itself then decided on the second, or the span of a model call was lost.
+        """
+        starts = sorted(
+            span.start_ns
+            for span in members
+            if self._tree.role(span) in (None, Role.OTHER) and span.span_id not in self._aside
+        )
+        order = sorted(found, key=lambda one: (numbers[one.span.span_id], one.start_ns))
+        for one, other in pairwise(order):
+            if numbers[one.span.span_id] == numbers[other.span.span_id]:
+                after = bisect_left(starts, one.end_ns)
+                if after < len(starts) and starts[after] < other.start_ns:
+                    return True
+        return False
+
+    def _has_clock_skew(self, members: Sequence[Span]) -> bool:
+        """Whether spans that separate iterations begin outside their parents.
+
+        Clocks then disagree, so that the order of calls is uncertain.
+        """
+        for span in members:
+            outer = self._tree.parent(span)
+            if outer is None or self._tree.role(span) not in _TIMED:
+                continue
+            if (
+                not outer.start_ns - CLOCK_TOLERANCE_NS
+                <= span.start_ns
+                <= outer.end_ns + CLOCK_TOLERANCE_NS
+            ):
+                return True
+        return False
+
+    def _answered(self, span: Span, members: Sequence[Span]) -> bool:
+        if self._tree.rows[span.span_id].yields_to_inner:
+            return False  # a program that writes its own spans may omit searches
+        if any(self._tree.role(one) is Role.MODEL and not one.failed for one in members):
+            return True
+        return answer_of(span, ("gen_ai.output.messages",)) is not None
+
+    def _conversation(
+        self, place: Span, found: Sequence[Retrieval], agent: str | None
+    ) -> str | None:
+        """The turn's conversation; None, and the turn is refused, if it is unknown or ambiguous."""
+        nearest = (self._conversations[one.span.span_id] for one in found)
+        names = {name for name in nearest if name is not None}
+        own = self._conversations[place.span_id]
+        if own is not None and (not names or self._tree.role(place) is Role.TURN):
+            names.add(own)
+        names = names or self._named
+        problem = None
+        if len(names) > 1:
+            problem = f"its spans name {len(names)} different conversations"
+        elif not names and self._options.require_conversation:
+            problem = "no span of the trace names a conversation"
+        elif names and len(next(iter(names))) > MAX_ID_LENGTH:
+            problem = f"the conversation's name is longer than {MAX_ID_LENGTH} characters"
+        if problem is not None:
+            self._interpretation.refuse("no_conversation", place.span_id, problem, agent)
+            return None
+        return next(iter(names), None) or place.trace_id
+
+    def _agent(self, span: Span, turn: Span | None) -> str | None:
+        found = self._agents[span.span_id]
+        if found is None and turn is not None:
+            found = agent_of_turn(turn, self._tree, self._mapping)
+        return found or service_of(span)
+
+    def _release(self, span: Span) -> str | None:
+        found = self._releases[span.span_id] or text(span.resource.get("service.version"))
+        return short(found)
+
+    def _answer(
+        self, span: Span | None, members: Sequence[Span], found: Sequence[Retrieval]
+    ) -> str | None:
+        """The answer that the turn's span records, else its last model call after all searches."""
+        row = self._tree.rows.get(span.span_id) if span is not None else None
+        if span is not None and row is not None and (answer := answer_of(span, row.answer)):
+            return answer
+        models = self._models(members)
+        last = max(models, key=lambda one: (one.end_ns, one.span_id), default=None)
+        if last is None or any(one.end_ns > last.start_ns for one in found):
+            return None
+        return answer_of(last, self._tree.rows[last.span_id].answer)
+
+    def _iterations(
+        self, members: Sequence[Span], found: Sequence[Retrieval]
+    ) -> tuple[dict[str, int], bool]:
+        """The iteration of each search, and whether it is inferred from times."""
+        placed = [
+            TimedSearch(
+                one.span.span_id,
+                one.start_ns,
+                one.end_ns,
+                self._calls.get(one.span.span_id),
+                self._steps.get(one.span.span_id),
+            )
+            for one in found
+        ]
+        steps = [one.step for one in placed if one.step is not None]
+        if placed and len(steps) == len(placed):
+            spans = [self._tree.by_id[step] for step in set(steps)]
+            starts = {span.span_id: span.start_ns for span in spans}
+            return by_steps(placed, starts), _overlap(spans)
+        last = max((one.start_ns for one in placed), default=0)
+        calls = [
+            ModelCall(span.start_ns, self._calls.get(span.span_id))
+            for span in members
+            if self._tree.role(span) is Role.MODEL
+            and span.span_id not in self._searching
+            and span.start_ns <= last
+        ]
+        if calls:
+            numbers = by_models(placed, calls, self._calls)
+            return numbers, (
+                self._lacks_model_spans(members, found, numbers)
+                or self._has_concurrent_agents(members, found)
+                or self._has_unexplained_span(members, found, numbers)
+            )
+        return by_time(placed), len(placed) > 1
+
+
+def agent_of_turn(turn: Span, tree: SpanTree, mapping: SpanMapping) -> str | None:
+    """The agent's name by its turn span; None if there is none, or a program named the span."""
+    found = attribute_text(turn.attributes, mapping.agent, MAX_NAME_LENGTH)
+    if found is None and not tree.rows[turn.span_id].yields_to_inner:
+        operation = text(turn.attributes.get("gen_ai.operation.name")) or ""
+        found = text(turn.name.removeprefix(f"{operation} "))
+    return short(found)
+
+
+def _overlap(spans: Iterable[Span]) -> bool:
+    """Whether two of the spans run concurrently."""
+    order = sorted(spans, key=lambda span: (span.start_ns, span.span_id))
+    return any(one.end_ns > other.start_ns for one, other in pairwise(order))
+
+
+def _has_plausible_time(span: Span) -> bool:
+    return EARLIEST_US <= span.start_ns // 1000 <= LATEST_US
+
+
+def _time_of(span: Span) -> str:
+    return f"it starts {span.start_ns} ns after 1970"

@@ -1,0 +1,1 @@
+"""The bridge: reads traces from their topic and writes events."""

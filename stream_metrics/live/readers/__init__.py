@@ -1,0 +1,1 @@
+"""Reads stored state, and changes none: audit, export, and the worst conversations."""

@@ -1,0 +1,1 @@
+"""Who owns which state: assigned and taken-over partitions, and generations with their builds."""
