@@ -52,7 +52,7 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.command == "install":
         if chosen.tests:
-            return install.install(install.TESTS, traces=True)
+            return install.install(install.TESTS, traces=True, fast_start=True)
         if chosen.charts:
             return install.install((install.GO,), charts=True)
         traced = install.TRACED if chosen.traces else install.SERVERS

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from deploy.local.charts import build_chart_tools, chart_tools_path
 from deploy.local.collector import build_collector, collector_path
+from deploy.local.kafka.fast_start import prepare
 from deploy.local.kafka.jars import fetch_jars, have_jars, jars_folder
 
 JAVA_AT_LEAST = 17
@@ -163,10 +164,17 @@ def advice(needs: Sequence[Need]) -> str:
     return shlex.join([*sudo, *_apt_command(needs)])
 
 
-def install(needs: Sequence[Need] = SERVERS, *, traces: bool = False, charts: bool = False) -> int:
+def install(
+    needs: Sequence[Need] = SERVERS,
+    *,
+    traces: bool = False,
+    charts: bool = False,
+    fast_start: bool = False,
+) -> int:
     """Install missing programs; returns the exit code, 1 if this user may not.
 
-    ``traces`` also builds the OpenTelemetry Collector, ``charts`` helm and what tests charts.
+    ``traces`` also builds the OpenTelemetry Collector, ``charts`` helm and what tests charts;
+    ``fast_start`` prepares what lets many brokers start quickly.
     """
     absent = missing(needs)
     if absent and (os.geteuid() != 0 or shutil.which("apt-get") is None):
@@ -182,6 +190,8 @@ def install(needs: Sequence[Need] = SERVERS, *, traces: bool = False, charts: bo
     try:
         if JAVA in needs:
             fetch_jars()
+        if fast_start:
+            prepare(program(JAVA))
         if traces and not collector_path().exists():
             print("building the OpenTelemetry Collector (some minutes the first time)")
             collector()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import shutil
 import subprocess
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -15,19 +16,12 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.errors import KafkaError, for_code
 
 from deploy.local.install import JAVA, program
+from deploy.local.kafka.fast_start import CLASSES, JVM_OPTIONS, METADATA, fast_start
 from deploy.local.kafka.jars import fetch_jars
 from deploy.local.kafka.security import Security
 from deploy.local.process import ChildProcess, Served, ServerFailed, free_port
 from deploy.local.waiting import wait_until
 
-JVM_OPTIONS = (
-    "-Xmx512m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # starts faster; a benchmark passes options of its own
-    "-XX:-UsePerfData",
-    "-Xshare:auto",
-    "-Djava.awt.headless=true",
-)
 LOG_LEVEL = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
 # Small and fast, for tests with few partitions. Retention is unlimited, because the records of
@@ -100,6 +94,16 @@ class KafkaBroker(ChildProcess):
         return self.node in {broker["node_id"] for broker in found["brokers"]}
 
     def _format(self) -> None:
+        metadata = self._fast_start() / METADATA
+        if metadata.exists() and not self._format_arguments:
+            data = self.folder / "data"
+            data.mkdir(exist_ok=True)
+            shutil.copy(metadata, data / METADATA)
+            (data / "meta.properties").write_text(
+                f"version=1\ncluster.id={self._cluster_id}\nnode.id={self.node}\n"
+                f"directory.id={make_cluster_id()}\n"
+            )
+            return
         tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={self._cluster_id}"]
         done = subprocess.run(
             [*self._program(), *tool, "-c", "server.properties", *self._format_arguments],
@@ -114,7 +118,13 @@ class KafkaBroker(ChildProcess):
             raise ServerFailed(f"{self.name} could not format its folder:\n{done.stdout}")
 
     def _program(self) -> list[str]:
-        return [program(JAVA), *self._java, "-cp", f"{fetch_jars()}/*"]
+        classes = self._fast_start() / CLASSES
+        archive = [f"-XX:SharedArchiveFile={classes}"] if classes.exists() else []
+        return [program(JAVA), *self._java, *archive, "-cp", f"{fetch_jars()}/*"]
+
+    @staticmethod
+    def _fast_start() -> Path:
+        return fast_start(program(JAVA))
 
 
 class Kafka(Served):
