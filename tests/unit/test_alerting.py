@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 from prometheus_client import CollectorRegistry
 
 from deploy.dashboards.boards import BOARDS
@@ -15,7 +16,7 @@ from deploy.dashboards.panels import render
 from deploy.local.stack import TARGETS, prometheus_config, write_rules, write_targets
 from docs.pages.alerts import runbook
 from stream_metrics.core.alerts.alert import CRITICAL, WARNING, Alert, Links
-from stream_metrics.core.alerts.files import rule_files
+from stream_metrics.core.alerts.files import prometheus_rule, rule_files, rule_groups
 from stream_metrics.core.alerts.table import ALERTS
 from stream_metrics.core.engine.cells import CODES
 from stream_metrics.core.engine.series import PREFIX
@@ -58,6 +59,18 @@ def test_the_committed_rules_are_current() -> None:
     assert committed == rule_files(), "run: make docs"
 
 
+def test_rule_files_and_the_object_of_the_operator_have_the_rules_of_the_table() -> None:
+    """Each expression and each text is read back as it is in the table, character for character."""
+    groups = rule_groups()
+
+    assert {name: yaml.safe_load(text) for name, text in rule_files().items()} == {
+        f"{name}.rules.yml": {"groups": found} for name, found in groups.items()
+    }
+    assert yaml.safe_load(prometheus_rule())["spec"]["groups"] == [
+        group for found in groups.values() for group in found
+    ]
+
+
 @EACH
 def test_an_alert_has_severities_and_texts(alert: Alert) -> None:
     """Each of its rules says for whom it is and what it is about."""
@@ -84,7 +97,7 @@ def test_links_follow_the_templates(tmp_path: Path) -> None:
     text = (tmp_path / "alerts.rules.yml").read_text("utf-8")
 
     assert {path.name for path in tmp_path.iterdir()} == set(rule_files())
-    assert "'http://127.0.0.1:1/?agent={{ $labels.agent | urlquery }}'" in text
+    assert "http://127.0.0.1:1/?agent={{ $labels.agent | urlquery }}\n" in text
     assert "localhost:3000" not in text
     assert text.count("http://127.0.0.1:1/") == sum(len(alert.rules) for alert in ALERTS)
 

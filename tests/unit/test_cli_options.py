@@ -79,7 +79,7 @@ SERVICES = (
     "aiohttp", "aiokafka", "faust", "prometheus_client", "redis", "structlog", "uvloop",
     "stream_metrics.live.ports",
 )  # fmt: skip
-OTHER_FORMATS = ("backports", "opentelemetry", "pyarrow")
+OTHER_FORMATS = ("backports", "opentelemetry", "pyarrow", "yaml")
 SEVERAL_PROCESSES = ("multiprocessing",)
 STATISTICS = ("rapidfuzz", "scipy", "sentence_transformers")
 COMPUTING = ("jinja2", "msgspec", "numpy", "stream_metrics.cli.settings")
