@@ -22,7 +22,7 @@ def print_retrieval(
     """Print the block ``retrieval`` of a report.
 
     Args:
-        block: The result of ``evaluation.report.retrieval_block``.
+        block: The result of ``evaluation.retrieval.retrieval_block``.
         metrics: The metrics to print, in this order.
         stratify: Dimensions whose strata are printed. Strata of several languages are always
             printed first, because a mean over languages says little about any of them.

@@ -34,7 +34,7 @@ STEPS: Final[dict[str, tuple[type, str]]] = {
     "commit": (Loop, "commit"),
     "export": (Windows, "install"),
 }
-# Those of a switch to another generation of state (worker/switch.py).
+# Those of a switch to another generation of state (ownership/switch.py).
 SWITCHING: Final[dict[str, tuple[type, str]]] = {
     "layout": (RedisStore, "change_layout"),
     "freeze": (RedisStore, "freeze"),

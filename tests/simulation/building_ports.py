@@ -63,7 +63,7 @@ class Fence:
     fault: Fault
 
     async def fence_producers(self, generation: Generation) -> None:
-        """See ``worker.switch.Fence``."""
+        """See ``ownership.switch.Fence``."""
         for number in range(generation.identity.count):
             if self.fault.due() in ("dies before", "dies after"):
                 raise Died("begin")

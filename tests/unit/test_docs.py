@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +40,11 @@ from stream_metrics.live.prometheus.windows import WindowCollector
 from stream_metrics.live.worker import partition
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted(
+    path
+    for places in ("*.md", "docs/**/*.md", "deploy/**/*.md", "[a-z]*/README.md")
+    for path in ROOT.glob(places)
+)
 WRITTEN_BY_COMMANDS = {
     "buckets.jsonl",
     "conversations.jsonl",
@@ -57,21 +63,33 @@ WRITTEN_BY_COMMANDS = {
     "stream-metrics.cdx.json",
     "stream-metrics-kernel.cdx.json",
     "THIRD-PARTY-LICENCES.txt",
+    "out/conversations.jsonl",
+    "out/windows.json",
+    "results/bootstrap.txt",
+    "results/bounds.txt",
+    "results/ranked.txt",
+    "NAME.jsonl",  # each of the examples
+    "NAME.expected.jsonl",
+    "NAME.windows.json",
 }
 SUFFIXES = ("py", "md", "lua", "toml", "txt", "yml", "yaml", "json", "jsonl")
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+_FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.M | re.S)
 _INLINE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 _HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.M)
 _PATH = re.compile(rf"[\w.-]+(?:/[\w.-]+)*\.(?:{'|'.join(SUFFIXES)})(?::[\w.]+)?")
 _PLACE = re.compile(r"([\w./-]+\.py):([\w.]+)")
-_SETTING = re.compile(
-    r"(?:kafka|redis|state|dedup|limits|metrics|evaluation|otlp|web|log)\.[a-z_]+"
-)
+_SETTING = re.compile(rf"(?:{'|'.join(Settings.model_fields)})\.[a-z_]+")
 _SERIES = re.compile(r"(?<![\w:])streammetrics_\w+")
-_OWN_COMMAND = re.compile(r"(?<![\w/.-])stream-metrics +([a-z][^`#\n]*|--[a-z-]+)")
-_TARGET = re.compile(r"(?<![\w-])make ([a-z][a-z-]*)")
+_OPTION = re.compile(r"--[a-z][a-z0-9-]*")
+_OPERATORS = "();<>|&"
+UsageError: Any = typer.BadParameter.__base__  # click's own, or that of the click inside typer
+PLACEHOLDERS = {"PARTITION": "0", "OFFSET": "0"}  # of numbers; others are texts as they stand
+OTHER_TOOLS = {
+    *("--from-literal", "--scale", "--set", "--storage"),  # kubectl, compose, helm, prometheus
+    *("--price-core", "--price-memory-gib", "--price-disk-gib"),  # benchmarks.sizing
+}
 
 
 class Mention(NamedTuple):
@@ -102,6 +120,46 @@ def code(document: Path) -> Iterator[str]:
     yield from inline(document)
     for block in fences(document, "sh"):
         yield from (line.partition(" #")[0] for line in block.splitlines())
+
+
+class Invocation(NamedTuple):
+    """A program with its arguments; in a shell block they are ``whole``, in a sentence not all."""
+
+    mention: Mention
+    arguments: list[str]
+    whole: bool
+
+
+def invocations(program: str) -> list[Invocation]:
+    """Where documents show how to run the program, with an argument at least."""
+    shown = [
+        Invocation(Mention(document, line), words[place + 1 :], whole)
+        for document in DOCUMENTS
+        for line, whole in _commands(document)
+        if program in line
+        for words in _simple(line)
+        for place, word in enumerate(words)
+        if word in (program, f".venv/bin/{program}")
+    ]
+    begins = re.compile(r"-{0,2}[a-z][a-z-]*$|[A-Z]+=")  # other words follow a name of the program
+    return [one for one in shown if one.arguments and begins.match(one.arguments[0])]
+
+
+def _commands(document: Path) -> Iterator[tuple[str, bool]]:
+    """Lines of shell blocks, and inline code."""
+    for block in fences(document, "sh", "console", "yaml"):
+        lines = block.replace("\\\n", " ").splitlines()
+        yield from ((line.partition(" #")[0], True) for line in lines)
+    yield from ((piece, False) for piece in inline(document))
+
+
+def _simple(line: str) -> Iterator[list[str]]:
+    """The words of a line between operators, as a shell takes them apart."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=_OPERATORS)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    for operator, words in groupby(lexer, key=lambda word: not word.strip(_OPERATORS)):
+        if not operator:
+            yield list(words)
 
 
 def mentions(pattern: re.Pattern[str], whole: bool = False) -> list[Mention]:
@@ -166,7 +224,7 @@ def names_in(file: Path) -> frozenset[str]:
 
 def located(path: str, document: Path) -> Path | None:
     """The file that a document refers to: relative to the root, the package or the document."""
-    for base in (ROOT, ROOT / "stream_metrics", document.parent):
+    for base in (ROOT, ROOT / "stream_metrics", document.parent, document.parent / "peers"):
         if (base / path).exists():
             return base / path
     return None
@@ -175,10 +233,10 @@ def located(path: str, document: Path) -> Path | None:
 def test_the_patterns_match_in_the_documents() -> None:
     """No test below passes because its pattern finds nothing."""
     assert len(mentions(_PLACE, whole=True)) > 30
-    assert len(mentions(_OWN_COMMAND)) > 20
+    assert len(invocations("stream-metrics")) > 200
     assert len(mentions(_SETTING, whole=True)) > 50
     assert len(mentions(_SERIES)) > 10
-    assert len(mentions(_TARGET)) > 5
+    assert len(invocations("make")) > 50
     assert len(events()) > 10
 
 
@@ -219,6 +277,19 @@ def test_the_navigation_names_every_page_once() -> None:
     pages = [str(path.relative_to(ROOT / "docs")) for path in ROOT.glob("docs/**/*.md")]
 
     assert sorted(named) == sorted([*pages, *site.PAGES_BESIDE.values()])
+
+
+def test_the_index_links_every_page() -> None:
+    """All but runbooks, to which the reference of alerts leads."""
+    index = ROOT / "docs/index.md"
+    linked = {(index.parent / path).resolve() for path, _ in links(index)}
+    missing = [
+        str(page.relative_to(ROOT))
+        for page in ROOT.glob("docs/**/*.md")
+        if page != index and page.parent.name != "runbooks" and page not in linked
+    ]
+
+    assert missing == []
 
 
 def test_links_lead_to_the_same_pages_on_the_site() -> None:
@@ -356,22 +427,45 @@ def commands() -> dict[str, click.Command]:
     return found
 
 
-def test_every_named_command_and_flag_exists() -> None:
-    """``stream-metrics <command> --flag`` can be run as written."""
+def test_every_shown_command_can_be_run_as_written() -> None:
+    """Click accepts ``stream-metrics <command> …``; in a sentence, arguments may be missing."""
     known = commands()
     wrong = []
-    for mention in mentions(_OWN_COMMAND):
-        for words in _OWN_COMMAND.findall(mention.text):
-            parts = words.split()
-            name = ""
-            while parts and f"{name} {parts[0]}".strip() in known:
-                name = f"{name} {parts.pop(0)}".strip()
-            flags = {part.partition("=")[0] for part in parts if part.startswith("--")}
-            options = {"--help"}.union(*(p.opts for p in known[name].params))
-            if not flags <= options or (not name and not flags):
-                wrong.append(str(mention))
+    for mention, arguments, whole in invocations("stream-metrics"):
+        name, rest = "", list(arguments)
+        while rest and f"{name} {rest[0]}".strip() in known:
+            name = f"{name} {rest.pop(0)}".strip()
+        if rest and not name and rest[0] in ("--help", "--version"):
+            continue
+        if not name:
+            wrong.append(f"{mention}: no such command")
+            continue
+        try:
+            known[name].make_context(name, [PLACEHOLDERS.get(each, each) for each in rest])
+        except typer.Exit:  # of --help
+            pass
+        except UsageError as error:
+            if whole or type(error).__name__ not in ("MissingParameter", "BadOptionUsage"):
+                wrong.append(f"{mention}: {error.format_message()}")
 
     assert wrong == []
+
+
+def test_every_named_option_exists() -> None:
+    """An option alone in a sentence is that of a command."""
+    parameters = [each for command in commands().values() for each in command.params]
+    known = {"--help", *OTHER_TOOLS}.union(
+        *(each.opts + each.secondary_opts for each in parameters)
+    )
+    named = {
+        option[0]
+        for document in DOCUMENTS
+        if not {"evidence", "benchmarks", "CHANGELOG.md"} & {*document.parts}
+        for piece in inline(document)
+        if (option := _OPTION.match(piece))
+    }
+
+    assert set() == named - known
 
 
 def test_every_named_make_target_exists() -> None:
@@ -380,7 +474,19 @@ def test_every_named_make_target_exists() -> None:
     targets = set(re.findall(r"^([a-z][a-z-]*):", makefile.read_text(encoding="utf-8"), re.M))
     named = {t for mention in mentions(_TARGET) for t in _TARGET.findall(mention.text)}
 
-    assert set() == named - targets
+    assert wrong == []
+
+
+def test_every_module_that_python_runs_exists() -> None:
+    """``python -m`` is followed by a module of this repository, or one that comes with Python."""
+    missing = []
+    for mention, arguments, _ in invocations("python"):
+        if arguments[0] == "-m" and arguments[1] not in ("pip", "pytest", "venv"):
+            place = ROOT / arguments[1].replace(".", "/")
+            if not (place.with_suffix(".py").exists() or (place / "__main__.py").exists()):
+                missing.append(str(mention))
+
+    assert missing == []
 
 
 def test_every_named_setting_exists() -> None:

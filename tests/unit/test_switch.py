@@ -111,7 +111,7 @@ class Fence:
         self._topic = topic
 
     async def fence_producers(self, generation: Generation) -> None:
-        """See ``worker.switch.Fence``."""
+        """See ``ownership.switch.Fence``."""
         for number in range(generation.identity.count):
             await Turn()
             await Outputs(self._topic, generation).of(number).begin()

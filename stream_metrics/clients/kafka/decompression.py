@@ -1,7 +1,7 @@
 """Decompresses record batches up to a size limit.
 
 A broker limits only the compressed size of a batch; one megabyte can expand to many gigabytes.
-``kafka.internals`` installs these functions in place of aiokafka's.
+``kafka.aiokafka_private`` installs these functions in place of aiokafka's.
 """
 
 from __future__ import annotations

@@ -7,6 +7,6 @@ Three steps, each usable on its own:
    the conversation.
 2. ``scoring.score_rankings`` scores as many rankings as fit in memory. Parts may be scored in
    different processes.
-3. ``report.retrieval_block`` summarises the parts. The result is identical whatever the order of
+3. ``retrieval.retrieval_block`` summarises the parts. The result is identical whatever the order of
    the parts and however the rankings were divided among them.
 """

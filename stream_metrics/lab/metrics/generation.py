@@ -193,7 +193,7 @@ def _best(words: Words, score: Callable[[list[str], list[str]], float]) -> float
 def _subsequence_f1(left: list[str], right: list[str]) -> float:
     if not left or not right:
         return float(not left and not right)
-    from rapidfuzz.distance import LCSseq  # imported late: the live worker does not install it
+    from rapidfuzz.distance import LCSseq  # imported late: only answers need it
 
     return 2 * int(LCSseq.similarity(left, right)) / (len(left) + len(right))
 

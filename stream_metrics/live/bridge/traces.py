@@ -51,7 +51,7 @@ def parse_note(note: str | None) -> int | None:
 
 
 class TraceInputs(CommittedInputs):
-    """Implements ``worker.bridge.Inputs``, starting at the commits of the bridge's group."""
+    """Implements ``bridge.bridge.Inputs``, starting at the commits of the bridge's group."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class TraceInputs(CommittedInputs):
         self._assemblies = assemblies
 
     def ended(self) -> Mapping[int, int]:
-        """See ``worker.bridge.Inputs``."""
+        """See ``bridge.bridge.Inputs``."""
         return {
             place.partition: one.read_up_to_ms()
             for place, one in self.reading().items()

@@ -88,7 +88,7 @@ class Cluster:
         return await partition_counts(self._settings, topics)
 
     async def time_at(self, place: TopicPartition, extent: Extent) -> int | None:
-        """See ``kafka.reading.time_at``."""
+        """See ``kafka.partition_reader.time_at``."""
         async with open_consumer(self._settings) as consumer:
             return await time_at(consumer, (place.topic, place.partition), extent)
 

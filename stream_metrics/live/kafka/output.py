@@ -119,7 +119,7 @@ class KafkaOutputs:
 
 
 class KafkaFence:
-    """``worker.switch.Fence`` by transactional ids; raises ``OutputUnavailable``."""
+    """``ownership.switch.Fence`` by transactional ids; raises ``OutputUnavailable``."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings

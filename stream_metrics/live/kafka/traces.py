@@ -1,4 +1,4 @@
-"""Reads the topic of traces (``worker.traces``) and writes to the input topics for the bridge."""
+"""Reads the topic of traces (``bridge.traces``) and writes to the input topics for the bridge."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def traces_source(
 
 
 class KafkaEventWriter:
-    """Implements ``worker.bridge.EventWriter``: each event goes to the topic that ``topic_of``
+    """Implements ``bridge.bridge.EventWriter``: each event goes to the topic that ``topic_of``
     returns."""
 
     def __init__(self, settings: KafkaSettings, topic_of: Callable[[bytes], str]) -> None:
@@ -56,7 +56,7 @@ class KafkaEventWriter:
         self._producer = KeyedProducer(settings)
 
     async def send(self, events: Sequence[Event]) -> Sequence[Event]:
-        """See ``worker.bridge.EventWriter``."""
+        """See ``bridge.bridge.EventWriter``."""
         records = {
             KeyedRecord(
                 self._topic_of(event.value), event.conversation.encode(), event.value

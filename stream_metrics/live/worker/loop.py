@@ -3,7 +3,7 @@
 Kafka's consumer group assigns partition numbers to workers; the store has the offsets to read from,
 and rejects writes of a worker that is no longer the owner. In each round (``Loop.turn``) the loop
 
-1. takes over newly assigned partitions, one after the other (``worker.takeover``);
+1. takes over newly assigned partitions, one after the other (``ownership.takeover``);
 2. polls the source, and drops records that the state already has;
 3. processes each partition's records (``worker.partition`` has the order of effects: load, step,
    dead letters, output, write);
@@ -13,9 +13,9 @@ and rejects writes of a worker that is no longer the owner. In each round (``Loo
 6. deletes some expired conversations;
 7. runs a step of each partition's background work (``background``).
 
-The states of a partition are in ``worker.assigned``. Between two rounds only ``Source.assignment``
-changes. While it differs from the assignment that the loop has processed, nothing is read, written
-or exported.
+The states of a partition are in ``ownership.assigned``. Between two rounds only
+``Source.assignment`` changes. While it differs from the assignment that the loop has processed,
+nothing is read, written or exported.
 """
 
 from __future__ import annotations

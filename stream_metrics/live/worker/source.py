@@ -1,7 +1,7 @@
 """The interface to a consumer group: the topics that a worker reads, as a group member.
 
 The loop of a worker (``worker.loop``) and the parts that read by commits (``worker.inputs``) are
-written against ``Source``; ``kafka.member`` implements it over aiokafka.
+written against ``Source``; ``kafka.group_source`` implements it over aiokafka.
 """
 
 from __future__ import annotations

@@ -212,10 +212,10 @@ def id_of_key(key: bytes | None) -> str | None:
 
 
 class OtlpDecoder:
-    """Implements ``worker.bridge.PayloadDecoder``."""
+    """Implements ``bridge.bridge.PayloadDecoder``."""
 
     def spans(self, value: bytes | None) -> list[Span] | BadRecord:
-        """See ``worker.bridge.PayloadDecoder``."""
+        """See ``bridge.bridge.PayloadDecoder``."""
         if value is None:
             return BadRecord(UNREADABLE, "the record has no value")
         try:
@@ -224,7 +224,7 @@ class OtlpDecoder:
             return BadRecord(UNREADABLE, _why(value, error))
 
     def trace_ids(self, record: Record) -> Sequence[str]:
-        """See ``worker.bridge.PayloadDecoder``."""
+        """See ``bridge.bridge.PayloadDecoder``."""
         if record.value is not None:
             try:
                 return trace_ids_of(record.value)

@@ -34,7 +34,7 @@ Block = dict[str, Any]
 
 
 def comparison_page(found: Block) -> str:
-    """The page of a comparison from ``evaluation.versus.compare_runs``."""
+    """The page of a comparison from ``evaluation.compare_runs.compare_runs``."""
     names = [run["name"] for run in found["runs"]]
     sections: list[Section] = []
     if found["notes"]:

@@ -43,7 +43,7 @@ class PartitionRange:
 
 
 class TopicAssembler:
-    """Assembles the traces of topics as ``worker.bridge`` does."""
+    """Assembles the traces of topics as ``bridge.bridge`` does."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._payloads = 0

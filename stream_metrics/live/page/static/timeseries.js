@@ -48,7 +48,7 @@ export function showCharts(state) {
 
 function showDecisions(decisions, window) {
   if (!decisions) {
-    const none = "Kept for the windows 5m, 1h and 24h only; none of them is configured.";
+    const none = "No window has gate decisions and routes: see metrics.windows and metrics.series_windows.";
     for (const name of ["gate", "routes", "routing"]) CHARTS[name].update({ times: [], series: [], none });
     return;
   }

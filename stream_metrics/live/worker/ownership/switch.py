@@ -5,7 +5,7 @@
             suspended: a write script sees only its partition, so the layout alone fences nobody
 3. fence    fence the producers that use transactional ids of the old generation
 4. unmute   mark the new generation as live in the layout: its figures are shown from now on, and
-            the owners of its partitions send all rows (``worker.announce``)
+            the owners of its partitions send all rows (``ownership.announce``)
 5. purge    delete the old generation once all rows are sent; its partitions stay frozen
 
 Whoever finds a switch unfinished continues it (``finish``), concurrently if need be. After step 2
