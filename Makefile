@@ -209,11 +209,14 @@ stack: services $(if $(filter otel,$(TRAFFIC)),collector agent) ## Run the whole
 collector: setup ## Build the OpenTelemetry Collector if it is missing; some minutes
 	@$(BIN)/python -m deploy.local install --traces
 
-.PHONY: chart-tools chart chart-server
+.PHONY: chart chart-tools test-chart chart-server
+chart: ## Write the complete Helm chart to out/chart
+	@$(or $(PYTHON),python3) -m deploy.helm out/chart
+
 chart-tools: setup ## Build helm, helm-unittest and kubeconform if they are missing; some minutes
 	@$(BIN)/python -m deploy.local install --charts
 
-chart: chart-tools ## Lint and test the Helm chart, and compare what it renders with Kubernetes' schemas
+test-chart: chart-tools ## Lint and test the Helm chart, and compare what it renders with Kubernetes' schemas
 	@$(BIN)/python -m deploy.helm.check
 
 chart-server: chart-tools ## Give the chart to a real kube-apiserver; builds that the first time, nine minutes of processor time
@@ -315,7 +318,7 @@ docs: setup ## Generate the reference pages, the alert rules, and the schema of 
 	@$(BIN)/python -m stream_metrics.core.contract docs/reference
 	@$(BIN)/python -m docs.pages docs/reference
 	@$(BIN)/stream-metrics rules --out deploy/prometheus
-	@$(BIN)/python -m deploy.helm
+	@$(BIN)/python -m deploy.helm.schema
 	@$(BIN)/python -m tests.mutations --page docs/evidence
 
 # The site has an environment of its own. The variable silences an advertisement of its theme.
@@ -335,7 +338,7 @@ docs-site: .venv/docs/.ready ## Build the documentation as a site in out/site; f
 	@.venv/dist/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-dist: .venv/dist/.ready ## Build the files of a release in dist/, and try them without a compiler; some minutes
+dist: .venv/dist/.ready chart-tools ## Build the files of a release in dist/, and try them without a compiler; some minutes
 	@$(TOOLS) python -m deploy.local compiler
 	@$(TOOLS) python -m deploy.dist dist
 

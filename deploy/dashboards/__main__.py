@@ -9,19 +9,16 @@ from typing import Final
 
 from deploy.dashboards.boards import BOARDS
 from deploy.dashboards.panels import render
-from deploy.helm import CHART
 
 FOLDER: Final = Path(__file__).parents[2] / "grafana" / "dashboards"
-IN_CHART: Final = CHART / "files" / "dashboards"
 
 
 def files() -> Iterator[tuple[Path, str]]:
-    """The files and the content of each dashboard: for Grafana, and for the Helm chart."""
+    """The file and the content of each dashboard."""
     for board in BOARDS:
         name = board.uid.removeprefix("stream-metrics-")
         text = json.dumps(render(board, BOARDS), indent=2, ensure_ascii=False)
-        for folder in (FOLDER, IN_CHART):
-            yield folder / f"{name}.json", text + "\n"
+        yield FOLDER / f"{name}.json", text + "\n"
 
 
 def main() -> None:

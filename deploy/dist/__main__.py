@@ -1,10 +1,10 @@
 """``python -m deploy.dist FOLDER``: makes the files of a release, then installs and uses them.
 
-FOLDER gets source distributions and wheels of the package, the client and the kernel, bills of
-materials of an installation and of the kernel (CycloneDX), the licences of dependencies, and
-SHA-256 sums. Wheels with compiled code are for Linux with the glibc in their names or a later one:
-the kernel's for x86-64 and arm64, that of the package for this machine's architecture and this
-version of Python. The pure wheel of the package is for all others.
+FOLDER gets source distributions and wheels of the package, the client and the kernel, the Helm
+chart, bills of materials of an installation and of the kernel (CycloneDX), the licences of
+dependencies, and SHA-256 sums. Wheels with compiled code are for Linux with the glibc in their
+names or a later one: the kernel's for x86-64 and arm64, that of the package for this machine's
+architecture and this version of Python. The pure wheel of the package is for all others.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from deploy.dist.licences import third_party
+from deploy.helm import CHART, write_chart
+from deploy.local.install import chart_tools
 from stream_metrics import __version__
 
 TOOLS: Final = Path(".venv/dist/bin")
@@ -61,6 +63,8 @@ def main(folder: Path) -> None:
     say("compiling the kernel")
     kernel(folder)
     run([TOOLS / "twine", "check", "--strict", *sorted(folder.iterdir())])
+    say("packaging the Helm chart")
+    chart(folder)
     say("installing the wheels where there is no compiler, and using them")
     with tempfile.TemporaryDirectory() as place:
         installed = install(folder, Path(place) / "installed")
@@ -115,6 +119,16 @@ def has_library(target: str) -> bool:
         return False
     command = ["rustup", "target", "add", target]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def chart(folder: Path) -> None:
+    """The packaged Helm chart; it is linted, and rendered with its alert rules and dashboards."""
+    helm, values = chart_tools() / "helm", ["--values", CHART / "values-production.yaml"]
+    with tempfile.TemporaryDirectory() as place:
+        run([helm, "package", write_chart(Path(place)), "--destination", folder])
+    (packed,) = folder.glob("*.tgz")
+    run([helm, "lint", "--strict", packed, *values])
+    run([helm, "template", "release", packed, *values])
 
 
 def install(folder: Path, place: Path) -> Path:

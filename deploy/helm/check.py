@@ -1,4 +1,4 @@
-"""Checks the chart: ``python -m deploy.helm.check``, which is ``make chart``.
+"""Checks the chart: ``python -m deploy.helm.check``, which is ``make test-chart``.
 
 Each file of values is linted strictly, rendered, and compared with the schemas of Kubernetes and of
 the custom resources; its pods are held to the restricted Pod Security Standard. Then the chart's
@@ -11,12 +11,14 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from deploy.helm import CHART
+from deploy.helm import CHART, write_chart
 from deploy.local.charts import KUBERNETES, documents
 from deploy.local.install import Missing, chart_tools
 
@@ -30,19 +32,38 @@ class Refused(Exception):
     """A program found a fault; the text is what it said."""
 
 
-def render(tools: Path, *arguments: str) -> str:
-    """What the chart renders with these arguments of ``helm template``; raises ``Refused``."""
-    return _run([str(tools / "helm"), "template", "release", str(CHART), *arguments])
+@dataclass(frozen=True)
+class Chart:
+    """A complete chart, and the folder of the programs that check it."""
 
+    folder: Path
+    tools: Path
 
-def rendered(tools: Path, *arguments: str) -> list[dict[str, Any]]:
-    """The same, as objects."""
-    return documents(tools, render(tools, *arguments))
+    @classmethod
+    def written(cls, folder: Path) -> Self:
+        """Write a complete chart to ``folder``; builds the programs if they are missing."""
+        return cls(write_chart(folder), chart_tools())
 
+    def render(self, *arguments: str) -> str:
+        """What it renders with these arguments of ``helm template``; raises ``Refused``."""
+        return _run([str(self.tools / "helm"), "template", "release", str(self.folder), *arguments])
 
-def lint(tools: Path, values: Path) -> None:
-    """Lint the chart strictly with these values; raises ``Refused``."""
-    _run([str(tools / "helm"), "lint", "--strict", "--values", str(values), str(CHART)])
+    def rendered(self, *arguments: str) -> list[dict[str, Any]]:
+        """The same, as objects."""
+        return documents(self.tools, self.render(*arguments))
+
+    def lint(self, values: Path) -> None:
+        """Lint it strictly with these values; raises ``Refused``."""
+        helm = str(self.tools / "helm")
+        _run([helm, "lint", "--strict", "--values", str(values), str(self.folder)])
+
+    def suites(self) -> int:
+        """Run its unit tests; returns the number of suites. Raises ``Refused``."""
+        said = _run([str(self.tools / "helm-unittest"), "--color=false", str(self.folder)])
+        found = re.search(r"Test Suites:\s+(\d+) passed, (\d+) total", said)
+        if found is None or found[1] != found[2]:
+            raise Refused(said)
+        return int(found[2])
 
 
 def conform(tools: Path, manifests: str, version: str) -> int:
@@ -73,44 +94,36 @@ def restricted(tools: Path, found: list[dict[str, Any]]) -> None:
         raise Refused(said)
 
 
-def suites(tools: Path) -> int:
-    """Run the chart's unit tests; returns the number of suites. Raises ``Refused``."""
-    said = _run([str(tools / "helm-unittest"), "--color=false", str(CHART)])
-    found = re.search(r"Test Suites:\s+(\d+) passed, (\d+) total", said)
-    if found is None or found[1] != found[2]:
-        raise Refused(said)
-    return int(found[2])
-
-
 def main() -> int:
     """Run every check, and print each; the exit code."""
-    try:
-        tools = chart_tools()
-    except (Missing, RuntimeError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    failed = [name for name, check in _checks(tools) if not _passes(name, check)]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            chart = Chart.written(Path(folder))
+        except (Missing, RuntimeError) as error:
+            print(error, file=sys.stderr)
+            return 1
+        failed = [name for name, check in _checks(chart) if not _passes(name, check)]
     return 1 if failed else 0
 
 
-def _checks(tools: Path) -> Iterable[tuple[str, Callable[[], int | None]]]:
+def _checks(chart: Chart) -> Iterable[tuple[str, Callable[[], int | None]]]:
     for name, values in VALUES.items():
-        yield f"lint {name}", partial(lint, tools, values)
-        yield f"rights of pods of {name}", partial(_restricted, tools, values)
+        yield f"lint {name}", partial(chart.lint, values)
+        yield f"rights of pods of {name}", partial(_restricted, chart, values)
         for version in KUBERNETES:
             yield (
                 f"objects of {name} in Kubernetes {version}",
-                partial(_conforming, tools, values, version),
+                partial(_conforming, chart, values, version),
             )
-    yield "suites", partial(suites, tools)
+    yield "suites", chart.suites
 
 
-def _restricted(tools: Path, values: Path) -> None:
-    restricted(tools, rendered(tools, "--values", str(values)))
+def _restricted(chart: Chart, values: Path) -> None:
+    restricted(chart.tools, chart.rendered("--values", str(values)))
 
 
-def _conforming(tools: Path, values: Path, version: str) -> int:
-    return conform(tools, render(tools, "--values", str(values)), version)
+def _conforming(chart: Chart, values: Path, version: str) -> int:
+    return conform(chart.tools, chart.render("--values", str(values)), version)
 
 
 def _passes(name: str, check: Callable[[], int | None]) -> bool:

@@ -1,6 +1,8 @@
 """The schema of the chart's values for the settings of stream-metrics.
 
 ``helm`` then refuses a misspelt setting, or one of a wrong type, before any pod starts.
+``python -m deploy.helm.schema`` writes the definitions of ``settings``, ``secrets`` and ``files``
+anew; a test compares them.
 """
 
 from __future__ import annotations
@@ -116,3 +118,7 @@ def _plain(field: Any) -> Any:
         for key, value in field.items()
         if key not in ("title", "examples")
     }
+
+
+if __name__ == "__main__":
+    SCHEMA.write_text(values_schema(), encoding="utf-8")

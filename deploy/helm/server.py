@@ -16,11 +16,10 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from deploy.helm import CHART
-from deploy.helm.check import VALUES, Refused, rendered
+from deploy.helm.check import VALUES, Chart, Refused
 from deploy.local.apiserver import ApiServer, Document, Etcd, build_apiserver
 from deploy.local.charts import definitions
-from deploy.local.install import GO, Missing, chart_tools, program
+from deploy.local.install import GO, Missing, program
 
 NAMESPACE: Final = "metrics"
 PRIORITY: Final = "high"  # the values with every option name it
@@ -60,9 +59,9 @@ ATTEMPTS: Final = 100
 PAUSE_SECONDS: Final = 0.1
 
 
-async def try_objects(server: ApiServer, tools: Path) -> None:
+async def try_objects(server: ApiServer, chart: Chart) -> None:
     """Create every object in a dry run; raises ``Refused`` for an error or a warning."""
-    for definition in definitions(tools):
+    for definition in definitions(chart.tools):
         await _create(server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
     standard = {"pod-security.kubernetes.io/enforce": "restricted"}
     standard["pod-security.kubernetes.io/warn"] = "restricted"
@@ -71,7 +70,7 @@ async def try_objects(server: ApiServer, tools: Path) -> None:
     priority = {"metadata": {"name": PRIORITY}, "value": 1}
     await _create(server, "/apis/scheduling.k8s.io/v1/priorityclasses", priority)
     for name, values in VALUES.items():
-        found = rendered(tools, "--namespace", NAMESPACE, "--values", str(values))
+        found = chart.rendered("--namespace", NAMESPACE, "--values", str(values))
         for one in found:
             group, plural = PLACES[one["kind"]]
             place = f"/{group}/namespaces/{NAMESPACE}/{plural}"
@@ -93,15 +92,15 @@ async def _create(server: ApiServer, place: str, body: Document, **query: str) -
         raise Refused(f"{place}/{name}: {status} {answer[:2000]} {warnings}")
 
 
-def try_steps(server: ApiServer, tools: Path) -> None:
+def try_steps(server: ApiServer, chart: Chart) -> None:
     """Install, upgrade, roll back and remove a release; raises ``Refused``.
 
     Hooks are left out, because no Job would end.
     """
     environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig())}
     for verb, arguments in STEPS:
-        chart = [str(CHART)] if verb in ("install", "upgrade") else []
-        command = [str(tools / "helm"), verb, "stream-metrics", *chart, *arguments]
+        given = [str(chart.folder)] if verb in ("install", "upgrade") else []
+        command = [str(chart.tools / "helm"), verb, "stream-metrics", *given, *arguments]
         command += ["--namespace", NAMESPACE, "--no-hooks"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -111,14 +110,15 @@ def try_steps(server: ApiServer, tools: Path) -> None:
 
 async def run() -> None:
     """Start the server, and try everything."""
-    tools, programs = chart_tools(), build_apiserver(program(GO))
+    programs = build_apiserver(program(GO))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        chart = Chart.written(folder)
         etcd = Etcd(folder, programs)
         server = ApiServer(folder, programs, etcd)
         async with etcd, server:
-            await try_objects(server, tools)
-            await asyncio.to_thread(try_steps, server, tools)
+            await try_objects(server, chart)
+            await asyncio.to_thread(try_steps, server, chart)
 
 
 def main() -> int:

@@ -16,10 +16,9 @@ from typer.testing import CliRunner
 
 from benchmarks.sizing import Load, plan
 from deploy.helm import CHART
-from deploy.helm.check import VALUES, Refused, conform, lint, render, rendered, restricted, suites
+from deploy.helm.check import VALUES, Chart, Refused, conform, restricted
 from deploy.helm.schema import SCHEMA
 from deploy.local.charts import KUBERNETES, documents
-from deploy.local.install import chart_tools
 from stream_metrics.cli import app
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.alerts.alert import Links
@@ -41,14 +40,14 @@ Document = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def tools() -> Path:
-    """helm, helm-unittest, kubeconform and the schemas."""
-    return chart_tools()
+def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
+    """A complete chart, with helm, helm-unittest, kubeconform and the schemas."""
+    return Chart.written(tmp_path_factory.mktemp("chart"))
 
 
-def read(tools: Path, path: Path) -> Document:
+def read(chart: Chart, path: Path) -> Document:
     """A file with one YAML document."""
-    (found,) = documents(tools, path.read_text(encoding="utf-8"))
+    (found,) = documents(chart.tools, path.read_text(encoding="utf-8"))
     assert isinstance(found, dict)
     return found
 
@@ -77,39 +76,39 @@ def size(text: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def development(tools: Path) -> list[Document]:
+def development(chart: Chart) -> list[Document]:
     """The chart with the values for development, and with the bridge."""
     values = ("--values", str(VALUES["development"]))
-    return rendered(tools, *values, "--set", "bridge.enabled=true")
+    return chart.rendered(*values, "--set", "bridge.enabled=true")
 
 
 @pytest.fixture(scope="module")
-def compose(tools: Path) -> dict[str, Document]:
+def compose(chart: Chart) -> dict[str, Document]:
     """The services of docker-compose.yml, with the defaults of its variables."""
     text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", COMPOSE.read_text(encoding="utf-8"))
-    (found,) = documents(tools, text)
+    (found,) = documents(chart.tools, text)
     services: dict[str, Document] = found["services"]
     return services
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_the_chart_passes_a_strict_lint(tools: Path, name: str) -> None:
+def test_the_chart_passes_a_strict_lint(chart: Chart, name: str) -> None:
     """``helm lint --strict`` has no complaint about the chart with these values."""
-    lint(tools, VALUES[name])
+    chart.lint(VALUES[name])
 
 
-def test_the_suites_of_the_chart_pass(tools: Path) -> None:
+def test_the_suites_of_the_chart_pass(chart: Chart) -> None:
     """helm-unittest runs 15 or more, and all of them pass."""
-    assert suites(tools) >= 15
+    assert chart.suites() >= 15
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
 @pytest.mark.parametrize("name", VALUES)
-def test_kubernetes_knows_every_field(tools: Path, name: str, version: str) -> None:
+def test_kubernetes_knows_every_field(chart: Chart, name: str, version: str) -> None:
     """The schemas of this Kubernetes, of KEDA and of the Prometheus Operator accept each object."""
-    manifests = render(tools, "--values", str(VALUES[name]))
+    manifests = chart.render("--values", str(VALUES[name]))
 
-    assert conform(tools, manifests, version) == len(documents(tools, manifests))
+    assert conform(chart.tools, manifests, version) == len(documents(chart.tools, manifests))
 
 
 @pytest.mark.parametrize(
@@ -127,20 +126,20 @@ def test_kubernetes_knows_every_field(tools: Path, name: str, version: str) -> N
     ],
 )
 def test_a_field_that_does_not_exist_is_noticed(
-    tools: Path, name: str, right: str, wrong: str
+    chart: Chart, name: str, right: str, wrong: str
 ) -> None:
     """The schemas that the chart is compared with are strict, also those of custom resources."""
-    manifests = render(tools, "--values", str(VALUES[name]))
+    manifests = chart.render("--values", str(VALUES[name]))
     assert right in manifests
 
     with pytest.raises(Refused):
-        conform(tools, manifests.replace(right, wrong), KUBERNETES[-1])
+        conform(chart.tools, manifests.replace(right, wrong), KUBERNETES[-1])
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_pods_fulfil_the_restricted_standard(tools: Path, name: str) -> None:
+def test_pods_fulfil_the_restricted_standard(chart: Chart, name: str) -> None:
     """Kubernetes' own library of the Pod Security Standards refuses no pod."""
-    restricted(tools, rendered(tools, "--values", str(VALUES[name])))
+    restricted(chart.tools, chart.rendered("--values", str(VALUES[name])))
 
 
 @pytest.mark.parametrize(
@@ -152,15 +151,15 @@ def test_pods_fulfil_the_restricted_standard(tools: Path, name: str) -> None:
         ("securityContext.allowPrivilegeEscalation=true", "allowPrivilegeEscalation"),
     ],
 )
-def test_a_pod_with_more_rights_is_noticed(tools: Path, option: str, detail: str) -> None:
+def test_a_pod_with_more_rights_is_noticed(chart: Chart, option: str, detail: str) -> None:
     """The library refuses what the standard does."""
     values = ("--values", str(VALUES["development"]), "--set", option)
 
     with pytest.raises(Refused, match=detail):
-        restricted(tools, rendered(tools, *values))
+        restricted(chart.tools, chart.rendered(*values))
 
 
-def test_every_option_is_rendered(tools: Path) -> None:
+def test_every_option_is_rendered(chart: Chart) -> None:
     """Each option of the schema is set in a file of values that the tests render."""
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))["properties"]
     options = {
@@ -171,16 +170,16 @@ def test_every_option_is_rendered(tools: Path) -> None:
     given = {
         f"{name}.{inner}" if inner else name
         for path in VALUES.values()
-        for name, value in read(tools, path).items()
+        for name, value in read(chart, path).items()
         for inner in ("", *(value if isinstance(value, dict) else ()))
     }
 
     assert options - given == {"global"}
 
 
-def settings_of(tools: Path, values: Document) -> Document:
+def settings_of(chart: Chart, values: Document) -> Document:
     """The settings that a file of values stands for, by table, with the chart's defaults."""
-    found: dict[str, Any] = read(tools, CHART / "values.yaml")["settings"]
+    found: dict[str, Any] = read(chart, CHART / "values.yaml")["settings"]
     for table, given in values["settings"].items():
         found[table] = {**found.get(table, {}), **given} if isinstance(given, dict) else given
     for table, given in values.get("secrets", {}).items():
@@ -209,14 +208,14 @@ def environment_of(container: Document) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_the_program_reads_the_settings_of_the_values(
-    tools: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    chart: Chart, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """What a worker reads from its environment is what stands in the values."""
     for other in [key for key in os.environ if key.startswith("STREAM_METRICS_")]:
         monkeypatch.delenv(other)
-    expected = Settings(**settings_of(tools, read(tools, VALUES[name])))
+    expected = Settings(**settings_of(chart, read(chart, VALUES[name])))
 
-    worker = worker_of(rendered(tools, "--values", str(VALUES[name])))
+    worker = worker_of(chart.rendered("--values", str(VALUES[name])))
     for variable, text in environment_of(worker).items():
         monkeypatch.setenv(variable, text)
 
@@ -278,9 +277,9 @@ def test_compose_and_chart_create_the_same_topics(
     assert sorted(here) == sorted([*compose["topics"]["command"], *days])
 
 
-def test_commands_of_the_chart_exist(tools: Path) -> None:
+def test_commands_of_the_chart_exist(chart: Chart) -> None:
     """Each is a command of stream-metrics with existing options."""
-    found = rendered(tools, "--values", str(VALUES["everything"]))
+    found = chart.rendered("--values", str(VALUES["everything"]))
     specs = [one["spec"].get("template", one)["spec"] for one in found if "spec" in one
              and ("template" in one["spec"] or one["kind"] == "Pod")]  # fmt: skip
     commands = {tuple(spec["containers"][0]["args"]) for spec in specs}
@@ -317,19 +316,36 @@ def test_workers_have_the_memory_of_the_sizing_guide(development: list[Document]
     assert resources["requests"]["memory"] == resources["limits"]["memory"]
 
 
-def test_the_rules_are_those_of_the_command(tools: Path) -> None:
+def test_the_rules_are_those_of_the_command(chart: Chart) -> None:
     """They equal what `stream-metrics rules --operator` writes with the same links."""
-    values = read(tools, VALUES["production"])["prometheusRule"]
-    (rule,) = of_kind(rendered(tools, "--values", str(VALUES["production"])), "PrometheusRule")
+    values = read(chart, VALUES["production"])["prometheusRule"]
+    (rule,) = of_kind(chart.rendered("--values", str(VALUES["production"])), "PrometheusRule")
     links = Links(dashboard=values["dashboardUrl"], runbook=values["runbookUrl"])
-    (written,) = documents(tools, prometheus_rule(links))
+    (written,) = documents(chart.tools, prometheus_rule(links))
+    here, there = (
+        sorted(one["spec"]["groups"], key=lambda group: str(group["name"]))
+        for one in (rule, written)
+    )
 
-    assert rule["spec"] == written["spec"]
+    assert here == there
 
 
-def test_the_dashboards_are_those_of_grafana(tools: Path) -> None:
+@pytest.mark.parametrize("part", ["prometheusRule", "dashboards"])
+def test_a_copy_without_rules_and_dashboards_is_refused_where_they_are_wanted(
+    chart: Chart, part: str
+) -> None:
+    """The folder in the repository is such a copy; the message says how one gets a complete one."""
+    values = ("--values", str(VALUES["development"]))
+    sources = Chart(CHART, chart.tools)
+
+    assert sources.rendered(*values)
+    with pytest.raises(Refused, match=r"make chart.* out/chart/stream-metrics"):
+        sources.render(*values, "--set", f"{part}.enabled=true")
+
+
+def test_the_dashboards_are_those_of_grafana(chart: Chart) -> None:
     """Each is in a ConfigMap, byte for byte."""
-    found = of_kind(rendered(tools, "--values", str(VALUES["production"])), "ConfigMap")
+    found = of_kind(chart.rendered("--values", str(VALUES["production"])), "ConfigMap")
     texts = {name: text for one in found for name, text in one["data"].items()}
 
     assert texts == {
@@ -338,7 +354,7 @@ def test_the_dashboards_are_those_of_grafana(tools: Path) -> None:
     }
 
 
-def test_the_values_in_the_guide_are_accepted(tools: Path, tmp_path: Path) -> None:
+def test_the_values_in_the_guide_are_accepted(chart: Chart, tmp_path: Path) -> None:
     """helm renders the chart with each example of the guide, and Kubernetes knows the result."""
     examples = re.findall(r"^```yaml\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"), re.M | re.S)
     assert len(examples) >= 6
@@ -347,4 +363,4 @@ def test_the_values_in_the_guide_are_accepted(tools: Path, tmp_path: Path) -> No
         values = tmp_path / f"{number}.yaml"
         values.write_text(text, encoding="utf-8")
         base = () if "bootstrap_servers" in text else ("--values", str(VALUES["development"]))
-        conform(tools, render(tools, *base, "--values", str(values)), KUBERNETES[-1])
+        conform(chart.tools, chart.render(*base, "--values", str(values)), KUBERNETES[-1])

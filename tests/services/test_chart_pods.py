@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from deploy.helm.check import VALUES, rendered
-from deploy.local.install import chart_tools
+from deploy.helm.check import VALUES, Chart
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import ChildProcess, free_port, import_path
 from deploy.local.servers import RedisServer, http_ok
@@ -62,7 +61,8 @@ def containers(kafka: Kafka, redis_server: RedisServer, tmp_path: Path) -> dict[
     values = tmp_path / "values.json"
     values.write_text(json.dumps({"settings": settings, "topics": {"partitions": 3}}))
     given = ("--values", str(VALUES["development"]), "--values", str(values))
-    found = [one["spec"] for one in rendered(chart_tools(), *given) if "spec" in one]
+    chart = Chart.written(tmp_path)
+    found = [one["spec"] for one in chart.rendered(*given) if "spec" in one]
     pods = [spec.get("template", {}).get("spec", spec) for spec in found]
     return {one["name"]: one for pod in pods for one in pod.get("containers", [])}
 

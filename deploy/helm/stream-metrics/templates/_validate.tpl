@@ -26,6 +26,9 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{- if and (or .Values.prometheusRule.enabled .Values.dashboards.enabled) (not (.Files.Get "files/rules/alerts.rules.yml")) }}
+{{- fail "this copy of the chart has no alert rules and no dashboards: `make chart` in the repository of stream-metrics writes a complete one to out/chart/stream-metrics" }}
+{{- end }}
 {{- if .Values.keda.enabled }}
 {{- $most := int .Values.keda.maxReplicaCount }}
 {{- if gt $most (int .Values.topics.partitions) }}
