@@ -154,7 +154,7 @@ def _not_compiled() -> dict[str, str]:
     if os.environ.get("CI") or os.environ.get("NEED_COMPILED"):
         return {}
     absent = {}
-    if KERNEL == "python":
+    if not KERNEL:
         absent["kernel"] = "kernel, which is not installed"
     if ENGINE != "compiled":
         absent["compiled"] = "compiled, since the sources run here"

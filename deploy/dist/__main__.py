@@ -33,8 +33,8 @@ KERNEL: Final = "stream_metrics_kernel"
 GLIBC: Final = "manylinux2014"  # 2.17: every Linux that still gets updates
 ARCHITECTURES: Final = ("x86_64", "aarch64")
 CHECK: Final = """\
-from stream_metrics.core.compiled import ENGINE, KERNEL
-assert (KERNEL, ENGINE) == ("compiled", "compiled"), (KERNEL, ENGINE)
+from stream_metrics.core.compiled import COMPILED, ENGINE
+assert ENGINE == COMPILED, ENGINE
 """
 TRACES: Final = """\
 from pathlib import Path

@@ -75,14 +75,19 @@ app.add_typer(input_topics, name="topics", no_args_is_help=True)
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"stream-metrics {__version__}")
+        from stream_metrics.core.compiled import ENGINE
+
+        typer.echo(f"stream-metrics {__version__} (engine: {ENGINE})")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print version and engine."
+        ),
     ] = False,
 ) -> None:
     """The options of ``stream-metrics`` itself."""
@@ -103,11 +108,14 @@ def main() -> None:
     try:
         app(prog_name="stream-metrics")
     except Exception as error:
-        from stream_metrics.cli.errors import (
-            error_lines,
-        )  # importing it takes longer than printing help
+        if isinstance(error, ImportError) and error.name == "stream_metrics_kernel":
+            lines = [str(error)]  # nothing else could be imported either
+        else:
+            from stream_metrics.cli.errors import (
+                error_lines,
+            )  # importing it takes longer than printing help
 
-        lines = error_lines(error)
+            lines = error_lines(error)
         if not lines:
             raise
         console = Console(stderr=True, highlight=False, soft_wrap=True)

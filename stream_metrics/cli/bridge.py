@@ -24,6 +24,7 @@ from stream_metrics.clients.kafka.errors import KafkaRefused
 from stream_metrics.clients.kafka.rights import bridge_rights
 from stream_metrics.clients.kafka.topics import TopicsInvalid
 from stream_metrics.core.alerts.obstacles import PASSING
+from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.events.key import is_labels
 from stream_metrics.core.telemetry import HELP
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
@@ -155,6 +156,7 @@ class BridgeRuntime:
         log.info(
             "stream-metrics bridge starts",
             version=__version__,
+            engine=ENGINE,
             topic=settings.bridge.topic,
             group=settings.bridge.group_id,
             events=list(settings.kafka.topics),

@@ -45,6 +45,7 @@ from stream_metrics.clients.kafka.rights import (
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import partition_counts, topic_configs
 from stream_metrics.clients.setting_files import UnreadableFile
+from stream_metrics.core.compiled import ENGINE, slow
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.lab.reports.files import ROWS, write_json, write_lines
 from stream_metrics.lab.reports.sorted_rows import SortedRows
@@ -103,7 +104,7 @@ def check(
 
 
 async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
-    findings = [_check_source(settings), *_check_digest_key(settings)]
+    findings = [_check_source(settings), _check_engine(), *_check_digest_key(settings)]
     web = web_options(settings)
     findings += [Finding("web", "warning", warning) for warning in web.warnings()]
     counts: dict[str, int] = {}
@@ -132,6 +133,14 @@ async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
 
 
 def _check_source(settings: Settings) -> Finding:
+def _check_engine() -> Finding:
+    """Which engine this installation runs."""
+    why = slow()
+    return (
+        Finding("engine", "warning", f"{ENGINE}: {why}") if why else Finding("engine", "ok", ENGINE)
+    )
+
+
     """Whether anything is set; the settings themselves are valid."""
     if settings.model_fields_set:
         return Finding("settings", "ok", "valid")

@@ -32,6 +32,7 @@ from stream_metrics.cli.predicates import PredicateOption
 from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.replay_options import check_usable, conversation_link, replay_options
 from stream_metrics.cli.sources import KAFKA, SinceOption, Sources, UntilOption
+from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.metrics.ranking.relevance import PredicateError
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
 from stream_metrics.lab.evaluation.generation import BadSimilarity
@@ -238,6 +239,7 @@ def replay(
         "version": __version__,
         "python": platform.python_version(),
         "processes": task.scale.processes,
+        "engine": ENGINE,
         "seconds": round(seconds, 3),
         "records_per_second": round(records / seconds) if seconds else None,
         **source.read,

@@ -29,7 +29,7 @@ from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.clients.kafka.records import record_of
 from stream_metrics.clients.kafka.topics import check_state_topics, state_topic_counts
 from stream_metrics.core.alerts.obstacles import PASSING
-from stream_metrics.core.compiled import ENGINE, KERNEL
+from stream_metrics.core.compiled import ENGINE, slow
 from stream_metrics.core.engine.windows import Windows
 from stream_metrics.core.garbage_collection import collect_rarely
 from stream_metrics.live.health import Health, ProgressMonitor, run_together
@@ -188,9 +188,10 @@ class Runtime:
             group=settings.kafka.group_id,
             kafka=settings.kafka.bootstrap_servers,
             redis=mask_url(settings.redis.url),
-            kernel=KERNEL,
             engine=ENGINE,
         )
+        if (why := slow()) is not None:
+            log.warning(f"the engine is {ENGINE}: {why}")
         if not settings.state.key():
             log.warning(
                 "the digest key is empty: anyone who can read Redis can check whether a guessed "

@@ -13,13 +13,14 @@ says whether to use it: ``auto`` (the default) if it is installed, ``python`` ne
 verifies that each helper equals its Python function.
 
 Modules compiled by mypyc (listed in ``setup.py``) are next to their sources in the wheel, and
-Python's import prefers them. ``ENGINE`` says which form runs.
+Python's import prefers them. ``ENGINE`` says which of all this runs.
 """
 
 from __future__ import annotations
 
 import os
 from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,7 @@ INTERFACE: Final = 7
 """The version of the kernel's interface; a kernel of another version is refused."""
 
 VARIABLE: Final = "STREAM_METRICS_KERNEL"
+NAME: Final = "stream_metrics_kernel"
 
 
 def _kernel() -> ModuleType | None:
@@ -35,7 +37,9 @@ def _kernel() -> ModuleType | None:
     if chosen == "python":
         return None
     if chosen != "auto":
-        raise ImportError(f"{VARIABLE} is {chosen!r}; set it to auto or python, or leave it unset")
+        raise ImportError(
+            f"{VARIABLE} is {chosen!r}; set it to auto or python, or leave it unset", name=NAME
+        )
     try:
         import stream_metrics_kernel
     except ModuleNotFoundError:  # a kernel that is installed and cannot be loaded is an error
@@ -45,7 +49,8 @@ def _kernel() -> ModuleType | None:
         raise ImportError(
             "stream-metrics-kernel is from another release than stream-metrics. Install both from "
             f"one clone (pip install . ./kernel, or make kernel), or set {VARIABLE}=python to use "
-            "Python code"
+            "Python code",
+            name=NAME,
         )
     return found
 
@@ -56,16 +61,38 @@ def _leave_to_python(*arguments: object) -> None:
 
 _KERNEL_MODULE: Final = _kernel()
 
-KERNEL: Final = "python" if _KERNEL_MODULE is None else "compiled"
-"""Whether helpers are ``compiled`` or leave everything to ``python``."""
-
 _STEP: Final = Path(__file__).parent / "engine" / "step"
-ENGINE: Final = (
-    "compiled"
-    if any(_STEP.with_name(_STEP.name + suffix).exists() for suffix in EXTENSION_SUFFIXES)
-    else "python"
-)
-"""Whether the modules that mypyc can compile run ``compiled`` or as ``python``."""
+
+KERNEL: Final = _KERNEL_MODULE is not None
+"""Whether the kernel's helpers are used."""
+
+MODULES: Final = any(_STEP.with_name(_STEP.name + s).exists() for s in EXTENSION_SUFFIXES)
+"""Whether the modules that mypyc can compile run compiled."""
+
+COMPILED: Final = "compiled"
+REFERENCE: Final = "Python, the reference"
+ENGINE: Final = {
+    (True, True): COMPILED,
+    (True, False): "partly compiled, without mypyc's modules",
+    (False, True): "partly compiled, without the kernel",
+    (False, False): REFERENCE,
+}[KERNEL, MODULES]
+"""Which engine runs, in the words of ``--version``, ``check``, logs, metrics and pages."""
+
+
+def slow() -> str | None:
+    """What the reference costs, and the command that brings the compiled engine; else None."""
+    if ENGINE != REFERENCE:
+        return None
+    if os.environ.get(VARIABLE) == "python" and find_spec(NAME):
+        helps = f"unset {VARIABLE}"
+    else:
+        helps = (
+            "run this in a clone of stream-metrics, with a C and a Rust compiler: "
+            "STREAM_METRICS_MYPYC=1 pip install . ./kernel"
+        )
+    return f"equal figures at about three times the CPU. For the compiled engine, {helps}"
+
 
 __all__ = [
     "Bounds",

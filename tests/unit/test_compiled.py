@@ -21,7 +21,8 @@ from stream_metrics.core.compiled import INTERFACE
 
 ROOT = Path(__file__).parents[2]
 WHICH = "import stream_metrics.core.engine.step as step; print(step.__file__)"
-CHOSEN = "from stream_metrics.core.compiled import ENGINE, KERNEL; print(KERNEL, ENGINE)"
+CHOSEN = "from stream_metrics.core.compiled import ENGINE, slow; print(ENGINE, slow(), sep='|')"
+ABSENT = "import sys; sys.modules['stream_metrics_kernel'] = None; "
 VARIABLE = "STREAM_METRICS_KERNEL"
 
 
@@ -63,19 +64,37 @@ def copy(tmp_path: Path) -> Path:
 def test_sources_run_as_python() -> None:
     """A changed module in the tree runs as written."""
     assert Path(run("-c", WHICH).strip()) == ROOT / "stream_metrics" / "core" / "engine" / "step.py"
-    assert run("-c", CHOSEN).split()[1] == "python"
+    assert run("-c", ABSENT + CHOSEN).startswith("Python, the reference|")
 
 
 def test_the_choice_python_does_not_use_the_kernel() -> None:
     """The reference runs by itself, whatever is installed."""
-    assert run("-c", CHOSEN, STREAM_METRICS_KERNEL="python").split()[0] == "python"
+    assert run("-c", CHOSEN, STREAM_METRICS_KERNEL="python").startswith("Python, the reference|")
+
+
+def test_the_reference_tells_the_command_that_installs_the_compiled_engine() -> None:
+    """It is the one of the README."""
+    command = "STREAM_METRICS_MYPYC=1 pip install . ./kernel"
+
+    assert run("-c", ABSENT + CHOSEN).endswith(f": {command}\n")
+    assert command in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.kernel
+def test_who_has_turned_off_the_kernel_is_told_how_to_turn_it_on() -> None:
+    """Installing it again would change nothing."""
+    said = run("-c", CHOSEN, STREAM_METRICS_KERNEL="python")
+
+    assert said.endswith("For the compiled engine, unset STREAM_METRICS_KERNEL\n")
 
 
 @pytest.mark.kernel
 @pytest.mark.parametrize("choice", ["", "auto"])
 def test_an_installed_kernel_is_used(choice: str) -> None:
     """The environment can choose otherwise."""
-    assert run("-c", CHOSEN, STREAM_METRICS_KERNEL=choice).split()[0] == "compiled"
+    said = run("-c", CHOSEN, STREAM_METRICS_KERNEL=choice)
+
+    assert said == "partly compiled, without mypyc's modules|None\n"
 
 
 def test_an_unknown_choice_is_an_error_that_names_both() -> None:
@@ -83,6 +102,14 @@ def test_an_unknown_choice_is_an_error_that_names_both() -> None:
     said = run("-c", CHOSEN, fails=True, STREAM_METRICS_KERNEL="pyhton")
 
     assert "STREAM_METRICS_KERNEL is 'pyhton'; set it to auto or python" in said
+
+
+def test_a_command_ends_with_one_line_if_it_cannot_choose() -> None:
+    """It is a setting of the user's, not a bug."""
+    said = run("-m", "stream_metrics", "--version", fails=True, STREAM_METRICS_KERNEL="pyhton")
+
+    assert said.startswith("error: STREAM_METRICS_KERNEL is 'pyhton'")
+    assert said.count("\n") == 1
 
 
 def test_without_the_kernel_every_helper_returns_none() -> None:

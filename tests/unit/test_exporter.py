@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 import stream_metrics
 from stream_metrics.core.alerts.obstacles import WORKER
-from stream_metrics.core.compiled import ENGINE, KERNEL
+from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.cells import CODES, escape, split_code
 from stream_metrics.core.engine.changes import OUTCOMES, Observations
 from stream_metrics.core.engine.codec import encode_sums
@@ -47,7 +47,7 @@ CORE = [series.name for series in CODES.values() if not series.group]
 KNOWN_LABELS = {
     "agent", "window", "metric", "iteration", "entity_type", "evidence", "span", "decision",
     "needed", "route", "correct", "order", "type", "outcome", "reason", "key", "step", "verdict",
-    "stage", "state", "topic", "partition", "version", "python", "kernel", "engine", "found", "le",
+    "stage", "state", "topic", "partition", "version", "python", "engine", "found", "le",
     "field",
 }  # fmt: skip
 
@@ -478,7 +478,7 @@ def test_closed_label_sets_exist_from_the_start(registry: CollectorRegistry) -> 
     assert not [name for name, _ in found if any(part in name for part in unknown)]
     build = next(dict(labels) for name, labels in found if name == "streammetrics_build_info")
     assert build["version"] == stream_metrics.__version__
-    assert (build["kernel"], build["engine"]) == (KERNEL, ENGINE)
+    assert build["engine"] == ENGINE
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])

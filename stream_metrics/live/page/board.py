@@ -20,6 +20,7 @@ from stream_metrics import __version__
 from stream_metrics.core.alerts.hour import Counts
 from stream_metrics.core.alerts.obstacles import kind_of
 from stream_metrics.core.alerts.thresholds import BASELINE
+from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window, parse_window
 from stream_metrics.core.engine.windows import Sums, Windows, add
@@ -197,6 +198,7 @@ class Board:
         return {
             "schema_version": 1,
             "version": __version__,
+            "engine": ENGINE,
             "now": look.now_us,
             "window": window.name,
             "windows": [spec.name for spec in inputs.specs],

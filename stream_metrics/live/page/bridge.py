@@ -12,6 +12,7 @@ from aiohttp import hdrs, web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from stream_metrics import __version__
+from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.telemetry import HELP, Interpretation, Reason, Refusal, agent_of
 from stream_metrics.live.auth import AUTHENTICATED
 from stream_metrics.live.health import Health
@@ -71,6 +72,7 @@ class BridgePage:
         total = sum(map(Counter.total, self._traces.values()))
         return _TEMPLATE.render(
             version=__version__,
+            engine=ENGINE,
             reload_seconds=RELOAD_SECONDS,
             ready=self._health.ready,
             reasons=self._health.unready_reasons() if reasons else {},

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Info
 
 from stream_metrics import __version__
 from stream_metrics.core.alerts.obstacles import BRIDGE as OF_BRIDGE
+from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
 from stream_metrics.core.engine.windows import Names, names_with_series
 from stream_metrics.core.events.decode import REASONS
@@ -125,8 +126,12 @@ class BridgeMetrics(ServiceMetrics):
             "reason",
         )
         self._obstacles = {reason: obstacles.labels(reason) for reason in OF_BRIDGE}
-        Info(BRIDGE + "build", "Version of this bridge.", registry=self._registry).info(
-            {"version": __version__, "python": platform.python_version()}
+        Info(BRIDGE + "build", "Version and build of this bridge.", registry=self._registry).info(
+            {
+                "version": __version__,
+                "python": platform.python_version(),
+                "engine": ENGINE,
+            }
         )
 
     def agent_label(self, agent: str | None) -> str:

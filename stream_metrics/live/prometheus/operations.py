@@ -19,7 +19,7 @@ from prometheus_client import (
 
 from stream_metrics import __version__
 from stream_metrics.core.alerts.obstacles import WORKER
-from stream_metrics.core.compiled import ENGINE, KERNEL
+from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.dedup.verify import VERDICTS
 from stream_metrics.core.engine.changes import OUTCOMES, Observations
 from stream_metrics.core.engine.config import OTHER
@@ -273,7 +273,6 @@ class Operations(ServiceMetrics):
             {
                 "version": __version__,
                 "python": platform.python_version(),
-                "kernel": KERNEL,
                 "engine": ENGINE,
             }
         )

@@ -150,7 +150,7 @@ function show(state) {
 function showCoverage(state) {
   setText($("coverage"), coverage(state));
   setText($("as-of"), `As of ${moment(state.now / 1e6)}. Times are in this browser’s time zone.`);
-  setText($("version"), `stream-metrics ${state.version}`);
+  setText($("version"), `stream-metrics ${state.version} · engine: ${state.engine}`);
 }
 
 // -- start ----------------------------------------------------------------------------------------
