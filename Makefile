@@ -41,7 +41,7 @@ TEST := $(RUN) -m pytest --override-ini "pythonpath=.venv/compiled . client/src"
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
-.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client test-spark check format stack collector agent bench bench-replay bounds bridge-campaign neighbours outages peers profile services size bench-spark \
+.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client test-spark check format stack collector agent bench bench-replay bounds bridge-campaign neighbours outages peers profile services bench-spark \
 	tools kernel dashboards panels docs docs-site lock dist clean campaign mutations conformance fuzz drill calibration
 
 help: ## Show the targets
@@ -299,11 +299,6 @@ bench-spark: .venv/spark/.ready build ## Replay a million events on Spark and wi
 	@.venv/spark/bin/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
 		kernel/target/wheels/*.whl
 	@$(SPARK) -m benchmarks.spark $(SPARK_BENCH)
-
-# COMMITS are commits or folders with a checkout; SIZE has options, such as SIZE="--way --names".
-COMMITS ?= HEAD
-size: setup ## Count the lines of code by floor and language, and private names in tests
-	@$(BIN)/python -m benchmarks.size $(COMMITS) $(SIZE)
 
 profile: services ## Profile the benchmarks
 	@$(RUN) -m benchmarks profile
