@@ -8,125 +8,21 @@ use std::borrow::Cow;
 
 mod escapes;
 mod numbers;
+mod room;
 mod scan;
 mod shapes;
+mod tokens;
 mod walk;
 mod write;
 
-use scan::{span, Scan};
-use shapes::Shapes;
+use scan::{Extent, Scan};
+use tokens::span;
 use write::Writer;
 
 pub use escapes::unescaped;
+pub use room::Room;
+pub use tokens::Token;
 pub use walk::Walk;
-
-use crate::names::Known;
-
-const LARGE_TEXT: usize = 1 << 16; // the room that a larger one takes is not kept
-
-/// A token: a value or a name. Offsets refer to the text as sent.
-///
-/// An object is followed by its names and values alternately, a list by its values.
-#[derive(Clone, Copy, Debug)]
-pub enum Token {
-    /// `behind` is the index of the token after its content; `closed` is its index among the
-    /// closed objects and lists.
-    Object {
-        members: u32,
-        behind: u32,
-        closed: u32,
-    },
-    List {
-        elements: u32,
-        behind: u32,
-        closed: u32,
-    },
-    /// The content between the quotes of a name without escapes.
-    Name {
-        start: u32,
-        end: u32,
-        known: Known,
-    },
-    /// The content between the quotes of a text without escapes.
-    Plain {
-        start: u32,
-        end: u32,
-    },
-    /// The content between the quotes of a name or a text with escapes.
-    Escaped {
-        start: u32,
-        end: u32,
-    },
-    Integer {
-        start: u32,
-        end: u32,
-    },
-    Decimal {
-        start: u32,
-        end: u32,
-        /// Whether it is its own canonical form.
-        as_sent: bool,
-    },
-    Truth {
-        start: u32,
-        truth: bool,
-    },
-    Null {
-        start: u32,
-    },
-}
-
-/// An object or list: the range from its opening to after its closing bracket.
-#[derive(Clone, Copy)]
-pub struct Closed {
-    start: u32,
-    end: u32,
-    /// The start of its sorted members, or one of the following constants.
-    order: u32,
-}
-
-const AS_SENT: u32 = u32::MAX; // the text is canonical
-const IN_ORDER: u32 = AS_SENT - 1; // its names are sorted, or there are none
-
-/// `"key":value` as sent.
-#[derive(Clone, Copy)]
-struct Member {
-    start: u32,
-    end: u32,
-    /// The index of the name's token.
-    name: u32,
-    /// Whether the text is canonical.
-    as_sent: bool,
-}
-
-/// The buffers of a scan, and what one text teaches about the next.
-#[derive(Default)]
-pub struct Room {
-    tokens: Vec<Token>,
-    members: Vec<Member>, // of the open objects
-    closed: Vec<Closed>,
-    sorted: Vec<Member>, // of the objects whose names were not
-    text: Vec<u8>,
-    shapes: Shapes,
-}
-
-impl Room {
-    fn clear(&mut self) {
-        if self.text.capacity() > LARGE_TEXT {
-            let shapes = std::mem::take(&mut self.shapes);
-            *self = Room {
-                shapes,
-                ..Room::default()
-            };
-        }
-        self.tokens.clear();
-        self.members.clear();
-        self.closed.clear();
-        self.sorted.clear();
-        self.text.clear();
-        self.shapes.begin();
-    }
-}
 
 /// A scanned text, and upper bounds on its sizes.
 #[derive(Clone, Copy)]
@@ -134,21 +30,6 @@ pub struct Canonical<'a> {
     sent: &'a str,
     room: &'a Room,
     pub bounds: Extent,
-}
-
-/// Upper bounds on the sizes in a text.
-#[derive(Clone, Copy, Default)]
-pub struct Extent {
-    /// The number of elements of the longest list.
-    pub longest_list: usize,
-    /// The number of elements of all lists.
-    pub elements: usize,
-    /// The number of members of the largest object.
-    pub widest_object: usize,
-    /// The number of bytes of the longest `url`.
-    pub longest_url: usize,
-    /// Whether a key `doc_id` occurs where the `ids` of a result may be.
-    pub doc_id_in_ids: bool,
 }
 
 impl<'a> Canonical<'a> {

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 mod buckets;
 mod canonical;
 mod dedup;
+mod deduplicator;
 mod json;
 mod labels;
 mod lines;
@@ -27,7 +28,7 @@ fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     buckets::register(module)?;
     canonical::register(module)?;
-    dedup::register(module)?;
+    deduplicator::register(module)?;
     labels::register(module)?;
     lines::register(module)?;
     rankings::register(module)?;

@@ -3,112 +3,24 @@
 //! Reads records that are certainly valid. The result for invalid and unusual ones is None, and
 //! Python decides.
 
+mod bounds;
 mod searches;
 mod tape;
 
-use std::borrow::Cow;
-use std::ops::Range;
-use std::sync::Arc;
-
+use bounds::{COUNT, GAIN, NAME};
+use searches::Reading;
 use tape::Tape;
 
-use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+pub use bounds::{Bounds, HANDLE};
+pub use searches::{Parts, Search, SentResult};
+pub use tape::Text;
 
-use crate::dedup::memo::{Limits, Memo, Remembered};
-use crate::dedup::print::Print;
+use crate::dedup::memo::Memo;
 use crate::dedup::sent::Sent;
-use crate::dedup::tables::Kind;
 use crate::json::Canonical;
 use crate::names::Known;
 
-pub const HANDLE: usize = 128;
-const NAME: usize = 64;
-const DOC_ID: usize = 256;
-const COUNT: i64 = (1 << 31) - 1;
 const TURN: i64 = (1 << 53) - 1;
-const GAIN: i64 = 4;
-const MOST_SEARCHES: usize = 256; // their ids are compared each with each
-
-/// The limits on a record (`stream_metrics.core.events.limits.Limits`), its version, and the names
-/// of entity types in metrics.
-#[pyclass(frozen, module = "stream_metrics_kernel")]
-pub struct Bounds {
-    pub record_bytes: usize,
-    pub json_levels: i64,
-    pub version: i64,
-    searches: usize,
-    results: usize,
-    ids: usize,
-    fields: usize,
-    values: usize,
-    url_bytes: usize,
-    labels: usize,
-    type_labels: Py<PyDict>,
-    other_label: Py<PyString>,
-}
-
-#[pymethods]
-impl Bounds {
-    #[new]
-    fn new(
-        limits: &Bound<'_, PyAny>,
-        version: i64,
-        type_labels: Py<PyDict>,
-        other_label: Py<PyString>,
-    ) -> PyResult<Self> {
-        let bound = |name: &str| -> PyResult<usize> {
-            let value: i64 = limits.getattr(name)?.extract()?;
-            Ok(usize::try_from(value).unwrap_or(0))
-        };
-        Ok(Bounds {
-            record_bytes: bound("record_bytes")?,
-            json_levels: limits.getattr("json_levels")?.extract()?,
-            version,
-            searches: bound("searches_per_event")?.min(MOST_SEARCHES),
-            results: bound("results_per_event")?,
-            ids: bound("ids_per_result")?,
-            fields: bound("fields_per_result")?,
-            values: bound("values_per_list")?,
-            url_bytes: bound("url_bytes")?,
-            labels: bound("labels_per_event")?,
-            type_labels,
-            other_label,
-        })
-    }
-}
-
-impl Bounds {
-    /// The limits that decide whether the parts of a result are valid.
-    pub fn of_results(&self) -> Limits {
-        [self.ids, self.fields, self.values, self.url_bytes]
-    }
-
-    /// The names of entity types in metrics.
-    pub fn labels<'py>(
-        &self,
-        py: Python<'py>,
-        prints: &[Arc<Print>],
-    ) -> PyResult<Bound<'py, PyList>> {
-        let labels = self.type_labels.bind(py);
-        let mut found = Vec::with_capacity(prints.len());
-        let mut last: Option<(&Arc<Kind>, Bound<'py, PyAny>)> = None;
-        for print in prints {
-            let label = match &last {
-                Some((kind, label)) if Arc::ptr_eq(kind, &print.kind) => label.clone(),
-                _ => match labels.get_item(&print.kind.py_name)? {
-                    Some(label) => label,
-                    None => self.other_label.bind(py).clone().into_any(),
-                },
-            };
-            found.push(label.clone());
-            last = Some((&print.kind, label));
-        }
-        PyList::new(py, found)
-    }
-}
-
-pub type Text<'a> = Cow<'a, str>;
 
 /// The payload of a `search_iteration`; of searches with the same id the first.
 #[derive(Default)]
@@ -125,41 +37,6 @@ pub struct SearchIteration<'a> {
     pub unknown: Vec<String>,
     /// The parts of results whose fingerprints are not cached.
     pub sent: Sent,
-}
-
-#[derive(Default)]
-pub struct Search<'a> {
-    pub search_id: Text<'a>,
-    pub ordinal: i64,
-    pub position: usize,
-    pub route: Option<Text<'a>>,
-    pub results: Vec<SentResult<'a>>,
-}
-
-pub struct SentResult<'a> {
-    pub result_id: Text<'a>,
-    pub gain: Option<i64>,
-    pub baseline_rank: Option<i64>,
-    pub parts: Parts<'a>,
-}
-
-/// The source of a result's fingerprint.
-pub enum Parts<'a> {
-    /// The cached fingerprint of the same text.
-    Remembered(Remembered),
-    Written {
-        /// The text of exactly these parts, if they are contiguous.
-        text: Option<&'a str>,
-        /// Their range in `SearchIteration::sent`.
-        sent: Range<usize>,
-    },
-}
-
-/// The context in which results are read.
-struct Reading<'m> {
-    sent: Sent,
-    bounds: &'m Bounds,
-    memo: Option<&'m mut Memo>,
 }
 
 impl<'a> SearchIteration<'a> {

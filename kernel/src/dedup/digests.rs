@@ -7,7 +7,6 @@ use blake2b_simd::{Params, State, KEYBYTES};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::print::{Digest, Name};
 use super::url::IDENTITY_PARAMETERS;
 
 pub const LONGEST_KEY: usize = KEYBYTES;
@@ -50,6 +49,17 @@ pub const KNOWN_NAMES: [&str; 35] = [
     "plugin_type",
     "segment",
 ];
+
+pub type Digest = [u8; 16];
+/// The first bytes of a digest, by which candidates are found.
+pub type Key = [u8; 8];
+
+/// The name of an ID component or field: its index in `KNOWN_NAMES`, or its digest.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Name {
+    Known(u8),
+    Other(Key),
+}
 
 const MAX_NAMES: usize = 4_096;
 const LONGEST_NAME: usize = 64; // longer ones are not remembered
@@ -186,7 +196,7 @@ impl Digester {
     }
 
     /// The stored form of a name that is not in `KNOWN_NAMES`.
-    pub fn name_digest(&self, name: &str) -> [u8; 8] {
+    pub fn name_digest(&self, name: &str) -> Key {
         key_of(&self.name.digest(name.as_bytes()))
     }
 
@@ -196,8 +206,8 @@ impl Digester {
 }
 
 /// The first bytes of a digest.
-pub fn key_of(digest: &Digest) -> [u8; 8] {
-    let mut key = [0; 8];
+pub fn key_of(digest: &Digest) -> Key {
+    let mut key = Key::default();
     key.copy_from_slice(&digest[..8]);
     key
 }

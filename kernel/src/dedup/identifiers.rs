@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
-use super::print::{Digest, Name, Print, DEFINITIVE, IDENTICAL_CONTENT};
+use super::digests::{Digest, Name};
+use super::print::{Print, DEFINITIVE, IDENTICAL_CONTENT};
 
 /// The number of values from which a hash table is faster.
 const MANY: usize = 16;

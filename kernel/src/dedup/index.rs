@@ -14,7 +14,8 @@ use super::identifiers::{Members, Places, Single};
 use super::print::{Fingerprints, Print, DEFINITIVE, LONG_CONTENT, LONG_SNIPPET, NO_TITLE_KEY};
 use super::shared_key::{SharedKey, Unchanged};
 use super::tables::{Kind, Tables};
-use super::verify::{compare_ids, text_verdict, verify, Evidence, Verdict, VERDICTS};
+use super::verdict::{Evidence, Verdict, VERDICTS};
+use super::verify::{compare_ids, text_verdict, verify};
 
 #[derive(Clone, Copy)]
 enum KeyKind {

@@ -7,11 +7,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::digests::{key_of, Digester, Slot};
+use super::digests::{key_of, Digest, Digester, Key, Slot};
 use super::forms::Forms;
 use super::pack::identity_tag;
 use super::print::{
-    Digest, Key, Print, DEFINITIVE, IDENTICAL_CONTENT, LONG_CONTENT, LONG_SNIPPET, NO_TITLE_KEY,
+    Print, DEFINITIVE, IDENTICAL_CONTENT, LONG_CONTENT, LONG_SNIPPET, NO_TITLE_KEY,
 };
 use super::sent::{Entries, Reader, Value};
 use super::tables::{Kind, Tables};

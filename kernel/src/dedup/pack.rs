@@ -7,8 +7,8 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
-use super::digests::KNOWN_NAMES;
-use super::print::{Digest, Fingerprints, Key, Name, Print};
+use super::digests::{Digest, Key, Name, KNOWN_NAMES};
+use super::print::{Fingerprints, Print};
 use super::tables::Kind;
 use crate::msgpack::{write_size, write_text, Size};
 

@@ -5,24 +5,14 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
+use super::digests::{Digest, Key, Name};
 use super::tables::Kind;
-
-pub type Digest = [u8; 16];
-/// The first bytes of a digest, by which candidates are found.
-pub type Key = [u8; 8];
 
 pub const LONG_SNIPPET: u8 = 1;
 pub const LONG_CONTENT: u8 = 2;
 pub const IDENTICAL_CONTENT: u8 = 4;
 pub const DEFINITIVE: u8 = 8;
 pub const NO_TITLE_KEY: u8 = 16;
-
-/// The name of an ID component or field: its index in `digests.KNOWN_NAMES`, or its digest.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Name {
-    Known(u8),
-    Other([u8; 8]),
-}
 
 /// See `fingerprint.Fingerprint` for the parts; `None` and a missing name mean absent.
 pub struct Print {

@@ -10,9 +10,8 @@ use pyo3::prelude::*;
 use pyo3::sync::GILOnceCell;
 use pyo3::types::{PyString, PyTuple};
 
-use super::digests::Digester;
-use super::print::Name;
-use super::verify::{Verdict, VERDICTS};
+use super::digests::{Digester, Name};
+use super::verdict::{Verdict, VERDICTS};
 
 /// Names of the result's own attributes; in rules they never name an ID component or a field.
 const EVERY: &str = "*";

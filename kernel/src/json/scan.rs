@@ -4,12 +4,28 @@ use std::borrow::Cow;
 
 use super::escapes::{escape, is_escaped, unescaped};
 use super::numbers::{number, Number};
+use super::room::Room;
 use super::shapes::{Place, NOWHERE, OUTSIDE};
+use super::tokens::{span, Closed, Member, Token, AS_SENT, IN_ORDER};
 use super::write::Writer;
-use super::{Closed, Extent, Member, Room, Token, AS_SENT, IN_ORDER};
 use crate::names::Known;
 
 const LEVEL_OF_IDS: usize = 6; // event, `searches`, search, `results`, result, `ids`
+
+/// Upper bounds on the sizes in a text.
+#[derive(Clone, Copy, Default)]
+pub struct Extent {
+    /// The number of elements of the longest list.
+    pub longest_list: usize,
+    /// The number of elements of all lists.
+    pub elements: usize,
+    /// The number of members of the largest object.
+    pub widest_object: usize,
+    /// The number of bytes of the longest `url`.
+    pub longest_url: usize,
+    /// Whether a key `doc_id` occurs where the `ids` of a result may be.
+    pub doc_id_in_ids: bool,
+}
 
 pub struct Scan<'a> {
     pub text: &'a str,
@@ -366,10 +382,6 @@ struct Opened {
     token: usize,
     start: u32,
     changes: usize,
-}
-
-pub fn span(text: &str, start: u32, end: u32) -> Option<&str> {
-    text.get(start as usize..end as usize)
 }
 
 /// The first bytes of a key as a number with the same order.

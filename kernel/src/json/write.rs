@@ -2,7 +2,7 @@
 
 use super::escapes::{escape, write_canonical};
 use super::numbers::write_decimal;
-use super::{Closed, Member, Token, AS_SENT, IN_ORDER};
+use super::tokens::{Closed, Member, Token, AS_SENT, IN_ORDER};
 
 /// Writes values; pieces that are contiguous in the text as sent are copied together.
 pub struct Writer<'a> {

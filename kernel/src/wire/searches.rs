@@ -1,11 +1,48 @@
 //! Searches and their results, with what fingerprints are made from.
 
-use super::tape::Tape;
-use super::{Bounds, Parts, Reading, Search, SentResult, Text, COUNT, DOC_ID, GAIN, HANDLE, NAME};
-use crate::dedup::memo::hash;
+use std::ops::Range;
+
+use super::bounds::{Bounds, COUNT, DOC_ID, GAIN, HANDLE, NAME};
+use super::tape::{Tape, Text};
+use crate::dedup::memo::{hash, Memo, Remembered};
 use crate::dedup::sent::Sent;
 use crate::json::Token;
 use crate::names::Known;
+
+#[derive(Default)]
+pub struct Search<'a> {
+    pub search_id: Text<'a>,
+    pub ordinal: i64,
+    pub position: usize,
+    pub route: Option<Text<'a>>,
+    pub results: Vec<SentResult<'a>>,
+}
+
+pub struct SentResult<'a> {
+    pub result_id: Text<'a>,
+    pub gain: Option<i64>,
+    pub baseline_rank: Option<i64>,
+    pub parts: Parts<'a>,
+}
+
+/// The source of a result's fingerprint.
+pub enum Parts<'a> {
+    /// The cached fingerprint of the same text.
+    Remembered(Remembered),
+    Written {
+        /// The text of exactly these parts, if they are contiguous.
+        text: Option<&'a str>,
+        /// Their range in `SearchIteration::sent`.
+        sent: Range<usize>,
+    },
+}
+
+/// The context in which results are read.
+pub struct Reading<'m> {
+    pub sent: Sent,
+    pub bounds: &'m Bounds,
+    pub memo: Option<&'m mut Memo>,
+}
 
 impl<'a> Tape<'a> {
     pub fn gate(&mut self) -> Option<&'a str> {

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::{Text, HANDLE, NAME};
+use super::bounds::{HANDLE, NAME};
 use crate::json::{unescaped, Canonical, Token};
 use crate::names::Known;
 
 const MOST_NAMED: usize = 16; // unknown fields (`stream_metrics.core.events.fields`)
+
+pub type Text<'a> = Cow<'a, str>;
 
 pub struct Tape<'a> {
     pub found: Canonical<'a>,
