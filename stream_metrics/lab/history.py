@@ -8,7 +8,6 @@ so histories of several replays add up.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
@@ -16,9 +15,10 @@ from typing import Any, Final
 
 from stream_metrics.core.engine.cells import CODES
 from stream_metrics.core.engine.codec import decode_sums, encode_sums
-from stream_metrics.core.engine.config import MAX_ROUTES, WINDOW_BUCKETS, EngineConfig
+from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.core.engine.state import Cell, DamagedState
 from stream_metrics.core.engine.window import Window, window_specs, windows_by_group
+from stream_metrics.core.engine.window_sums import sliding_sums
 from stream_metrics.core.engine.windows import (
     Names,
     Sums,
@@ -26,14 +26,10 @@ from stream_metrics.core.engine.windows import (
     in_window,
     names_with_series,
     routes_in,
-    windows_document,
 )
 
 SCHEMA_VERSION: Final = 1
 PENDING: Final = 20_000  # buckets that are held as dictionaries before they are packed
-
-MOST_CODES: Final = 2_000
-"""Series by which sums are held before routes without series of their own are put together."""
 
 _CORE: Final = tuple(code for code, series in CODES.items() if not series.group)
 
@@ -221,60 +217,11 @@ class History:
         return found
 
 
-class WindowSums:
-    """The window sums at one time, of buckets that are taken one after the other.
-
-    ``history`` tells windows and widths; it need not hold the buckets.
-    """
-
-    def __init__(self, history: History, names: Names, now_us: int) -> None:
-        self._names, self._now_us, self._dimension = names, now_us, history.dimension
-        self._width_us = history.width_us
-        self._last = [(window, now_us // window.bucket_us) for window in history.windows]
-        self._totals: dict[tuple[tuple[Window, ...], str], Sums] = {}  # by the windows they are in
-
-    def take(self, bucket: int, agent: str, sums: Sums) -> None:
-        """Add a bucket of the history's width, under names as they were sent."""
-        time_us = bucket * self._width_us
-        windows = tuple(
-            window
-            for window, last in self._last
-            if last - WINDOW_BUCKETS < time_us // window.bucket_us <= last
-        )
-        if windows:
-            place = (windows, self._names.agent(agent))
-            total = self._totals.setdefault(place, {})
-            add(total, sums, 1)
-            if len(total) > MOST_CODES:
-                self._totals[place] = self._names.named(total)
-
-    def document(self) -> dict[str, Any]:
-        """The content of ``windows.json``."""
-        totals: dict[tuple[str, str], Sums] = {}
-        for (windows, agent), sums in self._totals.items():
-            named = self._names.named(sums)
-            for window in windows:
-                add(totals.setdefault((window.name, agent), {}), in_window(named, window), 1)
-        found = ((window, agent, total) for (window, agent), total in totals.items())
-        return windows_document(found, self._now_us, self._dimension)
-
-
 def _through(buckets: Mapping[int, Sums], window: Window, steps_us: range) -> dict[str, array[int]]:
     """The sums of a window at each step, by series code."""
-    numbers = sorted(buckets)
     found: dict[str, array[int]] = {}
-    totals: Sums = {}
-    begin = end = 0  # of those numbers that are in the window
-    for step, now_us in enumerate(steps_us):
-        last = now_us // window.bucket_us
-        new_begin = bisect_left(numbers, last - WINDOW_BUCKETS + 1)
-        new_end = bisect_right(numbers, last)
-        for at in range(max(end, new_begin), new_end):
-            add(totals, buckets[numbers[at]], 1)
-        for at in range(begin, min(end, new_begin)):
-            add(totals, buckets[numbers[at]], -1)
-        begin, end = new_begin, new_end
-        for code, value in totals.items():
+    for step, sums in enumerate(sliding_sums(buckets, map(window.numbers, steps_us))):
+        for code, value in sums.items():
             values = found.get(code)
             if values is None:
                 values = found[code] = array("q", bytes(8 * len(steps_us)))

@@ -20,7 +20,7 @@ EVALUATIONS: Final = "stream_metrics/core/telemetry/labels/evaluations.py"
 LABELS: Final = "stream_metrics/core/telemetry/labels/labels.py"
 WIRE: Final = "stream_metrics/core/events/wire.py"
 IDENTITY: Final = "stream_metrics/live/worker/ownership/identity.py"
-HISTORY: Final = "stream_metrics/lab/history.py"
+SUMS: Final = "stream_metrics/core/engine/window_sums.py"
 PACE: Final = "stream_metrics/lab/sources/replay_pace.py"
 
 UNCHANGED: Final = "stream_metrics/lab/sources/unchanged.py"
@@ -117,9 +117,9 @@ RECORDINGS: Final = (
         "no such file",
     ),
     Mutation(
-        "one bucket too few",
-        "backfilled windows are a bucket shorter than live ones",
-        (Edit(HISTORY, "last - WINDOW_BUCKETS + 1", "last - WINDOW_BUCKETS + 2"),),
+        "a bucket left behind",
+        "backfilled windows keep the first bucket that leaves them at a step",
+        (Edit(SUMS, "range(before.start, min", "range(before.start + 1, min"),),
         "tests/unit/test_backfill.py::test_the_sums_of_each_step_equal_the_windows",
         'replay.windows(steps[at])["sums"]',
     ),

@@ -23,7 +23,7 @@ from stream_metrics.core.engine.series import PREFIX
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
 from stream_metrics.live.prometheus.operations import Operations
-from stream_metrics.live.prometheus.windows import WindowCollector
+from tests.exposition import exported_names
 from tests.rules import parts
 
 ROOT: Final = Path(__file__).parents[2]
@@ -44,12 +44,7 @@ def exported() -> frozenset[str]:
     operations.lag("topic", 0, 0, 0.0)
     operations.agents_known(["support"])
     BridgeMetrics(registry, ["topic"]).lag("topic", 0, 0, 0.0)
-    registry.register(WindowCollector(lambda: [], lambda: 0))
-    return frozenset(
-        name
-        for family in registry.collect()
-        for name in (family.name, *(sample.name for sample in family.samples))
-    )
+    return exported_names(registry)
 
 
 def test_the_committed_rules_are_current() -> None:

@@ -16,9 +16,10 @@ from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.window import parse_window
-from stream_metrics.core.engine.windows import Names, window_rows
+from stream_metrics.core.engine.window_sums import MOST_CODES, SumsAt, window_rows
+from stream_metrics.core.engine.windows import Names
 from stream_metrics.core.events.record import Record
-from stream_metrics.lab.history import MOST_CODES, History, UnfitHistory, WindowSums
+from stream_metrics.lab.history import History, UnfitHistory
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.reports.files import BUCKETS, read_buckets, write_buckets
 from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
@@ -52,21 +53,18 @@ def steps_of(replay: Replay, step_us: int = MINUTE_US) -> range:
 def test_routes_without_their_own_series_are_summed_together() -> None:
     """This holds for any number of routes in any bucket."""
     routes = [f"r{number}" for number in range(MOST_CODES)]
-    history = History([parse_window("1h")])
-    sums = WindowSums(history, Names(frozenset({"a"}), frozenset({"r0"})), 60 * MINUTE_US)
-    for bucket in (59 * MINUTE_US, 60 * MINUTE_US - 1):
-        sums.take(bucket // history.width_us, "a", {f"R|{route}|yes": 1 for route in routes})
-        sums.take(bucket // history.width_us, "b", {f"R|{route}|no": 2 for route in routes[1:]})
-        sums.take(bucket // history.width_us, "c", {"R|r0|no": 1})
+    names = Names(frozenset({"a"}), frozenset({"r0"}))
+    sums = SumsAt([parse_window("1h")], names, 60 * MINUTE_US)
+    for time_us in (59 * MINUTE_US, 60 * MINUTE_US - 1):
+        sums.take(time_us, "a", {f"R|{route}|yes": 1 for route in routes})
+        sums.take(time_us, "b", {f"R|{route}|no": 2 for route in routes[1:]})
+        sums.take(time_us, "c", {"R|r0|no": 1})
 
     rest = 2 * (MOST_CODES - 1)
-    assert sums.document()["sums"] == window_rows(
-        [
-            ("1h", "a", {"R|r0|yes": 2, "R|other|yes": rest}),
-            ("1h", "other", {"R|r0|no": 2, "R|other|no": 2 * rest}),
-        ],
-        history.dimension,
-    )
+    assert list(sums.entries()) == [
+        ("1h", "a", {"R|r0|yes": 2, "R|other|yes": rest}),
+        ("1h", "other", {"R|r0|no": 2, "R|other|no": 2 * rest}),
+    ]
 
 
 def rows_at(history: History, steps: range, at: int) -> list[dict[str, Any]]:

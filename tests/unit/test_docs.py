@@ -36,8 +36,8 @@ from stream_metrics.live.bridge import bridge
 from stream_metrics.live.page.rules import KNOWN_HOURS
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
 from stream_metrics.live.prometheus.operations import Operations
-from stream_metrics.live.prometheus.windows import WindowCollector
 from stream_metrics.live.worker import partition
+from tests.exposition import exported_names
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
@@ -518,12 +518,7 @@ def test_every_named_metric_is_exported() -> None:
     operations.lag("search-iterations", 0, 0, 0.0)
     operations.agents_known(["support"])
     BridgeMetrics(registry, ["traces"]).lag("traces", 0, 0, 0.0)
-    registry.register(WindowCollector(lambda: [], lambda: 0))
-    known = {
-        name
-        for family in registry.collect()
-        for name in (family.name, *(sample.name for sample in family.samples))
-    }
+    known = exported_names(registry)
     texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
     named = {name for text in texts for name in _SERIES.findall(text)} - {"streammetrics_window_"}
 

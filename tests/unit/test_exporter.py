@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.exposition import choose_encoder, generate_latest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
-from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.registry import Collector
 
 import stream_metrics
@@ -22,12 +20,13 @@ from stream_metrics.core.alerts.obstacles import WORKER
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.cells import CODES, escape, split_code
 from stream_metrics.core.engine.changes import OUTCOMES, Observations
-from stream_metrics.core.engine.codec import encode_sums
+from stream_metrics.core.engine.codec import decode_sums, encode_sums
 from stream_metrics.core.engine.config import MAX_RETRIEVAL, OTHER
 from stream_metrics.core.engine.series import PREFIX
 from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window, window_specs
-from stream_metrics.core.engine.windows import Names, Windows, window_rows
+from stream_metrics.core.engine.window_sums import window_rows
+from stream_metrics.core.engine.windows import Names, Windows
 from stream_metrics.core.events.decode import REASONS
 from stream_metrics.core.metrics.ranking.live import live_metrics
 from stream_metrics.live.prometheus.catalogue import (
@@ -40,9 +39,9 @@ from stream_metrics.live.prometheus.catalogue import (
 )
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.prometheus.windows import WindowCollector, select
+from tests.exposition import OPENMETRICS, Series, families_of, scraped, series_of
 
 NOW_US = 1_700_000_000_000_000
-OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 CORE = [series.name for series in CODES.values() if not series.group]
 KNOWN_LABELS = {
     "agent", "window", "metric", "iteration", "entity_type", "evidence", "span", "decision",
@@ -50,20 +49,6 @@ KNOWN_LABELS = {
     "stage", "state", "topic", "partition", "version", "python", "engine", "found", "le",
     "field",
 }  # fmt: skip
-
-Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
-def series_of(text: str, *, openmetrics: bool = False) -> Series:
-    """Every sample of an exposition by name and labels; fails on a repeated one."""
-    samples = [
-        sample
-        for family in (parse_openmetrics if openmetrics else parse_text)(text)
-        for sample in family.samples
-    ]
-    found = {(s.name, frozenset(s.labels.items())): s.value for s in samples}
-    assert len(found) == len(samples)
-    return found
 
 
 def gauges(collector: WindowCollector) -> Series:
@@ -78,8 +63,13 @@ def value(found: Series, name: str, /, **labels: str) -> float:
 
 def expected(partitions: Iterable[Windows], now_us: int) -> Series:
     """The same gauges computed directly from the windows, without sums of 0."""
-    sums = [entry for windows in partitions for entry in windows.sums_at(now_us)]
-    rows = window_rows(sums)
+    rows = window_rows(
+        (window.name, agent, decode_sums(sums))
+        for windows in partitions
+        for window in windows.windows
+        for (bucket, agent), sums in windows.buckets[window.name].items()
+        if 0 <= now_us // window.bucket_us - bucket < 60
+    )
     return {
         (
             PREFIX + row["name"],
@@ -376,27 +366,38 @@ def test_without_a_partition_families_have_no_samples() -> None:
     }  # fmt: skip
 
 
+class Read(Collector):
+    """Families that were read from a text."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        """The families."""
+        return self._families
+
+
 HOSTILE = 'a\\nb"b\\c\nd{e="f"} 1 # é\u2028'
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])
 def test_rendering_equals_that_of_the_client_library(openmetrics: bool) -> None:
-    """The fast rendering parses like the output of prometheus_client for the same families."""
+    """prometheus_client reads the fast rendering, and writes what it has read in the same way."""
     partition = full([HOSTILE, "b", OTHER], [HOSTILE, "|", OTHER])
     collector = WindowCollector(lambda: [partition], lambda: NOW_US)
-    registry = CollectorRegistry()
-    registry.register(collector)
     collector.prepare()
+    ours = collector.render() + ("# EOF\n" if openmetrics else "")
+    registry = CollectorRegistry()
+    registry.register(Read(families_of(ours, openmetrics=openmetrics)))
     encoder, _ = choose_encoder(OPENMETRICS if openmetrics else "")
     library = encoder(registry).decode()
-    ours = collector.render() + ("# EOF\n" if openmetrics else "")
 
-    assert series_of(ours, openmetrics=openmetrics) == series_of(library, openmetrics=openmetrics)
+    found = series_of(ours, openmetrics=openmetrics)
+    assert without_zeros(found) == expected([partition], NOW_US)
+    assert found == series_of(library, openmetrics=openmetrics)
     comments = [line for line in ours.splitlines() if line.startswith("# ")]
     assert comments == [line for line in library.splitlines() if line.startswith("# ")]
-    assert any(
-        ("agent", HOSTILE) in labels for _, labels in series_of(ours.removesuffix("# EOF\n"))
-    )
+    assert any(("agent", HOSTILE) in labels for _, labels in found)
 
 
 def test_series_of_another_release_are_left_out() -> None:
@@ -418,7 +419,7 @@ def test_series_of_another_release_are_left_out() -> None:
 # -- operations -------------------------------------------------------------------------------
 
 
-def scrape(registry: Collector) -> Series:
+def scrape(registry: CollectorRegistry) -> Series:
     return series_of(generate_latest(registry).decode())
 
 
@@ -488,11 +489,9 @@ def test_names_follow_the_conventions_of_prometheus(
 ) -> None:
     """Names have the prefix, base units, and _total on counters only; labels are known and help
     texts exist."""
-    registry.register(WindowCollector(list, lambda: NOW_US))
-    encoder, _ = choose_encoder(OPENMETRICS if openmetrics else "")
-    parse = parse_openmetrics if openmetrics else parse_text
+    page = scraped(registry, openmetrics=openmetrics)
 
-    families = list(parse(encoder(registry).decode()))
+    families = families_of(page, openmetrics=openmetrics)
     assert len(families) > 60
     for family in families:
         assert re.fullmatch(r"streammetrics_[a-z][a-z0-9_]*[a-z0-9]", family.name)

@@ -22,12 +22,12 @@ from stream_metrics.core.engine.digested import DigestedEvent, digest_event
 from stream_metrics.core.engine.state import Cell, Conversation
 from stream_metrics.core.engine.step import Step
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window
+from stream_metrics.core.engine.window_sums import SumsAt, WindowSums
 from stream_metrics.core.engine.windows import (
     MIN_DELETIONS,
     Names,
     Windows,
     oldest_bucket,
-    windows_at,
 )
 from stream_metrics.core.events.decode import Event, decode
 from stream_metrics.core.events.record import Record
@@ -188,7 +188,7 @@ def test_unadmitted_routes_are_subtracted_as_they_were_added() -> None:
         before = len(fed.cells)
         fed.take(event)
         windows.install(windows.changes(fed.cells[before:], names, at * SECOND))
-        ((_, _, sums),) = windows.sums_at(at * SECOND)
+        sums = WindowSums.of_partitions([windows], at * SECOND).of("5m", "default")
         assert {c: v for c, v in sums.items() if c.startswith("R|")} == {counted: 1}
 
 
@@ -207,9 +207,11 @@ def test_windows_equal_the_sums_of_their_cells(names: tuple[str, ...]) -> None:
         windows.install(touched)
     for step in (0, 50, 399):
         now = start + 37 * SECOND * step
-        assert sorted(map(repr, windows.sums_at(now))) == sorted(
-            map(repr, windows_at(cells, known, now, specs))
-        )
+        direct = SumsAt(specs, known, now)
+        for cell in cells:
+            direct.take(cell.time_us, cell.agent, cell.sums)
+        kept = WindowSums.of_partitions([windows], now)
+        assert sorted(map(repr, kept.entries())) == sorted(map(repr, direct.entries()))
 
 
 def test_a_late_cell_creates_no_expired_bucket() -> None:
@@ -260,7 +262,7 @@ def test_expired_buckets_are_dropped_in_small_numbers() -> None:
     left = []
     for _ in range(4):
         left.append(len(windows.buckets["1m"]))
-        assert not list(windows.sums_at(later))
+        assert not WindowSums.of_partitions([windows], later).agents()
         windows.install(windows.changes([], known, later))
 
     assert left == [many, many - MIN_DELETIONS, many - 2 * MIN_DELETIONS, 0]

@@ -13,6 +13,7 @@ from stream_metrics.core.alerts.alert import CRITICAL
 from stream_metrics.core.alerts.hour import LEAST_ACTIVE
 from stream_metrics.core.engine.config import WINDOW_BUCKETS
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window, window_specs
+from stream_metrics.core.engine.window_sums import WindowSums
 from stream_metrics.core.engine.windows import Windows
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.page import figures
@@ -345,7 +346,9 @@ async def test_lag_is_null_without_a_partition(showcase: Showcase) -> None:
 
 def test_series_of_a_partition_without_the_window_are_empty() -> None:
     """A window that a partition lacks adds nothing."""
-    assert figures.buckets([Windows([parse_window("5m")])], HOUR, None, NOW) == [{}] * 60
+    sums = WindowSums.of_partitions([Windows([parse_window("5m")])], NOW)
+
+    assert sums.buckets(HOUR) == [{}] * 60
 
 
 async def test_the_page_says_what_the_worker_waits_for_and_since_when(showcase: Showcase) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window, parse_window
+from stream_metrics.core.engine.window_sums import WindowSums
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
@@ -249,11 +250,8 @@ async def test_parts_add_up_to_the_window(window: Window) -> None:
     store = await traffic()
     exported = await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "last")
     now_us = exported.default_now_us()
-    expected: dict[str, int] = {}
-    for windows in exported.windows:
-        for name, agent, sums in windows.sums_at(now_us):
-            if name == window.name:
-                expected[agent] = expected.get(agent, 0) + sums.get("r", 0)
+    sums = WindowSums.of_partitions(exported.windows, now_us)
+    expected = {agent: sums.of(window.name, agent).get("r", 0) for agent in sums.agents()}
 
     assert sum(expected.values()) > 0
     assert (await asked(store, window, now_us))["results"] == sum(expected.values())

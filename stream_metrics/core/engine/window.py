@@ -33,14 +33,23 @@ class Window(NamedTuple):
         """The width of a bucket."""
         return self.length_us // WINDOW_BUCKETS
 
+    def numbers(self, now_us: int) -> range:
+        """The buckets of the window whose last one contains ``now_us``.
+
+        >>> Window("1m", 60_000_000).numbers(90_500_000)
+        range(31, 91)
+        """
+        end = now_us // self.bucket_us + 1
+        return range(end - WINDOW_BUCKETS, end)
+
     def span_us(self, now_us: int) -> tuple[int, int]:
         """The start and (exclusive) end of the window whose last bucket contains ``now_us``.
 
         >>> Window("1m", 60_000_000).span_us(90_500_000)
         (31000000, 91000000)
         """
-        end = now_us // self.bucket_us + 1
-        return (end - WINDOW_BUCKETS) * self.bucket_us, end * self.bucket_us
+        numbers = self.numbers(now_us)
+        return numbers.start * self.bucket_us, numbers.stop * self.bucket_us
 
 
 def parse_duration(text: str) -> int:

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from math import gcd
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from stream_metrics.core import compiled
 from stream_metrics.core.engine.cells import split_code
 from stream_metrics.core.engine.codec import decode_sums, encode_sums
-from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
+from stream_metrics.core.engine.config import OTHER
 from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window
 
@@ -261,18 +261,6 @@ class Windows:
         """Whether no window has a bucket."""
         return not any(self.buckets.values())
 
-    def sums_at(self, now_us: int) -> Iterator[tuple[str, str, Sums]]:
-        """(window, agent, sums) over the 60 buckets up to that of ``now_us``."""
-        for window in self.windows:
-            last = now_us // window.bucket_us
-            first = last - WINDOW_BUCKETS + 1
-            totals: dict[str, Sums] = {}
-            for (bucket, agent), sums in self.buckets[window.name].items():
-                if first <= bucket <= last:
-                    add(totals.setdefault(agent, {}), decode_sums(sums), 1)
-            for agent, total in totals.items():
-                yield window.name, agent, total
-
     def snapshot(self) -> Windows:
         """A copy that is independent of later changes."""
         copy = Windows(self.windows)
@@ -334,22 +322,6 @@ def _code_filter(heads: frozenset[str]) -> _CodeFilter:
     return _CodeFilter(heads)
 
 
-def windows_at(
-    cells: Iterable[Cell], names: Names, now_us: int, windows: Iterable[Window] = DEFAULT_WINDOWS
-) -> list[tuple[str, str, Sums]]:
-    """The sums at ``now_us``, computed from all cells without buckets; equal to ``sums_at``."""
-    specs = tuple(windows)
-    totals: dict[tuple[str, str], Sums] = {}
-    for cell in cells:
-        agent = names.agent(cell.agent)
-        sums = names.sums(cell)
-        for window in specs:
-            last = now_us // window.bucket_us
-            if last - WINDOW_BUCKETS < cell.time_us // window.bucket_us <= last:
-                add(totals.setdefault((window.name, agent), {}), in_window(sums, window), 1)
-    return [(window, agent, sums) for (window, agent), sums in totals.items()]
-
-
 def add_to_buckets(
     found: dict[tuple[str, int, str], Sums],
     cells: Iterable[Cell],
@@ -369,26 +341,3 @@ def add_to_buckets(
             if bucket >= oldest:
                 into = found.setdefault((window.name, bucket, agent), {})
                 add(into, in_window(sums, window), 1)
-
-
-def window_rows(
-    sums: Iterable[tuple[str, str, Sums]], dimension: str = "agent"
-) -> list[dict[str, Any]]:
-    """The entries of ``windows.json``: sums other than 0, sorted by everything but the value."""
-    totals: dict[tuple[str, ...], tuple[dict[str, Any], int]] = {}
-    for window, agent, values in sums:
-        for code, value in values.items():
-            series, labels = split_code(code)
-            entry = {"name": series.name, dimension: agent, "window": window}
-            entry |= zip(series.labels, labels, strict=True)
-            key = tuple(entry.values())
-            held = totals.get(key)
-            totals[key] = (entry, value + (held[1] if held else 0))
-    return [{**entry, "value": value} for _, (entry, value) in sorted(totals.items()) if value]
-
-
-def windows_document(
-    sums: Iterable[tuple[str, str, Sums]], now_us: int, dimension: str = "agent"
-) -> dict[str, Any]:
-    """The content of ``windows.json``; ``dimension`` is ``agent`` or ``release``."""
-    return {"schema_version": 1, "now": now_us, "sums": window_rows(sums, dimension)}

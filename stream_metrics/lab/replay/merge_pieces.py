@@ -219,11 +219,11 @@ def bucket_lines(
     history: History,
     take: Callable[[int, str, Sums], None] | None = None,
 ) -> Iterator[str]:
-    """The lines of ``buckets.jsonl``; ``take`` is called with each bucket."""
+    """The lines of ``buckets.jsonl``; ``take`` is called with each bucket's time."""
     yield bucket_line(history.header())
     for number, agent, sums in buckets:
         if take is not None:
-            take(number, agent, sums)
+            take(number * history.width_us, agent, sums)
         ordered = dict(sorted(sums.items()))
         yield bucket_line({"bucket": number, history.dimension: agent, "sums": ordered})
 

@@ -18,7 +18,8 @@ from stream_metrics.core.engine.row import Row, reranks, shown_turns, turn_row
 from stream_metrics.core.engine.state import RESULT_LABEL, Conversation
 from stream_metrics.core.engine.step import Step
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window
-from stream_metrics.core.engine.windows import routes_of, windows_at, windows_document
+from stream_metrics.core.engine.window_sums import SumsAt
+from stream_metrics.core.engine.windows import routes_of
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.events.wire import TurnCompleted
@@ -188,8 +189,10 @@ class Replay:
             for cell in conversation_cells(conversation, self.config)
         ]
         agents, routes = {cell.agent for cell in cells}, routes_of(cells)
-        sums = windows_at(cells, self.options.names(agents, routes), now, self.options.windows)
-        return windows_document(sums, now, self.config.dimension)
+        sums = SumsAt(self.options.windows, self.options.names(agents, routes), now)
+        for cell in cells:
+            sums.take(cell.time_us, cell.agent, cell.sums)
+        return sums.document(self.config.dimension)
 
     def history(self) -> History:
         """The window sums over all recorded time."""

@@ -13,10 +13,11 @@ from typing import Any, Final, NamedTuple
 
 from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.core.engine.window import Window
+from stream_metrics.core.engine.window_sums import SumsAt
 from stream_metrics.core.engine.windows import Names, names_with_series
 from stream_metrics.core.metrics.decisions import RerankSums
 from stream_metrics.lab.evaluation.recorded_searches import Scoring
-from stream_metrics.lab.history import History, WindowSums
+from stream_metrics.lab.history import History
 from stream_metrics.lab.sources.place import Place
 
 REJECTED_LISTED: Final = 100
@@ -97,10 +98,10 @@ class Outcome:
         """The time of the windows."""
         return self.last_event_us if options.now_us is None else options.now_us
 
-    def window_sums(self, options: ReplayOptions) -> WindowSums:
+    def window_sums(self, options: ReplayOptions) -> SumsAt:
         """An accumulator that takes the buckets of all parts and returns the window sums."""
-        history = options.history(self.last_event_us)
-        return WindowSums(history, options.names(self.agents, self.routes), self.now_us(options))
+        names = options.names(self.agents, self.routes)
+        return SumsAt(options.windows, names, self.now_us(options))
 
     def as_data(self) -> dict[str, Any]:
         """The outcome as JSON data; exact sums are hexadecimal."""

@@ -156,10 +156,10 @@ class ReportInput:
 def write_buckets(out: Path, part: ReplayScope, outcome: Outcome, buckets: Iterable[Bucket]) -> int:
     """Write sorted buckets and their window sums; returns the number of bucket lines."""
     options = part.options
-    windows = outcome.window_sums(options)
-    lines = bucket_lines(buckets, options.history(outcome.last_event_us), windows.take)
+    sums = outcome.window_sums(options)
+    lines = bucket_lines(buckets, options.history(outcome.last_event_us), sums.take)
     written = write_lines(out / BUCKETS, lines)
-    write_json(out, "windows.json", windows.document())
+    write_json(out, "windows.json", sums.document(options.config.dimension))
     return written
 
 
@@ -297,11 +297,11 @@ def merged_windows(
     folder: Path, part: ReplayScope, outcome: Outcome, sources: Sequence[PieceFiles]
 ) -> dict[str, Any]:
     """The content of ``windows.json`` of many sources; ``folder`` takes intermediate files."""
-    windows = outcome.window_sums(part.options)
-    with at_most_fan_in(sources, part.options.history(0), folder) as left:
-        for bucket in merged_buckets(left):
-            windows.take(*bucket)
-    return windows.document()
+    sums, history = outcome.window_sums(part.options), part.options.history(0)
+    with at_most_fan_in(sources, history, folder) as left:
+        for number, agent, bucket in merged_buckets(left):
+            sums.take(number * history.width_us, agent, bucket)
+    return sums.document(history.dimension)
 
 
 def _merged_buckets(

@@ -23,7 +23,7 @@ from stream_metrics.core.alerts.thresholds import BASELINE
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window, parse_window
-from stream_metrics.core.engine.windows import Sums, Windows, add
+from stream_metrics.core.engine.windows import Sums, Windows
 from stream_metrics.live.health import Health
 from stream_metrics.live.page import figures, rules
 from stream_metrics.live.page.agent_rules import is_new, usual_ratio
@@ -170,7 +170,7 @@ class Board:
     def _document(self, view: View, look: _Snapshot) -> dict[str, Any]:
         inputs, window = self.inputs, view.window
         operating = read_sample(inputs.registry, look.clock)
-        sums = self._sums(window.name, view.agent)
+        sums = self._running.of(window.name, view.agent)
         worker = Worker(
             operating,
             self.history,
@@ -216,8 +216,8 @@ class Board:
             "series": self._series(window, view.agent, look, figures.core_series, read_up_to),
             "decisions": decisions
             and {
-                "gate": figures.gate(self._sums(decisions.name, view.agent)),
-                "routing": figures.routing(self._sums(decisions.name, view.agent)),
+                "gate": figures.gate(self._running.of(decisions.name, view.agent)),
+                "routing": figures.routing(self._running.of(decisions.name, view.agent)),
                 **self._series(decisions, view.agent, look, figures.decision_series, read_up_to),
             },
             "operating": _operations(operating, read_up_to),
@@ -226,21 +226,11 @@ class Board:
             "rules": states,
         }
 
-    def _sums(self, window: str, agent: str | None) -> Sums:
-        """The current sums of an agent, or of all agents."""
-        by_agent = self._running.sums.get(window, {})
-        if agent is not None:
-            return by_agent.get(agent, {})
-        total: Sums = {}
-        for sums in by_agent.values():
-            add(total, sums, 1)
-        return total
-
     def _known(self) -> list[str]:
         """Configured agents, then those with sums, by name; ``other`` is the last."""
-        found = {name for by in self._running.sums.values() for name, sums in by.items() if sums}
-        named = sorted((found | {*self.inputs.agents}) - {OTHER})
-        return [*named, OTHER] if OTHER in found else named
+        agents = self._running.agents()
+        named = sorted((agents | {*self.inputs.agents}) - {OTHER})
+        return [*named, OTHER] if OTHER in agents else named
 
     def _agents(self, window: str, states: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """A row for each agent, with the worst level of any rule for it."""
@@ -251,7 +241,7 @@ class Board:
                 levels[found["agent"]] = min(found["level"], known, key=LEVELS.index)
         rows = []
         for name in self._known():
-            sums = self._sums(window, name)
+            sums = self._running.of(window, name)
             rows.append(
                 {
                     "agent": name,
@@ -278,13 +268,12 @@ class Board:
         times = figures.times(window, look.now_us)
         late = read_up_to is not None and look.now_us / 1e6 - read_up_to > BEHIND_SECONDS
         unread = [late and read_up_to is not None and at >= read_up_to for at in times]
-        found = figures.buckets(look.copies.values(), window, agent, look.now_us)
         return {
             "window": window.name,
             "bucket_seconds": window.bucket_us / 1e6,
             "smoothed_seconds": figures.SMOOTHED * window.bucket_us / 1e6,
             "times": times,
-            **figures.without(of(found), unread),
+            **figures.without(of(self._running.buckets(window, agent)), unread),
         }
 
 

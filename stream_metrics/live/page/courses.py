@@ -15,10 +15,9 @@ from stream_metrics.core.alerts.arrivals import counts_of
 from stream_metrics.core.alerts.hour import Counts
 from stream_metrics.core.alerts.thresholds import BASELINE, RECENT
 from stream_metrics.core.engine.cells import CODES
-from stream_metrics.core.engine.config import WINDOW_BUCKETS
 from stream_metrics.core.engine.window import Window
+from stream_metrics.core.engine.window_sums import Bucket, WindowSums
 from stream_metrics.core.engine.windows import Sums
-from stream_metrics.live.prometheus.windows import Bucket, RunningSums
 
 _LABELS: Final = {code: (CODES[code].name,) for code in ("u", "l")}
 
@@ -40,7 +39,7 @@ class Course:
     families: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
-class Courses(RunningSums):
+class Courses(WindowSums):
     """The sums of all windows over several partitions, and the courses of all agents."""
 
     def __init__(self, specs: Sequence[Window]) -> None:
@@ -75,7 +74,7 @@ class Courses(RunningSums):
         if made is not None and made[0] == minute:
             return made[1]
         course = Course(
-            {name: self.sums.get(name, {}).get(agent, {}) for name in self._specs},
+            {name: self.of(name, agent) for name in self._specs},
             list(self._hour(agent, now_us)),
             self._day(agent, now_us),
             {name: spec.heads for name, spec in self._specs.items()},
@@ -104,10 +103,7 @@ class Courses(RunningSums):
 
     def _numbers(self, window: str, now_us: int) -> range:
         """The buckets of a window; none if it is not kept."""
-        if window not in self._specs:
-            return range(0)
-        last = now_us // self._specs[window].bucket_us
-        return range(last - WINDOW_BUCKETS + 1, last + 1)
+        return self._specs[window].numbers(now_us) if window in self._specs else range(0)
 
 
 def together(days: Iterable[Sequence[Counts]]) -> list[Counts]:

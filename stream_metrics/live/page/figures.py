@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from stream_metrics.core.alerts.thresholds import BASELINE, RECENT
 from stream_metrics.core.engine.cells import BY_SERIES, CODES, split_code
-from stream_metrics.core.engine.codec import decode_sums
-from stream_metrics.core.engine.config import WINDOW_BUCKETS
 from stream_metrics.core.engine.window import Window
-from stream_metrics.core.engine.windows import Sums, Windows, add
+from stream_metrics.core.engine.window_sums import sliding_sums
+from stream_metrics.core.engine.windows import Sums, add
 from stream_metrics.core.metrics.decisions import ratio
 from stream_metrics.core.metrics.labels import nothing_labelled
 from stream_metrics.core.metrics.registry import BY_NAME, LABELLED_SHARE, Metric
@@ -154,24 +153,9 @@ def decisions_window(windows: Sequence[Window], chosen: Window) -> Window | None
     return next((w for w in able if w.length_us >= chosen.length_us), able[-1] if able else None)
 
 
-def buckets(
-    partitions: Iterable[Windows], window: Window, agent: str | None, now_us: int
-) -> list[Sums]:
-    """The sums of each of the 60 buckets that end with the one of ``now_us``, the oldest first."""
-    last = now_us // window.bucket_us
-    first = last - WINDOW_BUCKETS + 1
-    found: list[Sums] = [{} for _ in range(WINDOW_BUCKETS)]
-    for windows in partitions:
-        for (bucket, name), sums in windows.buckets.get(window.name, {}).items():
-            if first <= bucket <= last and agent in (None, name):
-                add(found[bucket - first], decode_sums(sums), 1)
-    return found
-
-
 def times(window: Window, now_us: int) -> list[float]:
     """When each of the 60 buckets begins, in Unix seconds."""
-    first = now_us // window.bucket_us - WINDOW_BUCKETS + 1
-    return [(first + at) * window.bucket_us / 1e6 for at in range(WINDOW_BUCKETS)]
+    return [number * window.bucket_us / 1e6 for number in window.numbers(now_us)]
 
 
 def without(series: Any, unread: Sequence[bool]) -> Any:
@@ -191,14 +175,8 @@ def without(series: Any, unread: Sequence[bool]) -> Any:
 
 def smoothed(found: Sequence[Sums]) -> list[Sums]:
     """The sums of each bucket and the ``SMOOTHED`` - 1 before it."""
-    running: Sums = {}
-    sliding = []
-    for at, sums in enumerate(found):
-        add(running, sums, 1)
-        if at >= SMOOTHED:
-            add(running, found[at - SMOOTHED], -1)
-        sliding.append(dict(running))
-    return sliding
+    spans = (range(at - SMOOTHED + 1, at + 1) for at in range(len(found)))
+    return [dict(sums) for sums in sliding_sums(dict(enumerate(found)), spans)]
 
 
 def values(sliding: Iterable[Sums], of: Callable[[Sums], Figure]) -> Series:

@@ -20,7 +20,7 @@ import structlog
 
 from stream_metrics.core.alerts.thresholds import LAG_SECONDS
 from stream_metrics.core.engine.codec import decode_sums
-from stream_metrics.core.engine.config import WINDOW_BUCKETS, EngineConfig
+from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.core.engine.window import Window
 from stream_metrics.core.engine.windows import Windows
@@ -403,7 +403,7 @@ class Group:
         fresh: dict[str, dict[Bucket, bytes]] = {}
         for window in self.specs:
             found = await store.buckets(number, window.name)
-            first = self.now_us() // window.bucket_us - WINDOW_BUCKETS + 1
+            first = window.numbers(self.now_us()).start
             before = held.windows.buckets[window.name]
             fresh[window.name], read, kept = await loop.run_in_executor(
                 self._thread, _recent_buckets, found, before, first

@@ -1,33 +1,27 @@
 """The windows as Prometheus gauges: sums at wall-clock time over the partitions of this worker.
 
 A scrape has two steps. ``prepare`` runs on the event loop and only copies references to buckets;
-``render`` (or ``collect``) runs in a thread and does the work. The sums are kept between scrapes,
-and only buckets that changed, entered their window or left it are added or subtracted. Sums are
-integers, so that no error accumulates.
+``render`` runs in a thread and does the work. The sums are kept between scrapes.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 from typing import Final
 
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
-
-from stream_metrics.core.engine.cells import CODES, Series, escape, retrieval_codes, split_code
-from stream_metrics.core.engine.codec import decode_sums
-from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
+from stream_metrics.core.engine.cells import CODES, escape, retrieval_codes, split_code
+from stream_metrics.core.engine.config import OTHER
 from stream_metrics.core.engine.series import HELP, MAX_SERIES, META_SERIES, PREFIX, series_line
 from stream_metrics.core.engine.window import Window
-from stream_metrics.core.engine.windows import Sums, Windows, add
+from stream_metrics.core.engine.window_sums import WindowSums
+from stream_metrics.core.engine.windows import Windows
 from stream_metrics.core.metrics.ranking.names import RankedMetric
 
 Key = tuple[str, str]  # window, series code
-Bucket = tuple[int, str]  # number, agent
 Metrics = tuple[RankedMetric, ...]
 
 
@@ -41,6 +35,12 @@ _CLOSED: Final = {
     for head, series in CODES.items()
     if series.group and None not in series.values
 }  # all codes of the families whose label values are known in advance
+
+_SERIES_HELP: Final = "Window series in this scrape."
+_CUT_HELP: Final = "Window series left out because folding agents into other was not enough."
+_FOLDED_HELP: Final = (
+    "Agents counted as other in this scrape to stay within the limit of window series."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,47 +119,7 @@ def _closed(windows: tuple[Window, ...], retrieval: Metrics) -> dict[Key, int]:
     }
 
 
-class RunningSums:
-    """Sums by window and agent over the buckets of several partitions."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, dict[str, Sums]] = {}
-        self._held: dict[Windows, dict[str, dict[Bucket, bytes]]] = {}
-
-    def update(self, partitions: Mapping[Windows, Windows], now_us: int) -> None:
-        """Update the sums to ``now_us``; ``partitions`` maps each partition to its snapshot."""
-        for gone in self._held.keys() - partitions.keys():
-            for name, before in self._held.pop(gone).items():
-                self._change(name, before, {})
-        for partition, copy in partitions.items():
-            held = self._held.setdefault(partition, {})
-            for window in copy.windows:
-                last = now_us // window.bucket_us
-                first = last - WINDOW_BUCKETS + 1
-                buckets = copy.buckets[window.name]
-                inside = {at: sums for at, sums in buckets.items() if first <= at[0] <= last}
-                self._change(window.name, held.get(window.name, {}), inside)
-                held[window.name] = inside
-
-    def _change(
-        self, window: str, before: Mapping[Bucket, bytes], after: Mapping[Bucket, bytes]
-    ) -> None:
-        for at, sums in after.items():
-            old = before.get(at)
-            if old is sums:
-                continue
-            if old is not None:
-                self.add(window, at, decode_sums(old), -1)
-            self.add(window, at, decode_sums(sums), 1)
-        for at in before.keys() - after.keys():
-            self.add(window, at, decode_sums(before[at]), -1)
-
-    def add(self, window: str, at: Bucket, sums: Sums, sign: int) -> None:
-        """Add what a bucket has, or subtract what it had."""
-        add(self.sums.setdefault(window, {}).setdefault(at[1], {}), sums, sign)
-
-
-class WindowCollector(Collector):
+class WindowCollector:
     """The window gauges, at most ``max_series`` of them.
 
     ``partitions`` returns the windows of the partitions that this worker owns, ``now_us`` the wall
@@ -186,33 +146,14 @@ class WindowCollector(Collector):
         self._configured = frozenset(configured)
         self._lock = threading.Lock()
         self._prepared: tuple[dict[Windows, Windows], int] = ({}, 0)
-        self._running = RunningSums()
-        self._parsed: dict[str, tuple[str, Series, tuple[str, ...]] | None] = {}
+        self._running = WindowSums()
+        self._known: dict[str, bool] = {}  # whether this release has the series, by code
         self._lines: dict[str, dict[Key, tuple[str, str]]] = {}
 
     def prepare(self) -> None:
         """Take a snapshot for the next ``render``; call it on the event loop."""
         copies = {partition: partition.snapshot() for partition in self._partitions()}
         self._prepared = (copies, self._now_us())
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        """The families without series."""
-        yield from (_family(head, series, self._dimension) for head, series in CODES.items())
-        yield from _selection_families(Selection())
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The families, for a registry; about eight times as slow as ``render``."""
-        with self._lock:
-            chosen = self._select()
-            families = {
-                head: _family(head, series, self._dimension) for head, series in CODES.items()
-            }
-            for agent, window, code, value in _flattened(chosen):
-                parsed = self._parse(code)
-                if parsed is not None:
-                    families[parsed[0]].add_metric((agent, window, *parsed[2]), value)
-        yield from families.values()
-        yield from _selection_families(chosen)
 
     def render(self) -> str:
         """The families as text that is valid in both the Prometheus format and OpenMetrics."""
@@ -236,9 +177,14 @@ class WindowCollector(Collector):
                         line = lines[key] = series_line(self._dimension, agent, *key)
                     families[line[0]].append(f"{line[1]}{value}\n")
         parts = ["".join(lines) for lines in families.values()]
-        for about in _selection_families(chosen):
-            parts.append(f"# HELP {about.name} {about.documentation}\n# TYPE {about.name} gauge\n")
-            parts.extend(f"{about.name} {sample.value}\n" for sample in about.samples)
+        parts += (
+            f"# HELP {name} {about}\n# TYPE {name} gauge\n{name} {number}\n"
+            for name, about, number in (
+                (f"{PREFIX}series", _SERIES_HELP, chosen.size),
+                (f"{PREFIX}series_cut", _CUT_HELP, chosen.cut),
+                ("streammetrics_agents_folded", _FOLDED_HELP, chosen.folded),
+            )
+        )
         return "".join(parts)
 
     def _select(self) -> Selection:
@@ -259,61 +205,26 @@ class WindowCollector(Collector):
 
     def _series(self, windows: Sequence[str]) -> dict[str, dict[Key, int]]:
         """The series of each known agent; the core series also if they are 0."""
-        known = {OTHER, *self._configured}
-        for by_agent in self._running.sums.values():
-            known.update(agent for agent, sums in by_agent.items() if sums)
         zeros = {(window, code): 0 for window in windows for code in _CORE}
+        known = {OTHER, *self._configured, *self._running.agents()}
         agents = {agent: zeros.copy() for agent in sorted(known)}
-        if len(self._parsed) > self._limit:
-            self._parsed.clear()
-        for window, by_agent in self._running.sums.items():
-            for agent, sums in by_agent.items():
-                if sums:
-                    series = agents[agent]
-                    for code, value in sums.items():
-                        if self._parse(code) is not None:
-                            series[window, code] = value
+        if len(self._known) > self._limit:
+            self._known.clear()
+        for window, agent, sums in self._running.entries():
+            for code, value in sums.items():
+                if self._is_known(code):
+                    agents[agent][window, code] = value
         return agents
 
     def _ranked(self, agents: Mapping[str, Mapping[Key, int]], window: str) -> list[str]:
         """Configured agents first, then those with the most results."""
         return sorted(agents, key=lambda a: (a not in self._configured, -agents[a][window, "r"], a))
 
-    def _parse(self, code: str) -> tuple[str, Series, tuple[str, ...]] | None:
-        """A code's head, family and labels; None for a code of another release."""
-        try:
-            return self._parsed[code]
-        except KeyError:
-            parsed = None
-            if code.partition("|")[0] in CODES:
-                series, labels = split_code(code)
-                if len(labels) == len(series.labels):
-                    parsed = (code.partition("|")[0], series, labels)
-            self._parsed[code] = parsed
-            return parsed
-
-
-def _flattened(chosen: Selection) -> Iterator[tuple[str, str, str, int]]:
-    for agent, series in chosen.series.items():
-        for (window, code), value in series.items():
-            yield agent, window, code, value
-
-
-def _family(head: str, series: Series, dimension: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(
-        PREFIX + series.name, HELP[head], labels=(dimension, "window", *series.labels)
-    )
-
-
-def _selection_families(chosen: Selection) -> Iterator[GaugeMetricFamily]:
-    yield GaugeMetricFamily(PREFIX + "series", "Window series in this scrape.", chosen.size)
-    yield GaugeMetricFamily(
-        PREFIX + "series_cut",
-        "Window series left out because folding agents into other was not enough.",
-        chosen.cut,
-    )
-    yield GaugeMetricFamily(
-        "streammetrics_agents_folded",
-        "Agents counted as other in this scrape to stay within the limit of window series.",
-        chosen.folded,
-    )
+    def _is_known(self, code: str) -> bool:
+        """Whether it is a code of this release."""
+        known = self._known.get(code)
+        if known is None:
+            series = CODES.get(code.partition("|")[0])
+            known = series is not None and len(split_code(code)[1]) == len(series.labels)
+            self._known[code] = known
+        return known

@@ -12,7 +12,8 @@ from stream_metrics.core.engine.config import WINDOW_BUCKETS, EngineConfig
 from stream_metrics.core.engine.row import Row, conversation_rows
 from stream_metrics.core.engine.step import Step
 from stream_metrics.core.engine.window import Window
-from stream_metrics.core.engine.windows import Windows, oldest_bucket, windows_document
+from stream_metrics.core.engine.window_sums import WindowSums
+from stream_metrics.core.engine.windows import Windows, oldest_bucket
 from stream_metrics.live.ports import PartitionState, StateStore
 
 
@@ -68,15 +69,13 @@ class Export:
         now = self.default_now_us() if now_us is None else now_us
         for windows in self.windows:
             for window in windows.windows:
-                first = now // window.bucket_us - WINDOW_BUCKETS + 1
-                if first < oldest_bucket(window, self.record_time_ms * 1000):
+                if window.numbers(now).start < oldest_bucket(window, self.record_time_ms * 1000):
                     raise NowTooEarly(
                         f"--now {now}: window {window.name} at that time needs buckets that have "
                         f"expired; the input has been read up to {self.record_time_ms * 1000} "
                         "(microseconds). Choose a later time, or replay the topics"
                     )
-        sums = [entry for windows in self.windows for entry in windows.sums_at(now)]
-        return windows_document(sums, now, self.dimension)
+        return WindowSums.of_partitions(self.windows, now).document(self.dimension)
 
 
 async def export_windows(
