@@ -18,6 +18,8 @@ DIFFS = [
     diff for diff in re.findall(r"^```diff\n(.*?)^```$", PAGE, re.M | re.S) if diff[:4] == "--- "
 ]
 ADDED = """
+from stream_metrics_client.contract import EVENTS
+
 from stream_metrics.core.dedup.tables import newest
 from stream_metrics.core.engine.registers import EVENT_TYPES
 from stream_metrics.core.events.models import MODELS
@@ -27,6 +29,7 @@ from tests.oracle import dedup, strata
 
 assert "new_share" in {one.name for one in METRICS} & set(strata.AT_LAST)
 assert "turn_rated" in {one.name for one in EVENT_TYPES} & set(MODELS) & {f.type for f in FIELDS}
+assert MODELS.keys() == EVENTS.keys()
 assert newest().types[-1].name == dedup.NAMED_TYPES[-1] == "WikiPage"
 """
 
@@ -51,16 +54,17 @@ def test_an_example_applies(file: str, before: str, after: str) -> None:
 
 def test_the_examples_work_together(tmp_path: Path) -> None:
     """A copy of the source with all diffs has the metric, the event type and the entity type."""
-    for folder in ("stream_metrics", "tests/oracle", "tests/corpus"):
+    for folder in ("stream_metrics", "client/src", "tests/oracle", "tests/corpus"):
         copytree(ROOT / folder, tmp_path / folder, ignore=ignore_patterns("__pycache__"))
     for file, before, after in hunks():
         if (path := tmp_path / file).exists():
             text = path.read_text(encoding="utf-8")
             path.write_text(text.replace(before, after), encoding="utf-8")
 
+    places = os.pathsep.join([str(tmp_path), str(tmp_path / "client/src")])
     done = subprocess.run(
         [sys.executable, "-c", ADDED], cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(tmp_path), "STREAM_METRICS_KERNEL": "python"},
+        env={**os.environ, "PYTHONPATH": places, "STREAM_METRICS_KERNEL": "python"},
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
