@@ -15,7 +15,10 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.figures import Figure, figures_table, ratios
 from benchmarks.inprocess import once
+from benchmarks.ran import RAN
+from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.events import Limits
+from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import Event, Options, mapping
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds, ReadPosition
@@ -34,6 +37,7 @@ START_MS = 1_718_020_800_000
 
 def run(*, quick: bool, records: int | None, rounds: int | None) -> str:
     """The report: spans per second and core, and memory with many open traces."""
+    RAN.note(ENGINE)
     number = 200 if quick else records or TRACES
     log = _log(number)
     spans = sum(len(spans_of(record.value or b"")) for record in log)
@@ -106,6 +110,9 @@ class _InMemoryTopics:
         return ()
 
     def bad_records(self, counts: Counter[str]) -> None:
+        """Do nothing."""
+
+    def bug(self, bug: Bug) -> None:
         """Do nothing."""
 
     def produced(self, events: int) -> None:

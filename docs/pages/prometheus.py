@@ -12,7 +12,7 @@ from stream_metrics.core.engine.series import PREFIX
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.metrics.registry import LABELLED_SHARE, METRICS
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
-from stream_metrics.live.prometheus.catalogue import MAX_UNKNOWN_FIELDS
+from stream_metrics.live.prometheus.catalogue import MAX_BUGS, MAX_UNKNOWN_FIELDS
 from stream_metrics.live.prometheus.operations import Operations
 
 
@@ -133,8 +133,9 @@ def _operations_section() -> str:
         "",
         "Metrics about the worker itself. They start at 0 with the process. Counters are "
         "at-least-once: repeated work is counted again. Label values are a fixed set, except that "
-        "`topic`, `partition` and `window` follow from the settings, and `field` has at most "
-        f"{MAX_UNKNOWN_FIELDS} names from events. `/metrics` also has `process_*` (CPU, memory, "
+        "`topic`, `partition` and `window` follow from the settings, `field` has at most "
+        f"{MAX_UNKNOWN_FIELDS} names from events, and `kind` at most {MAX_BUGS} lines of code. "
+        "`/metrics` also has `process_*` (CPU, memory, "
         "start time).",
         "",
     ]

@@ -352,6 +352,19 @@ self._source.read_from(
         "assert clocks.clock.now_ms() <= clocks.true_ms",
     ),
     Mutation(
+        "restored without its batch",
+        "after a bug, a conversation is restored as stored, without the batch's events before",
+        (
+            Edit(
+                CONVERSATIONS,
+                "parts = _changed(stored, work.write)",
+                "parts = stored",
+            ),
+        ),
+        SIMULATION,
+        "one pass gives",
+    ),
+    Mutation(
         "record time decreases",
         "record time is that of the last batch instead of the maximum",
         (

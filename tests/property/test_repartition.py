@@ -16,6 +16,7 @@ from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events import BadRecord, Limits, decode
+from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.record import DeadLetter, Record
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
@@ -96,6 +97,9 @@ class Worker:
             self._lives -= 1
 
     def bad_records(self, counts: Counter[str]) -> None:
+        """Ignore."""
+
+    def bug(self, bug: Bug) -> None:
         """Ignore."""
 
     def repartitioned(self, counts: Counter[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from aiokafka import TopicPartition
 
 from stream_metrics.core.events import Limits
+from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.record import DeadLetter
 from stream_metrics.core.telemetry import Event, Options, mapping
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds
@@ -74,7 +75,13 @@ class World:
 class BridgeMember:
     """One bridge, whose external calls go through the fuse."""
 
-    def __init__(self, world: World, fuse: Fuse | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        world: World,
+        fuse: Fuse | None = None,
+        interpreter: TraceInterpreter | None = None,
+        **settings: Any,
+    ) -> None:
         self.world, self.fuse = world, fuse or Fuse()
         self.source = ScriptedSource(world.brokers)
         self._seconds = 0.0
@@ -82,9 +89,10 @@ class BridgeMember:
         self.late = self.gaps = 0
         self.complete_until_s: float | None = None
         self.refused: Counter[str] = Counter()
+        self.bugs: list[str] = []
         retry = ImmediateRetry(self.health, lambda: None)
         assemblies = Assemblies(world.bounds)
-        self.interpreter = TraceInterpreter(MAPPING, world.options, Limits())
+        self.interpreter = interpreter or TraceInterpreter(MAPPING, world.options, Limits())
         self.inputs = TraceInputs(
             self.source,
             InputOptions("bridge", in_order=False, **settings),
@@ -149,6 +157,10 @@ class BridgeMember:
 
     def bad_records(self, counts: Counter[str]) -> None:
         """Ignore."""
+
+    def bug(self, bug: Bug) -> None:
+        """Keep its kind."""
+        self.bugs.append(bug.kind)
 
     def trace_closed(self, interpreted: InterpretedTrace) -> None:
         """Count refusals."""

@@ -10,6 +10,7 @@ from tests.simulation.faults import KINDS
 from tests.simulation.system import TTL_MS, Process, System
 
 DAY_MS: Final = 86_400_000
+POISON: Final = 8  # results of an event; about one event in ten
 
 Action = tuple[Any, ...]
 
@@ -39,6 +40,7 @@ def system_of(seed: int) -> tuple[System, list[Action]]:
         batch_records=rng.choice((1, 8, 100)),
         ttl_ms=rng.choice((TTL_MS, DAY_MS)),
         over_kafka=seed % 3 == 0,
+        poison=POISON if seed % 4 == 0 else 0,
     )
     fast = rng.choice(("clock", "store's clock"))  # only one of the two clocks may be ahead
     drawn = rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=rng.randint(30, 90))

@@ -41,6 +41,7 @@ from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.retry import RetryPolicy
 from stream_metrics.live.worker.source import Source
 from tests import oracle
+from tests.faulty import Bug, BuggyDeduplicators
 from tests.simulation.brokers import Brokers, Commits, ScriptedCluster, ScriptedConsumer
 from tests.simulation.faults import Died, Fault, FaultInjector, Kind
 from tests.simulation.sources import ScriptedSource
@@ -107,14 +108,23 @@ class Outcome:
     last_ms: dict[str, int]
 
 
+def is_poison(record: TrafficRecord, poison: int) -> bool:
+    """Whether the record is a search event with that many results; never with 0."""
+    if not poison or not record.valid or b'"searches"' not in record.value:
+        return False
+    event = json.loads(record.value)
+    return poison == sum(len(search["results"]) for search in event.get("searches", ()))
+
+
 @lru_cache
-def expected(seed: int) -> Outcome:
-    """The outcome of one pass over the traffic."""
-    records = [oracle.Record(r.value, r.key, r.timestamp_ms) for r in traffic(seed)]
+def expected(seed: int, poison: int = 0) -> Outcome:
+    """The outcome of one pass over the traffic without its poison."""
+    taken = [record for record in traffic(seed) if not is_poison(record, poison)]
+    records = [oracle.Record(r.value, r.key, r.timestamp_ms) for r in taken]
     outcome = oracle.evaluate(records, keyed=True)
     now_us = 1000 * traffic(seed)[-1].timestamp_ms
     rows = {str(json.loads(row)["conversation_id"]): row for row in outcome.rows}
-    last_ms = {(r.key or b"").decode(errors="replace"): r.timestamp_ms for r in traffic(seed)}
+    last_ms = {(r.key or b"").decode(errors="replace"): r.timestamp_ms for r in taken}
     return Outcome(rows, outcome.windows(now_us), now_us, last_ms)
 
 
@@ -132,6 +142,7 @@ class System:
     """A group and its processes; ``seed`` determines the content of the topics.
 
     ``over_kafka``: what workers read is that over aiokafka, with a scripted client.
+    ``poison``: a conversation cannot be encoded with an event of that many results; none with 0.
     """
 
     seed: int
@@ -139,6 +150,7 @@ class System:
     batch_records: int = 8
     ttl_ms: int = TTL_MS
     over_kafka: bool = False
+    poison: int = 0
     brokers: Brokers = field(default_factory=lambda: Brokers(TOPICS, PARTITIONS))
     store: MemoryStore = field(default_factory=MemoryStore)
     letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
@@ -182,6 +194,7 @@ class System:
             batch_records=self.batch_records,
             now_ms=clock.now_ms,
             latest_ms=clock.latest_ms,
+            dedups=BuggyDeduplicators(b"secret", Bug(ZeroDivisionError, at_pack=self._is_poison)),
         )
 
         def seen(name: str, arguments: tuple[Any, ...], answer: Any) -> None:
@@ -217,6 +230,9 @@ class System:
         process = Process(client, loop, fault, health)
         self.processes.append(process)
         return process
+
+    def _is_poison(self, results: int) -> bool:
+        return 0 < results == self.poison
 
     def _reading(
         self, retry: ImmediateRetry, health: Health
@@ -357,7 +373,7 @@ class System:
 
         Rows of conversations that may have expired may be missing.
         """
-        outcome = expected(self.seed)
+        outcome = expected(self.seed, self.poison)
         left = {
             place: end
             for place, end in self.brokers.ends.items()
@@ -372,8 +388,12 @@ class System:
         wanted = {k: row for k, row in outcome.rows.items() if outcome.last_ms[k] >= young_ms}
         assert rows == wanted, "other rows than one pass gives"
         letters = {letter.record.value for letter in self.letters.letters}
-        invalid = {record.value for record in traffic(self.seed) if not record.valid}
-        assert letters == invalid, "other dead letters than one pass gives"
+        rejected = {
+            record.value
+            for record in traffic(self.seed)
+            if not record.valid or is_poison(record, self.poison)
+        }
+        assert letters == rejected, "other dead letters than one pass gives"
         options = AuditOptions(EngineConfig(), DEFAULT_WINDOWS)
         found = await audit(self.store, options, _never)
         assert (found.differences, found.unreadable, found.busy) == ([], [], [])

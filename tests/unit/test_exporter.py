@@ -47,7 +47,7 @@ KNOWN_LABELS = {
     "agent", "window", "metric", "iteration", "entity_type", "evidence", "span", "decision",
     "needed", "route", "correct", "order", "type", "outcome", "reason", "key", "step", "verdict",
     "stage", "state", "topic", "partition", "version", "python", "engine", "found", "le",
-    "field",
+    "field", "kind",
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from stream_metrics.cli.runtime import REPARTITION, REPARTITION_WAITING
 from stream_metrics.clients.kafka.errors import UnreadableBatch
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events import Limits
+from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.repartition import input_source
@@ -78,6 +79,9 @@ class Copying:
             self.copied.append((record.origin.partition, record.origin.offset))
 
     def bad_records(self, counts: Counter[str]) -> None:
+        """Ignore."""
+
+    def bug(self, bug: Bug) -> None:
         """Ignore."""
 
     def repartitioned(self, counts: Counter[str]) -> None:

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from stream_metrics.clients.kafka.records import copy_headers, origin_of
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events import BadRecord, Limits, decode
+from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.record import Headers, Origin, Record
 from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.internal_topic import filled_up_to_ms
@@ -130,6 +131,10 @@ class Round:
     def bad_records(self, counts: Counter[str]) -> None:
         """Counts of letters."""
         assert counts == {"not_json": 1}
+
+    def bug(self, bug: Bug) -> None:
+        """There is none."""
+        raise AssertionError(bug)
 
     def repartitioned(self, counts: Counter[str]) -> None:
         """Counts of copies."""

@@ -16,6 +16,7 @@ from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.state import Conversation
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.core.engine.windows import Windows
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import MAX_TIMESTAMP_MS, Record
 from stream_metrics.lab.replay.offline import Replay
@@ -389,7 +390,16 @@ async def test_an_export_of_the_past_is_refused() -> None:
 
 async def test_a_bug_rejects_one_event() -> None:
     """An event that the step fails on is a dead letter; its conversation stays as it was."""
-    bug = Bug(ZeroDivisionError, at_search=lambda results: results == 3)
+    await assert_rejected(Bug(ZeroDivisionError, at_search=lambda results: results == 3))
+
+
+async def test_a_bug_in_encoding_rejects_one_event() -> None:
+    """The event whose conversation cannot be written is a dead letter, and all others count."""
+    await assert_rejected(Bug(ZeroDivisionError, at_pack=lambda results: results == 3))
+
+
+async def assert_rejected(bug: Bug) -> None:
+    """Of a conversation's two events of a batch, only the one with three results is rejected."""
     fed = await Fed.new(dedups=BuggyDeduplicators(b"secret", bug))
     await fed.take(search("c", 1, NOON_S, "a"))
 
@@ -407,6 +417,68 @@ async def test_a_bug_rejects_one_event() -> None:
     assert [(letter.reason, letter.record.offset) for letter in fed.letters.letters] == [
         ("internal_error", 1)
     ]
+
+
+async def test_a_bug_leaves_no_trace_in_the_store() -> None:
+    """A conversation all of whose events are rejected is not stored."""
+    bug = Bug(ZeroDivisionError, at_search=lambda results: results == 3)
+    fed = await Fed.new(dedups=BuggyDeduplicators(b"secret", bug))
+
+    await fed.take(search("c", 1, NOON_S, "a", "b", "c"))
+
+    assert (await fed.store.describe(0)).conversations == 0
+
+
+async def test_a_conversation_that_cannot_be_loaded_stops_nobody() -> None:
+    """Its events are dead letters, and what is stored of it remains; others are written."""
+    fed = await Fed.new()
+    await fed.take(search("c", 1, NOON_S, "a", "b", "c"))
+    bug = Bug(ZeroDivisionError, at_unpack=lambda results: results == 3)
+    dedups = BuggyDeduplicators(b"secret", bug)
+    fed.state = await opened(fed.store, fed.letters, 0, dedups=dedups)
+
+    await fed.take(search("c", 2, NOON_S, "a"), search("d", 1, NOON_S, "a"))
+
+    assert [letter.record.offset for letter in fed.letters.letters] == [1]
+    rows = (await fed.export()).rows
+    assert [(row["conversation_id"], row["results"]) for row in rows] == [("c", 3), ("d", 1)]
+
+
+async def test_a_bug_costs_as_much_in_a_long_batch() -> None:
+    """Each event of a conversation is applied once more, and not once for each other."""
+    bug = Bug(ZeroDivisionError, at_search=lambda results: results == 3)
+    fed = await Fed.new(dedups=BuggyDeduplicators(b"secret", bug), batch_records=900)
+    sent = [search("c", n, NOON_S + n, "a", "b") for n in range(1, 60)]
+
+    await fed.take(*sent, search("c", 60, NOON_S + 60, "a", "b", "c"))
+
+    assert [letter.record.offset for letter in fed.letters.letters] == [59]
+    assert bug.searches == 2 * 60
+
+
+class BuggyWindows(Windows):
+    """Windows that a conversation with three results cannot be added to."""
+
+    def changes(self, cells: Any, names: Any, record_time_us: int) -> Any:
+        """Raise if the bug is in these cells."""
+        if any(cell.sums.get("r") == 3 for _, cell in cells):
+            raise ZeroDivisionError
+        return super().changes(cells, names, record_time_us)
+
+
+async def test_a_bug_in_the_windows_rejects_one_event() -> None:
+    """The batch is halved until the event is alone."""
+    fed = await Fed.new()
+    fed.state.windows = BuggyWindows()
+    sent = [search(f"c{n}", 1, NOON_S, "a") for n in range(20)]
+
+    await fed.take(*sent[:7], search("c", 1, NOON_S, "a", "b", "c"), *sent[7:])
+
+    assert [(letter.reason, letter.record.offset) for letter in fed.letters.letters] == [
+        ("internal_error", 7)
+    ]
+    sums = (await fed.export()).windows_document(NOON_S * 10**6)["sums"]
+    assert {entry["value"] for entry in sums if entry["name"] == "results"} == {20}
 
 
 @pytest.mark.parametrize("place", ["at_record", "at_search"])

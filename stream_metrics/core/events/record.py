@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from msgspec import Struct, structs
 
+from stream_metrics.core.events.bugs import Bug
+
 MAX_TIMESTAMP_MS = 253_402_300_799_999  # the end of year 9999
 
 
@@ -62,11 +64,24 @@ class Record(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that was turned away, and why; the message quotes nothing that it holds."""
+    """A record that was turned away, and why; the message quotes nothing that it holds.
+
+    ``bug`` is set if the record is not at fault.
+    """
 
     record: Record
     reason: str
     message: str
+    bug: Bug | None = None
+
+    @classmethod
+    def of_bug(cls, record: Record, error: Exception, met: str = "") -> DeadLetter:
+        """The letter of a record that met a bug; ``met`` says in what, if that is not the record.
+
+        Call it in the ``except`` clause.
+        """
+        bug = Bug.of(error)
+        return cls(record, "internal_error", f"a bug{met and f', met in {met}'}: {bug.kind}", bug)
 
 
 @dataclass(frozen=True, slots=True)

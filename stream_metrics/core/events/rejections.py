@@ -73,7 +73,8 @@ REJECTIONS: Final[dict[str, Rejection]] = {
     ),
     "internal_error": Rejection(
         "The event may be valid: a bug in the worker prevented it from processing the event.",
-        "Report the bug with the message, and resubmit the record once it is fixed.",
+        "Report the bug with the message, which says where it is, and resubmit the record once it"
+        " is fixed.",
     ),
 }
 

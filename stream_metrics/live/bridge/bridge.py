@@ -31,6 +31,7 @@ from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInt
 from stream_metrics.core.telemetry.otlp.payloads import id_of_key
 from stream_metrics.live.ports import DeadLetters
 from stream_metrics.live.worker.retry import Retry
+from stream_metrics.live.worker.telemetry import BugCounts, report_bugs
 
 CLOCK_MARGIN_MS: Final = 1_000
 """How far the clocks of this machine and the brokers may differ at the end of a partition."""
@@ -94,7 +95,7 @@ class EventWriter(Protocol):
         ...
 
 
-class BridgeCounts(Protocol):
+class BridgeCounts(BugCounts, Protocol):
     """Receives operational counts; every method is cheap and never raises."""
 
     def bad_records(self, counts: Counter[str]) -> None: ...
@@ -211,10 +212,11 @@ class Bridge:
             found = self._payloads.spans(record.value)
             if not isinstance(found, BadRecord):
                 return assembly.read(offset, time_ms, found)
+            letter = DeadLetter(record.produced, found.reason, found.message)
         except Exception as error:
-            found = BadRecord("internal_error", f"a bug: {type(error).__name__}")
-        self._letters.append(DeadLetter(record.produced, found.reason, found.message))
-        message = f"the record at offset {offset} cannot be read: {found.message}"
+            letter = DeadLetter.of_bug(record.produced, error)
+        self._letters.append(letter)
+        message = f"the record at offset {offset} cannot be read: {letter.message}"
         return assembly.refuse(offset, time_ms, self._trace_ids(record), "unreadable", message)
 
     def _trace_ids(self, record: Record) -> Sequence[str]:
@@ -241,8 +243,8 @@ class Bridge:
                 else:
                     interpreted = self._interpreter.interpret(trace)
             except Exception as error:
-                why = f"a bug, met in trace {trace.trace_id}: {type(error).__name__}"
-                self._letters.append(DeadLetter(place, "internal_error", why))
+                met = f"trace {trace.trace_id}"
+                self._letters.append(DeadLetter.of_bug(place, error, met))
                 continue
             self._counts.trace_closed(interpreted)
             self._letters += (DeadLetter(place, b.reason, b.message) for b in interpreted.rejected)
@@ -277,5 +279,6 @@ class Bridge:
             )
         letters, self._letters = self._letters, []
         if letters:
+            report_bugs(letters, self._counts)
             await self._retry(lambda: self._dead_letters.send(letters))
             self._counts.bad_records(Counter(letter.reason for letter in letters))

@@ -13,6 +13,7 @@ STAGES: Final = ("decode", "load", "step", "dead_letters", "output", "state", "c
 ENTITY_TYPES: Final = (*type_names(), OTHER)
 CONVERSATION_SOURCES: Final = ("cache", "store", "nowhere")  # where a batch finds a conversation
 MAX_UNKNOWN_FIELDS: Final = 50  # with a series each
+MAX_BUGS: Final = 20  # kinds with a series each
 
 # Key of Observations.counts: name of the counter, help.
 COUNTS: Final[dict[str, tuple[str, str]]] = {

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final, NamedTuple
 
+import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 
 from stream_metrics.core.alerts.obstacles import kind_of
 from stream_metrics.core.engine.config import OTHER
-from stream_metrics.live.prometheus.catalogue import PREFIX
+from stream_metrics.core.events.bugs import Bug
+from stream_metrics.live.prometheus.catalogue import MAX_BUGS, PREFIX
 from stream_metrics.live.prometheus.known import KnownGauge
 from stream_metrics.live.worker.lag import KNOWN_SECONDS
+
+log = structlog.get_logger(__name__)
 
 UNKNOWN: Final = "no sample while that is unknown"
 ENDS_TOLD: Final = (
@@ -58,6 +62,13 @@ class ServiceMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # series that nobody reads
         self._registry = registry
+        self._bugs = self._counter(
+            "bugs",
+            "Times that a bug was met, by the exception and the line of code; other counts those "
+            f"after the first {MAX_BUGS}.",
+            "kind",
+        )
+        self._bug_kinds = {OTHER: self._bugs.labels(OTHER)}
 
     def _counter(self, name: str, help: str, *labels: str) -> Counter:
         return Counter(self.prefix + name, help, labels, registry=self._registry)
@@ -72,6 +83,14 @@ class ServiceMetrics:
         """Count dead letters by reason."""
         for reason, number in counts.items():
             self._dead.get(reason, self._dead[OTHER]).inc(number)
+
+    def bug(self, bug: Bug) -> None:
+        """Count a bug; log the first one of a kind."""
+        if bug.kind not in self._bug_kinds:
+            log.error("a bug", kind=bug.kind, frames=bug.frames)
+            room = len(self._bug_kinds) <= MAX_BUGS
+            self._bug_kinds[bug.kind] = self._bugs.labels(bug.kind if room else OTHER)
+        self._bug_kinds[bug.kind].inc()
 
     def repartitioned(self, counts: Mapping[str, int]) -> None:
         """Count records copied to the internal topic, by source topic."""

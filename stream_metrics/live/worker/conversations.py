@@ -7,12 +7,18 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from stream_metrics.core.dedup.deduplicator import Deduplicator
-from stream_metrics.core.engine.changes import Changes, Observations
-from stream_metrics.core.engine.codec import add_fingerprints, decode_conversation, encode_changes
+from stream_metrics.core.engine.changes import Observations
+from stream_metrics.core.engine.codec import (
+    UnknownSchema,
+    add_fingerprints,
+    decode_conversation,
+    encode_changes,
+)
 from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder
 from stream_metrics.core.engine.registers import FORGET
-from stream_metrics.core.engine.state import Conversation
+from stream_metrics.core.engine.state import Cell, Conversation, DamagedState
 from stream_metrics.core.engine.step import Step
+from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.record import MAX_TIMESTAMP_MS, DeadLetter, Record
 from stream_metrics.live.ports import (
@@ -32,20 +38,34 @@ from stream_metrics.live.worker.telemetry import Telemetry, timed
 
 T = TypeVar("T")
 
+NO_BUGS: Final = (MemoryError, DamagedState, UnknownSchema, OtherIdentity)
+"""Errors that end or halt the work on a partition, because no record is at fault."""
 FAR_AHEAD_MS: Final = 7 * 86_400_000  # how much longer a wrong timestamp can keep a conversation
 
 
 @dataclass(slots=True)
 class Work:
-    """A conversation in a batch."""
+    """A conversation in a batch.
+
+    ``conversation`` is its state after those of ``events`` that have been applied; None before
+    ``Conversations.open``, and where a bug keeps it from being known. ``write``, ``cells`` (to
+    subtract from, -1, or add to the windows) and ``message`` are what they change; ``write`` is
+    None if that is nothing.
+    """
 
     key: ConversationKey
     conversation_id: str
     events: list[tuple[DigestedEvent, Record]] = field(default_factory=list)
     conversation: Conversation | None = None
-    changes: Changes | None = None
+    write: ConversationWrite | None = None
+    cells: list[tuple[int, Cell]] = field(default_factory=list)
     message: OutputMessage | None = None
     last_record_ms: int = 0
+
+    def undo(self) -> None:
+        """Forget the state, and what has been changed."""
+        self.conversation = self.write = self.message = None
+        self.cells, self.last_record_ms = [], 0
 
 
 class Conversations:
@@ -91,7 +111,7 @@ class Conversations:
             except MemoryError:
                 raise  # not the record's fault
             except Exception as error:
-                letters.append(_bug(record, error))
+                letters.append(DeadLetter.of_bug(record, error))
                 continue
             if isinstance(event, BadRecord):
                 letters.append(DeadLetter(record, event.reason, event.message))
@@ -131,12 +151,14 @@ class Conversations:
         self,
         works: dict[ConversationKey, Work],
         seen: Observations,
+        letters: list[DeadLetter],
         retry: Retry,
         record_time_ms: int,
     ) -> None:
         """Load every conversation of the batch that is not in memory, in at most two round trips.
 
-        ``record_time_ms`` is the largest record timestamp before the batch.
+        If a bug prevents that, its events become dead letters. ``record_time_ms`` is the largest
+        record timestamp before the batch.
         """
         missing: list[tuple[Work, bool]] = []
         without: list[Work] = []
@@ -153,7 +175,13 @@ class Conversations:
             keys = [(work.key, fingerprints) for work, fingerprints in missing]
             stored = await self._ask(lambda: self._store.load(self._number, keys), retry)
             for (work, _), parts in zip(missing, stored, strict=True):
-                work.conversation = self.restore(work.conversation_id, parts)
+                try:
+                    work.conversation = self.restore(work.conversation_id, parts)
+                except NO_BUGS:
+                    raise
+                except Exception as error:
+                    self._reject(work, error, letters)
+                    continue
                 where = "store" if work.conversation.schema else "nowhere"
                 seen.opened[where] += 1
                 if not work.conversation.schema:
@@ -164,9 +192,14 @@ class Conversations:
             for work, parts in zip(without, found, strict=True):
                 conversation = work.conversation
                 assert conversation is not None
-                dedup = self.dedup(conversation.key_id)
-                add_fingerprints(conversation, parts.fingerprints or {}, dedup)
-                self.step.restore(conversation)
+                try:
+                    dedup = self.dedup(conversation.key_id)
+                    add_fingerprints(conversation, parts.fingerprints or {}, dedup)
+                    self.step.restore(conversation)
+                except NO_BUGS:
+                    raise
+                except Exception as error:
+                    self._reject(work, error, letters)
 
     def restore(self, conversation_id: str, parts: StoredConversation) -> Conversation:
         """A conversation from its stored parts, with all derived values."""
@@ -187,14 +220,18 @@ class Conversations:
         retry: Retry,
     ) -> None:
         """Apply the events; one that triggers a bug becomes a dead letter."""
-        assert work.conversation is not None
+        if work.conversation is None:
+            return
         try:
             events = [self._with_its_key(work, *event) for event in work.events]
             self._take(work, events, observations)
         except MemoryError:
             raise
         except Exception as error:
-            await self._isolate(work, error, observations, letters, retry)
+            found = await self._take_one_by_one(work, observations, retry)
+            if not found:  # the bug is in taking them together
+                self._telemetry.bug(Bug.of(error))
+            letters += found
 
     def _with_its_key(self, work: Work, event: DigestedEvent, record: Record) -> DigestedEvent:
         """The event, digested with the digest key of its conversation."""
@@ -206,52 +243,72 @@ class Conversations:
         assert isinstance(again, DigestedEvent)  # as when it was decoded first
         return again
 
-    async def _isolate(
-        self,
-        work: Work,
-        error: Exception,
-        observations: Observations,
-        letters: list[DeadLetter],
-        retry: Retry,
-    ) -> None:
-        """Find the events that trigger a bug, add them to ``letters``, and apply the others."""
+    async def _take_one_by_one(
+        self, work: Work, observations: Observations, retry: Retry
+    ) -> list[DeadLetter]:
+        """Apply those events that trigger no bug; the dead letters of the others.
+
+        After a bug the conversation is restored: from the store, and what the events before have
+        changed.
+        """
         self._cache.drop(self._number, work.key)
         wanted = [(work.key, True)]
-        [parts] = await self._ask(lambda: self._store.load(self._number, wanted), retry)
-        good: list[DigestedEvent] = []
-        for sent, record in work.events:
-            trial = self.restore(work.conversation_id, parts)
+        [stored] = await self._ask(lambda: self._store.load(self._number, wanted), retry)
+        work.undo()
+        letters: list[DeadLetter] = []
+        last_ms = _last_ms(self._options)
+        for event, record in work.events:
+            if work.conversation is None:
+                try:
+                    parts = _changed(stored, work.write)
+                    work.conversation = self.restore(work.conversation_id, parts)
+                except MemoryError:
+                    raise
+                except Exception as error:
+                    if work.write is None and isinstance(error, NO_BUGS):
+                        raise
+                    letters = []
+                    self._reject(work, error, letters)
+                    break
             try:
-                event = self._with_its_key(work, sent, record)
-                on_trial = Work(work.key, work.conversation_id, conversation=trial)
-                self._take(on_trial, [*good, event], Observations())
+                self._take(work, [self._with_its_key(work, event, record)], observations)
             except MemoryError:
                 raise
-            except Exception as found:
-                error = found
-                letters.append(_bug(record, error))
+            except Exception as error:
+                work.conversation = None
+                letters.append(DeadLetter.of_bug(record, error))
             else:
-                good.append(event)
-        work.conversation = self.restore(work.conversation_id, parts)
-        self._take(work, good, observations)
+                assert work.write is not None
+                work.write.last_record_ms = max(work.write.last_record_ms, last_ms(record))
+        return letters
+
+    def _reject(self, work: Work, error: Exception, letters: list[DeadLetter]) -> None:
+        """Make all events dead letters; the conversation in the store remains as it is."""
+        self._cache.drop(self._number, work.key)
+        work.undo()
+        letters += (DeadLetter.of_bug(record, error) for _, record in work.events)
 
     def _take(
         self, work: Work, events: Sequence[DigestedEvent], observations: Observations
     ) -> None:
-        """Apply events to a conversation, and make the output message that they require."""
-        assert work.conversation is not None
-        work.changes = self.step.apply(work.conversation, events, observations)
-        if self._sends_rows:
-            scope = self._options.turn_scope
-            work.message = message_after(work.conversation, work.changes, events, scope)
+        """Apply events to a conversation, and note all that has to be written and sent for it.
 
-    def write_of(self, work: Work) -> ConversationWrite:
-        """The write that stores a conversation's changes."""
-        assert work.conversation is not None
-        assert work.changes is not None
-        dedup = self.dedup(work.conversation.key_id)
-        hot, fingerprints = encode_changes(work.conversation, work.changes, dedup, self._schema)
-        return ConversationWrite(work.key, hot, fingerprints, work.last_record_ms)
+        If that raises, the conversation is in no defined state.
+        """
+        conversation, message = work.conversation, None
+        assert conversation is not None
+        changes = self.step.apply(conversation, events, observations)
+        if self._sends_rows:
+            message = message_after(conversation, changes, events, self._options.turn_scope)
+        dedup = self.dedup(conversation.key_id)
+        hot, fingerprints = encode_changes(conversation, changes, dedup, self._schema)
+        if work.write is None:
+            work.write = ConversationWrite(work.key, hot, fingerprints, work.last_record_ms)
+        else:
+            work.write.hot |= hot
+            work.write.fingerprints |= fingerprints
+        work.cells += changes.cells
+        work.message = message or work.message
 
     async def load(self, keys: Sequence[ConversationKey], retry: Retry) -> list[StoredConversation]:
         """Load conversations without their fingerprints."""
@@ -282,8 +339,15 @@ class Conversations:
         return made
 
 
-def _bug(record: Record, error: Exception) -> DeadLetter:
-    return DeadLetter(record, "internal_error", f"a bug: {type(error).__name__}")
+def _changed(stored: StoredConversation, write: ConversationWrite | None) -> StoredConversation:
+    """A stored conversation as it is after a write."""
+    if write is None:
+        return stored
+    hot, fingerprints = stored.hot | write.hot, (stored.fingerprints or {}) | write.fingerprints
+    return StoredConversation(
+        {name: part for name, part in hot.items() if part is not None},
+        {name: part for name, part in fingerprints.items() if part is not None},
+    )
 
 
 def _last_ms(options: PartitionOptions) -> Callable[[Record], int]:

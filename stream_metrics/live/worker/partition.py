@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -26,9 +26,8 @@ from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.codec import encode_stub
 from stream_metrics.core.engine.plan import waiting_labels
 from stream_metrics.core.engine.registers import FORGET
-from stream_metrics.core.engine.state import Cell, Conversation
+from stream_metrics.core.engine.state import Cell, Conversation, DamagedState
 from stream_metrics.core.engine.windows import BucketChanges, Names, Windows, expired_windows
-from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.record import DeadLetter, Record
 from stream_metrics.live.ports import (
     BatchWrite,
@@ -57,14 +56,14 @@ from stream_metrics.live.worker.names import SharedNames, note_unnamed
 from stream_metrics.live.worker.options import PartitionOptions, record_digest
 from stream_metrics.live.worker.ownership.switch import not_repeated, unsent
 from stream_metrics.live.worker.retry import Retry
-from stream_metrics.live.worker.telemetry import Telemetry, timed
+from stream_metrics.live.worker.telemetry import Telemetry, report_bugs, timed
 
 EARLIEST_MS: Final = -(1 << 53)  # before the timestamp of any record
 EXPIRY_PAGE_SIZE: Final = 200
 EXPIRY_LOAD_SIZE: Final = 20  # conversations per read, so that a few large ones do not fill memory
-TOO_MUCH_STATE: Final = BadRecord(
-    "over_limit", f"the conversation's changes exceed {HARD_CAP_BYTES} bytes of state"
-)
+TOO_MUCH_STATE: Final = f"the conversation's changes exceed {HARD_CAP_BYTES} bytes of state"
+TOO_MANY: Final = 2.0  # shares of a call, so that the next batch is half as large
+NO_NAMES: Final = Names(frozenset(), frozenset())
 
 T = TypeVar("T")
 
@@ -175,40 +174,57 @@ class StatePartition:
         self,
         records: Sequence[Record],
         retry: Retry,
-        refused: BadRecord | None = None,
+        refuse: Callable[[Record], DeadLetter] | None = None,
     ) -> float:
         """Process records in one atomic write; returns the share of a call that it fills.
 
-        If it would fill more than one call, nothing is written, and the caller tries fewer records.
-        A single record may fill more, up to ``HARD_CAP_BYTES``; beyond that it becomes a dead
-        letter. With ``refused``, all records become dead letters.
+        If it would fill more than one call, or no call can be made because of a bug, nothing is
+        written, and the caller tries fewer records. A single record may fill more, up to
+        ``HARD_CAP_BYTES``; beyond that, or because of a bug, it becomes a dead letter. With
+        ``refuse``, all records become dead letters.
         """
         clock = time.perf_counter
         started = clock()
         observations = Observations()
         letters: list[DeadLetter] = []
         works: dict[ConversationKey, Work] = {}
-        if refused is None:
+        if refuse is None:
             works = self.conversations.decode(records, letters)
         else:
-            letters = [DeadLetter(r, refused.reason, refused.message) for r in records]
+            letters = [refuse(record) for record in records]
         decoded = clock()
-        await self.conversations.open(works, observations, retry, self.record_time_ms)
+        await self.conversations.open(works, observations, letters, retry, self.record_time_ms)
         loaded = clock()
         for work in works.values():
             await self.conversations.apply(work, observations, letters, retry)
-        writes = [self.conversations.write_of(work) for work in works.values()]
+        writes = [work.write for work in works.values() if work.write is not None]
         stepped = clock()
         positions = positions_after(self.positions, records, works, self._options)
-        call = await self._call(works, writes, positions, retry, observations)
+        cells = [cell for work in works.values() for cell in work.cells]
+        names = await self._ask(lambda: self._names.names(cells), retry)
+        try:
+            arrived = self._arrivals(works, names)
+            call = self._call(cells, names, writes, positions, observations, arrived=arrived)
+        except (MemoryError, DamagedState):
+            raise
+        except Exception as error:
+            if refuse is not None:
+                raise
+            self._drop(works)
+            if len(records) > 1:
+                return TOO_MANY
+            bug = error
+            return await self._process(records, retry, lambda r: DeadLetter.of_bug(r, bug))
         too_much = call.filled > 1 and (len(records) > 1 or call.size > HARD_CAP_BYTES)
-        if too_much and refused is None:
-            for work in works.values():
-                self.cache.drop(self.number, work.key)
+        if too_much and refuse is None:
+            self._drop(works)
             if len(records) > 1:
                 return call.filled
-            return await self._process(records, retry, TOO_MUCH_STATE)
+            return await self._process(
+                records, retry, lambda record: DeadLetter(record, "over_limit", TOO_MUCH_STATE)
+            )
         if letters:
+            report_bugs(letters, self._telemetry)
             rejected = sorted(
                 (replace(letter, record=letter.record.produced) for letter in letters),
                 key=lambda letter: (letter.record.topic, letter.record.offset),
@@ -241,36 +257,36 @@ class StatePartition:
             telemetry.published(messages)
         return call.filled
 
-    async def _call(
+    def _drop(self, works: Iterable[ConversationKey]) -> None:
+        """Drop conversations from the cache, because they differ from the stored ones."""
+        for key in works:
+            self.cache.drop(self.number, key)
+
+    def _call(
         self,
-        works: dict[ConversationKey, Work],
-        writes: list[ConversationWrite],
+        cells: Sequence[tuple[int, Cell]],
+        names: Names,
+        writes: Sequence[ConversationWrite],
         positions: dict[str, Position],
-        retry: Retry,
         seen: Observations,
-        expired: Sequence[Cell] = (),
+        *,
+        expired: Sequence[tuple[int, Cell]] = (),
         marks: Sequence[str] = (),
+        arrived: Mapping[str, Mapping[str, int]] | None = None,
     ) -> _Call:
         """The call that writes a batch; it may exceed the size limits.
 
-        ``expired`` are the contributions of expiring conversations, which stay in the windows.
-        ``marks`` are added to those of the partition.
+        ``cells`` are subtracted from the windows (-1) or added to them. ``expired`` are the
+        contributions of expiring conversations, which stay in the windows. ``marks`` are added to
+        those of the partition. ``arrived`` counts for alerts.
         """
-        cells = [
-            cell
-            for work in works.values()
-            if work.changes is not None
-            for cell in work.changes.cells
-        ]
-        staying = [(1, cell) for cell in expired]
-        names = await self._ask(lambda: self._names.names([*cells, *staying]), retry)
         record_time_us = 1000 * max((p.record_time_ms for p in positions.values()), default=0)
         touched = self.windows.changes(cells, names, record_time_us)
         seen.late.update(self.windows.late(cells, record_time_us))
         note_unnamed(cells, names, seen)
         left: BucketChanges = {}
-        if staying or not self._left.empty:
-            left = self._left.changes(staying, names, record_time_us)
+        if expired or not self._left.empty:
+            left = self._left.changes(expired, names, record_time_us)
         self._batches += 1
         batch = BatchWrite(
             partition=self.number,
@@ -284,7 +300,6 @@ class StatePartition:
             buckets=touched | left,
             marks=marks,
         )
-        arrived = self._arrivals(works, names)
         size, arguments = estimate(batch)
         filled = max(size / CALL_BYTES, arguments / CALL_ARGUMENTS)
 
@@ -312,13 +327,12 @@ class StatePartition:
         cells = [
             cell
             for work in works.values()
-            if work.changes is not None
-            and work.changes.cells
+            if work.cells
             and all(
                 is_young(record.timestamp_ms, now_ms) and event.kind is not FORGET
                 for event, record in work.events
             )
-            for cell in work.changes.cells
+            for cell in work.cells
         ]
         return net_arrivals(cells, names)
 
@@ -408,9 +422,7 @@ class StatePartition:
         self, writes: Sequence[ConversationWrite], marks: Sequence[str], retry: Retry
     ) -> None:
         """Write conversations and marks without reading records; raises ``PartitionLost``."""
-        call = await self._call(
-            {}, list(writes), dict(self.positions), retry, Observations(), marks=marks
-        )
+        call = self._call((), NO_NAMES, writes, dict(self.positions), Observations(), marks=marks)
         await self._write(call.batch, retry)
         call.apply()
 
@@ -421,7 +433,7 @@ class StatePartition:
 
     async def move(self, positions: dict[str, Position], retry: Retry) -> None:
         """Write other positions, and nothing else; raises ``PartitionLost``."""
-        call = await self._call({}, [], positions, retry, Observations())
+        call = self._call((), NO_NAMES, (), positions, Observations())
         await self._write(call.batch, retry)
         call.apply()
 
@@ -485,13 +497,14 @@ class StatePartition:
         seen: Observations,
     ) -> _Call:
         """The call that deletes the conversations."""
-        cells: list[Cell] = []
+        cells: list[tuple[int, Cell]] = []
         writes: list[ConversationWrite] = []
         for key, conversation in loaded:
-            cells += conversation_cells(conversation, self._options.engine)
+            cells += ((1, cell) for cell in conversation_cells(conversation, self._options.engine))
             writes.append(ConversationWrite(key, delete=True))
             if conversation.turns:
                 writes.append(
                     ConversationWrite(key, encode_stub(self._schema), last_record_ms=horizon_ms)
                 )
-        return await self._call({}, writes, dict(self.positions), retry, seen, cells)
+        names = await self._ask(lambda: self._names.names(cells), retry)
+        return self._call((), names, writes, dict(self.positions), seen, expired=cells)

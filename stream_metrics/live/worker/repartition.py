@@ -29,6 +29,7 @@ from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import DeadLetter, Origin, Record
 from stream_metrics.live.ports import DeadLetters
 from stream_metrics.live.worker.retry import Retry
+from stream_metrics.live.worker.telemetry import BugCounts, report_bugs
 
 Route = Callable[[Sequence[Record]], tuple[list[Record], list[DeadLetter]]]
 """Returns copies of the records with their new keys, and dead letters for the others."""
@@ -57,7 +58,7 @@ class Internal(Protocol):
         ...
 
 
-class Counts(Protocol):
+class Counts(BugCounts, Protocol):
     """Receives operational counts; every method is cheap and never raises."""
 
     def bad_records(self, counts: Counter[str]) -> None: ...
@@ -88,6 +89,7 @@ class Repartitioner:
         records = await self._inputs.fetch()
         copies, letters = self._route(records)
         if letters:
+            report_bugs(letters, self._counts)
             await self._retry(lambda: self._dead_letters.send(letters))
             self._counts.bad_records(Counter(letter.reason for letter in letters))
         if copies:
@@ -107,7 +109,8 @@ def route(records: Sequence[Record], limits: Limits) -> tuple[list[Record], list
         except MemoryError:
             raise  # not the record's fault
         except Exception as error:
-            key = BadRecord("internal_error", f"a bug: {type(error).__name__}")
+            letters.append(DeadLetter.of_bug(record, error))
+            continue
         if isinstance(key, BadRecord):
             letters.append(DeadLetter(record, key.reason, key.message))
             continue

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from stream_metrics.core.engine.changes import Observations
+from stream_metrics.core.events.bugs import Bug
+from stream_metrics.core.events.record import DeadLetter
 from stream_metrics.live.ports import OutputMessage
 from stream_metrics.live.worker.lag import Gauges
 from stream_metrics.live.worker.retry import Retry
@@ -14,7 +16,13 @@ from stream_metrics.live.worker.retry import Retry
 T = TypeVar("T")
 
 
-class Telemetry(Protocol):
+class BugCounts(Protocol):
+    """Receives bugs; the method is cheap and never raises."""
+
+    def bug(self, bug: Bug) -> None: ...
+
+
+class Telemetry(BugCounts, Protocol):
     """Receives operational counts; every method is cheap and never raises."""
 
     def observe(self, observations: Observations) -> None: ...
@@ -49,6 +57,9 @@ class NoTelemetry:
     def bad_records(self, counts: Mapping[str, int]) -> None:
         """Ignore."""
 
+    def bug(self, bug: Bug) -> None:
+        """Ignore."""
+
     def published(self, messages: Sequence[OutputMessage]) -> None:
         """Ignore."""
 
@@ -80,3 +91,10 @@ async def timed(call: Callable[[], Awaitable[T]], retry: Retry, telemetry: Telem
     answer = await retry(call)
     telemetry.redis(time.perf_counter() - started)
     return answer
+
+
+def report_bugs(letters: Iterable[DeadLetter], counts: BugCounts) -> None:
+    """Report the bugs that records met; before their letters are sent, which may have to wait."""
+    for letter in letters:
+        if letter.bug is not None:
+            counts.bug(letter.bug)

@@ -27,7 +27,6 @@ from stream_metrics.core.telemetry.otlp.spans import (
 from stream_metrics.core.telemetry.spans import Link, Span, SpanEvent
 
 UNREADABLE: Final = "unreadable"
-INTERNAL_ERROR: Final = "internal_error"
 
 ERROR_CODES: Final = (2, "STATUS_CODE_ERROR")
 KINDS: Final = {
@@ -246,7 +245,7 @@ def route_by_trace(records: Sequence[Record]) -> tuple[list[Record], list[DeadLe
             letters.append(DeadLetter(record, UNREADABLE, _why(value, error)))
             continue
         except Exception as error:
-            letters.append(DeadLetter(record, INTERNAL_ERROR, f"a bug: {type(error).__name__}"))
+            letters.append(DeadLetter.of_bug(record, error))
             continue
         origin = Origin(record.topic, record.partition, record.offset, record.key)
         copies += (
