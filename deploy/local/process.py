@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from deploy.local.waiting import wait_until
 
@@ -39,6 +39,18 @@ _given_ports: set[int] = set()
 # not take the port while its server is stopped.
 _register = Path(tempfile.gettempdir()) / f"stream-metrics-ports-{os.getuid()}"
 _register_fd: int | None = None
+
+
+class Process(Protocol):
+    """What is used of ``subprocess.Popen``."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+
+    def wait(self) -> int:
+        """The exit code, as soon as it has ended."""
 
 
 class ServerFailed(RuntimeError):
@@ -126,7 +138,7 @@ class ChildProcess(Served):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.log = folder / f"{self.name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     def command(self) -> list[str]:
         """The command line."""
@@ -239,7 +251,7 @@ class ChildProcess(Served):
             )
         return await self.ready()
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
+    def _spawn(self) -> Process:
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [*_die_with_parent(), *self.command()],

@@ -33,7 +33,8 @@ from tests.campaign.servers import (
     StateServers,
 )
 from tests.campaign.watch import Watcher
-from tests.services.live import COMMAND, PARTITIONS, Worker
+from tests.forked import COMMAND
+from tests.services.live import PARTITIONS, Worker
 
 GROUP: Final = "campaign"
 TOPICS: Final = ("campaign-events", "campaign-labels")

@@ -17,7 +17,8 @@ from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
 from stream_metrics.clients.kafka.groups import TRANSIENT_ERRORS
 from stream_metrics.core.events.record import Record
-from tests.services.live import COMMAND, LiveSystem, Produced, Worker, recorded, said
+from tests.forked import COMMAND
+from tests.services.live import LiveSystem, Produced, Worker, recorded, said
 from tests.sessions import Sent, records, traces
 
 NOW = "1800000000000000"

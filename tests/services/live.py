@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ import aiohttp
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from deploy.local.kafka.cluster import Kafka
-from deploy.local.process import ChildProcess, ServerFailed, free_port
+from deploy.local.process import ChildProcess, Process, ServerFailed, free_port
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
 from stream_metrics.clients.kafka.settings import KafkaSettings
@@ -26,11 +25,11 @@ from stream_metrics.lab.traffic import TrafficRecord
 from stream_metrics.live.ports import StoreUnavailable
 from stream_metrics.live.redis.connect import RedisOptions, connect
 from stream_metrics.live.worker.ownership.generations import state_in_force
+from tests import forked
+from tests.forked import COMMAND
 
 PARTITIONS = 4
 ESTABLISHED = "01"  # a connection's state in /proc/net/tcp
-COMMAND = [sys.executable, "-m", "stream_metrics"]
-
 
 LEFT_OVER = (
     "Traceback",
@@ -54,18 +53,10 @@ async def run_command(
 
     Fails if it leaves something open, or an error without a message for people.
     """
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *arguments,
-        env={**os.environ, "PYTHONWARNINGS": "default::ResourceWarning", **environment},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, said = await process.communicate(typed.encode())
-    error = said.decode()
+    everything = {**os.environ, "PYTHONWARNINGS": forked.WARNINGS, **environment}
+    code, out, error = await forked.run(arguments, everything, typed)
     assert not any(sign in error for sign in LEFT_OVER), f"{' '.join(arguments)}:\n{error}"
-    return process.returncode or 0, out.decode(), error
+    return code, out, error
 
 
 def unanswered_calls(port: int) -> int:
@@ -109,6 +100,17 @@ class Worker(ChildProcess):
     def environment(self) -> Mapping[str, str]:
         """The settings."""
         return self._environment
+
+    def _spawn(self) -> Process:
+        command = self.command()
+        if command[: len(COMMAND)] != COMMAND:
+            return super()._spawn()
+        environment = {**os.environ, **self.environment()}
+        with self.log.open("ab") as log, open(os.devnull, "rb") as nothing:
+            files = (nothing.fileno(), log.fileno(), log.fileno())
+            arguments = command[len(COMMAND) :]
+            started = forked.start(arguments, environment, self.folder, files, session=True)
+        return started or super()._spawn()
 
     async def ready(self) -> bool:
         """Whether ``/readyz`` reports that it is ready."""

@@ -22,8 +22,8 @@ from stream_metrics.live.layout import Layout
 from stream_metrics.live.redis.connect import RedisOptions, connect
 from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.worker.ownership.generations import begin
+from tests.forked import COMMAND
 from tests.helpers import wait_until
-from tests.services.live import COMMAND
 
 pytestmark = pytest.mark.service
 

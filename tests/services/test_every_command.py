@@ -14,10 +14,10 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import free_port
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
+from tests.commands import leaves
 from tests.otlp import RETRIEVER, SpanSpec, as_json, documents
 from tests.services.bridged import BridgedSystem, bridged
 from tests.services.live import LEFT_OVER, run_command
-from tests.unit.test_cli_options import commands
 
 pytestmark = pytest.mark.service
 
@@ -134,7 +134,7 @@ async def test_every_command_does_its_work_and_leaves_nothing_open(
         done.add(name)
     await succeeds(("purge", "--yes", "--force"))
 
-    assert done - {"--version"} == set(commands())
+    assert done - {"--version"} == set(leaves())
 
 
 KAFKA_AWAY = [

@@ -20,8 +20,8 @@ from stream_metrics.live.redis.connect import RedisOptions, connect
 from stream_metrics.live.redis.keys import OFFSET
 from stream_metrics.live.redis.store import RedisStore
 from stream_metrics.live.worker.ownership.generations import admit, begin, state_in_force
+from tests.forked import COMMAND
 from tests.helpers import rest_long, wait_until
-from tests.services.live import COMMAND
 
 pytestmark = pytest.mark.service
 

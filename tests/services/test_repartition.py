@@ -22,8 +22,9 @@ from stream_metrics.core.events import BadRecord, Limits, decode
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
+from tests.forked import COMMAND
 from tests.helpers import wait_until
-from tests.services.live import COMMAND, LiveSystem, Produced, recorded, stored
+from tests.services.live import LiveSystem, Produced, recorded, stored
 
 pytestmark = pytest.mark.service
 

@@ -15,8 +15,9 @@ import pytest
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
+from tests.forked import COMMAND
 from tests.helpers import wait_until
-from tests.services.live import COMMAND, PARTITIONS, LiveSystem, Worker, recorded
+from tests.services.live import PARTITIONS, LiveSystem, Worker, recorded
 from tests.services.test_live import empty_system, new_topics
 
 pytestmark = pytest.mark.service

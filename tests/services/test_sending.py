@@ -18,8 +18,9 @@ from deploy.local.servers import RedisServer
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.files import record_line
 from stream_metrics.lab.traffic import generate
+from tests.forked import COMMAND
 from tests.helpers import wait_until
-from tests.services.live import COMMAND, LiveSystem, recorded, said
+from tests.services.live import LiveSystem, recorded, said
 from tests.services.test_live import empty_system, few, new_topics
 
 pytestmark = pytest.mark.service

@@ -13,7 +13,7 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.traces import TRACES_TOPIC_CONFIG
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import partition_counts, topic_configs
-from tests.services.live import COMMAND
+from tests.forked import COMMAND
 
 pytestmark = pytest.mark.service
 
