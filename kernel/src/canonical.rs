@@ -36,6 +36,7 @@ fn with_scan<T>(
     made
 }
 
+/// See `stream_metrics.core.events.canonical.content_digest`.
 pub fn digest<'py>(py: Python<'py>, found: &Canonical<'_>) -> Bound<'py, PyBytes> {
     PyBytes::new(py, &Sha256::digest(found.text())[..DIGEST_BYTES])
 }
@@ -51,19 +52,6 @@ fn instant(value: &[u8]) -> Option<i64> {
         Some(text) => rfc3339_micros(text),
         None => micros_of_seconds(value),
     }
-}
-
-/// The digest of the canonical form of a JSON text; None if Python has to decide.
-///
-/// See `stream_metrics.core.events.canonical.content_digest`.
-#[pyfunction]
-fn content_digest<'py>(
-    py: Python<'py>,
-    raw: &Bound<'py, PyBytes>,
-    max_levels: i64,
-) -> Option<Bound<'py, PyBytes>> {
-    let text = utf8(raw.as_bytes())?;
-    with_scan(text, max_levels, |found| Some(digest(py, &found)))
 }
 
 /// The result of `use_kind` for the `type` of an event of this version, and the event's time.
@@ -143,6 +131,5 @@ fn envelope<'py>(
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(content_digest, module)?)?;
     module.add_function(wrap_pyfunction!(envelope, module)?)
 }

@@ -34,7 +34,6 @@ fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     rankings::register(module)?;
     reranking::register(module)?;
     resampling::register(module)?;
-    times::register(module)?;
     words::register(module)?;
     Ok(())
 }

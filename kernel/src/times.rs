@@ -1,8 +1,5 @@
 //! Times in microseconds: the compiled form of `stream_metrics.core.events.times`.
 
-use pyo3::prelude::*;
-use pyo3::types::PyString;
-
 const MICROS: i64 = 1_000_000;
 const EVERY_INTEGER_IS_A_DOUBLE: i64 = 1 << 53; // up to here
 const EPOCH_DAYS: i64 = 719_528; // days from 0000-01-01 to 1970-01-01 in the proleptic calendar
@@ -28,6 +25,8 @@ fn days(year: i64, month: usize, day: i64) -> i64 {
 }
 
 /// The time of an RFC 3339 date-time in microseconds since 1970; None if it is not one.
+///
+/// See `stream_metrics.core.events.times.parse_rfc3339`.
 pub fn rfc3339_micros(text: &[u8]) -> Option<i64> {
     let (year, month, day) = (
         number(text, 0, 4)?,
@@ -112,14 +111,4 @@ pub fn micros_of_seconds(number: &[u8]) -> Option<i64> {
     }
     let micros = i64::try_from(micros).ok()?;
     Some(if seconds < 0.0 { -micros } else { micros })
-}
-
-/// See `stream_metrics.core.events.times.parse_rfc3339`.
-#[pyfunction]
-fn parse_rfc3339(text: &Bound<'_, PyString>) -> Option<i64> {
-    rfc3339_micros(text.to_cow().ok()?.as_bytes())
-}
-
-pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(parse_rfc3339, module)?)
 }

@@ -27,8 +27,7 @@ from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder, di
 from stream_metrics.core.engine.registers import SEARCH_ITERATION
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.core.engine.step import Step
-from stream_metrics.core.events.canonical import content_digest, decode_json
-from stream_metrics.core.events.decode import BadRecord, Event, decode_slow
+from stream_metrics.core.events.decode import SCHEMA_VERSION, BadRecord, Event, decode_slow
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.times import parse_rfc3339
 from stream_metrics.core.events.wire import Result
@@ -39,6 +38,7 @@ from stream_metrics.lab.sources.files import parse_line, record_line
 from stream_metrics.lab.sources.otlp.framing import frames, is_whole
 from stream_metrics.live.redis.codec import read_bucket, read_state
 from tests.twins import kernel
+from tests.twins.texts import event_with, run_instant, slow_digest
 
 LIMITS: Final = Limits()
 TIGHT: Final = Limits(
@@ -107,15 +107,12 @@ def _seen(taken: DigestedEvent | BadRecord, dedup: Deduplicator) -> str:
 
 
 def json_text(data: bytes) -> None:
-    """The kernel finds Python's digest of a JSON text, or leaves the text to Python."""
-    try:
-        found, delicate = decode_json(data)
-        digest = content_digest(found, delicate=delicate)
-    except (ValueError, RecursionError, OverflowError):
-        digest = None
+    """The kernel finds Python's digest of an event with such a value, or leaves it to Python."""
+    raw = event_with(data)
+    digest = slow_digest(raw)
     if kernel is not None:
-        fast = kernel.content_digest(data, LIMITS.json_levels)
-        assert fast is None or fast == digest
+        found = kernel.envelope(raw, SCHEMA_VERSION, LIMITS.json_levels)
+        assert found is None or found[0] == digest
 
 
 def url(data: bytes) -> None:
@@ -145,7 +142,8 @@ def instant(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     micros = parse_rfc3339(text)
     if kernel is not None:
-        assert kernel.parse_rfc3339(text) == micros
+        [(found, expected)] = run_instant(text)
+        assert found is None or found == expected
     if micros is not None:
         assert -62_167_305_600_000_000 <= micros < 253_402_387_200_000_000
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from stream_metrics.core.compiled import KERNEL
 
-kernel: Any = import_module("stream_metrics_kernel") if KERNEL == "compiled" else None
+kernel: Any = import_module("stream_metrics_kernel") if KERNEL else None
 """The kernel; ``test_twins.py`` fails if it is not installed."""
 
 Pair = tuple[Any, Any]

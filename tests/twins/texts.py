@@ -1,4 +1,4 @@
-"""Digests of JSON texts, and times in RFC 3339."""
+"""Digests of events with any JSON text in them, and times in RFC 3339."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from stream_metrics.core.events import Limits
 from stream_metrics.core.events.canonical import content_digest, decode_json
+from stream_metrics.core.events.decode import SCHEMA_VERSION
 from stream_metrics.core.events.times import parse_rfc3339
 from tests.helpers import examples
 from tests.twins import Claim, Pair, Twin, kernel
@@ -30,21 +31,27 @@ def slow_digest(value: bytes) -> bytes | None:
         return None
 
 
-def fast_digest(value: bytes, levels: int = LEVELS) -> bytes | None:
-    """The digest by the kernel; None if it leaves the text to Python."""
-    found: bytes | None = kernel.content_digest(value, levels)
-    return found
+def event_with(value: bytes) -> bytes:
+    """An event with this JSON text as one of its values."""
+    return b'{"a":' + value + b',"occurred_at":0,"type":"t"}'
+
+
+def run_whole(raw: bytes) -> Iterator[Pair]:
+    """The digest of an event."""
+    found = kernel.envelope(raw, SCHEMA_VERSION, LEVELS)
+    yield (None if found is None else found[0]), slow_digest(raw)
 
 
 def run_digest(value: bytes | str) -> Iterator[Pair]:
-    """The digest of a JSON text."""
-    raw = value.encode() if isinstance(value, str) else value
-    yield fast_digest(raw), slow_digest(raw)
+    """The digest of an event with a JSON text as one of its values."""
+    return run_whole(event_with(value.encode() if isinstance(value, str) else value))
 
 
 def run_instant(text: str) -> Iterator[Pair]:
-    """The instant that a text names, if it does."""
-    yield (kernel.parse_rfc3339(text),), (parse_rfc3339(text),)
+    """The time of an event that says it with this text; None if it is no time."""
+    raw = json.dumps({"occurred_at": text, "type": "t"}).encode()
+    found = kernel.envelope(raw, SCHEMA_VERSION, LEVELS)
+    yield (None if found is None else found[2]), parse_rfc3339(text)
 
 
 def is_half_way(value: float) -> bool:
@@ -58,10 +65,12 @@ def is_half_way(value: float) -> bool:
 
 
 def edited_texts() -> Iterator[bytes]:
-    """A JSON text with any byte inserted anywhere, or replacing another."""
-    text = b'{"k":["a\\n",1.5,{"\xc3\xa9":true,"b":[]}]}'
+    """An event with any byte inserted into a value or behind it all, or replacing another."""
+    value = b'{"k":["a\\n",1.5,{"\xc3\xa9":true,"b":[]}]}'
+    text = event_with(value)
+    start = text.index(value)
     for byte in range(256):
-        for place in range(len(text) + 1):
+        for place in (*range(start, start + len(value) + 1), len(text)):
             yield text[:place] + bytes([byte]) + text[place:]
             yield text[:place] + bytes([byte]) + text[place + 1 :]
 
@@ -168,11 +177,12 @@ _NEARLY_RFC_3339 = st.lists(
 
 # --- claims ---------------------------------------------------------------------------------------
 
-CONTENT_DIGEST = Twin("content_digest", run_digest)
-PARSE_RFC3339 = Twin("parse_rfc3339", run_instant, may_decline=False)
+DIGEST = Twin("envelope", run_digest)
+WHOLE_DIGEST = Twin("envelope", run_whole)
+INSTANT = Twin("envelope", run_instant)
 CLAIMS = [
     Claim(
-        CONTENT_DIGEST,
+        DIGEST,
         "any JSON text, in any spelling, has one digest",
         st.tuples(DOCUMENT),
         [
@@ -188,7 +198,7 @@ CLAIMS = [
     ),
     *(
         Claim(
-            CONTENT_DIGEST,
+            DIGEST,
             f"so has any number, of which most are hard ones, written as {form!r}",
             st.tuples(NUMBER.map(lambda token, form=form: form.replace("@", token))),  # type: ignore[misc]
             max_examples=examples(1_000),
@@ -197,7 +207,7 @@ CLAIMS = [
     ),
     *(
         Claim(
-            CONTENT_DIGEST,
+            DIGEST,
             f"no text of {size} characters that resembles a number is taken but where Python does",
             listed=lambda size=size: (  # type: ignore[misc]
                 (f"[{''.join(one)}]",) for one in itertools.product("-+019.e", repeat=size)
@@ -207,32 +217,32 @@ CLAIMS = [
         for size in range(1, 6)
     ),
     Claim(
-        CONTENT_DIGEST,
+        WHOLE_DIGEST,
         "a byte that is put anywhere into a text is refused where Python refuses it",
         listed=lambda: ((text,) for text in edited_texts()),
     ),
-    Claim(CONTENT_DIGEST, "a whole text is handled", listed=[(WHOLE,)], handled=True),
+    Claim(DIGEST, "a whole text is handled", listed=[(WHOLE,)], handled=True),
     Claim(
-        CONTENT_DIGEST,
-        "a text that ends too early is left to Python",
-        listed=[(WHOLE[:end],) for end in range(len(WHOLE))],
+        WHOLE_DIGEST,
+        "an event that ends too early is left to Python",
+        listed=[(event_with(WHOLE)[:end],) for end in range(len(event_with(WHOLE)))],
         handled=False,
     ),
     Claim(
-        CONTENT_DIGEST,
+        DIGEST,
         "every character is written as Python writes it, whether it was escaped or not",
         listed=lambda: ((text,) for text in every_character()),
         handled=True,
         slow=True,
     ),
     Claim(
-        CONTENT_DIGEST,
+        DIGEST,
         "so is every character in a name",
         listed=lambda: ((text,) for text in every_character_as_a_name()),
         slow=True,
     ),
     Claim(
-        CONTENT_DIGEST,
+        DIGEST,
         "half a pair of surrogates and escapes that JSON does not know are left to Python",
         listed=[
             (text,) for escape in BROKEN_ESCAPES for text in (f'["{escape}"]', f'{{"{escape}":1}}')
@@ -240,13 +250,13 @@ CLAIMS = [
         handled=False,
     ),
     Claim(
-        CONTENT_DIGEST,
+        DIGEST,
         "floats are written as repr writes them",
         listed=lambda: ((f"[{n!r}]",) for n in floats_around_powers_of_two() if not is_half_way(n)),
         handled=True,
     ),
     Claim(
-        CONTENT_DIGEST,
+        DIGEST,
         "floats that lie just between the two shortest decimals are left to Python",
         listed=lambda: [
             *((f"[{n!r}]",) for n in floats_around_powers_of_two() if is_half_way(n)),
@@ -255,32 +265,32 @@ CLAIMS = [
         handled=False,
     ),
     Claim(
-        CONTENT_DIGEST,
+        DIGEST,
         "what JSON libraries write of ordinary values is handled",
         plain_texts(),
         handled=True,
         max_examples=examples(300),
     ),
     Claim(
-        CONTENT_DIGEST,
+        DIGEST,
         "whatever bytes are put into whatever text, there is the one digest or none",
         changed(),
         max_examples=examples(300),
     ),
     Claim(
-        CONTENT_DIGEST,
+        DIGEST,
         "wide and deep objects are put in order",
         listed=lambda: [(json.dumps({"z": wide(), "a": [wide()]}),), (deep(12),), (deep(60),)],
         handled=True,
     ),
     Claim(
-        CONTENT_DIGEST,
+        DIGEST,
         "a name that stands twice in a wide object is left to Python",
         listed=lambda: [(json.dumps({**wide(), "twice": 1})[:-1] + ',"twice":2}',)],
         handled=False,
     ),
     Claim(
-        PARSE_RFC3339,
+        INSTANT,
         "times of any offset and precision are read alike",
         st.tuples(
             st.builds(
@@ -291,9 +301,10 @@ CLAIMS = [
                 st.sampled_from(["TZ", "tz", "Tz", "tZ"]),
             )
         ),
+        handled=True,
     ),
     Claim(
-        PARSE_RFC3339,
+        INSTANT,
         "what Python refuses is refused",
         st.tuples(_NEARLY_RFC_3339 | st.from_regex(_RFC_3339)),
     ),

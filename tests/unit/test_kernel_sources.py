@@ -1,7 +1,8 @@
-"""The order of the kernel's Rust modules."""
+"""What the kernel has, and the order of its modules."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -9,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from stream_metrics.core import compiled
+
 Module = tuple[str, ...]
 
-ROOT = Path(__file__).parents[2] / "kernel" / "src"
+PROJECT = Path(__file__).parents[2]
+ROOT = PROJECT / "kernel" / "src"
+TYPES = PROJECT / "kernel" / "stream_metrics_kernel.pyi"
+MADE_BY_HELPERS = frozenset({"Fingerprints", "Index"})
+"""Classes whose objects the program gets from a ``Deduplicator``."""
 SOURCES: dict[Module, str] = {
     tuple(
         part for part in file.relative_to(ROOT).with_suffix("").parts if part not in ("lib", "mod")
@@ -57,3 +64,14 @@ def test_the_order_that_deduplication_describes_is_that_of_its_modules() -> None
     for module in place:
         for other in used(module, SOURCES[module]):
             assert other[0] != "dedup" or place[other] < place[module]
+
+
+def test_the_program_calls_all_that_the_kernel_has() -> None:
+    """Each function and class of the kernel is called by the program, or made by one that is."""
+    typed = ast.parse(TYPES.read_text(encoding="utf-8")).body
+    named = {one.name for one in typed if isinstance(one, ast.FunctionDef | ast.ClassDef)}
+    program = (file.read_text("utf-8") for file in (PROJECT / "stream_metrics").rglob("*.py"))
+    called = {name for text in program for name in re.findall(r"\bcompiled\.(\w+)\(", text)}
+
+    assert named - MADE_BY_HELPERS == set(compiled.__all__)
+    assert set(compiled.__all__) <= called
