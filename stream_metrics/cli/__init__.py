@@ -17,39 +17,125 @@ from stream_metrics import __version__
 from stream_metrics.cli.lazy_commands import MARKUP, lazy_group
 from stream_metrics.core.garbage_collection import collect_rarely
 
+# Where each command is, and its line in the list of commands: what its own help says first.
 COMMANDS = {
-    "demo": "stream_metrics.cli.demo:demo",
-    "worker": "stream_metrics.cli.services:worker",
-    "bridge": "stream_metrics.cli.services:bridge",
-    "check": "stream_metrics.cli.live:check",
-    "export": "stream_metrics.cli.live:export",
-    "top": "stream_metrics.cli.top:top",
-    "audit": "stream_metrics.cli.audit:audit",
-    "forget": "stream_metrics.cli.forget:forget",
-    "build": "stream_metrics.cli.build:build",
-    "purge": "stream_metrics.cli.purge:purge",
-    "validate": "stream_metrics.cli.validate:validate",
-    "replay": "stream_metrics.cli.replay:replay",
-    "report": "stream_metrics.cli.replay:report",
-    "backfill": "stream_metrics.cli.backfill:backfill",
-    "send": "stream_metrics.cli.send:send",
-    "labels": "stream_metrics.cli.labels:labels",
-    "record": "stream_metrics.cli.record:record",
-    "evaluate": "stream_metrics.cli.evaluate:evaluate",
-    "compare": "stream_metrics.cli.compare:compare",
-    "generate": "stream_metrics.cli.traffic:generate",
-    "rules": "stream_metrics.cli.rules:rules",
-    "config": "stream_metrics.cli.offline:config",
-    "schema": "stream_metrics.cli.offline:schema",
-    "hash-password": "stream_metrics.cli.passwords:hash_password_command",
+    "demo": (
+        "stream_metrics.cli.demo:demo",
+        "Play a recorded working day of four support agents through the engine.",
+    ),
+    "worker": (
+        "stream_metrics.cli.services:worker",
+        "Run the live worker: Kafka in, state in Redis, figures on /metrics.",
+    ),
+    "bridge": (
+        "stream_metrics.cli.services:bridge",
+        "Run the bridge: OTLP traces in, events out.",
+    ),
+    "check": (
+        "stream_metrics.cli.live:check",
+        "Check settings, Kafka, Redis and the stored state. Exit code 2 if a worker would fail.",
+    ),
+    "export": (
+        "stream_metrics.cli.live:export",
+        "Write conversations.jsonl and windows.json from the live state in Redis.",
+    ),
+    "top": (
+        "stream_metrics.cli.top:top",
+        "List the conversations with the highest SRR, lowest SRE and most wasted iterations.",
+    ),
+    "audit": (
+        "stream_metrics.cli.audit:audit",
+        "Recompute all window sums from the conversations in Redis and report differences.",
+    ),
+    "forget": (
+        "stream_metrics.cli.forget:forget",
+        "Erase conversations by sending a [bold]forget[/bold] event for each "
+        "to every input partition.",
+    ),
+    "build": (
+        "stream_metrics.cli.build:build",
+        "Build the state anew with these settings, next to the one in force, and switch to it.",
+    ),
+    "purge": (
+        "stream_metrics.cli.purge:purge",
+        "Delete the state of a namespace that is no longer used. This cannot be undone.",
+    ),
+    "validate": (
+        "stream_metrics.cli.validate:validate",
+        "Check recorded events: name bad records, misspelt and unknown fields, and empty events.",
+    ),
+    "replay": (
+        "stream_metrics.cli.replay:replay",
+        "Run recorded events through the engine and write a report.",
+    ),
+    "report": (
+        "stream_metrics.cli.replay:report",
+        "Write the report again, from one directory or from replays of different inputs.",
+    ),
+    "backfill": (
+        "stream_metrics.cli.backfill:backfill",
+        "Write the history of a replay's window sums as OpenMetrics with timestamps.",
+    ),
+    "send": (
+        "stream_metrics.cli.send:send",
+        "Send events to the input topics, keyed by conversation.",
+    ),
+    "labels": (
+        "stream_metrics.cli.labels:labels",
+        "Join scores of documents with the traces they are about, and print relevance labels.",
+    ),
+    "record": (
+        "stream_metrics.cli.record:record",
+        "Record topics to a file, with the partition, offset, timestamp and key of each record.",
+    ),
+    "evaluate": (
+        "stream_metrics.cli.evaluate:evaluate",
+        "Score a run against relevance judgements: NDCG, MRR, recall and more, with intervals.",
+    ),
+    "compare": (
+        "stream_metrics.cli.compare:compare",
+        "Compare runs: values, differences, confidence intervals and significance tests.",
+    ),
+    "generate": (
+        "stream_metrics.cli.traffic:generate",
+        "Generate realistic traffic of support agents: searches, and labels a little later.",
+    ),
+    "rules": (
+        "stream_metrics.cli.rules:rules",
+        "Write the alert rules for Prometheus.",
+    ),
+    "config": (
+        "stream_metrics.cli.offline:config",
+        "Print the settings in effect as JSON, with secrets masked.",
+    ),
+    "schema": (
+        "stream_metrics.cli.offline:schema",
+        "Print the schemas of the events and of the output topic.",
+    ),
+    "hash-password": (
+        "stream_metrics.cli.passwords:hash_password_command",
+        "Hash a password for [bold]web.users[/bold]; it is asked for, or read from standard input.",
+    ),
 }
 DEAD_LETTERS = {
-    "list": "stream_metrics.cli.dlq:dlq_list",
-    "show": "stream_metrics.cli.dlq_show:dlq_show",
-    "resubmit": "stream_metrics.cli.dlq_resubmit:dlq_resubmit",
+    "list": (
+        "stream_metrics.cli.dlq:dlq_list",
+        "List dead letters: where each record was read and why it was rejected.",
+    ),
+    "show": (
+        "stream_metrics.cli.dlq_show:dlq_show",
+        "Print one dead letter: where its record was read, why it was rejected, its key and value.",
+    ),
+    "resubmit": (
+        "stream_metrics.cli.dlq_resubmit:dlq_resubmit",
+        "Send the records of dead letters to their input topics again, after a fix.",
+    ),
 }
 TOPICS = {
-    "create": "stream_metrics.cli.topics:create",
+    "create": (
+        "stream_metrics.cli.topics:create",
+        "Create the input topics and their dead-letter topics if they are missing.",
+    ),
 }
 
 app = typer.Typer(

@@ -13,7 +13,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import pytest
 import typer
 from prometheus_client import CollectorRegistry
@@ -23,7 +22,6 @@ from docs.pages.__main__ import pages
 from docs.pages.prometheus import QUERIES
 from docs.pages.settings import part_of_state, settings, settings_page
 from docs.pages.turns import EXAMPLE, turns_page
-from stream_metrics.cli import app
 from stream_metrics.cli.environment import variable
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.alerts.evidence import LEAST_ACTIVE
@@ -37,6 +35,7 @@ from stream_metrics.live.page.rules import KNOWN_HOURS
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.worker import partition
+from tests.commands import commands, leaves
 from tests.exposition import exported_names
 
 ROOT = Path(__file__).parents[2]
@@ -392,10 +391,8 @@ def test_the_page_of_commands_has_every_command() -> None:
     """``docs/reference/cli.md`` has exactly one row per command."""
     page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `stream-metrics ([a-z -]+)` \|", page, re.M)
-    found = commands()
-    leaves = [name for name, command in found.items() if not getattr(command, "commands", None)]
 
-    assert sorted(rows) == sorted(leaves)
+    assert sorted(rows) == sorted(leaves())
 
 
 def test_the_figures_for_producers_are_those_of_the_events() -> None:
@@ -412,19 +409,6 @@ def test_the_figures_for_producers_are_those_of_the_events() -> None:
 def test_the_latest_label_counts_in_any_order_of_arrival() -> None:
     """Of the three labels on the page for producers, the one given last counts."""
     assert rows_of(ROOT / "docs" / "guides" / "producers.md", "l-4")["c-8"]["gain"] == 4
-
-
-def commands() -> dict[str, click.Command]:
-    """Every command by its words."""
-    found: dict[str, click.Command] = {}
-
-    def visit(command: Any, words: str) -> None:
-        found[words] = command
-        for name, inner in getattr(command, "commands", {}).items():
-            visit(inner, f"{words} {name}".strip())
-
-    visit(typer.main.get_command(app), "")
-    return found
 
 
 def test_every_shown_command_can_be_run_as_written() -> None:
@@ -469,10 +453,17 @@ def test_every_named_option_exists() -> None:
 
 
 def test_every_named_make_target_exists() -> None:
-    """``make target`` names a target of the Makefile."""
-    makefile = ROOT / "Makefile"
-    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile.read_text(encoding="utf-8"), re.M))
-    named = {t for mention in mentions(_TARGET) for t in _TARGET.findall(mention.text)}
+    """``make target VARIABLE=…`` names targets and variables of the Makefile."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    known = {
+        *re.findall(r"^([a-z][a-z-]*):", makefile, re.M),
+        *re.findall(r"\$\(([A-Z_]+)\)", makefile),
+    }
+    wrong = [
+        str(mention)
+        for mention, arguments, _ in invocations("make")
+        if not {word.partition("=")[0] for word in arguments} <= known
+    ]
 
     assert wrong == []
 

@@ -8,17 +8,14 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic.fields import FieldInfo
-from typer.main import get_command
 
-from stream_metrics.cli import app
 from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.live.auth import password_matches
+from tests.commands import commands
 
 SECRET = "hush-hush-0123456789"
 COMMANDS = {
@@ -200,7 +197,7 @@ def test_no_flag_takes_a_secret() -> None:
     """Other users of the machine can see command lines, so that no command has such an option."""
     options = {
         name
-        for command in all_commands(get_command(app))
+        for command in commands().values()
         for parameter in command.params
         for name in parameter.opts
         if name.startswith("-")
@@ -208,13 +205,6 @@ def test_no_flag_takes_a_secret() -> None:
 
     assert "--config" in options
     assert not [name for name in options if re.search("password|secret|token|-key|user", name)]
-
-
-def all_commands(command: Any) -> Iterator[Any]:
-    """A command and its subcommands, at every level."""
-    yield command
-    for below in getattr(command, "commands", {}).values():
-        yield from all_commands(below)
 
 
 @pytest.mark.parametrize("name", secrets())
