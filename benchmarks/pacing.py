@@ -44,6 +44,7 @@ async def send_evenly(
     rate: float,
     stop: Callable[[int], bool],
     clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> Sent:
     """Send ``rate`` records a second until ``stop(sent)``; the n-th is due after n/rate seconds."""
     sent = Sent()
@@ -54,5 +55,5 @@ async def send_evenly(
             await send(record)
             sent.due.append(began + (len(sent) + 1) / rate)
             sent.handed.append(clock())
-        await asyncio.sleep(TICK_SECONDS)
+        await sleep(TICK_SECONDS)
     return sent

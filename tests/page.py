@@ -24,7 +24,7 @@ from stream_metrics.live.page.group import (
     OwnedPartitions,
     StateSource,
 )
-from stream_metrics.live.page.server import MAX_STREAMS, PageServer
+from stream_metrics.live.page.server import MAX_STREAMS, WRITE_SECONDS, PageServer
 from stream_metrics.live.page.worst import WorstConversations
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.prometheus.windows import WindowCollector
@@ -52,6 +52,7 @@ class Showcase:
     now_us: int = NOON_US
     total: int | None = 4
     max_streams: int = MAX_STREAMS
+    write_seconds: float = WRITE_SECONDS
     interval_seconds: float = 0.2
     kept_seconds: float = 0.0
     conversation_url: str | None = None
@@ -164,7 +165,12 @@ class Showcase:
     async def served(self, **options: Any) -> AsyncIterator[str]:
         """The address of the page, behind whatever ``WebOptions`` say."""
         app = make_app(Pages(self.registry, self.health, self.collector))
-        PageServer(self.board, self.worst, max_streams=self.max_streams).add_to(app)
+        PageServer(
+            self.board,
+            self.worst,
+            max_streams=self.max_streams,
+            write_seconds=self.write_seconds,
+        ).add_to(app)
         runner = await serve(WebOptions(port=0, **options), app)
         try:
             yield f"http://127.0.0.1:{runner.addresses[0][1]}"

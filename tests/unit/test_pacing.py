@@ -11,15 +11,13 @@ from benchmarks.pacing import Sent, send_evenly
 from benchmarks.workload import traffic
 from stream_metrics.lab.traffic import TrafficRecord
 
-pytestmark = pytest.mark.slow
-
 RATE = 100.0
 STALLED = 30  # the record whose sending takes long
 STALL_SECONDS = 2.0
 
 
 class Time:
-    """A clock that advances a millisecond per call, and by the duration of a stalled send."""
+    """A clock that advances a millisecond per call, by what is slept, and by a stalled send."""
 
     def __init__(self) -> None:
         self.now = 50.0
@@ -28,6 +26,10 @@ class Time:
     def __call__(self) -> float:
         self.now += 0.001
         return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        """Let them pass."""
+        self.now += seconds
 
     async def send(self, record: TrafficRecord) -> None:
         """Accept a record; one of them stalls."""
@@ -40,7 +42,8 @@ async def produced() -> tuple[Sent, Time]:
     """Three seconds of records; the producer stalls for two of them."""
     clock = Time()
     records = itertools.cycle(traffic(20).records)
-    sent = await send_evenly(records, clock.send, RATE, lambda n: n >= 3 * RATE, clock)
+    until = 3 * RATE
+    sent = await send_evenly(records, clock.send, RATE, lambda n: n >= until, clock, clock.sleep)
     return sent, clock
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers import ran
+
 EVENTS = [
     {
         "type": "search_iteration",
@@ -47,12 +49,11 @@ def command(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, with ``sent`` as standard input.
 
-    No file can grow beyond ``limit_bytes``, as on a full disk.
+    If no file can grow beyond ``limit_bytes``, as on a full disk, it has a process of its own.
     """
-
-    def limit() -> None:
-        if limit_bytes is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+    if limit_bytes is None:
+        return ran(*arguments, given=sent or "", folder=folder)
+    limits = (limit_bytes, limit_bytes)
 
     return subprocess.run(
         [sys.executable, "-m", "stream_metrics", *arguments],
@@ -62,7 +63,7 @@ def command(
         text=True,
         timeout=300,
         check=False,
-        preexec_fn=limit,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits),
     )
 
 
@@ -83,7 +84,6 @@ def refused(folder: Path, *arguments: str, limit_bytes: int | None = None) -> st
     return errors[0]
 
 
-@pytest.mark.slow
 def test_an_input_without_a_valid_record_is_refused(folder: Path) -> None:
     """The report lists the bad records; standard error names the first, and the exit code is 2."""
     (folder / "wide.jsonl").write_text(LINES, encoding="utf-16")
@@ -95,7 +95,6 @@ def test_an_input_without_a_valid_record_is_refused(folder: Path) -> None:
     assert len(report["bad_records"]["first"]) == 21
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["report.html", "run.json", "queries.jsonl"])
 def test_a_file_that_replay_and_report_cannot_write_is_named(folder: Path, name: str) -> None:
     """The exit code is 2, because 1 means that a condition is not met."""
@@ -150,7 +149,6 @@ def damage(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
     return lambda data: data.replace(old, new, 1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -176,7 +174,6 @@ def test_corrupted_files_are_refused(
     assert f"out/{name}, {message}" in refused(folder, "report", "out", "--out", "again")
 
 
-@pytest.mark.slow
 def test_files_of_an_earlier_run_are_removed(folder: Path) -> None:
     """A replay deletes older Parquet, an evaluation the rows that a comparison would read."""
     (folder / "qrels").write_text("q 0 a 1\n")

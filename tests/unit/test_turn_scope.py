@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
+from tests.helpers import ran
 from tests.otlp import RETRIEVER, SpanSpec, as_json, as_protobuf, documents, framed
 
 SESSION = {"session.id": "s"}
@@ -31,13 +31,9 @@ TRACES = {
 }
 
 
-def replayed(out: Path, *sources: str | Path, given: bytes) -> subprocess.CompletedProcess[bytes]:
+def replayed(out: Path, *sources: str | Path, given: bytes) -> CompletedProcess[str]:
     """Run the command with this as standard input."""
-    command = [sys.executable, "-m", "stream_metrics", "replay", *map(str, sources)]
-    return subprocess.run(
-        [*command, "--processes", "1", "--out", str(out)],
-        input=given, capture_output=True, timeout=60, check=False,
-    )  # fmt: skip
+    return ran("replay", *map(str, sources), "--processes", "1", "--out", str(out), given=given)
 
 
 def rows(out: Path, *sources: str | Path, given: bytes = b"") -> int:

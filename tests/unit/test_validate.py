@@ -13,8 +13,6 @@ import pytest
 from tests.unit.test_replay_commands import command, refused
 from tests.unit.test_unknown_fields import ITERATION, LABELS
 
-pytestmark = pytest.mark.slow
-
 GOOD: dict[str, Any] = {**ITERATION, "gate": {"decision": "skip"}}
 EMPTY_EVENTS: list[dict[str, Any]] = [
     {**ITERATION, "search": [], "trace_id": 1},

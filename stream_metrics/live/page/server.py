@@ -69,11 +69,17 @@ class PageServer:
     """Serves the page; at most ``max_streams`` clients get a stream, and others poll."""
 
     def __init__(
-        self, board: Board, worst: WorstConversations, *, max_streams: int = MAX_STREAMS
+        self,
+        board: Board,
+        worst: WorstConversations,
+        *,
+        max_streams: int = MAX_STREAMS,
+        write_seconds: float = WRITE_SECONDS,
     ) -> None:
         self._board = board
         self._worst = worst
         self._max_streams = max_streams
+        self._write_seconds = write_seconds
         self._open: set[asyncio.Transport] = set()
         self._stopped = asyncio.Event()
         self._sampling: asyncio.Task[None] | None = None
@@ -161,7 +167,7 @@ class PageServer:
         """Send documents at intervals; a slow client gets fewer of them, without a backlog."""
         while not self._stopped.is_set():
             document = await self._board.document(view)
-            async with asyncio.timeout(WRITE_SECONDS):
+            async with asyncio.timeout(self._write_seconds):
                 await response.write(b"data: " + document + b"\n\n")
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopped.wait(), self._board.interval_seconds)
