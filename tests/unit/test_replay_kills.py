@@ -16,8 +16,7 @@ from stream_metrics.lab.replay.report_files import PARTS
 from stream_metrics.lab.replay.run import FOLDER, Execution, StrictError, run
 from stream_metrics.lab.sources.files import read_records
 from stream_metrics.lab.sources.recording import recording
-from tests.helpers import rest_long
-from tests.killed import Work, killed_at, moments_of
+from tests.killed import AT_EVERY_MOMENT, Work, killed_at, moments_of, restore, states_at_moments
 from tests.replays import (
     AT_ONCE,
     FILES,
@@ -49,19 +48,18 @@ def replaying(records: Sequence[Record], out: Path, scale: Execution, **others: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", rest_long(range(6)))
-def test_a_replay_may_be_killed_at_every_moment(tmp_path: Path, first: int) -> None:
+@AT_EVERY_MOMENT
+def test_a_replay_may_be_killed_at_every_moment(tmp_path: Path, every: bool) -> None:
     """It may be killed before each record, and before each file is opened, moved or deleted.
 
     The next replay writes the same files and leaves no others.
     """
-    records, scale = traffic(12), Execution(small_records=0, note_bytes=5_000)
+    records, scale, out = traffic(12), Execution(small_records=0, note_bytes=5_000), tmp_path / "o"
     whole = replayed(records, tmp_path / "whole", AT_ONCE, evaluation=FEW_DRAWS)
-    total = moments_of(replaying(records, tmp_path / "measured", scale), tmp_path)
+    states = states_at_moments(replaying(records, out, scale), out, every=every)
 
-    for moment in range(first, total, 6):
-        out = tmp_path / str(moment)
-        assert killed_at(moment, replaying(records, out, scale), out)
+    for state in states:
+        restore(state, out)
         assert replayed(records, out, SPOOLED, evaluation=FEW_DRAWS) == whole
         assert {path.name for path in out.iterdir()} == {*FILES}
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,7 @@ from stream_metrics.lab.replay.run import FOLDER, Execution, ReplayTask, run
 from stream_metrics.lab.sources.files import numbered_records, record_line
 from stream_metrics.lab.sources.place import LocatedRecord
 from stream_metrics.lab.sources.unchanged import InputChanged
-from tests.helpers import rest_long
-from tests.killed import Work, killed_at, moments_of
+from tests.killed import AT_EVERY_MOMENT, State, restore, states_at_moments
 from tests.replays import (
     AT_ONCE,
     SPOOLED,
@@ -108,23 +108,25 @@ def test_the_parent_of_a_linked_folder_is_that_of_its_target(
     )
 
 
+def read_until(states: Iterable[State]) -> Iterator[State]:
+    """Those before anything was computed; the others are like those of a replay of records."""
+    return takewhile(lambda state: not any("piece" in name for name in state), states)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("first", rest_long(range(6)))
-def test_a_replay_of_files_may_be_killed_at_every_moment(tmp_path: Path, first: int) -> None:
+@AT_EVERY_MOMENT
+def test_a_replay_of_files_may_be_killed_at_every_moment(tmp_path: Path, every: bool) -> None:
     """The next replay writes the same files."""
-    paths = files(tmp_path / "in", 12)
+    paths, out = files(tmp_path / "in", 12), tmp_path / "out"
     scale = Execution(small_records=0, note_bytes=5_000)
     whole = replayed(reading(paths), tmp_path / "whole", AT_ONCE, evaluation=FEW_DRAWS)
 
-    def replaying(out: Path) -> Work:
-        return lambda moment: run(
-            task(reading(paths, moment), out, scale, evaluation=FEW_DRAWS), RecordedProgress()
-        )
+    def work(moment: Callable[[], None]) -> None:
+        run(task(reading(paths, moment), out, scale, evaluation=FEW_DRAWS), RecordedProgress())
 
-    total = moments_of(replaying(tmp_path / "measured"), tmp_path / "measured")
-    for moment in range(first, total, 6):
-        out = tmp_path / str(moment)
-        assert killed_at(moment, replaying(out), out)
+    states = states_at_moments(work, out, every=every)
+    for state in states if every else read_until(states):
+        restore(state, out)
         assert replayed(reading(paths), out, SPOOLED, evaluation=FEW_DRAWS) == whole
 
 
@@ -141,23 +143,21 @@ class MomentOfRange(RecordedProgress):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", rest_long(range(6)))
-def test_a_replay_in_ranges_may_be_killed_at_every_moment(tmp_path: Path, first: int) -> None:
+@AT_EVERY_MOMENT
+def test_a_replay_in_ranges_may_be_killed_at_every_moment(tmp_path: Path, every: bool) -> None:
     """The next replay writes the same files."""
-    paths = files(tmp_path / "in", 12)
+    paths, out = files(tmp_path / "in", 12), tmp_path / "out"
     whole = replayed(reading(paths), tmp_path / "whole", AT_ONCE, evaluation=FEW_DRAWS)
 
-    def in_ranges(out: Path) -> ReplayTask:
+    def in_ranges() -> ReplayTask:
         read = task(reading(paths), out, Execution(small_bytes=0, range_bytes=9_000))
         source = replace(read.source, ranges=partial(ranges_of, paths))
         return replace(task([], out, read.scale, evaluation=FEW_DRAWS), source=source)
 
-    def replaying(out: Path) -> Work:
-        return lambda moment: run(in_ranges(out), MomentOfRange(moment))
-
-    total = moments_of(replaying(tmp_path / "measured"), tmp_path / "measured")
-    for moment in range(first, total, 6):
-        out = tmp_path / str(moment)
-        assert killed_at(moment, replaying(out), out)
-        run(in_ranges(out), RecordedProgress())
+    states = states_at_moments(
+        lambda moment: run(in_ranges(), MomentOfRange(moment)), out, every=every
+    )
+    for state in states:
+        restore(state, out)
+        run(in_ranges(), RecordedProgress())
         assert files_of(out) == whole
