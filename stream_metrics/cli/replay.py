@@ -40,6 +40,7 @@ from stream_metrics.lab.evaluation.recorded_searches import UndefinedMetric
 from stream_metrics.lab.evaluation.report_figures import (
     PARTS,
     REPLAY_FIGURES,
+    beyond_limit_of,
     figures_of_report,
     without_labels,
 )
@@ -379,4 +380,7 @@ def _summary(report: dict[str, Any], out: Path) -> None:
         value = figures[name]["value"]
         table.add_row(title, unknown if value is None else f"{value:.4f}")
     table.add_row("written to", str(out))
-    Console(stderr=True, soft_wrap=True).print(table)
+    console = Console(stderr=True, soft_wrap=True)
+    console.print(table)
+    if (beyond := beyond_limit_of(report)).turns:
+        console.print(beyond.text(), style="yellow", highlight=False)

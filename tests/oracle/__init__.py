@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from .decode import Event, Record, Rejected, decode
 from .dedup import Settings
 from .report import canonical, row
-from .turns import Options, Turn, alive, turns_of
+from .turns import Options, Turn, Won, alive, turns_of
 from .windows import windows_text
 
-__all__ = ["Event", "Outcome", "Record", "Turn", "evaluate"]
+__all__ = ["Event", "Outcome", "Record", "Turn", "Won", "evaluate"]
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """What holds under limits so tight that every stream reaches them, with forgets in between.
 
 What a limit refuses depends on the order of arrival, so there is no reference. Limits are kept,
-conversations are consistent and add up to the windows, and forgotten events are gone.
+conversations are consistent and add up to the windows, and forgotten events are gone. Only what a
+replay says is missing equals what the reference, which knows no limits, has besides.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from stream_metrics.core.engine.step import Step
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
+from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import StoredConversation
 from stream_metrics.live.readers.audit import AuditOptions, audit
 from stream_metrics.live.worker.options import conversation_key
 from stream_metrics.live.worker.partition import StatePartition
+from tests import oracle
 from tests.property.test_partition import TOPIC, once, opened, options
 from tests.strategies import Draw, KeyedRecord
 from tests.unit.test_audit import never
@@ -190,6 +193,39 @@ def check(conversation: Conversation, limits: Limits) -> None:
         ]
         assert all(turn.winners[at][key] is event for at, key, event in held)
         assert len(held) == sum(map(len, turn.winners))
+
+
+@given(crowded(), LIMITS)
+def test_a_replay_counts_what_the_reference_has_besides(
+    batches: list[list[KeyedRecord]], limits: Limits
+) -> None:
+    """Searches, their results, gate decisions and labels that a limit has kept out are counted."""
+    engine = Replay(EngineConfig(limits=limits), turn_scope="all")
+    for batch in batches:
+        for key, value, timestamp_ms in batch:
+            engine.feed(Record(value, key, timestamp_ms))
+        engine.flush()
+    given_records = [oracle.Record(value, key, at) for batch in batches for key, value, at in batch]
+
+    lost: list[list[oracle.Won]] = [[], [], []]
+    held = {turn.number: turn for each in engine.conversations() for turn in each.turns.values()}
+    for turn in oracle.evaluate(given_records).turns:
+        labels = (turn.gain_labels, turn.routing_labels, turn.gate_labels)
+        own = held.get(turn.number)
+        registers: list[dict[Any, oracle.Won]] = [turn.searches, turn.gates]
+        registers += labels if own is not None and own.exists else ()
+        for at, register in enumerate(registers):
+            winners = {} if own is None else own.winners[at]
+            lost[min(at, 2)] += [
+                won
+                for key, won in register.items()
+                if key not in winners or winners[key].version[:2] != won.event.version
+            ]
+    searches, decisions, missing_labels = lost
+    found = engine.outcome().beyond_limit
+    results = sum(len(won.entry["results"]) for won in searches)
+    assert found[1:] == (len(searches), results, len(decisions), len(missing_labels))
+    assert bool(found.turns) >= any(lost)
 
 
 @given(st.data())

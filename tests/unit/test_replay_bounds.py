@@ -109,8 +109,9 @@ def row(number: int) -> RowCounts:
     value = number % 7 / 7
     figures: dict[str, Any] = {metric.key: value for metric in metrics_at("through", "turn")}
     return ROW_FIGURES(
-        f"conversation-{number:012}", 1, ("bot", "desk")[number % 2], None, 2, 8, 5, 4, 3, 5, 0, 9,
-        "qrels", GateBlock(0, 0, 0, 0, 0, 0), RoutingBlock({}, 0, 0), **figures | {ITERATIONS: 3},
+        f"conversation-{number:012}", 1, ("bot", "desk")[number % 2], None, False, 2, 8, 5, 4, 3, 5,
+        0, 9, "qrels", GateBlock(0, 0, 0, 0, 0, 0), RoutingBlock({}, 0, 0),
+        **figures | {ITERATIONS: 3},
     )  # fmt: skip
 
 

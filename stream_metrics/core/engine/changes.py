@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from stream_metrics.core.dedup.index import DedupCounts
-from stream_metrics.core.engine.state import Cell
+from stream_metrics.core.engine.state import Cell, Version
 
 Outcome = Literal["applied", "redelivered", "superseded", "forgotten", "over_limit"]
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 """The outcomes of an event."""
+
+
+class Refused(NamedTuple):
+    """An item that a limit has kept out of a turn.
+
+    ``register`` is the index of its register in ``Turn.winners``, and ``key`` its key there.
+    ``results`` is the number of results, for a search.
+    """
+
+    turn: int
+    register: int
+    key: Any
+    version: Version
+    results: int
 
 
 class Observations:
@@ -19,10 +33,14 @@ class Observations:
     ``events``: events by (type, outcome). ``label_delays_us``: labels by the time between the
     labelled search and their own event, in microseconds. ``late``: iterations and turns that
     changed after they had left a window, by window. ``opened``: conversations by where they were
-    found. ``unknown_fields``: events with a field that the contract does not have, by its path.
+    found. ``refused``: items that limits have refused, each as often as it was sent.
+    ``unknown_fields``: events with a field that the contract does not have, by its path.
     """
 
-    __slots__ = ("counts", "dedup", "events", "label_delays_us", "late", "opened", "unknown_fields")
+    __slots__ = (
+        "counts", "dedup", "events", "label_delays_us", "late", "opened", "refused",
+        "unknown_fields",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.events: defaultdict[tuple[str, str], int] = defaultdict(int)
@@ -31,6 +49,7 @@ class Observations:
         self.label_delays_us: dict[int, int] = {}
         self.late: Counter[str] = Counter()
         self.opened: Counter[str] = Counter()
+        self.refused: list[Refused] = []
         self.unknown_fields: Counter[str] = Counter()
 
 

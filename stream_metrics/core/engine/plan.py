@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stream_metrics.core.engine.changes import Changes, Observations, Outcome
+from stream_metrics.core.engine.changes import Changes, Observations, Outcome, Refused
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.digested import DigestedEvent
 from stream_metrics.core.engine.registers import (
@@ -106,6 +106,9 @@ class Plan:
             self._observed.counts["stale"] += 1
         begins = turn is None or (kind.in_iteration and turn.newest is None)
         if begins and self._turn_limit_reached(existing=kind.in_iteration):
+            for register in kind.registers:
+                for key, value in event.items[register.event_index].items():
+                    self._note_refused(number, register, key, version, value)
             return "over_limit"
         new = turn is None
         if turn is None:
@@ -187,11 +190,11 @@ class Plan:
             incumbent = winners.get(key)
             if incumbent is not None and not self._supersedes(incumbent, event):
                 continue
-            if searching and not self._search_fits(turn, value, incumbent):
+            if (searching and not self._search_fits(turn, value, incumbent)) or (
+                not self._iteration_fits(plan, event.iteration)
+            ):
                 self._refuse(turn)
-                continue
-            if not self._iteration_fits(plan, event.iteration):
-                self._refuse(turn)
+                self._note_refused(turn.number, register, key, event.version, value)
                 continue
             if incumbent is not None:
                 self._lose_item(plan, incumbent, register, key)
@@ -306,6 +309,12 @@ class Plan:
         self._changes.turns.add(turn.number)
         self._observed.counts["over_limit"] += 1
 
+    def _note_refused(
+        self, turn: int, register: Register, key: Any, version: Version, value: Any = None
+    ) -> None:
+        results = len(value.result_ids) if register.turn_index == SEARCH else 0
+        self._observed.refused.append(Refused(turn, register.turn_index, key, version, results))
+
     def _search_fits(
         self, turn: Turn, sent: DigestedSearch, incumbent: WinningEvent | None
     ) -> bool:
@@ -377,6 +386,7 @@ class Plan:
             del turn.winners[register.turn_index][key], event.items[register.event_index][key]
             self._waiting[turn.number] -= 1
             self._refuse(turn)
+            self._note_refused(turn.number, register, key, event.version)
             if event is not labels:
                 self._rewrite_or_drop(turn, event)
 

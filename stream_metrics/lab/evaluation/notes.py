@@ -1,4 +1,4 @@
-"""Notes on a comparison: small samples, differing settings, differing sources."""
+"""Notes on a comparison: turns beyond a limit, small samples, differing settings and sources."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stream_metrics.lab.evaluation.observations import Kind, Observations
+from stream_metrics.lab.evaluation.report_figures import beyond_limit_of
 from stream_metrics.lab.statistics.strata_and_corrections import FEW, MODERATE
 
 Rows = Mapping[Kind, Sequence[Observations | None]]
@@ -27,8 +28,9 @@ class Run(NamedTuple):
 
 
 def notes_of(runs: Sequence[Run], by_kind: Rows) -> list[str]:
-    """All notes: small samples, missing shared units, differing settings and sources."""
-    notes = about_rows([run.name for run in runs], by_kind)
+    """All notes, those on what is missing in the figures first."""
+    notes = [note for run in runs for note in _about_limits(run)]
+    notes += about_rows([run.name for run in runs], by_kind)
     for run in runs[1:]:
         notes += _about_settings(runs[0], run)
     return notes
@@ -110,6 +112,12 @@ after. Its difference is of those in both, its values of all'
         f"{alone[0]:,} only in {first}, {alone[1]:,} only in {run}. {its} of those in both, "
         f"{values} of all"
     )
+
+
+def _about_limits(run: Run) -> list[str]:
+    rows = run.files.get("conversations")
+    beyond = beyond_limit_of(run.report, 0 if rows is None else rows.beyond_limit)
+    return [f"{run.name}, {beyond.text()}"] if beyond.turns else []
 
 
 def _about_settings(first: Run, run: Run) -> list[str]:

@@ -67,11 +67,13 @@ class Observations(NamedTuple):
         kind: The kind of file.
         unit: What is resampled: ``conversation`` or ``query``.
         rows: The rows, in any order.
+        beyond_limit: The number of rows of turns beyond a limit.
     """
 
     kind: Kind
     unit: str
     rows: Sequence[Observation]
+    beyond_limit: int = 0
 
     @property
     def names(self) -> list[str]:

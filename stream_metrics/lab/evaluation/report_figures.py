@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.metrics.labels import nothing_labelled
 from stream_metrics.core.metrics.registry import BASES, BLOCKS, ITERATIONS, QUOTIENTS, metrics_at
 from stream_metrics.lab.evaluation.observations import MACRO, MACRO_SUFFIX, uses_labels
@@ -69,6 +70,15 @@ def _replayed(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     for name, count in (report.get("counts") or {}).items():
         found[f"counts.{name}"] = {"value": count}
     return found | {name: _parts({}, "mean") for name in ANSWERS}
+
+
+def beyond_limit_of(report: Mapping[str, Any], rows: int = 0) -> BeyondLimit:
+    """What a report says is missing in its figures; ``rows`` are marked as beyond a limit.
+
+    Reports of earlier releases do not say it, so that only the rows are known.
+    """
+    said = report.get("beyond_limit") or {}
+    return BeyondLimit(*(said.get(name, 0) for name in BeyondLimit._fields)).at_least(rows)
 
 
 def without_labels(report: Mapping[str, Any]) -> bool:

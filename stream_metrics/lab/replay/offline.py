@@ -9,8 +9,9 @@ from heapq import nsmallest
 from typing import Any
 
 from stream_metrics.core.dedup.deduplicator import deduplicator
+from stream_metrics.core.engine.beyond_limit import BeyondLimit, beyond_limit
 from stream_metrics.core.engine.cells import conversation_cells
-from stream_metrics.core.engine.changes import Observations
+from stream_metrics.core.engine.changes import Observations, Refused
 from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder
 from stream_metrics.core.engine.registers import FORGET, SEARCH_ITERATION, TURN_COMPLETED
@@ -80,6 +81,7 @@ class Replay:
         self.described: set[str] = set()
         self.positions: dict[str, dict[bytes, int]] = {}
         self._conversations: dict[str, Conversation] = {}
+        self._refused: dict[str, dict[tuple[int, int, Any], Refused]] = {}
         self._seen: dict[str, _EventCounts] = {}
         self._chunk: dict[str, list[DigestedEvent]] = {}
         self._chunk_size = 0
@@ -134,8 +136,19 @@ class Replay:
             if conversation is None:
                 conversation = self._conversations[conversation_id] = Conversation(conversation_id)
             self._step.apply(conversation, events, self.observations)
+            if self.observations.refused:
+                self._note_refused(conversation_id)
         self._chunk = {}
         self._chunk_size = 0
+
+    def _note_refused(self, conversation_id: str) -> None:
+        """Keep the newest version of each item that was refused."""
+        newest = self._refused.setdefault(conversation_id, {})
+        for item in self.observations.refused:
+            place = (item.turn, item.register, item.key)
+            if place not in newest or newest[place].version < item.version:
+                newest[place] = item
+        self.observations.refused.clear()
 
     def _note(self, event: DigestedEvent, position: int) -> None:
         self.last_event_us = max(self.last_event_us, event.occurred_us)
@@ -210,7 +223,10 @@ class Replay:
         routes: set[str] = set()
         reranked = RerankSums() if self._reranked is None else self._reranked
         orphans = 0
-        for conversation in self._conversations.values():
+        beyond = BeyondLimit()
+        for name, conversation in self._conversations.items():
+            refused = self._refused.get(name, {}).values()
+            beyond = beyond.plus(beyond_limit(conversation, self.options.turn_scope, refused))
             for turn in shown_turns(conversation, self.options.turn_scope):
                 orphans += len(turn.winners[RESULT_LABEL].keys() - turn.handles.keys())
                 if self._reranked is None:
@@ -232,6 +248,7 @@ class Replay:
             routes=tuple(nsmallest(MAX_ROUTES, routes)),
             reranks=reranked,
             rejected=tuple(self.rejected),
+            beyond_limit=beyond,
         )
         return outcome, history
 

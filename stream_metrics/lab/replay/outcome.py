@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Any, Final, NamedTuple
 
+from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.core.engine.window import Window
 from stream_metrics.core.engine.window_sums import SumsAt
@@ -93,6 +94,7 @@ class Outcome:
     routes: tuple[str, ...] = ()
     reranks: RerankSums = field(default_factory=RerankSums)
     rejected: tuple[RejectedRecord, ...] = ()
+    beyond_limit: BeyondLimit = field(default_factory=BeyondLimit)
 
     def now_us(self, options: ReplayOptions) -> int:
         """The time of the windows."""
@@ -113,6 +115,7 @@ class Outcome:
             "routes": list(self.routes),
             "reranks": [searches, undefined, *map(hex, sums)],
             "rejected": [[list(place), *why] for place, *why in self.rejected],
+            **({"beyond_limit": self.beyond_limit} if any(self.beyond_limit) else {}),
         }
 
     @classmethod
@@ -125,6 +128,7 @@ class Outcome:
             routes=tuple(data["routes"]),
             reranks=RerankSums(searches, undefined, *(int(one, 16) for one in sums)),
             rejected=tuple(RejectedRecord(tuple(place), *why) for place, *why in data["rejected"]),
+            beyond_limit=BeyondLimit(*data.get("beyond_limit", ())),
         )
 
 
@@ -138,6 +142,7 @@ def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outco
     routes: set[str] = set()
     reranks = RerankSums()
     rejected: list[RejectedRecord] = []
+    beyond = BeyondLimit()
     for one in outcomes:
         for name in _COUNTS:
             counts[name] += getattr(one, name)
@@ -146,10 +151,12 @@ def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outco
         routes = {*nsmallest(MAX_ROUTES, routes | {*one.routes})}
         reranks = reranks.plus(one.reranks)
         rejected = nsmallest(REJECTED_LISTED, [*rejected, *one.rejected])
+        beyond = beyond.plus(one.beyond_limit)
     return Outcome(
         **counts,
         agents=tuple(sorted(agents)),
         routes=tuple(sorted(routes)),
         reranks=reranks,
         rejected=tuple(rejected),
+        beyond_limit=beyond,
     )

@@ -95,6 +95,7 @@ class RowCounts(msgspec.Struct, gc=False, frozen=True):
     turn: int
     agent: str
     release: str | None
+    over_limit: bool
     n: int
     results: int
     unique: int
@@ -135,7 +136,7 @@ class Report:
         stratify: Sequence[str] | None = None,
         intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
     ) -> None:
-        self.rows = 0
+        self.rows = self._over_limit = 0
         self._asked = stratify is not None
         self._stratify = (LANGUAGE,) if stratify is None else tuple(stratify)
         self._intervals = intervals
@@ -179,6 +180,7 @@ class Report:
     def add(self, row: RowCounts) -> None:
         """Add a row."""
         self.rows += 1
+        self._over_limit += row.over_limit
         if row.conversation_id != self._last:
             self._last = row.conversation_id
             self._units += 1
@@ -211,9 +213,11 @@ class Report:
         """The content of ``report.json``, including the block ``generation``.
 
         The block ``retrieval`` is None for the caller to fill in: it takes longest to compute.
+        ``beyond_limit`` is there only if a row is of a turn beyond a limit.
         """
         totals = {name: sum(self._counts[name]) for name in _COUNTED}
         found = with_intervals(self._figures(), self._intervals)
+        beyond = outcome.beyond_limit.at_least(self._over_limit)
         return {
             "schema_version": SCHEMA_VERSION,
             "source": list(source),
@@ -229,6 +233,7 @@ class Report:
                 **{name: totals[name] for name in _SUMMED},
                 "orphan_labels": outcome.orphan_labels,
             },
+            **({"beyond_limit": beyond._asdict()} if beyond.turns else {}),
             "aggregate": self._aggregate(totals, found),
             "strata": {name: self._stratified(name) for name in self._split},
             "gate": GateCounts(**{name: totals[name] for name in _OF_GATES}).row(),

@@ -92,7 +92,7 @@ def read_observations(directory: Path) -> dict[Kind, Observations]:
 def _observations(path: Path, kind: Kind, recorded: _Recorded) -> Observations:
     """Read the rows of a file; conversations get the dimensions recorded in the other files."""
     rows = []
-    unit = "conversation"
+    unit, beyond_limit = "conversation", 0
     for number, row in read_rows(path):
         try:
             one = READERS[kind](row)
@@ -105,7 +105,8 @@ def _observations(path: Path, kind: Kind, recorded: _Recorded) -> Observations:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"{path}, line {number:,}: no row of {kind} ({error})") from error
         unit = unit_of(row)
-    return Observations(kind, unit, rows)
+        beyond_limit += row.get("over_limit") is True
+    return Observations(kind, unit, rows, beyond_limit)
 
 
 def _without_facts(dimensions: Mapping[str, str]) -> dict[str, str]:

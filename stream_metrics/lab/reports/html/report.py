@@ -12,7 +12,11 @@ from stream_metrics.core.events.turns import turn_text
 from stream_metrics.lab.choices import CONFIDENCE
 from stream_metrics.lab.evaluation.estimates import LANGUAGE
 from stream_metrics.lab.evaluation.observations import MACRO, uses_labels
-from stream_metrics.lab.evaluation.report_figures import figures_of_report, without_labels
+from stream_metrics.lab.evaluation.report_figures import (
+    beyond_limit_of,
+    figures_of_report,
+    without_labels,
+)
 from stream_metrics.lab.evaluation.summaries import (
     Conversations,
     RowSummaries,
@@ -91,7 +95,7 @@ def report_page(
     if rows is None and replayed:
         rows = add_rows(directory / ROWS, Conversations(), "conversations")
     if rows is not None:
-        sections += [_headline(report, ci), *_replay(report, rows, ci, link)]
+        sections += [_headline(report, rows, ci), *_replay(report, rows, ci, link)]
     if report.get("retrieval") is not None:
         titles = REPLAY_TITLES if replayed else EVALUATION_TITLES
         path = directory / QUERIES
@@ -116,7 +120,7 @@ def _interval_title(report: Report) -> str:
 # -- of a replay ------------------------------------------------------------------------------
 
 
-def _headline(report: Report, ci: str) -> Section:
+def _headline(report: Report, rows: Conversations, ci: str) -> Section:
     """The most important figures and the size of the input."""
     figures = figures_of_report(report)
     context = _context(report)
@@ -139,7 +143,9 @@ def _headline(report: Report, ci: str) -> Section:
             f" They are in {len(languages)} languages, and a mean over languages says little "
             "about any of them: the means by language are under “Rows by stratum”."
         )
-    return section("Headline", box("tiles", *tiles), lead=lead)
+    beyond = beyond_limit_of(report, rows.over_limit)
+    note = box("card notes", parts().classed(f"{beyond.text()}.", None)) if beyond.turns else None
+    return section("Headline", note, box("tiles", *tiles), lead=lead)
 
 
 def _context(report: Report) -> dict[str, str]:

@@ -1,0 +1,213 @@
+"""What turns beyond a limit leave out is said wherever figures are shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from stream_metrics.cli import app
+from stream_metrics.core.engine.beyond_limit import BeyondLimit
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.record import Record
+from stream_metrics.lab.evaluation.compare_runs import compare_runs
+from stream_metrics.lab.evaluation.notes import Run
+from stream_metrics.lab.replay.report_files import merge
+from stream_metrics.lab.replay.run import Execution, run
+from stream_metrics.lab.reports.html.report import write_report_page
+from stream_metrics.lab.reports.run_directory import read_observations, read_report
+from tests.replays import AT_ONCE, IN_PARTS, RecordedProgress, task
+from tests.unit.test_bounds import Body, event, labelling, results, searching
+
+TEN = 10
+SENTENCE = "1 turn beyond a limit: 4 results of 2 searches are not in these figures"
+
+
+def runaway(conversation: str = "c") -> list[Body]:
+    """A turn of seven searches with two results each, of which five fit in ten results."""
+    return [
+        searching(n, results(f"a{n}", f"b{n}"), conversation=conversation, iteration=n)
+        for n in range(1, 8)
+    ]
+
+
+def replayed(
+    events: Sequence[Body],
+    out: Path,
+    scale: Execution = AT_ONCE,
+    turn_scope: str = "last",
+    **limits: int,
+) -> dict[str, Any]:
+    """The report of a replay with these limits."""
+    records = [Record(json.dumps(one).encode()) for one in events]
+    one = task(records, out, scale, turn_scope=turn_scope)
+    config = EngineConfig(limits=replace(Limits(), **limits))
+    run(replace(one, options=replace(one.options, config=config)), RecordedProgress())
+    return read_report(out)
+
+
+def missing(events: Sequence[Body], out: Path, **others: Any) -> BeyondLimit | None:
+    """What the report says is missing in its figures."""
+    found = replayed(events, out, **others).get("beyond_limit")
+    return found and BeyondLimit(**found)
+
+
+def test_searches_beyond_a_limit_are_counted_with_their_results(tmp_path: Path) -> None:
+    """The report has them beside the results of those that fit."""
+    report = replayed(runaway(), tmp_path, results_per_turn=TEN)
+
+    assert report["counts"]["results"] == TEN
+    assert BeyondLimit(**report["beyond_limit"]) == (1, 2, 4, 0, 0)
+
+
+def test_a_report_of_turns_within_limits_says_nothing(tmp_path: Path) -> None:
+    """It has the keys that it always had."""
+    assert missing(runaway(), tmp_path) is None
+    assert "beyond_limit" not in (tmp_path / "parts.json").read_text()
+    assert "beyond a limit" not in write_report_page(tmp_path).read_text()
+
+
+def test_what_is_missing_does_not_depend_on_how_a_replay_is_divided(tmp_path: Path) -> None:
+    """Pieces of a spool and merged directories add up to the same."""
+    events = [one for n in range(4) for one in runaway(f"c{n}")]
+    whole = missing(events, tmp_path / "whole", results_per_turn=TEN)
+    pieces = missing(events, tmp_path / "pieces", scale=IN_PARTS, results_per_turn=TEN)
+    halves = [tmp_path / "first", tmp_path / "second"]
+    for half, out in zip((events[:14], events[14:]), halves, strict=True):
+        replayed(half, out, results_per_turn=TEN)
+    (tmp_path / "merged").mkdir()
+
+    merged = merge(halves, tmp_path / "merged").content["beyond_limit"]
+
+    assert whole == pieces == BeyondLimit(**merged) == (4, 8, 16, 0, 0)
+
+
+def test_a_search_that_came_twice_is_missing_once(tmp_path: Path) -> None:
+    """This holds for a redelivery and for a newer version."""
+    newer = searching(8, {"search_id": "s7.0", **results("a", "b", "c")}, iteration=7)
+
+    found = missing([*runaway(), *runaway(), newer], tmp_path, results_per_turn=TEN)
+
+    assert found == (1, 2, 5, 0, 0)
+
+
+def test_what_fits_in_the_end_is_not_missing(tmp_path: Path) -> None:
+    """A newer version with fewer results takes the place of one that was refused."""
+    smaller = [searching(10 + n, {"search_id": f"s{n}.0"}, iteration=n) for n in (6, 7)]
+
+    found = missing([*runaway(), *smaller], tmp_path, results_per_turn=TEN)
+
+    assert found == (1, 0, 0, 0, 0)
+    assert BeyondLimit(*found).text().endswith("what goes beyond it is not in these figures")
+
+
+def test_what_is_forgotten_is_not_missing(tmp_path: Path) -> None:
+    """Nobody wants it in the figures."""
+    later = [event("forget", 8), searching(9, results("r"))]
+
+    assert missing([*runaway(), *later], tmp_path, results_per_turn=TEN) is None
+
+
+@pytest.mark.parametrize(("scope", "expected"), [("last", None), ("all", (1, 2, 4, 0, 0))])
+def test_only_turns_with_a_row_are_counted(scope: str, expected: Any, tmp_path: Path) -> None:
+    """An earlier turn is in no figure of the report unless all turns have rows."""
+    events = [*runaway(), searching(9, results("r"), turn=2)]
+
+    assert missing(events, tmp_path, turn_scope=scope, results_per_turn=TEN) == expected
+
+
+def test_searches_of_a_refused_turn_are_missing(tmp_path: Path) -> None:
+    """They count for the last turn, which is marked for them."""
+    events = [searching(n, results("a", "b"), turn=n) for n in (1, 2, 3)]
+
+    assert missing(events, tmp_path, turns_per_conversation=2) == (1, 1, 2, 0, 0)
+
+
+def test_gate_decisions_and_labels_beyond_a_limit_are_counted(tmp_path: Path) -> None:
+    """Each kind of item has a limit that refuses it."""
+    skips = [
+        event("search_iteration", n, iteration=n, gate={"decision": "skip"}) for n in range(2, 5)
+    ]
+    waiting = labelling(9, "x", "y", "z")
+
+    found = missing(
+        [searching(1, results("a")), *skips, waiting],
+        tmp_path,
+        iterations_per_turn=2,
+        waiting_labels=1,
+    )
+
+    assert found == (1, 0, 0, 2, 2)
+    assert "2 gate decisions and 2 labels are not in" in BeyondLimit(*found).text()
+
+
+def test_the_summary_of_a_replay_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report that is written again repeats it."""
+    lines = "".join(json.dumps(one) + "\n" for one in runaway())
+    (tmp_path / "events.jsonl").write_text(lines)
+    monkeypatch.setenv("STREAM_METRICS_LIMITS__RESULTS_PER_TURN", str(TEN))
+    out = str(tmp_path / "out")
+
+    for arguments in (["replay", str(tmp_path / "events.jsonl"), "--out", out], ["report", out]):
+        assert SENTENCE in CliRunner().invoke(app, arguments).stderr
+
+
+def test_the_page_of_a_report_says_what_is_missing_at_its_head(tmp_path: Path) -> None:
+    """It stands before the first figure."""
+    replayed(runaway(), tmp_path, results_per_turn=TEN)
+
+    page = write_report_page(tmp_path).read_text()
+
+    assert page.index(f"{SENTENCE}.") < page.index('class="card tile"')
+
+
+def _without_report(directory: Path) -> None:
+    (directory / "report.json").unlink()
+
+
+def _by_an_earlier_release(directory: Path) -> None:
+    report = read_report(directory)
+    del report["beyond_limit"]
+    (directory / "report.json").write_text(json.dumps(report))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda _: None, SENTENCE),
+        (_without_report, "1 turn beyond a limit: what goes beyond it is not in these figures"),
+        (_by_an_earlier_release, "1 turn beyond a limit: what goes beyond it is not in these"),
+    ],
+)
+def test_a_comparison_says_what_is_missing_in_each_run(
+    change: Callable[[Path], None], said: str, tmp_path: Path
+) -> None:
+    """Where the report does not tell how much, the rows tell of how many turns."""
+    replayed(runaway(), tmp_path / "before")
+    replayed(runaway(), tmp_path / "after", results_per_turn=TEN)
+    change(tmp_path / "after")
+    runs = [
+        Run(name, read_observations(tmp_path / name), read_report(tmp_path / name))
+        for name in ("before", "after")
+    ]
+
+    notes = compare_runs(runs, metrics=["srr"])["notes"]
+
+    assert notes[0].startswith(f"after, {said}")
+    assert sum("beyond a limit" in note for note in notes) == 1
+
+
+def test_the_page_of_a_report_by_an_earlier_release_names_the_turns(tmp_path: Path) -> None:
+    """Its rows are marked."""
+    replayed(runaway(), tmp_path, results_per_turn=TEN)
+    _by_an_earlier_release(tmp_path)
+
+    assert "1 turn beyond a limit: what goes" in write_report_page(tmp_path).read_text()
