@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stream_metrics.core.events import canonical
 from stream_metrics.core.events.canonical import canonical_json, content_digest, decode_json
 from tests.helpers import examples
 
@@ -39,6 +42,25 @@ def digest(raw: bytes) -> bytes:
     """The digest of a record's content."""
     obj, delicate = decode_json(raw)
     return content_digest(obj, delicate=delicate)
+
+
+def test_a_decode_that_another_interrupts_is_right() -> None:
+    """Threads decode at the same time, and each digest has the form of its own numbers."""
+    interrupted = []
+
+    def switch(frame: FrameType, event: str, _: object) -> None:
+        if event == "return" and frame.f_code.co_filename == canonical.__file__:
+            sys.setprofile(None)
+            interrupted.append(form(b"[1.5]"))
+
+    sys.setprofile(switch)
+    try:
+        obj, delicate = decode_json(b"[1e-7, 2.5]")
+    finally:
+        sys.setprofile(None)
+
+    assert interrupted == [b"[1.5]"]
+    assert canonical_json(obj, delicate=delicate) == b"[1e-07,2.5]"
 
 
 # --- JSON texts in every spelling -----------------------------------------------------------------

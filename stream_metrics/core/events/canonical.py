@@ -42,19 +42,15 @@ class _FloatHook:
         return value
 
 
-_float_hook: Final = _FloatHook()
-_DECODE = msgspec.json.Decoder(float_hook=_float_hook).decode
-
-
 def decode_json(raw: bytes) -> tuple[Any, bool]:
     """Decode JSON; returns the value and whether ``content_digest`` needs the slow encoder.
 
     Raises msgspec's and Python's decoding errors, all of them ``ValueError`` or
     ``RecursionError``.
     """
-    _float_hook.delicate = False
-    obj = _DECODE(raw)
-    return obj, _float_hook.delicate or _LONG_RUN in raw.translate(_DIGITS_ALIKE)
+    floats = _FloatHook()  # of this call: threads decode at the same time
+    obj = msgspec.json.Decoder(float_hook=floats).decode(raw)
+    return obj, floats.delicate or _LONG_RUN in raw.translate(_DIGITS_ALIKE)
 
 
 def canonical_json(obj: Any, *, delicate: bool = True) -> bytes:
