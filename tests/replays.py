@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -185,5 +185,10 @@ def replayed(
 
 def traffic(count: int = 600) -> list[Record]:
     """Seeded traffic, always the same."""
+    return list(_traffic(count))
+
+
+@cache
+def _traffic(count: int) -> tuple[Record, ...]:
     profile = TrafficProfile(seed=3, conversations=80, start=1_742_284_800, duration_seconds=600)
-    return [Record(r.value, r.key, r.timestamp_ms) for r in islice(generate(profile), count)]
+    return tuple(Record(r.value, r.key, r.timestamp_ms) for r in islice(generate(profile), count))

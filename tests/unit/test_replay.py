@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import subprocess
-import sys
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -14,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from deploy.local.process import import_path
 from stream_metrics.core.engine.row import shown_turns
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
@@ -37,7 +34,8 @@ from stream_metrics.lab.replay.spool import (
     spool_key,
     spool_path,
 )
-from tests.helpers import wait_until
+from tests.helpers import rest_long
+from tests.killed import killed_at
 from tests.replays import (
     AT_ONCE,
     IN_PARTS,
@@ -51,76 +49,62 @@ from tests.replays import (
 )
 
 BROKEN = Record(b"{")
-SECONDS = 60.0
-
-
-# A replay that waits to be killed: while it reads, after the first piece, or after all pieces.
-CHILD = """
-import os, signal, sys
-from pathlib import Path
-from stream_metrics.lab.replay.run import Execution, run
-from tests.replays import RecordedProgress, task, traffic
-
-where, out, processes = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-
-def stop():
-    (out / "stopped").touch()
-    while True:
-        signal.pause()
-
-def records():
-    for number, record in enumerate(traffic()):
-        if where == "reading" and number == 400:
-            stop()
-        yield record
-
-class Stopping(RecordedProgress):
-    def computed(self, pieces, of):
-        if where == "computing" and pieces == 3:
-            stop()
-
-    def merging(self):
-        if where == "merging":
-            stop()
-
-if __name__ == "__main__":
-    scale = Execution(processes, small_records=0, note_bytes=100_000)
-    run(task(records(), out, scale), Stopping())
-"""
 
 
 def killed(where: str, out: Path, processes: int) -> None:
     """Run a replay in a process that is killed while ``reading``, ``computing`` or ``merging``."""
-    script = out.parent / "child.py"
-    script.write_text(CHILD)
-    out.mkdir()
-    root = Path(__file__).resolve().parents[2]
-    environment = {**os.environ, "PYTHONPATH": import_path(root)}
-    arguments = [sys.executable, str(script), where, str(out), str(processes)]
-    with subprocess.Popen(arguments, cwd=root, env=environment) as child:
-        try:
-            asyncio.run(wait_until(lambda: _stopped(out, child), SECONDS, "the replay stopped"))
-        finally:
-            child.kill()
-    (out / "stopped").unlink()
+
+    def work(die: Callable[[], None]) -> None:
+        def records() -> Iterator[Record]:
+            for number, record in enumerate(traffic()):
+                if where == "reading" and number == 400:
+                    die()
+                yield record
+
+        class Dying(RecordedProgress):
+            def computed(self, pieces: int, of: int) -> None:
+                if where == "computing" and pieces == 3:
+                    die()
+
+            def merging(self) -> None:
+                die()
+
+        scale = Execution(processes, small_records=0, note_bytes=100_000)
+        run(task(records(), out, scale), Dying())
+
+    assert killed_at(0, work, out / "nothing")
 
 
-def _stopped(out: Path, child: subprocess.Popen[bytes]) -> bool:
-    assert child.poll() is None, "the replay ended by itself"
-    return (out / "stopped").exists()
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a replay that was killed when three pieces were computed."""
+    out = tmp_path_factory.mktemp("stopped") / "out"
+    killed("computing", out, 1)
+    return out
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of an uninterrupted replay."""
+    return replayed(traffic(), tmp_path_factory.mktemp("whole"), AT_ONCE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "processes", "said"),
-    [
-        ("reading", 1, "records that were read before"),
-        ("computing", 1, "pieces were computed before"),
-        ("computing", 2, "pieces were computed before"),
-        ("merging", 3, "pieces were computed before"),
-    ],
+    rest_long(
+        [
+            ("reading", 1, "records that were read before"),
+            ("merging", 2, "pieces were computed before"),
+            ("computing", 2, "pieces were computed before"),
+            ("merging", 3, "pieces were computed before"),
+        ],
+        2,
+    ),
 )
-def test_a_killed_replay_continues(where: str, processes: int, said: str, tmp_path: Path) -> None:
+def test_a_killed_replay_continues(
+    where: str, processes: int, said: str, whole: dict[str, bytes], tmp_path: Path
+) -> None:
     """The same command completes it, with the bytes of an uninterrupted replay."""
     out = tmp_path / "out"
     killed(where, out, processes)
@@ -129,18 +113,29 @@ def test_a_killed_replay_continues(where: str, processes: int, said: str, tmp_pa
     run(task(traffic(), out, Execution(processes, small_records=0, note_bytes=100_000)), told)
 
     assert said in " ".join(told.notes)
-    assert files_of(out) == replayed(traffic(), tmp_path / "whole", AT_ONCE)
+    assert files_of(out) == whole
+
+
+def test_a_replay_continues_with_the_pieces_that_were_computed(
+    stopped: Path, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    """It computes the others, and writes the bytes of an uninterrupted one."""
+    out, told = Path(shutil.copytree(stopped, tmp_path / "out")), RecordedProgress()
+
+    run(task(traffic(), out, SPOOLED), told)
+
+    assert "pieces were computed before" in " ".join(told.notes)
+    assert told.steps[0][0] == 3
+    assert files_of(out) == whole
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("others", [{"identity": ("changed",)}, {"turn_scope": "all"}])
 def test_a_replay_of_other_input_or_settings_starts_again(
-    others: dict[str, Any], tmp_path: Path
+    others: dict[str, Any], stopped: Path, tmp_path: Path
 ) -> None:
     """It reports that it does not use the files of the killed replay."""
-    out = tmp_path / "out"
-    killed("computing", out, 1)
-    told = RecordedProgress()
+    out, told = Path(shutil.copytree(stopped, tmp_path / "out")), RecordedProgress()
 
     run(task(traffic(), out, SPOOLED, **others), told)
 
@@ -151,11 +146,9 @@ def test_a_replay_of_other_input_or_settings_starts_again(
 
 
 @pytest.mark.slow
-def test_restart_uses_nothing_of_a_killed_replay(tmp_path: Path) -> None:
+def test_restart_uses_nothing_of_a_killed_replay(stopped: Path, tmp_path: Path) -> None:
     """The replay reads its input from the first record."""
-    out = tmp_path / "out"
-    killed("computing", out, 1)
-    told = RecordedProgress()
+    out, told = Path(shutil.copytree(stopped, tmp_path / "out")), RecordedProgress()
 
     run(task(traffic(), out, Execution(small_records=0, restart=True)), told)
 
@@ -163,16 +156,16 @@ def test_restart_uses_nothing_of_a_killed_replay(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_standard_input_is_read_again(tmp_path: Path) -> None:
+def test_standard_input_is_read_again(
+    stopped: Path, whole: dict[str, bytes], tmp_path: Path
+) -> None:
     """Standard input has no identity, so that a second replay starts at the first record."""
-    out = tmp_path / "out"
-    killed("computing", out, 1)
-    told = RecordedProgress()
+    out, told = Path(shutil.copytree(stopped, tmp_path / "out")), RecordedProgress()
 
     run(task(traffic(), out, SPOOLED, identity=None), told)
 
     assert told.steps[0][0] == 0
-    assert files_of(out) == replayed(traffic(), tmp_path / "whole", AT_ONCE)
+    assert files_of(out) == whole
 
 
 @pytest.mark.parametrize("scale", [AT_ONCE, SPOOLED])
@@ -203,10 +196,9 @@ def test_a_second_replay_into_a_directory_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_truncated_spool_is_an_error(tmp_path: Path) -> None:
+def test_a_truncated_spool_is_an_error(stopped: Path, tmp_path: Path) -> None:
     """A spool file that is shorter than the manifest says is not taken for a smaller input."""
-    out = tmp_path / "out"
-    killed("computing", out, 1)
+    out = Path(shutil.copytree(stopped, tmp_path / "out"))
     sizes = json.loads((out / FOLDER / MANIFEST).read_text())["spool"]["sizes"]
     for shard, size in enumerate(sizes):
         os.truncate(spool_path(out / FOLDER, shard), size // 2)
@@ -215,14 +207,14 @@ def test_a_truncated_spool_is_an_error(tmp_path: Path) -> None:
         run(task(traffic(), out, SPOOLED), RecordedProgress())
 
 
-@pytest.mark.slow
-def test_more_shards_than_open_files_are_merged(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_more_shards_than_open_files_are_merged(whole: dict[str, bytes], tmp_path: Path) -> None:
     """Hundreds of shards are merged in steps, with the same bytes."""
     told = RecordedProgress()
     run(task(traffic(), tmp_path / "parts", IN_PARTS), told)
 
     assert told.steps[0][1] > 256
-    assert files_of(tmp_path / "parts") == replayed(traffic(), tmp_path / "whole", AT_ONCE)
+    assert files_of(tmp_path / "parts") == whole
 
 
 def test_a_conversation_in_two_inputs_is_refused(tmp_path: Path) -> None:

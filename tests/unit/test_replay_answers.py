@@ -17,6 +17,7 @@ from stream_metrics.lab.replay.report_files import PARTS
 from stream_metrics.lab.replay.run import Execution, run
 from stream_metrics.lab.reports.files import TURNS
 from stream_metrics.lab.reports.run_directory import read_observations
+from tests.helpers import rest_long
 from tests.replays import (
     AT_ONCE,
     IN_PARTS,
@@ -103,7 +104,7 @@ def test_answers_that_nobody_asked_for_are_not_scored(tmp_path: Path, scale: Exe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("turn_scope", ["last", "all"])
+@pytest.mark.parametrize("turn_scope", rest_long(["last", "all"]))
 def test_every_way_of_replaying_gives_the_same_answers(tmp_path: Path, turn_scope: str) -> None:
     """This holds for replays in memory, with a spool, and in shards."""
     found = [

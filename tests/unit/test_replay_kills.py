@@ -22,6 +22,7 @@ from tests.replays import (
     FILES,
     SPOOLED,
     RecordedProgress,
+    files_of,
     merged,
     published,
     replayed,
@@ -89,14 +90,17 @@ def test_a_merge_in_steps_may_be_killed(tmp_path: Path) -> None:
         assert killed_at(moment, lambda _: run(replay, RecordedProgress()), merging)
         assert merging.exists()
 
-    assert replayed(records, out, scale, evaluation=FEW_DRAWS) == whole
+    told = RecordedProgress()
+    run(replay, told)
+    assert told.steps[0][1] > 256
+    assert files_of(out) == whole
     assert {path.name for path in out.iterdir()} == {*FILES}
 
 
 def many() -> list[Record]:
-    """One search in each of 400 conversations, which fill hundreds of small pieces."""
+    """One search in each of 300 conversations, which fill hundreds of small pieces."""
     found = []
-    for number in range(400):
+    for number in range(300):
         event = {
             "type": "search_iteration",
             "conversation_id": f"c{number}",

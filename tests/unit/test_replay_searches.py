@@ -127,7 +127,7 @@ def test_under_overlap_metrics_that_need_all_relevant_documents_are_null(tmp_pat
 def test_every_way_of_replaying_gives_the_same_searches(tmp_path: Path, turn_scope: str) -> None:
     """This holds for replays in memory, with a spool, and in shards."""
     found = [
-        replayed([*judged(), *traffic(300)], tmp_path / str(at), scale, turn_scope=turn_scope)
+        replayed([*judged(8), *traffic(60)], tmp_path / str(at), scale, turn_scope=turn_scope)
         for at, scale in enumerate((AT_ONCE, SPOOLED, IN_PARTS))
     ]
 

@@ -137,7 +137,7 @@ CHOSEN = {"confidence_intervals": True, "interval": "bca", "confidence": 0.8, "r
 def test_the_intervals_of_a_report_follow_its_settings(scale: Execution, tmp_path: Path) -> None:
     """Method, confidence, resamples and seed apply to macro, micro, strata and answers."""
     report = run(
-        task(traffic(), tmp_path, scale, stratify=("agent",), evaluation=CHOSEN),
+        task(traffic(150), tmp_path, scale, stratify=("agent",), evaluation=CHOSEN),
         RecordedProgress(),
     ).content
     rows = [json.loads(one) for one in (tmp_path / "conversations.jsonl").read_text().splitlines()]
