@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import json
 import random
 import re
@@ -97,6 +99,8 @@ class Half:
 half = Half()
 '''
 
+LIBRARY = "colorsys"  # one that nothing has imported
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -122,7 +126,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def _forget_modules() -> None:
     """Let modules be imported again: those of other tests have the same names."""
     load_predicate.cache_clear()
-    for name in ("rules", "broken", "needy"):
+    for name in ("rules", "broken", "needy", "both", "titles", LIBRARY):
         sys.modules.pop(name, None)
 
 
@@ -247,11 +251,12 @@ def test_a_rule_sees_what_was_recorded(folder: Path) -> None:
     "scale", [SPOOLED, IN_PARTS, Execution(small_records=0, piece_bytes=20_000, processes=2)]
 )
 def test_shards_and_processes_change_nothing(folder: Path, scale: Execution) -> None:
-    """Other processes import the rule from the current directory and give the same bytes."""
+    """Other processes import the rule from the current directory, although a library has its name,
+    and give the same bytes."""
     records = [*judged(), *traffic(200)]
-    (folder / "rules.py").write_text(RULES.replace('f"about {result.doc_id}"', "result.text"))
-    one = replayed(records, folder / "one", AT_ONCE, evaluation=ruled())
-    other = replayed(records, folder / "other", scale, evaluation=ruled())
+    (folder / f"{LIBRARY}.py").write_text(RULES.replace('f"about {result.doc_id}"', "result.text"))
+    one = replayed(records, folder / "one", AT_ONCE, evaluation=ruled(f"{LIBRARY}:vowels"))
+    other = replayed(records, folder / "other", scale, evaluation=ruled(f"{LIBRARY}:vowels"))
 
     assert one == other
     assert b'"custom"' in one[QUERIES]
@@ -345,6 +350,33 @@ def test_query_sets_apply_to_the_rule_as_well(folder: Path) -> None:
 
     assert ([one.unit for one in both.rankings], both.missing, both.dropped) == (["q1", "q2"], 1, 1)
     assert [one.unit for one in first.rankings] == ["q1"]
+
+
+# -- names that libraries have ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["random", "json", LIBRARY])
+def test_a_rule_may_be_named_like_a_library(folder: Path, name: str) -> None:
+    """The file in the current directory is used, and everybody else gets the library."""
+    (folder / "rules.py").rename(folder / f"{name}.py")
+
+    found = evaluated("--predicate", f"{name}:ids", "--metric", "mrr")
+
+    assert list(found["rows"]) == ["q1", "q2"]
+    written = found["report"]["config"]["evaluation"]["predicate_sha256"]
+    assert written == hashlib.sha256((folder / f"{name}.py").read_bytes()).hexdigest()
+    assert not hasattr(importlib.import_module(name), "vowels")
+
+
+def test_files_beside_a_rule_hide_no_library(folder: Path) -> None:
+    """A rule imports files of the current directory, unless a library has their name."""
+    (folder / f"{LIBRARY}.py").write_text("1 / 0\n")
+    (folder / "titles.py").write_text("from rules import Ids\n")
+    (folder / "both.py").write_text(f"import {LIBRARY}\nfrom titles import Ids\nids = Ids()\n")
+
+    found = evaluated("--predicate", "both:ids", "--metric", "mrr")
+
+    assert list(found["rows"]) == ["q1", "q2"]
 
 
 # -- errors -----------------------------------------------------------------------------------

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
+import importlib.util
 import inspect
 import os
 import sys
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Final, cast
 
 from stream_metrics.core.metrics.ranking.relevance import Predicate, PredicateError
@@ -21,7 +22,8 @@ METHODS: Final = {"total": ("query",), "relevant": ("query", "result")}
 def load_predicate(name: str) -> Predicate:
     """Import the object ``name`` (``package.module:object``), once per process.
 
-    Modules in the current directory can be imported, as with ``python -m``.
+    A module in the current directory goes before one that is installed. What it imports itself may
+    lie there, too, but then what is installed goes first.
 
     Raises:
         PredicateError: There is no such object, importing it fails, or it is not a predicate.
@@ -48,7 +50,7 @@ def source_digest(name: str) -> str | None:
         PredicateError: As for ``load_predicate``.
     """
     load_predicate(name)
-    file = getattr(sys.modules[name.partition(":")[0]], "__file__", None)
+    file = getattr(_imported(name, name.partition(":")[0]), "__file__", None)
     try:
         return None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
     except OSError:
@@ -58,9 +60,10 @@ def source_digest(name: str) -> str | None:
 def _imported(name: str, module_name: str) -> object:
     here = os.getcwd()
     if here not in sys.path:
-        sys.path.insert(0, here)
+        sys.path.append(here)
     try:
-        return importlib.import_module(module_name)
+        file = _hidden_file(module_name, Path(here))
+        return importlib.import_module(module_name) if file is None else _loaded(file)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise PredicateError(
@@ -70,6 +73,37 @@ def _imported(name: str, module_name: str) -> object:
         raise _failed(name, module_name, error) from error
     except (Exception, SystemExit) as error:  # user code may raise anything
         raise _failed(name, module_name, error) from error
+
+
+def _hidden_file(module_name: str, here: Path) -> Path | None:
+    """The file of the module in the directory if a library hides it, such as ``json``."""
+    path = here.joinpath(*module_name.split("."))
+    file = next(
+        (one for one in (path.with_suffix(".py"), path / "__init__.py") if one.exists()), None
+    )
+    top = module_name.partition(".")[0]
+    spec = importlib.util.find_spec(top)
+    if file is None or spec is None:
+        return None
+    found = {spec.origin, *(spec.submodule_search_locations or ())}
+    is_here = found & {str(here / f"{top}.py"), str(here / top), str(here / top / "__init__.py")}
+    return None if is_here else file
+
+
+def _loaded(file: Path) -> ModuleType:
+    """The module of a file, under a name that no library has."""
+    name = str(file)
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(sys.modules[name])
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 def _failed(name: str, module_name: str, error: BaseException) -> PredicateError:
