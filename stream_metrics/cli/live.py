@@ -132,7 +132,6 @@ async def _check(settings: Settings, *, keys: bool) -> list[Finding]:
     return findings
 
 
-def _check_source(settings: Settings) -> Finding:
 def _check_engine() -> Finding:
     """Which engine this installation runs."""
     why = slow()
@@ -141,6 +140,7 @@ def _check_engine() -> Finding:
     )
 
 
+def _check_source(settings: Settings) -> Finding:
     """Whether anything is set; the settings themselves are valid."""
     if settings.model_fields_set:
         return Finding("settings", "ok", "valid")

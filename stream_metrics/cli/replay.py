@@ -239,8 +239,8 @@ def replay(
     about = {
         "version": __version__,
         "python": platform.python_version(),
-        "processes": task.scale.processes,
         "engine": ENGINE,
+        "processes": task.scale.processes,
         "seconds": round(seconds, 3),
         "records_per_second": round(records / seconds) if seconds else None,
         **source.read,
