@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.twins.texts import LEVELS, fast_digest, slow_digest
+from tests.twins.texts import LEVELS, event_with, fast_digest, slow_digest
 
 pytestmark = pytest.mark.kernel
 
@@ -21,6 +21,7 @@ LONGEST_REMEMBERED = 21  # with quotes and a colon, 24 bytes
 MOST_MEMBERS = 64
 MOST_CHILDREN = 32
 MOST_PLACES = 2_048
+MOST_LEVELS = 200
 
 # Keys with common beginnings, as long as can be cached and longer, and with escapes.
 _KEYS = [
@@ -33,15 +34,20 @@ _SPACES = st.sampled_from(["", "", "", " ", "\n\t"])
 
 
 def agreed(value: bytes) -> bool:
-    """Whether the kernel finds Python's digest or none."""
-    found = fast_digest(value)
-    return found is None or found == slow_digest(value)
+    """Whether the kernel finds Python's digest of an event with such a value, or none."""
+    event = event_with(value)
+    return fast_digest(event) in (None, slow_digest(event))
 
 
 def surely(value: bytes) -> bool:
-    """Whether the kernel finds Python's digest."""
-    found = fast_digest(value)
-    return found is not None and found == slow_digest(value)
+    """Whether the kernel finds Python's digest of an event with such a value."""
+    return surely_whole(event_with(value))
+
+
+def surely_whole(event: bytes) -> bool:
+    """Whether the kernel finds Python's digest of an event."""
+    found = fast_digest(event)
+    return found is not None and found == slow_digest(event)
 
 
 @st.composite
@@ -73,7 +79,8 @@ def test_one_after_another(texts: list[str]) -> None:
     """Each text has its own digest, whatever came before it, and the same when it is repeated."""
     for text in [*texts, *reversed(texts)]:
         assert agreed(text.encode())
-        assert fast_digest(text.encode()) == fast_digest(text.encode())
+        event = event_with(text.encode())
+        assert fast_digest(event) == fast_digest(event)
 
 
 @PATIENT
@@ -95,16 +102,16 @@ def test_keys_that_begin_alike() -> None:
             assert surely(f'{{"{"k" * size}":1,"j":2}}'.encode())
             value = f'{{"{"k" * size}{end}":1,"{"k" * size}c":2,"j":3}}'.encode()
             assert agreed(value)
-            assert (fast_digest(value) is None) == (end == '\\"')
+            assert (fast_digest(event_with(value)) is None) == (end == '\\"')
 
 
 def test_keys_at_the_end() -> None:
     """A key is read alike inside a text and directly before its end."""
     for value in ("1", '"a longer value than all keys"', "[]"):
         for width in range(1, 6):
-            text = "{" + ",".join(f'"{name}":{value}' for name in "edcba"[:width]) + "}"
-            assert surely(text.encode())
-            assert surely(f"[{text},{text}]".encode())
+            members = ",".join(f'"{name}":{value}' for name in "edcba"[:width]) + "}"
+            assert surely_whole(f'{{"type":"t","occurred_at":0,{members}'.encode())
+            assert surely(f"[{{{members},{{{members}]".encode())
 
 
 def _wide(count: int, first: int = 0) -> dict[str, Any]:
@@ -130,7 +137,7 @@ def test_more_than_is_remembered() -> None:
     """After the cache was cleared, texts of usual shapes are read as before."""
     usual = b'{"type":"x","occurred_at":1,"agent":[{"url":"u","ids":{"b":1,"a":2}}]}'
     before = fast_digest(usual)
-    assert surely(usual)
+    assert surely_whole(usual)
     for first, count in itertools.product(range(0, 2 * MOST_PLACES, 40), (20, 40)):
         assert surely(json.dumps({"ids": _wide(count, first)}, separators=(",", ":")).encode())
         assert fast_digest(usual) == before
@@ -140,11 +147,13 @@ def test_more_than_is_remembered() -> None:
 def test_levels(opener: str, closer: str) -> None:
     """Exactly the allowed number of levels is accepted, and never more than Python can recurse."""
     step = opener.count("[") + opener.count("{")
-    for levels in (2, 64, 200):
-        text = opener * (levels // step) + "1" + closer * (levels // step)
-        assert surely(text.encode()) == (levels <= LEVELS)
-        assert fast_digest(text.encode(), levels) is not None
-        assert fast_digest(text.encode(), levels - 1) is None
-    assert fast_digest(b"[" * 201 + b"]" * 201, 10**9) is None
-    assert fast_digest(b"[" * 100_000, 10**9) is None
-    assert fast_digest(b"[]", -1) is None
+    for depth in (2, LEVELS - 1, LEVELS, MOST_LEVELS - 1):
+        times = depth // step
+        event = event_with(opener.encode() * times + b"1" + closer.encode() * times)
+        levels = times * step + 1
+        assert surely_whole(event) == (levels <= LEVELS)
+        assert fast_digest(event, levels) is not None
+        assert fast_digest(event, levels - 1) is None
+    assert fast_digest(event_with(b"[" * MOST_LEVELS + b"]" * MOST_LEVELS), 10**9) is None
+    assert fast_digest(event_with(b"[" * 100_000), 10**9) is None
+    assert fast_digest(event_with(b"[]"), -1) is None
