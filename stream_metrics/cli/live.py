@@ -46,6 +46,7 @@ from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import partition_counts, topic_configs
 from stream_metrics.clients.setting_files import UnreadableFile
 from stream_metrics.core.compiled import ENGINE, slow
+from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.lab.reports.files import ROWS, write_json, write_lines
 from stream_metrics.lab.reports.sorted_rows import SortedRows
@@ -291,16 +292,19 @@ def export(
     now_us = None if now is None else parse_time("--now", now)
     try:
         with redis_errors(settings):
-            written = asyncio.run(_export(settings, scope, now_us, out, build=build))
+            written, beyond = asyncio.run(_export(settings, scope, now_us, out, build=build))
     except (NowTooEarly, Replaced, UnknownSchema) as error:
         raise UsageError(str(error)) from error
-    Console(stderr=True).print(f"{written:,} rows written to {out}")
+    console = Console(stderr=True)
+    console.print(f"{written:,} rows written to {out}")
+    if beyond.turns:
+        console.print(beyond.text(), style="yellow", highlight=False)
 
 
 async def _export(
     settings: Settings, scope: str, now_us: int | None, out: Path, *, build: bool
-) -> int:
-    """Write the files in bounded memory; returns the number of rows."""
+) -> tuple[int, BeyondLimit]:
+    """Write the files in bounded memory; returns the number of rows, and what is not in them."""
     async with open_store(settings) as store:
         settings, state, _ = await find_state(store, settings, build=build)
         engine = settings.engine_config()
@@ -311,9 +315,13 @@ async def _export(
                 f"namespace {settings.namespace!r} has no state. Use the worker's redis.namespace"
             )
         make_directory(out)
+        cut: set[tuple[str, int]] = set()
         with SortedRows(out) as rows:
             async for partition, read in rows_of(state, engine, scope, found.states):
                 rows.add(partition, read)
+                for row in read:
+                    note = cut.add if row["over_limit"] else cut.discard
+                    note((row["conversation_id"], row["turn"]))
             written = write_lines(out / ROWS, rows.lines())
         write_json(out, "windows.json", windows)
-        return written
+        return written, BeyondLimit(len(cut))

@@ -190,6 +190,8 @@ def _read_up_to_us(states: Collection[PartitionState], total: int) -> int | None
 def _show(document: dict[str, Any], dimension: str, rankings: tuple[str, ...]) -> None:
     console = Console(highlight=False)
     console.print(_heading(document, dimension))
+    if cut := document["beyond_limit"]["text"]:
+        console.print(Text(printable(cut), style="yellow"))
     listed: dict[str, dict[str, Any]] = {}
     for ranking in rankings:
         rows = document[ranking]
@@ -269,7 +271,9 @@ def _ranking(rows: list[dict[str, Any]], dimension: str, *, wide: bool) -> Table
     for row in rows:
         names = (row["conversation_id"], ", ".join(row["agents"]))
         cells = (*map(printable, names), _share(row["srr"]), _share(row["sre"]))
-        table.add_row(*map(Text, cells), *(Text(f"{row[name]:,}") for name in figures.values()))
+        numbers = {title: f"{row[name]:,}" for title, name in figures.items()}
+        numbers["results"] += "+" * row["beyond_limit"]
+        table.add_row(*map(Text, (*cells, *numbers.values())))
     return table
 
 

@@ -7,6 +7,7 @@ sums: over all conversations, ``results`` adds up to the window's.
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -56,7 +57,8 @@ class Contribution:
     ``wasted_iterations``: of ``settled_iterations`` those without gain; they searched, are judged,
     and brought nothing good that was new. ``settled_results``, ``settled_good`` and
     ``settled_gain`` are over settled iterations, as in the windows. ``unique`` and ``labelled``
-    count documents. ``last_us`` is the time of the latest iteration.
+    count documents. ``last_us`` is the time of the latest iteration. ``beyond_limit``: one of its
+    turns grew beyond a limit, and has more than is counted here.
     """
 
     conversation_id: str
@@ -73,6 +75,7 @@ class Contribution:
     settled_good: int = 0
     settled_gain: int = 0
     last_us: int = 0
+    beyond_limit: bool = False
     pairs: list[DuplicatePair] = field(default_factory=list)
 
     @property
@@ -99,6 +102,7 @@ class Contribution:
             "iterations": self.iterations,
             "wasted_iterations": self.wasted_iterations,
             "results": self.results,
+            "beyond_limit": self.beyond_limit,
             "duplicates": self.duplicates,
             "srr": self.srr,
             "settled_iterations": self.settled_iterations,
@@ -118,6 +122,7 @@ def contribution_of(
     for turn, iteration, time_us, agent in _in_scope(conversation, scope, config):
         part.agents.add(agent)
         part.turns.add(turn.number)
+        part.beyond_limit = part.beyond_limit or turn.over_limit
         part.last_us = max(part.last_us, time_us)
         part.iterations += 1
         part.results += iteration.results
@@ -166,6 +171,27 @@ def _in_scope(
                 yield turn, iteration, time_us, agent
 
 
+def cut_turns(
+    conversation: Conversation, scope: Scope, config: EngineConfig
+) -> Iterator[frozenset[str]]:
+    """The agents (or releases) of each turn beyond a limit that may lack something in scope.
+
+    Such a turn goes on after its last iteration that counts: its newest event tells until when.
+    """
+    for turn in conversation.turns.values():
+        if not turn.over_limit:
+            continue
+        told = [source(iteration) for iteration in turn.counted]
+        if turn.newest is not None:
+            told.append((turn.newest.occurred_us, turn.newest.agent, turn.newest.release))
+        times = [time_us for time_us, _, _ in told]
+        if not times or max(times) < scope.from_us or min(times) >= scope.to_us:
+            continue
+        names = (dimension_of(agent, release, config) for _, agent, release in told)
+        if agents := frozenset(filter(scope.admits, names)):
+            yield agents
+
+
 Order = tuple[float, int, str]
 
 
@@ -173,7 +199,8 @@ class Worst:
     """The worst conversations of those offered, at most ``limit`` in each ranking.
 
     ``judged`` is the number of conversations with enough data, by ranking: with 0, an empty ranking
-    means that nothing is known.
+    means that nothing is known. ``cut_turns`` is the number of turns beyond a limit, whose figures
+    leave out what goes beyond it.
 
     SRR and SRE are ranked from ``min_results`` results on, because a share of few is not
     meaningful. Ties are ordered by the number of results, then by conversation id. The first
@@ -191,6 +218,8 @@ class Worst:
     ) -> None:
         self.conversations = 0
         self.results = 0
+        self.cut_turns = 0
+        self._cut_by: Counter[str] = Counter()
         self.judged = dict.fromkeys(RANKINGS, 0)
         self._scope = scope
         self._config = config
@@ -201,6 +230,9 @@ class Worst:
 
     def offer(self, conversation: Conversation) -> None:
         """Rank a conversation; keeps it if it is among the worst."""
+        for agents in cut_turns(conversation, self._scope, self._config):
+            self.cut_turns += 1
+            self._cut_by.update(agents)
         part = contribution_of(conversation, self._scope, self._config)
         if part is None:
             return
@@ -240,6 +272,10 @@ class Worst:
         if part.wasted_iterations:
             wasted = -part.wasted_iterations
             yield "most_wasted_iterations", (wasted, -part.results, part.conversation_id)
+
+    def most_cut(self) -> list[tuple[str, int]]:
+        """The turns beyond a limit by agent (or release), those that have most first."""
+        return sorted(self._cut_by.items(), key=lambda entry: (-entry[1], entry[0]))
 
     def rankings(self) -> dict[str, list[Contribution]]:
         """The contributions by ranking, the worst first."""

@@ -130,6 +130,25 @@ async def test_a_page_of_faults_is_accessible(browser: Browser, scheme: str) -> 
         assert [(v["id"], v["nodes"][0]["html"]) for v in violations] == []
 
 
+async def test_the_page_says_what_its_figures_leave_out(browser: Browser) -> None:
+    """The sentence is above the figures, and is only there if a turn is beyond a limit."""
+    showcase = await Showcase.new(*ORDINARY[:2], now_us=NOON_US + 60_000_000)
+    async with looking(browser, showcase) as looked:
+        await expect(looked.page.locator("#beyond-limit")).to_be_hidden()
+
+        await showcase.take([searched("loop", n, ["a"] * 1_001, agent="third") for n in (1, 2)])
+        await looked.page.reload()
+
+        await expect(looked.page.locator("#beyond-limit")).to_have_text(
+            "1 turn beyond a limit (third): what goes beyond it is not in these figures."
+        )
+        await expect(looked.page.locator("#worst-list")).to_contain_text("1,000 of 1,001+")
+        violations = (await Axe().run(looked.page)).response["violations"]
+
+    assert [(v["id"], v["nodes"][0]["html"]) for v in violations] == []
+    assert looked.complaints == []
+
+
 async def test_hostile_names_are_shown_as_text(browser: Browser) -> None:
     """Agents, routes, conversations and results that look like markup are not executed."""
     event = routed(HOSTILE, HOSTILE, agent=HOSTILE)

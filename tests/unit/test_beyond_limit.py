@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from stream_metrics.cli import app
 from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.window import parse_window
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.evaluation.compare_runs import compare_runs
@@ -22,10 +24,15 @@ from stream_metrics.lab.replay.report_files import merge
 from stream_metrics.lab.replay.run import Execution, run
 from stream_metrics.lab.reports.html.report import write_report_page
 from stream_metrics.lab.reports.run_directory import read_observations, read_report
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.readers.worst import Request, latest, whole
+from tests.property.test_partition import TOPIC, once, opened
 from tests.replays import AT_ONCE, IN_PARTS, RecordedProgress, task
 from tests.unit.test_bounds import Body, event, labelling, results, searching
+from tests.unit.test_state_partition import NOON_S
 
 TEN = 10
+CUT = EngineConfig(limits=replace(Limits(), results_per_turn=TEN))
 SENTENCE = "1 turn beyond a limit: 4 results of 2 searches are not in these figures"
 
 
@@ -211,3 +218,90 @@ def test_the_page_of_a_report_by_an_earlier_release_names_the_turns(tmp_path: Pa
     _by_an_earlier_release(tmp_path)
 
     assert "1 turn beyond a limit: what goes" in write_report_page(tmp_path).read_text()
+
+
+# -- live state, which keeps only that something is missing ----------------------------------------
+
+
+async def stored(*events: Body) -> MemoryStore:
+    """A store that has read these events, with at most ten results in a turn."""
+    store = MemoryStore()
+    partition = await opened(store, MemoryDeadLetters(), 1_000, engine=CUT)
+    records = [
+        Record(
+            json.dumps(one).encode(),
+            one["conversation_id"].encode(),
+            1_000 * one["occurred_at"],
+            TOPIC,
+            0,
+            offset,
+        )
+        for offset, one in enumerate(events)
+    ]
+    await partition.process(records, once)
+    return store
+
+
+async def ranked(store: MemoryStore, now_s: int = 60, **more: Any) -> dict[str, Any]:
+    """The worst conversations of the minute that ends ``now_s`` after noon."""
+    request = Request(parse_window("1m"), (NOON_S + now_s) * 1_000_000, min_results=1, **more)
+    return (await whole(store, CUT, (), request)).document()
+
+
+async def test_live_figures_say_how_many_turns_are_beyond_a_limit() -> None:
+    """The agents that have most come first."""
+    others = [one for n in range(2) for one in runaway(f"d{n}")]
+    events = [one | {"agent": "second"} for one in others] + runaway()
+    store = await stored(*events, searching(2, results("r"), conversation="fine"))
+
+    found = await ranked(store)
+
+    assert found["beyond_limit"] == {
+        "turns": 3,
+        "agents": {"second": 2, "default": 1},
+        "text": "3 turns beyond a limit (second 2, default 1): "
+        "what goes beyond it is not in these figures",
+    }
+    assert (await ranked(store, agent="second"))["beyond_limit"]["turns"] == 2
+
+
+async def test_a_conversation_that_is_cut_is_marked() -> None:
+    """Its row says that there is more than the results that it has."""
+    repeating = [searching(n, results("a", f"b{n}"), iteration=n) for n in range(1, 8)]
+    fine = [searching(n, results("a"), conversation="fine", iteration=n) for n in range(1, 3)]
+
+    rows = (await ranked(await stored(*repeating, *fine)))["highest_srr"]
+
+    assert [(row["conversation_id"], row["beyond_limit"]) for row in rows] == [
+        ("fine", False),
+        ("c", True),
+    ]
+
+
+async def test_live_figures_within_limits_say_nothing() -> None:
+    """There is no sentence."""
+    found = await ranked(await stored(*runaway()[:5]))
+
+    assert found["beyond_limit"] == {"turns": 0, "agents": {}, "text": None}
+
+
+async def test_a_loop_of_which_a_window_has_nothing_any_more_is_said() -> None:
+    """All that it sends in these minutes is refused, so that it would be seen nowhere."""
+    later = [searching(n, results("r"), iteration=n) for n in (90, 150)]
+    store = await stored(*runaway(), *later)
+
+    for now_s in (120, 180):
+        found = await ranked(store, now_s=now_s)
+        assert (found["conversations"], found["beyond_limit"]["turns"]) == (0, 1)
+    assert (await ranked(store, now_s=300))["beyond_limit"]["turns"] == 0
+
+
+async def test_what_was_not_read_may_have_more_turns_beyond_a_limit() -> None:
+    """The page reads the latest conversations only."""
+    store = await stored(*runaway("a"), *runaway("b"))
+    request = Request(parse_window("1m"), (NOON_S + 60) * 1_000_000)
+    with ThreadPoolExecutor(1) as executor:
+        found = await latest(store, CUT, (), request, [0], max_conversations=1, executor=executor)
+
+    said = found.document()["beyond_limit"]["text"]
+    assert said.startswith("at least 1 turn beyond a limit (default): ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -45,7 +46,12 @@ def fill(options: RedisOptions, *events: dict[str, Any], behind_ms: int | None =
         ours = identity(Settings(), {TOPIC: 1})
         store = space.generation(await begin(space, ours, 0))
         partition = await opened(
-            store, MemoryDeadLetters(), 10, identity=ours, worker="worker-1:9464"
+            store,
+            MemoryDeadLetters(),
+            10,
+            identity=ours,
+            worker="worker-1:9464",
+            engine=Settings().engine_config(),
         )
         records = [
             Record(
@@ -111,6 +117,22 @@ def test_it_lists_conversations_and_duplicates(namespace: RedisOptions) -> None:
     assert lines.count(["c-2"]) == 1
     assert ["result", "in", "repeats", "of", "evidence", "type"] in lines
     assert ["2.0.a", "iteration", "2", "1.0.a", "iteration", "1", "id", "other"] in lines
+
+
+def test_it_says_which_turns_are_beyond_a_limit(
+    namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Their results are marked as incomplete. An export counts the rows."""
+    monkeypatch.setenv("STREAM_METRICS_LIMITS__RESULTS_PER_TURN", "3")
+    fill(namespace, *EVENTS, searched("c-2", 2, ["a"], agent="second"))
+
+    lines = [" ".join(line.split()) for line in run().stdout.splitlines()]
+    exported = CliRunner().invoke(app, ["export", "--out", str(tmp_path)])
+
+    said = "2 turns beyond a limit{}: what goes beyond it is not in these figures"
+    assert said.format(" (first 1, second 1)") in lines
+    assert "c-2 second 0.67 0.00 3+ 2 1 1" in lines
+    assert said.format("") in exported.stderr
 
 
 def test_a_turn_is_shown_with_its_time(namespace: RedisOptions) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from stream_metrics.core.dedup.deduplicator import deduplicator
+from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.engine.codec import decode_conversation
 from stream_metrics.core.engine.config import OTHER, EngineConfig
 from stream_metrics.core.engine.state import Conversation
@@ -21,6 +22,7 @@ from stream_metrics.live.worst import RANKINGS, Scope, Worst
 PAGE: Final = 64  # conversations read and worked through at once
 REST: Final = 1.0  # pause after a page, as a multiple of the time that the page took
 LATEST_MS: Final = 1 << 53  # after any time that a record may have
+MOST_NAMED: Final = 3  # agents that have turns beyond a limit
 EARLY_MS: Final = 60_000  # how far a record's timestamp may lie before what it tells of
 
 
@@ -62,9 +64,10 @@ class WorstReport:
         """The report as plain data, the worst first in each ranking.
 
         ``link`` returns a link to the trace of a conversation id, or None. ``judged`` is the number
-        of conversations with enough data for each ranking.
+        of conversations with enough data for each ranking. ``beyond_limit`` is about turns beyond a
+        limit; its ``text`` is None without any.
         """
-        request, ranked = self.request, self.worst.rankings()
+        request, ranked, worst = self.request, self.worst.rankings(), self.worst
         return {
             "schema_version": 1,
             "now": request.now_us,
@@ -73,16 +76,32 @@ class WorstReport:
             "to_us": self.scope.to_us,
             self.dimension: request.agent,
             "min_results": request.min_results,
-            "conversations": self.worst.conversations,
-            "results": self.worst.results,
+            "conversations": worst.conversations,
+            "results": worst.results,
+            "beyond_limit": {
+                "turns": worst.cut_turns,
+                f"{self.dimension}s": dict(worst.most_cut()),
+                "text": self._cut_text(),
+            },
             "complete": self.complete,
             "partitions": {"read": list(self.partitions)},
-            "judged": {name: self.worst.judged[name] for name in rankings},
+            "judged": {name: worst.judged[name] for name in rankings},
             **{
                 name: [part.row() | {"url": link(part.conversation_id)} for part in ranked[name]]
                 for name in rankings
             },
         }
+
+    def _cut_text(self) -> str | None:
+        """The sentence on turns beyond a limit, which names those that have most of them."""
+        turns, by = self.worst.cut_turns, self.worst.most_cut()
+        if not turns:
+            return None
+        named = [f"{name} {number:,}" for name, number in by[:MOST_NAMED]]
+        named += [f"{len(by) - MOST_NAMED:,} more"] if len(by) > MOST_NAMED else []
+        named = named if len(by) > 1 else [by[0][0]]
+        whose = f" ({', '.join(named)})" if self.request.agent is None else ""
+        return f"{'' if self.complete else 'at least '}{BeyondLimit(turns).text(whose)}"
 
 
 class ConversationReader:

@@ -1,7 +1,7 @@
-// The worst conversations, and their repeated results.
+// The worst conversations, and their repeated results. Also says which turns figures leave out.
 
 import { $, el, externalLink, radios, renderOnce, setText } from "./dom.js";
-import { count, percent, plural } from "./format.js";
+import { count, percent, plural, sentence } from "./format.js";
 
 const RANKINGS = [["highest_srr", "highest SRR"], ["lowest_sre", "lowest SRE"],
   ["most_wasted_iterations", "most wasted iterations"]];
@@ -39,6 +39,17 @@ function showWorst() {
   $("worst-none").hidden = rows.length > 0;
   setText($("worst-none"), worst.error ? `Not available: ${worst.error}.` : nothingWorst());
   setText($("worst-text"), worst.error ? "" : worstLead());
+  const cut = cutText();
+  $("beyond-limit").hidden = !cut;
+  setText($("beyond-limit"), cut && sentence(cut));
+}
+
+/** What figures leave out, or why that is not known; empty if nothing is left out. */
+function cutText() {
+  if (worst.error) return `whether turns are beyond a limit is not known: ${worst.error}`;
+  if (worst.beyond_limit.text) return worst.beyond_limit.text;
+  return worst.complete ? ""
+    : `whether turns are beyond a limit is known of the latest ${count(worst.max_conversations)} conversations only: none is`;
 }
 
 function worstLead() {
@@ -62,7 +73,7 @@ function nothingWorst() {
 
 function worstItem(row, open) {
   const facts = [["SRR", percent(row.srr)], ["SRE", percent(row.sre)],
-    ["repeated", `${count(row.duplicates)} of ${count(row.results)}`],
+    ["repeated", `${count(row.duplicates)} of ${count(row.results)}${row.beyond_limit ? "+" : ""}`],
     ["wasted", `${row.wasted_iterations} of ${row.iterations}`]];
   const details = el("details", { data: { id: row.conversation_id }, open: open.has(row.conversation_id) },
     el("summary", { data: { focus: `worst ${row.conversation_id}` } },
