@@ -72,6 +72,10 @@ bridge and a worker when those with servers do.
   other turns of the program were interpreted correctly.
 - **not in the spans**: the program changed what was found, and no span shows it. The figures are
   those of the retriever.
+
+Two instrumentations with traces of their own record each turn twice: the second trace is refused as
+`two_scopes`, and a program is right if the first one is. If both write to one trace, and their
+searches cannot be merged, its turns are refused.
 """
 
 

@@ -50,6 +50,7 @@ COMMANDS = {
     "purge": ("purge", "--yes"),
     "build": ("build", "--again", "--dry-run"),
     "record": ("record", "--out", "-"),
+    "send": ("send", str(Path(__file__).parents[2] / "examples" / "first-events.jsonl")),
     "generate --to-kafka": ("generate", "--to-kafka", "--conversations", "1"),
 }
 

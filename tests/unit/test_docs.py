@@ -81,6 +81,7 @@ _PATH = re.compile(rf"[\w.-]+(?:/[\w.-]+)*\.(?:{'|'.join(SUFFIXES)})(?::[\w.]+)?
 _PLACE = re.compile(r"([\w./-]+\.py):([\w.]+)")
 _SETTING = re.compile(rf"(?:{'|'.join(Settings.model_fields)})\.[a-z_]+")
 _SERIES = re.compile(r"(?<![\w:])streammetrics_\w+")
+_EXTRA = re.compile(r"\bextra\s+`([a-z-]+)`|(?:'\.|\./client|stream-metrics)\[([a-z-]+)\]")
 _OPTION = re.compile(r"--[a-z][a-z0-9-]*")
 _OPERATORS = "();<>|&"
 UsageError: Any = typer.BadParameter.__base__  # click's own, or that of the click inside typer
@@ -478,6 +479,21 @@ def test_every_module_that_python_runs_exists() -> None:
                 missing.append(str(mention))
 
     assert missing == []
+
+
+def test_every_named_extra_exists() -> None:
+    """The extra ``name``, and ``'.[name]'``, are extras of the package or of the client."""
+    projects = [ROOT / "pyproject.toml", ROOT / "client" / "pyproject.toml"]
+    known = {
+        extra
+        for project in projects
+        for extra in tomllib.loads(project.read_text("utf-8"))["project"]["optional-dependencies"]
+    }
+    texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
+    named = {one for text in texts for pair in _EXTRA.findall(text) for one in pair if one}
+
+    assert len(named) > 5
+    assert set() == named - known
 
 
 def test_every_named_setting_exists() -> None:
