@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from benchmarks.agreement import differs
 from benchmarks.figures import Figure, figures_table, section
+from benchmarks.ran import RAN
 from benchmarks.rivals import MIB, PEERS, Measurement, Rival, peer_versions
 
 ROUNDS: Final = 5
@@ -85,6 +86,6 @@ def _scipy(work: Work, batch: int) -> Measurement:
 
 def _measure(tool: str, work: Work, *, python: str, **options: Any) -> Measurement:
     """One measurement, after a small one has loaded what the tool needs."""
-    with Rival(MODULE, python=python) as rival:
+    with Rival(MODULE, python=python, note=RAN.note) as rival:
         rival.ask(tool, **work._replace(values=100, resamples=100)._asdict(), **options)
         return rival.ask(tool, **work._asdict(), **options)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import ROOT
+from benchmarks.ran import RAN, Engines
 from benchmarks.servers import Servers, worker_environment
 
 DEADLINE_SECONDS = 3_600
@@ -23,18 +24,25 @@ async def ceiling(running: Servers, total: int) -> dict[str, Any]:
 
 
 async def worker(
-    running: Servers, total: int, group: str, *flags: str, root: Path | None = None
+    running: Servers,
+    total: int,
+    group: str,
+    *flags: str,
+    root: Path | None = None,
+    chosen: Mapping[str, str] | None = None,
+    ran: Engines = RAN,
 ) -> dict[str, Any]:
     """Measure the live worker over all records once, with a new group and namespace.
 
-    With ``root``, it is that of a checkout that is set up.
+    With ``root``, it is that of a checkout that is set up; ``chosen`` are variables that choose an
+    engine. The engine that it says is noted in ``ran``.
     """
     module = ["benchmarks.worker", str(total), *flags]
-    environment = worker_environment(running, group)
+    environment = {**worker_environment(running, group), **(chosen or {})}
     if root is None:
-        return await child(module, environment)
+        return await child(module, environment, ran=ran)
     python = root / ".venv" / "bin" / "python"
-    return await child(module, environment | environment_of(root), python, root)
+    return await child(module, environment | environment_of(root), python, root, ran=ran)
 
 
 def environment_of(root: Path) -> dict[str, str]:
@@ -48,9 +56,17 @@ async def child(
     environment: Mapping[str, str] | None = None,
     python: Path = Path(sys.executable),
     root: Path = ROOT,
+    *,
+    ran: Engines = RAN,
 ) -> dict[str, Any]:
-    """Run a module in a child process; return the JSON object that it prints last."""
-    return await asyncio.to_thread(_run, [str(python), "-m", *module], environment, root)
+    """Run a module in a child process; return the JSON object that it prints last.
+
+    If that says which ``engine`` ran, it is taken out and noted in ``ran``.
+    """
+    found = await asyncio.to_thread(_run, [str(python), "-m", *module], environment, root)
+    if "engine" in found:
+        ran.note(found.pop("engine"))
+    return found
 
 
 def _run(command: list[str], environment: Mapping[str, str] | None, root: Path) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from redis.asyncio import Redis
 
 from benchmarks.machine import ROOT
 from benchmarks.processes import cpu_seconds
+from benchmarks.ran import RAN, inherited
 from benchmarks.servers import DIGEST_KEY, redis_cpu_seconds
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
@@ -163,8 +163,7 @@ def _environment(kafka: Kafka, settings: Mapping[str, str]) -> dict[str, str]:
         "LOG__LEVEL": "WARNING",
         **settings,
     }
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("STREAM_METRICS_")}
-    return inherited | {f"STREAM_METRICS_{name}": value for name, value in ours.items()}
+    return inherited() | {f"STREAM_METRICS_{name}": value for name, value in ours.items()}
 
 
 async def _start(
@@ -189,4 +188,5 @@ async def _measured(child: asyncio.subprocess.Process) -> dict[str, Any]:
         said = (await child.stderr.read()).decode()
         raise RuntimeError(f"a worker failed:\n{said[-4000:]}")
     found: dict[str, Any] = json.loads(line)
+    RAN.note(found["engine"])
     return found

@@ -8,10 +8,12 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from benchmarks.ran import RAN
 from benchmarks.servers import DIGEST_KEY
 from benchmarks.workload import EVENTS, LABELS
 from stream_metrics.cli.options import identity
 from stream_metrics.cli.settings import Settings
+from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.garbage_collection import collect_rarely
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
@@ -64,6 +66,7 @@ class InProcess:
     async def open(self) -> InProcess:
         """Claim the partition in the live generation, from offset 0."""
         collect_rarely()  # as the worker does
+        RAN.note(ENGINE)
         generation = await begin(self.store, self._options.identity, 0)
         self.store = self.store.generation(generation)
         self.partition = StatePartition(

@@ -17,6 +17,7 @@ from statistics import median
 from benchmarks.children import environment_of
 from benchmarks.figures import number, section, table
 from benchmarks.machine import ROOT, describe
+from benchmarks.ran import Engines
 from benchmarks.replay import write_recording
 from benchmarks.versus import commit
 
@@ -33,20 +34,22 @@ def main() -> None:
     chosen = parser.parse_args()
     other = chosen.other.resolve()
     found: dict[Path, list[dict[str, float]]] = {other: [], ROOT: []}
+    engines = {root: Engines() for root in found}
     with tempfile.TemporaryDirectory(prefix="ladder-") as folder:
         source = Path(folder, "events.jsonl")
         write_recording(source, chosen.records)
         for at in range(chosen.rounds):
             for root in (other, ROOT) if at % 2 else (ROOT, other):
                 with tempfile.TemporaryDirectory(dir=folder) as out:
-                    found[root].append(sampled(root, source, Path(out)))
+                    found[root].append(sampled(root, source, Path(out), engines[root]))
             print(f"round {at + 1} of {chosen.rounds}", flush=True)
     print(describe())
     print(report(found[other], found[ROOT], commit(other), chosen.records))
+    print(f"{commit(other)}:{engines[other].told()}this checkout:{engines[ROOT].told()}", end="")
 
 
-def sampled(root: Path, source: Path, out: Path) -> dict[str, float]:
-    """The CPU seconds of each part of a replay with the code of a checkout."""
+def sampled(root: Path, source: Path, out: Path, engines: Engines) -> dict[str, float]:
+    """The CPU seconds of each part of a replay with the code of a checkout; notes its engine."""
     done = subprocess.run(
         [root / ".venv" / "bin" / "python", STACKS, source, out],
         cwd=root, env=os.environ | environment_of(root),
@@ -54,8 +57,10 @@ def sampled(root: Path, source: Path, out: Path) -> dict[str, float]:
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(done.stderr[-4000:])
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    found = json.loads(done.stdout.splitlines()[-1])
+    engines.note(found["engine"])
+    seconds: dict[str, float] = found["seconds"]
+    return seconds
 
 
 def report(

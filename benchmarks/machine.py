@@ -10,7 +10,6 @@ from pathlib import Path
 
 from deploy.local.install import JAVA, REDIS
 from deploy.local.kafka.jars import kafka_version
-from stream_metrics.core.compiled import ENGINE, KERNEL
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES = ("aiokafka", "msgspec", "redis", "hiredis", "uvloop", "faust-streaming")
@@ -29,7 +28,6 @@ def describe() -> str:
         f"versions  Python {platform.python_version()}, {libraries}\n"
         f"servers   Kafka {kafka_version()} on Java {_word(JAVA.find(), '-version', 2)}, "
         f"Redis {_word(REDIS.find(), '--version', 2).removeprefix('v=')}\n"
-        f"code      kernel {KERNEL}, engine {ENGINE}\n"
         f"commit    {commit()}\n"
     )
 

@@ -12,6 +12,7 @@ from benchmarks import (
     client,
     conversations,
     cost,
+    engines,
     evaluation,
     freshness,
     live,
@@ -25,6 +26,7 @@ from benchmarks import (
     scrape,
     traced,
 )
+from benchmarks.ran import RAN
 
 Part = Callable[[argparse.Namespace], str]
 RUNS: dict[str, Part] = {
@@ -32,6 +34,7 @@ RUNS: dict[str, Part] = {
     "peers": lambda c: peer.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "scaling": lambda c: scaling.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "cost": lambda c: cost.run(quick=c.quick, rounds=c.rounds),
+    "engines": lambda c: engines.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "freshness": lambda c: freshness.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "recovery": lambda c: recovery.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "scrape": lambda c: scrape.run(quick=c.quick, rounds=c.rounds),
@@ -52,5 +55,5 @@ RUNS: dict[str, Part] = {
 
 
 def run(name: str, chosen: argparse.Namespace) -> str:
-    """The report of one part."""
-    return RUNS[name](chosen)
+    """The report of one part, with the engine that its processes ran."""
+    return RUNS[name](chosen) + RAN.told()

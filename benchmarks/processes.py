@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 
 from benchmarks.linux import usage
+from benchmarks.ran import RAN, engine_of
 from benchmarks.servers import DIGEST_KEY
 from deploy.local.process import ChildProcess, free_port
 from deploy.local.stack import Command
@@ -27,6 +28,7 @@ class ShippedWorker(Command):
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         """``settings`` by the names of the environment, without their common prefix."""
         port = free_port()
+        self._noted = 0  # the process whose engine is noted
         self.address = f"http://127.0.0.1:{port}"
         ours = {
             "STATE__DIGEST_KEY": DIGEST_KEY,
@@ -45,7 +47,11 @@ class ShippedWorker(Command):
         """The text of ``/metrics``."""
         async with session.get(f"{self.address}/metrics") as answer:
             answer.raise_for_status()
-            return await answer.text()
+            text = await answer.text()
+        if self._noted != self.pid:
+            self._noted = self.pid
+            RAN.note(engine_of(text))
+        return text
 
 
 def total(text: str, name: str) -> float:

@@ -12,8 +12,10 @@ import numpy as np
 from benchmarks.agreement import differs
 from benchmarks.collection import DEPTH, TIED
 from benchmarks.figures import Figure, figures_table, section
+from benchmarks.ran import RAN, Engines
 from benchmarks.rivals import PEERS, Measurement, Rival, peer_versions
 from benchmarks.rivals.rankings import METRICS
+from stream_metrics.core.compiled import VARIABLE
 
 QUERIES: Final = 100_000
 ROUNDS: Final = 5
@@ -36,10 +38,11 @@ def run(*, quick: bool = False, queries: int | None = None, rounds: int | None =
     """
     count = queries or (5_000 if quick else QUERIES)
     versions = peer_versions(LIBRARIES)
+    without = Engines()
     with (
         tempfile.TemporaryDirectory(prefix="ranked-") as folder,
-        Rival(MODULE) as ours,
-        Rival(MODULE, environment={"STREAM_METRICS_KERNEL": "python"}) as plain,
+        Rival(MODULE, note=RAN.note) as ours,
+        Rival(MODULE, environment={VARIABLE: "python"}, note=without.note) as plain,
         # An empty cache, so that all of the compiling is seen, once.
         Rival(MODULE, python=PEERS, environment={"NUMBA_CACHE_DIR": folder}) as peers,
     ):
@@ -55,7 +58,7 @@ def run(*, quick: bool = False, queries: int | None = None, rounds: int | None =
     return section(
         f"ranked metrics: {count:,} queries × {DEPTH} results",
         f"{', '.join(METRICS)}, by query; tools in turn. Before, ranx compiled for "
-        f"{compiling:.0f} s.\npeers with {versions}\n" + agreement,
+        f"{compiling:.0f} s.\npeers with {versions}\nours, no kernel:{without.told()}" + agreement,
         "from dictionaries of dictionaries\n" + _figures(measured, "from_dicts"),
         "from each tool's own form to scores by query; ranx's stay in arrays\n"
         + _figures(measured, "from_parsed"),

@@ -57,7 +57,7 @@ def run(*, quick: bool = False, records: int | None = None) -> str:
     with tempfile.TemporaryDirectory(prefix="replay-") as folder:
         source = Path(folder, "events.jsonl")
         write_recording(source, count)
-        ceiling = _ceiling(source)
+        ceiling = ceiling_seconds(source)
         outs = {name: Path(folder, name) for name in ("one", "two", "killed")}
         one = replayed(source, outs["one"], 1)
         two = replayed(source, outs["two"], 2)
@@ -119,7 +119,8 @@ def write_recording(path: Path, count: int) -> None:
             file.write(record.value.replace(b"\n", b" ") + b"\n")
 
 
-def _ceiling(path: Path) -> float:
+def ceiling_seconds(path: Path) -> float:
+    """The CPU seconds of decoding a file, without anything else."""
     decode = msgspec.json.Decoder(Event).decode
     started = time.process_time()
     for record in read_records([str(path)]):
@@ -131,15 +132,19 @@ def _ceiling(path: Path) -> float:
 
 
 def _command(source: Path, out: Path, *options: str) -> Popen[bytes]:
-    arguments = ["replay", str(source), "--out", str(out), *options]
+    command = [sys.executable, "-m", "stream_metrics", "replay", str(source), "--out", str(out)]
     log = (out.parent / "log").open("ab")
-    return Popen([sys.executable, "-m", "stream_metrics", *arguments], stdout=log, stderr=log)
+    return Popen([*command, *options], stdout=log, stderr=log)
 
 
 def replayed(source: Path, out: Path, processes: int, *options: str) -> Ran:
     """Replay, started by a small process: Linux counts the parent's peak in its child's."""
-    arguments = ["benchmarks.replay", str(source), str(out), "--processes", str(processes)]
-    return Ran(**asyncio.run(child([*arguments, *options])))
+    return Ran(**asyncio.run(child(once(source, out, processes, *options))))
+
+
+def once(source: Path, out: Path, processes: int, *options: str) -> list[str]:
+    """The module, and the arguments with which it replays once."""
+    return ["benchmarks.replay", str(source), str(out), "--processes", str(processes), *options]
 
 
 def _side_by_side(source: Path, folder: Path) -> float:
@@ -179,7 +184,8 @@ def main() -> None:
         raise SystemExit((Path(out).parent / "log").read_text())
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     ran = Ran(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
-    print(json.dumps(ran._asdict()))
+    engine = json.loads(Path(out, "run.json").read_bytes())["engine"]
+    print(json.dumps({**ran._asdict(), "engine": engine}))
 
 
 if __name__ == "__main__":

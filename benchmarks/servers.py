@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from aiokafka import AIOKafkaProducer
 from redis.asyncio import Redis
 
+from benchmarks.ran import inherited
 from benchmarks.workload import TOPICS, Traffic
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
@@ -131,5 +131,4 @@ def worker_environment(servers: Servers, group: str) -> dict[str, str]:
         "STATE__DIGEST_KEY": DIGEST_KEY,
         "LOG__LEVEL": "WARNING",
     }
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("STREAM_METRICS_")}
-    return inherited | {f"STREAM_METRICS_{name}": value for name, value in ours.items()}
+    return inherited() | {f"STREAM_METRICS_{name}": value for name, value in ours.items()}

@@ -21,7 +21,9 @@ from typing import Any, Final
 from benchmarks.children import child
 from benchmarks.figures import Figure, figures_table, ratios, section
 from benchmarks.machine import describe
+from benchmarks.ran import RAN
 from benchmarks.replay import FILES, MIB, RECORDS, replayed, traffic
+from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.recording import recording
 
@@ -106,14 +108,15 @@ def main() -> None:
     """Replay once, or measure."""
     if len(sys.argv) == 4 and not sys.argv[1].startswith("-"):
         source, out, partitions = sys.argv[1:]
-        print(json.dumps(replay_once(Path(source), Path(out), int(partitions))))
+        seconds = replay_once(Path(source), Path(out), int(partitions))
+        print(json.dumps({**seconds, "engine": ENGINE}))
         return
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
     parser.add_argument("--records", type=int, default=RECORDS)
     parser.add_argument("--rounds", type=int, default=1)
     chosen: Any = parser.parse_args()
     print(describe())
-    print(run(chosen.records, chosen.rounds))
+    print(run(chosen.records, chosen.rounds) + RAN.told())
 
 
 if __name__ == "__main__":

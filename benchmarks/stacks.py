@@ -81,7 +81,9 @@ def main() -> None:
         if ended.code:
             raise
     signal.setitimer(signal.ITIMER_PROF, 0)
-    print(json.dumps(found))
+    from stream_metrics.core.compiled import ENGINE
+
+    print(json.dumps({"engine": ENGINE, "seconds": found}))
 
 
 if __name__ == "__main__":

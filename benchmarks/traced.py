@@ -26,6 +26,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from benchmarks.figures import number, section, table
 from benchmarks.processes import SCRAPE, ShippedWorker, records_done
+from benchmarks.ran import RAN, engine_of
 from benchmarks.servers import DIGEST_KEY, JVM
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import ServerFailed, free_port
@@ -101,19 +102,22 @@ async def _pipeline(
         "REDIS__URL": redis.url,
         **{name.removeprefix("STREAM_METRICS_"): value for name, value in EVERY_TURN.items()},
     }
+    port = free_port()
     collector = Collector(
         folder / "collector", COLLECTOR_CONFIG, kafka.bootstrap_servers, topic=TRACES_TOPIC
     )
     async with (
         ShippedWorker(folder / "worker", settings) as worker,
-        _bridge(folder / "bridge", settings),
+        _bridge(folder / "bridge", settings, port),
         collector,
+        aiohttp.ClientSession(timeout=SCRAPE) as session,
+        session.get(f"http://127.0.0.1:{port}/metrics") as answer,
     ):
+        RAN.note(engine_of(await answer.text()))
         yield worker, collector
 
 
-def _bridge(folder: Path, settings: Mapping[str, str]) -> Command:
-    port = free_port()
+def _bridge(folder: Path, settings: Mapping[str, str], port: int) -> Command:
     ours = {**settings, "STATE__DIGEST_KEY": DIGEST_KEY, "BRIDGE__PORT": str(port)}
     return Command(
         folder,

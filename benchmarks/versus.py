@@ -14,7 +14,7 @@ import asyncio
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import fmean
@@ -23,6 +23,7 @@ from uuid import uuid4
 from benchmarks.children import environment_of, worker
 from benchmarks.figures import section, table
 from benchmarks.machine import ROOT, describe
+from benchmarks.ran import Engines
 from benchmarks.servers import Servers, redis_cpu_seconds, servers
 from benchmarks.workload import traffic
 from stream_metrics.lab.statistics.by_values import calculate_confidence_interval
@@ -33,6 +34,7 @@ LIVE = "live"
 LIVE_RECORDS = 30_000
 ROW = re.compile(r"(?P<what>\S.*?) {2,}(?P<value>[\d,.]+)  (?P<unit>\S+)(?: {2,}.*)?")
 TIMES = ("µs", "ms", "s")
+RAN = re.compile(r"^engine    (.*), by the words of", re.M)
 
 
 def main() -> None:
@@ -48,10 +50,12 @@ def main() -> None:
     chosen = parser.parse_args()
     ratios: dict[str, list[float]] = {}
     other = chosen.other.resolve()
+    engines = {root: Engines() for root in (ROOT, other)}
     try:
-        asyncio.run(compare(other, chosen.parts, chosen.rounds, ratios, chosen.each))
+        asyncio.run(compare(other, chosen.parts, chosen.rounds, ratios, chosen.each, engines))
     finally:
         print(report(ratios, commit(chosen.other)))
+        print(f"this checkout: {engines[ROOT].told()}the other: {engines[other].told()}", end="")
 
 
 def report(ratios: dict[str, list[float]], other: str) -> str:
@@ -66,9 +70,14 @@ def report(ratios: dict[str, list[float]], other: str) -> str:
 
 
 async def compare(
-    other: Path, parts: Sequence[str], rounds: int, ratios: dict[str, list[float]], each: int
+    other: Path,
+    parts: Sequence[str],
+    rounds: int,
+    ratios: dict[str, list[float]],
+    each: int,
+    engines: Mapping[Path, Engines],
 ) -> None:
-    """Add the ratios of each round, by part and figure."""
+    """Add the ratios of each round, by part and figure, and note the engine of each checkout."""
     async with servers(traffic(LIVE_RECORDS)) if LIVE in parts else nullcontext() as running:
         for at in range(rounds):
             for part in parts:
@@ -76,9 +85,9 @@ async def compare(
                 for root in (other, ROOT) if at % 2 else (ROOT, other):
                     if part == LIVE:
                         assert running is not None
-                        found[root] = await live(running, root)
+                        found[root] = await live(running, root, engines[root])
                     else:
-                        found[root] = figures(root, part, each)
+                        found[root] = figures(root, part, each, engines[root])
                 before, now = found[other], found[ROOT]
                 for what in before.keys() & now.keys():
                     (old, unit), (new, _) = before[what], now[what]
@@ -87,11 +96,12 @@ async def compare(
             print(f"round {at + 1} of {rounds}", flush=True)
 
 
-async def live(running: Servers, root: Path) -> Figures:
+async def live(running: Servers, root: Path, engines: Engines) -> Figures:
     """What reading all records costs a worker of a checkout and Redis."""
     await running.client.flushall()
     before = await redis_cpu_seconds(running.client)
-    worked = await worker(running, LIVE_RECORDS, f"versus-{uuid4().hex}", root=root)
+    group = f"versus-{uuid4().hex}"
+    worked = await worker(running, LIVE_RECORDS, group, root=root, ran=engines)
     redis = await redis_cpu_seconds(running.client) - before
     return {
         "CPU of the worker": (worked["cpu"], "s"),
@@ -100,13 +110,15 @@ async def live(running: Servers, root: Path) -> Figures:
     }
 
 
-def figures(root: Path, part: str, rounds: int) -> Figures:
+def figures(root: Path, part: str, rounds: int, engines: Engines) -> Figures:
     """The figures with a unit that a part prints: by name, the median and the unit."""
     done = subprocess.run(
         [root / ".venv" / "bin" / "python", "-m", "benchmarks", part, "--rounds", str(rounds)],
         cwd=root, env=os.environ | environment_of(root),
         stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
+    if ran := RAN.search(done.stdout):
+        engines.note(ran[1])
     rows = (ROW.fullmatch(line.strip()) for line in done.stdout.splitlines())
     return {
         row["what"]: (float(row["value"].replace(",", "")), row["unit"])

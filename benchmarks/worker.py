@@ -21,6 +21,7 @@ from benchmarks.sampling import Sampler
 from stream_metrics.cli.common import load_settings
 from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.runtime import Runtime
+from stream_metrics.core.compiled import ENGINE
 
 TOP = 40
 
@@ -90,6 +91,7 @@ class Meter:
             "batches": self.batches,
             "sends": self.sends,
             "stages": self.stages,
+            "engine": ENGINE,
         }
         if self._sampler is not None:
             found["packages"] = self._sampler.shares()

@@ -52,7 +52,10 @@ class Rival:
         *,
         python: Path | str = sys.executable,
         environment: Mapping[str, str] | None = None,
+        note: Callable[[str], None] | None = None,
     ) -> None:
+        """``note`` is told the engine that ran, where the module ran ours."""
+        self._note = note
         self._process = Popen(
             [str(python), "-m", module],
             cwd=ROOT,
@@ -89,7 +92,12 @@ class Rival:
         line = answers.readline()
         if not line:
             raise RuntimeError(f"{self._process.args!r} ended with {self._process.wait()}")
-        return Measurement(**json.loads(line))
+        answer = json.loads(line)
+        engine = answer.pop("engine")
+        if engine is not None and self._note is not None:
+            self._note(engine)
+            self._note = None
+        return Measurement(**answer)
 
 
 def serve(functions: Mapping[str, Callable[..., Any]]) -> None:
@@ -102,4 +110,6 @@ def serve(functions: Mapping[str, Callable[..., Any]]) -> None:
         measured = Measurement(
             time.perf_counter() - wall, time.process_time() - cpu, peak_bytes(), found
         )
-        print(json.dumps(measured._asdict()), flush=True)
+        # Imported or not by the functions: the peers' environment does not have it.
+        engine = getattr(sys.modules.get("stream_metrics.core.compiled"), "ENGINE", None)
+        print(json.dumps({**measured._asdict(), "engine": engine}), flush=True)

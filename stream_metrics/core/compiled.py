@@ -70,10 +70,11 @@ MODULES: Final = any(_STEP.with_name(_STEP.name + s).exists() for s in EXTENSION
 """Whether the modules that mypyc can compile run compiled."""
 
 COMPILED: Final = "compiled"
+KERNEL_ONLY: Final = "partly compiled, without mypyc's modules"
 REFERENCE: Final = "Python, the reference"
 ENGINE: Final = {
     (True, True): COMPILED,
-    (True, False): "partly compiled, without mypyc's modules",
+    (True, False): KERNEL_ONLY,
     (False, True): "partly compiled, without the kernel",
     (False, False): REFERENCE,
 }[KERNEL, MODULES]
@@ -88,7 +89,7 @@ def slow() -> str | None:
         helps = f"unset {VARIABLE}"
     else:
         helps = (
-            "run this in a clone of stream-metrics, with a C and a Rust compiler: "
+            "run this in a clone of stream-metrics, with a C compiler: "
             "STREAM_METRICS_MYPYC=1 pip install . ./kernel"
         )
     return f"equal figures at about three times the CPU. For the compiled engine, {helps}"
