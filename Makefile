@@ -310,7 +310,6 @@ panels: services ## Check each Grafana panel against a live system; a minute
 	@$(RUN) -m tests.shown
 
 docs: setup ## Generate the reference pages, the alert rules, and the schema of the Helm chart
-	@$(BIN)/python -m stream_metrics.core.contract docs/reference
 	@$(BIN)/python -m docs.pages docs/reference
 	@$(BIN)/stream-metrics rules --out deploy/prometheus
 	@$(BIN)/python -m deploy.helm.schema

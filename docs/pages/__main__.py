@@ -12,10 +12,12 @@ from docs.pages.ranked import ranked_page
 from docs.pages.settings import settings_page
 from docs.pages.turns import turns_page
 from stream_metrics.core.alerts.table import ALERTS
+from stream_metrics.core.contract import rendered
+from stream_metrics.core.events.rejections import rejections
 
 
 def pages() -> dict[str, str]:
-    """The generated pages, by file name."""
+    """The generated pages and documents, by path."""
     return {
         "metrics.md": turns_page(),
         "metrics-retrieval.md": ranked_page(),
@@ -23,6 +25,8 @@ def pages() -> dict[str, str]:
         "metrics-prometheus.md": prometheus_page(),
         "settings.md": settings_page(),
         "alerts.md": alerts_page(),
+        "rejections.md": rejections(),
+        **{f"contract/{name}": text for name, text in rendered().items()},
     }
 
 
@@ -34,6 +38,7 @@ def runbooks(folder: Path) -> dict[Path, str]:
 
 def write(folder: Path) -> None:
     """Write the pages into the folder."""
+    (folder / "contract").mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (folder / name).write_text(text, encoding="utf-8")
     for path, text in runbooks(folder.parent / "runbooks").items():

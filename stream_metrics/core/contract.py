@@ -1,14 +1,12 @@
-"""The contract as documents: JSON Schemas, AsyncAPI 3, and the table of rejections.
+"""The contract as documents: JSON Schemas and AsyncAPI 3.
 
-All of them are generated from ``events.models``, ``engine.published`` and ``events.decode``. The
-committed copies in ``docs/reference`` are written by ``make docs``; a test compares them.
+All of them are generated from ``events.models`` and ``engine.published``. ``make docs`` writes the
+committed copies in ``docs/reference/contract``; a test compares them.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -17,7 +15,6 @@ from pydantic.json_schema import GenerateJsonSchema
 from stream_metrics.core.engine import published
 from stream_metrics.core.events.decode import SCHEMA_VERSION
 from stream_metrics.core.events.models import EVENT, MODELS
-from stream_metrics.core.events.rejections import rejections
 
 SCHEMA_ID: Final = f"urn:stream-metrics:events:{SCHEMA_VERSION}"
 CONTRACT_VERSION: Final = f"{SCHEMA_VERSION}.0.0"
@@ -294,15 +291,3 @@ def _place(name: str) -> tuple[int, str]:
 
 def _text(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-
-
-def write(docs: Path) -> None:
-    """Write everything below ``docs``."""
-    (docs / "contract").mkdir(parents=True, exist_ok=True)
-    for name, text in rendered().items():
-        (docs / "contract" / name).write_text(text, encoding="utf-8")
-    (docs / "rejections.md").write_text(rejections(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1]))

@@ -17,7 +17,6 @@ from stream_metrics.core.contract import (
     DEAD_LETTER_HEADERS,
     asyncapi,
     json_schema,
-    rendered,
     row_schema,
 )
 from stream_metrics.core.engine.published import EXAMPLE as ROW_EXAMPLE
@@ -31,7 +30,7 @@ from stream_metrics.core.engine.published import (
 from stream_metrics.core.events import REASONS, BadRecord, Limits, decode
 from stream_metrics.core.events.models import EVENT, MODELS, read
 from stream_metrics.core.events.record import Record
-from stream_metrics.core.events.rejections import REJECTIONS, rejections
+from stream_metrics.core.events.rejections import REJECTIONS
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from tests.corpus import FIELDS, FULL, TOKENS, Field, cases
@@ -191,23 +190,8 @@ def test_the_schema_accepts_everything_that_the_models_accept(text: str) -> None
 # --- the documents --------------------------------------------------------------------------------
 
 
-DOCUMENTS = ["events.schema.json", "row.schema.json", "asyncapi.json"]
-
-
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_committed_documents_are_current(name: str) -> None:
-    """`python -m stream_metrics.core.contract docs/reference` would change nothing."""
-    assert list(rendered()) == DOCUMENTS
-    assert (ROOT / "docs" / "reference" / "contract" / name).read_text(
-        encoding="utf-8"
-    ) == rendered()[name]
-
-
-def test_the_page_of_rejections_is_current() -> None:
-    """It equals the generated one and explains every reason once."""
-    assert (ROOT / "docs" / "reference" / "rejections.md").read_text(
-        encoding="utf-8"
-    ) == rejections()
+def test_the_page_of_rejections_explains_every_reason_once() -> None:
+    """In the order in which a decoder finds them."""
     assert tuple(REJECTIONS) == REASONS
 
 
