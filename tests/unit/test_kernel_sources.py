@@ -1,9 +1,10 @@
-"""What the kernel has, and the order of its modules."""
+"""What the kernel has, the order of its modules, and what the documents say of both."""
 
 from __future__ import annotations
 
 import ast
 import re
+import runpy
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -75,3 +76,37 @@ def test_the_program_calls_all_that_the_kernel_has() -> None:
 
     assert named - MADE_BY_HELPERS == set(compiled.__all__)
     assert set(compiled.__all__) <= called
+
+
+def test_the_page_lists_each_module_of_the_kernel_with_its_helpers() -> None:
+    """In the table those with helpers, below it those that they share."""
+    page = (PROJECT / "docs" / "concepts" / "compiled.md").read_text(encoding="utf-8")
+    section = page.partition("## What the kernel has")[2]
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", section, re.M)
+    shared = re.findall(r"`(\w+)`", section.partition("They share ")[2].partition(".\n")[0])
+    helpers = {
+        module[0]: set(re.findall(r"(?:wrap_pyfunction!\(|add_class::<)(\w+)", code))
+        for module, code in SOURCES.items()
+        if len(module) == 1
+    }
+
+    assert {name: set(re.findall(r"\w+", named)) for name, named in rows} == {
+        name: found - MADE_BY_HELPERS for name, found in helpers.items() if found
+    }
+    assert sorted(shared) == sorted(name for name, found in helpers.items() if not found)
+
+
+def test_the_documents_name_what_mypyc_compiles_and_which_of_it_the_kernel_repeats() -> None:
+    """The folders of the modules, and each module that calls a helper of the kernel."""
+    page = (PROJECT / "docs" / "concepts" / "compiled.md").read_text(encoding="utf-8")
+    decision = next((PROJECT / "docs" / "adr").glob("0004-*.md")).read_text(encoding="utf-8")
+    listed = [Path(path) for path in runpy.run_path(str(PROJECT / "setup.py"))["MODULES"]]
+    named = page.partition("**The compiled engine** is ")[2].partition(", compiled")[0]
+    calls = [one for one in listed if "= compiled." in (PROJECT / one).read_text("utf-8")]
+
+    assert {f"stream_metrics/{one}" for one in re.findall("`(.+?)`", named)} == {
+        str(one.parent) for one in listed
+    }
+    assert {f"stream_metrics/{one}" for one in re.findall(r"`(core/[\w/]+\.py):", decision)} == {
+        str(one) for one in calls
+    }
