@@ -94,9 +94,11 @@ def named(pattern: re.Pattern[str]) -> Iterator[tuple[Path, str]]:
         yield from ((path, match[1]) for match in pattern.finditer(text))
 
 
-def arguments(path: Path) -> set[str]:
-    """The names of all arguments in a module."""
-    return {one.arg for one in ast.walk(ast.parse(sources()[path])) if isinstance(one, ast.arg)}
+def objects(path: Path) -> set[str]:
+    """The names of all arguments and attributes in a module."""
+    nodes = list(ast.walk(ast.parse(sources()[path])))
+    attributes = {one.attr.removeprefix("_") for one in nodes if isinstance(one, ast.Attribute)}
+    return attributes.union(one.arg for one in nodes if isinstance(one, ast.arg))
 
 
 def test_modules_and_what_they_have_are_there() -> None:
@@ -111,7 +113,7 @@ def test_modules_and_what_they_have_are_there() -> None:
         and name not in files() | NOT_OURS
         and not is_there(name)
         and not is_setting(name)
-        and name.split(".")[0] not in arguments(path)
+        and name.split(".")[0] not in objects(path)
     ]
 
     assert missing == []
