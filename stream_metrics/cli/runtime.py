@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -57,24 +56,21 @@ from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.keying import KeyMonitor
 from stream_metrics.live.worker.loop import Loop
-from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import LoopOptions
-from stream_metrics.live.worker.ownership.announce import AnnouncementScope, Announcer
-from stream_metrics.live.worker.ownership.build import gap_policy, pause_reason
-from stream_metrics.live.worker.ownership.generations import change, join
+from stream_metrics.live.worker.ownership.build import pause_reason
+from stream_metrics.live.worker.ownership.generation_state import GenerationState
+from stream_metrics.live.worker.ownership.generations import join
 from stream_metrics.live.worker.ownership.switch import (
     LAYOUT_CHECK_SECONDS,
     SETTLE_SECONDS,
     LayoutWatcher,
     NoFence,
-    announced,
     roll_forward,
 )
-from stream_metrics.live.worker.ownership.tombstones import CARRIED, carry
-from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.publication import Publication, before, before_of, belongs
+from stream_metrics.live.worker.publication import Publication
 from stream_metrics.live.worker.repartition import route
 from stream_metrics.live.worker.retry import ComponentReasons, RetryPolicy, Stopped
+from stream_metrics.live.worker.surroundings import Surroundings
 
 WATCH_SECONDS = 2.0
 REPORT_SECONDS = 1.0
@@ -125,8 +121,7 @@ class Runtime:
         self.store: StateStore | None = None
         self.loop: Loop | None = None
         self._repartition: KafkaRepartition | None = None
-        self._source: StateSource | None = None
-        self._pause_reason = ""  # why the build pauses; empty if it does not
+        self._shown: StateSource | None = None  # what the page reads
         self._clock = clock or Clock()
         self._windows = WindowCollector(
             self._open_windows,
@@ -147,11 +142,11 @@ class Runtime:
             settings.metrics.agents,
             settings.metrics.dimension,
             runbook_url=settings.web.runbook_url,
-            group=Group(self.name, lambda: self._source, self._owned, self._now_us, specs),
+            group=Group(self.name, lambda: self._shown, self._owned, self._now_us, specs),
             pools=settings.metrics.pools,
         )
         worst = WorstConversations(
-            lambda: None if self.health.building else self._source,
+            lambda: None if self.health.building else self._shown,
             self._owned,
             self._now_us,
             conversation_url=settings.web.conversation_url,
@@ -247,30 +242,13 @@ class Runtime:
         self, settings: Settings, generation: Generation, layout: Layout, space: RedisStore
     ) -> None:
         """Work until ``stop`` on a generation, which was in use in this layout."""
-        store, base = space.generation(generation), settings.kafka
-        kafka = kafka_settings_for(settings.kafka, generation)
+        base, ours, clock = settings.kafka, generation.identity, self._clock
+        kafka = kafka_settings_for(base, generation)
         settings = settings.model_copy(update={"kafka": kafka})
         log.info("deduplication tables", number=settings.dedup.in_force().number)
-        letters = KafkaDeadLetters(settings.kafka, self._clock.now_ms)
-        outputs = KafkaOutputs(settings.kafka) if settings.kafka.output_topic else None
-        published = Publication(space, generation, letters, outputs)
-        self._publication = published
-        shown = published.outputs
-        cluster = Cluster(settings.kafka)
-        upstream = None
-        if settings.kafka.repartition_topic is not None:
-            upstream = KafkaUpstream(settings.kafka)
-            self._repartition = KafkaRepartition(
-                settings.kafka,
-                cluster,
-                partial(route, limits=settings.engine_config().limits),
-                ComponentReasons(REPARTITION, self.health),
-                self.operations,
-                self._clock,
-                published.letters,
-            )
-        clock = self._clock
-        ours = generation.identity
+        letters = KafkaDeadLetters(kafka, clock.now_ms)
+        outputs = KafkaOutputs(kafka) if kafka.output_topic else None
+        published = self._publication = Publication(space, generation, letters, outputs)
         options = replace(
             partition_options(settings),
             identity=replace(ours, schema_version=settings.state.write_schema),
@@ -279,70 +257,36 @@ class Runtime:
             latest_ms=clock.latest_ms,
             worker=self.name,
         )
-        names = SharedNames(store, options)
-        self._source = StateSource(store, options.engine, options.agents, ours.count)
-
-        def make_partition(number: int, token: bytes) -> StatePartition:
-            return StatePartition(
-                number,
-                options,
-                store,
-                published.letters,
-                self.cache,
-                names,
-                self.operations,
-                token,
-                shown.of(number) if shown is not None else None,
-            )
-
-        async def prepare(partition: StatePartition) -> None:
-            """Copy tombstones if the log does not reach back to the ``forget`` events."""
-            if generation.retained and CARRIED not in partition.marks:
-                other = before(layout, generation)
-                held = before_of(space, layout, generation, partition.number)
-                schema, number = settings.state.write_schema, other.number if other else 0
-                await self.retry(
-                    lambda: carry(partition, held, number, options.key_id, schema, self.retry)
-                )
-
-        async def on_counts_changed(topics: Sequence[str]) -> None:
-            """Note when topics got other partitions: builds read around what came before."""
-            now_ms = self._clock.now_ms()
-            await self.retry(lambda: change(space, lambda now: now.has_grown(topics, now_ms)))
-
-        def scope_of(partition: StatePartition) -> AnnouncementScope | None:
-            """What there is to announce, once the generation has taken another's place."""
-            found = watcher.newest.of(generation.number)
-            other = before(watcher.newest, generation)
-            if published.muted or found is None or found.number == 1:
-                return None
-            internal = partitioner(ours) if kafka.repartition_topic is not None else None
-            return AnnouncementScope(
-                store,
-                options.engine,
-                options.turn_scope,
-                options.ttl_ms,
-                announced(found, partition.marks),
-                before_of(space, watcher.newest, generation, partition.number),
-                is_mine=belongs(
-                    other.identity if other else ours, ours, partition.number, internal
-                ),
-            )
-
-        def muted(is_muted: bool) -> None:
-            """Speak, or do not, and handle offset gaps as the state of the generation demands."""
-            published.muted = self.health.building = is_muted
-            self.operations.generation(generation.number, building=is_muted)
-            loop.set_gap_policy(gap_policy(watcher.newest, generation, base.on_offset_gap))
-
-        fence = KafkaFence(base) if base.output_topic is not None else NoFence()
-        rest = partial(self.retry.pause, 2 * SETTLE_SECONDS)  # half of it at least
-        watcher = LayoutWatcher(space, layout, generation, fence, rest, muted, clock.now_ms)
-        announcer = Announcer(scope_of, self.retry)
-
-        self.store = store
+        state = GenerationState(
+            space,
+            layout,
+            generation,
+            options,
+            published,
+            self.cache,
+            self.operations,
+            self.retry,
+            now_ms=clock.now_ms,
+            internal=options.partitioner if kafka.repartition_topic is not None else None,
+            on_muted=partial(self._muted, generation.number),
+        )
+        self.store = state.store
+        self._shown = StateSource(state.store, options.engine, options.agents, ours.count)
         self.operations.partition_total(ours.count)
-        source = self.source = KafkaSource(
+        cluster = Cluster(kafka)
+        upstream = None
+        if kafka.repartition_topic is not None:
+            upstream = KafkaUpstream(kafka)
+            self._repartition = KafkaRepartition(
+                kafka,
+                cluster,
+                partial(route, limits=options.engine.limits),
+                ComponentReasons(REPARTITION, self.health),
+                self.operations,
+                clock,
+                published.letters,
+            )
+        self.source = KafkaSource(
             kafka,
             cluster,
             Membership(kafka.group_id, kafka.state_topics, RangePartitionAssignor),
@@ -358,8 +302,8 @@ class Runtime:
             on_committed=partial(self.operations.stage, "commit"),
         )
         loop = self.loop = Loop(
-            source,
-            store,
+            self.source,
+            state,
             LoopOptions(
                 kafka.state_topics,
                 kafka.on_offset_gap,
@@ -367,36 +311,33 @@ class Runtime:
                 kafka.commit_interval_seconds,
                 in_order=upstream is None,
             ),
-            ours,
-            make_partition,
-            self.retry,
-            self.health,
-            self.operations,
-            self._clock,
+            Surroundings(self.retry, self.health, self.operations, clock),
             KeyMonitor(self.operations.keyed_differently, PARTITIONERS),
-            outputs=shown,
-            upstream=upstream,
-            pause_reading=lambda: (self._pause_reason or None) if published.muted else None,
-            prepare=prepare,
-            background=announcer.step,
-            on_counts_changed=on_counts_changed,
+            upstream,
         )
         self.health.generation = generation.number
-        muted(published.muted)
+        fence = KafkaFence(base) if base.output_topic is not None else NoFence()
+        rest = partial(self.retry.pause, 2 * SETTLE_SECONDS)  # half of it at least
+        watcher = state.watch(fence, rest)
         parts: list[tuple[Loop | KafkaRepartition, frozenset[str]]] = [(loop, PASSING)]
         if self._repartition is not None:
             parts.append((self._repartition, REPARTITION_WAITING))
         guard = ProgressMonitor(self.health, self._watchdog_seconds, parts, self.operations.stuck)
         running = [*(part.run() for part, _ in parts), self._follow(watcher)]
         try:
-            await run_together(running, self.stop, [self._watch(space), guard.run()])
+            await run_together(running, self.stop, [self._watch(space, state), guard.run()])
         finally:
             await letters.stop()
-            self._source = None
+            self._shown = None
             if outputs is not None:
                 await outputs.stop()
             if upstream is not None:
                 await upstream.stop()
+
+    def _muted(self, generation: int, is_muted: bool) -> None:
+        """Tell whether the generation is being built, or in force."""
+        self.health.building = is_muted
+        self.operations.generation(generation, building=is_muted)
 
     async def _follow(self, watcher: LayoutWatcher) -> None:
         """Check the layout at intervals; raises ``Superseded`` if the worker is to end."""
@@ -407,14 +348,13 @@ class Runtime:
         except Stopped:
             pass
 
-    async def _watch(self, store: RedisStore) -> None:
+    async def _watch(self, store: RedisStore, state: GenerationState) -> None:
         """Check Redis at intervals, even if there is nothing to write."""
         while not self.retry.stopping:
             try:
                 used, limit = await memory_bytes(store)
-                self._pause_reason = pause_reason(
-                    await max_memory_ratio(store), paused=bool(self._pause_reason)
-                )
+                share = await max_memory_ratio(store)
+                state.build_pauses = pause_reason(share, paused=bool(state.build_pauses))
             except (StoreUnavailable, StoreRefused) as error:
                 self.health.set("redis", str(error))
                 self.operations.memory(None, None)

@@ -93,13 +93,13 @@ async def test_reading_pauses_while_the_worker_is_stopped() -> None:
     worker = await system.start()
     system.rebalance()
     system.produce(60)
-    worker.stopped = "Redis is full"
+    worker.state.stopped = "Redis is full"
     for _ in range(3):
         await system.act(worker, "read")
     waited = [(await system.store.describe(number)).positions for number in range(PARTITIONS)]
     shown = len(worker.loop.partitions)
     reason = worker.health.reasons.get("reading")
-    worker.stopped = None
+    worker.state.stopped = None
     await system.settle()
 
     assert {position.offset for held in waited for position in held.values()} == {0}

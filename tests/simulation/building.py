@@ -18,6 +18,7 @@ from typing import Any, Final
 from aiokafka import TopicPartition
 from prometheus_client import CollectorRegistry
 
+from stream_metrics.cli.options import partitioner
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
@@ -39,24 +40,20 @@ from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.keying import KeyMonitor
 from stream_metrics.live.worker.loop import Loop
-from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.options import LoopOptions, PartitionOptions
-from stream_metrics.live.worker.ownership.announce import AnnouncementScope, Announcer
-from stream_metrics.live.worker.ownership.build import gap_policy
+from stream_metrics.live.worker.ownership.generation_state import GenerationState
 from stream_metrics.live.worker.ownership.generations import change
 from stream_metrics.live.worker.ownership.switch import (
     LayoutWatcher,
-    announced,
     decide,
     finish,
     forget_purged,
     give_up,
     roll_forward,
 )
-from stream_metrics.live.worker.ownership.tombstones import CARRIED, carry
-from stream_metrics.live.worker.partition import StatePartition
-from stream_metrics.live.worker.publication import Publication, before, before_of, belongs
+from stream_metrics.live.worker.publication import Publication
 from stream_metrics.live.worker.repartition import Repartitioner, route
+from stream_metrics.live.worker.surroundings import Surroundings
 from tests import oracle
 from tests.simulation.brokers import Brokers
 from tests.simulation.building_ports import FaultyStore, Fence, Outputs, WatchingRetry
@@ -188,62 +185,33 @@ class BuildSystem:
             worker="worker",
         )
         space: Any = FaultyStore(self.space, fault, lambda *_: None)
-        store = space.generation(generation)
         letters: Any = FaultInjector(self.letters, fault, lambda *_: None)
         publication = Publication(space, generation, letters, Outputs(self.topic, generation))
-        shown = publication.outputs
-        assert shown is not None
-        cache, names = ConversationCache(self.cache_results), SharedNames(store, options)
         retry = WatchingRetry(health, operations.redis_error)
-
-        def make_partition(number: int, token: bytes) -> StatePartition:
-            return StatePartition(
-                number, options, store, publication.letters, cache, names, operations, token,
-                shown.of(number),
-            )  # fmt: skip
-
-        def muted(is_muted: bool) -> None:
-            publication.muted = is_muted
-            loop.set_gap_policy(gap_policy(watcher.newest, generation, "halt"))
-
-        def scope_of(partition: StatePartition) -> AnnouncementScope | None:
-            newest = watcher.newest
-            found, other = newest.of(generation.number), before(newest, generation)
-            if publication.muted or found is None or found.number == 1:
-                return None
-            ours = generation.identity
-            internal = partial(partition_for, partitions=ours.count) if repartitioner else None
-            return AnnouncementScope(
-                store, engine, "last", DAY_MS, announced(found, partition.marks),
-                before_of(space, newest, generation, partition.number), 3,
-                belongs(other.identity if other else ours, ours, partition.number, internal),
-            )  # fmt: skip
-
-        async def prepare(partition: StatePartition) -> None:
-            if generation.retained and CARRIED not in partition.marks:
-                held = before_of(space, layout, generation, partition.number)
-                await retry(lambda: carry(partition, held, 1, "k", 1, retry))
-
-        layout = await self.space.layout()
-        announcer, repartitioner, upstream = Announcer(scope_of, retry), None, None
+        layout, ours = await self.space.layout(), generation.identity
+        repartitioner = upstream = internal = None
         if INTERNAL in topics:
             inputs = Inputs(self.brokers, client, self.copied)
             upstream = Upstream(inputs, lambda: self.now_ms)
+            internal = partitioner(ours)
             repartitioner = Repartitioner(
                 inputs, Internal(self.inner, fault), publication.letters,
                 partial(route, limits=engine.limits), retry, operations,
             )  # fmt: skip
-        loop = Loop(
-            client, store, LoopOptions(topics, in_order=upstream is None), generation.identity,
-            make_partition, retry, health, operations, clock,
-            KeyMonitor(operations.keyed_differently, PARTITIONERS),
-            outputs=shown, upstream=upstream, prepare=prepare, background=announcer.step,
-            monotonic=lambda: 0.0,
+        state = GenerationState(
+            space, layout, generation, options, publication, ConversationCache(self.cache_results),
+            operations, retry, now_ms=self.layout_ms, internal=internal, page_size=3,
         )  # fmt: skip
-        fence = Fence(self.topic, fault)
-        watcher = LayoutWatcher(space, layout, generation, fence, _at_once, muted, self.layout_ms)
+        loop = Loop(
+            client,
+            state,
+            LoopOptions(topics, in_order=upstream is None),
+            Surroundings(retry, health, operations, clock, monotonic=lambda: 0.0),
+            KeyMonitor(operations.keyed_differently, PARTITIONERS),
+            upstream,
+        )
+        watcher = state.watch(Fence(self.topic, fault), _at_once)
         retry.look = watcher.look
-        muted(publication.muted)
         process = Process(generation, client, loop, fault, publication, watcher, repartitioner)
         self.processes.append(process)
         return process

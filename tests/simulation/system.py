@@ -32,6 +32,7 @@ from stream_metrics.live.readers.audit import AuditOptions, audit
 from stream_metrics.live.readers.export import export_state
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
+from stream_metrics.live.worker.kept_state import KeptState
 from stream_metrics.live.worker.keying import KeyMonitor
 from stream_metrics.live.worker.loop import Loop
 from stream_metrics.live.worker.names import SharedNames
@@ -40,6 +41,7 @@ from stream_metrics.live.worker.ownership.takeover import NOTHING_WRITTEN, offse
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.retry import RetryPolicy
 from stream_metrics.live.worker.source import Source
+from stream_metrics.live.worker.surroundings import Surroundings
 from tests import oracle
 from tests.faulty import Bug, BuggyDeduplicators
 from tests.simulation.brokers import Brokers, Commits, ScriptedCluster, ScriptedConsumer
@@ -63,6 +65,16 @@ class ImmediateRetry(RetryPolicy):
         """Do not wait."""
 
 
+class PausableState(KeptState):
+    """The state of a worker whose reading is paused while there is a reason."""
+
+    stopped: str | None = None
+
+    def why_not_read(self) -> str | None:
+        """See ``KeptState.why_not_read``."""
+        return self.stopped
+
+
 @dataclass(eq=False)
 class Process:
     """One worker, its member of the group, and the offset of its clock."""
@@ -71,8 +83,8 @@ class Process:
     loop: Loop
     fault: Fault
     health: Health
+    state: PausableState
     clock_off_ms: int = 0
-    stopped: str | None = None  # why the worker reads nothing
 
 
 @lru_cache
@@ -212,22 +224,17 @@ class System:
 
         retry = ImmediateRetry(health, operations.redis_error)
         client, source = self._reading(retry, health)
+        state = PausableState(store, IDENTITY, make_partition)
         loop = Loop(
             source,
-            store,
+            state,
             LoopOptions(TOPICS),
-            IDENTITY,
-            make_partition,
-            retry,
-            health,
-            operations,
-            clock,
+            # periodic work happens only when the test asks for it
+            Surroundings(retry, health, operations, clock, monotonic=lambda: 0.0),
             KeyMonitor(operations.keyed_differently, PARTITIONERS),
-            pause_reading=lambda: process.stopped,
-            monotonic=lambda: 0.0,  # periodic work happens only when the test asks for it
         )
         await source.join()
-        process = Process(client, loop, fault, health)
+        process = Process(client, loop, fault, health, state)
         self.processes.append(process)
         return process
 

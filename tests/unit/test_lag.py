@@ -18,6 +18,7 @@ from stream_metrics.live.worker.lag import KNOWN_SECONDS
 from stream_metrics.live.worker.ownership.assigned import AssignedPartition
 from stream_metrics.live.worker.probe import Probe
 from stream_metrics.live.worker.source import RightsMissing, SourceUnavailable
+from stream_metrics.live.worker.surroundings import Surroundings
 from tests.simulation.brokers import Brokers
 from tests.simulation.sources import ScriptedSource
 from tests.simulation.system import ImmediateRetry
@@ -49,9 +50,12 @@ class Reading:
             partition.set_positions({TOPIC: Position(1, record_time_ms=1_000 * NOW_S)})
         self.retry = ImmediateRetry(self.health, lambda: None)
         self.probe = Probe(
-            self.source, self.partitions, self.operations, self.clock, None, self.retry,
-            self.health, lambda: self.seconds,
-        )  # fmt: skip
+            self.source,
+            self.partitions,
+            Surroundings(
+                self.retry, self.health, self.operations, self.clock, lambda: self.seconds
+            ),
+        )
 
     async def look(self, seconds: float) -> dict[str, list[float]]:
         """Let some seconds pass, and look at the logs; the samples then, by metric."""

@@ -77,7 +77,7 @@ async def test_a_worker_that_may_not_read_exports_what_it_has(over_kafka: bool) 
     await system.act(worker, "read")
     before = [partition.positions for partition in worker.loop.partitions]
 
-    worker.stopped = "no room"
+    worker.state.stopped = "no room"
     await system.act(worker, "read")
     await system.act(worker, "look after")
     system.rebalance()
@@ -86,7 +86,7 @@ async def test_a_worker_that_may_not_read_exports_what_it_has(over_kafka: bool) 
     assert [partition.positions for partition in worker.loop.partitions] == before
     assert worker.health.reasons["reading"] == "no room"
 
-    worker.stopped = None
+    worker.state.stopped = None
     await system.settle()
     await system.check()
     assert worker.health.reasons == {}

@@ -30,8 +30,9 @@ from stream_metrics.live.ports import (
 )
 from stream_metrics.live.readers.export import export_state
 from stream_metrics.live.worker.cache import ConversationCache
+from stream_metrics.live.worker.kept_state import KeptState
 from stream_metrics.live.worker.names import SharedNames
-from stream_metrics.live.worker.options import Policy
+from stream_metrics.live.worker.options import LoopOptions, Policy
 from stream_metrics.live.worker.ownership.takeover import (
     Blocked,
     OffsetGap,
@@ -215,12 +216,9 @@ class World:
         source: Any = self.log  # all that a take-over asks of one
         return TakeOver(
             source,
-            TOPICS,
-            self.store,
-            make,
+            KeptState(self.store, IDENTITY, make),
+            LoopOptions(TOPICS, policy),
             retry,
-            policy,
-            "earliest",
             lambda _, gap: self.told.append(gap),
             lambda: None,
         )

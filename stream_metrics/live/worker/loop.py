@@ -11,7 +11,7 @@ and rejects writes of a worker that is no longer the owner. In each round (``Loo
 5. checks every few seconds that the store still has this worker's token and offsets, sends a
    heartbeat, and stores offsets without records, such as transaction markers;
 6. deletes some expired conversations;
-7. runs a step of each partition's background work (``background``).
+7. does a step of what else is to be done with each partition (``KeptState.work_on``).
 
 The states of a partition are in ``ownership.assigned``. Between two rounds only
 ``Source.assignment`` changes. While it differs from the assignment that the loop has processed,
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -30,11 +30,10 @@ import structlog
 
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.core.events.record import Record
-from stream_metrics.live.layout import Identity
-from stream_metrics.live.ports import Outputs, StateStore, Upstream
-from stream_metrics.live.worker.clock import Clock
+from stream_metrics.live.ports import Upstream
+from stream_metrics.live.worker.kept_state import KeptState
 from stream_metrics.live.worker.keying import KeyMonitor
-from stream_metrics.live.worker.options import LoopOptions, Policy
+from stream_metrics.live.worker.options import LoopOptions
 from stream_metrics.live.worker.ownership.assigned import AssignedPartition, Event, State
 from stream_metrics.live.worker.ownership.identity import other_counts
 from stream_metrics.live.worker.ownership.stored_state import damage_message
@@ -46,27 +45,23 @@ from stream_metrics.live.worker.ownership.takeover import (
 )
 from stream_metrics.live.worker.partition import PartitionLost, StatePartition
 from stream_metrics.live.worker.probe import Probe
-from stream_metrics.live.worker.retry import Reasons, RetryPolicy, Stopped
+from stream_metrics.live.worker.retry import Stopped
 from stream_metrics.live.worker.source import Assignment, Commit, Fetched, Source
-from stream_metrics.live.worker.telemetry import LoopMetrics
+from stream_metrics.live.worker.surroundings import Surroundings
 from stream_metrics.live.worker.watchdog import WorkerStatus
 
 log = structlog.get_logger(__name__)
 
 CHECK_SECONDS: Final = 5.0
-NOT_READING: Final = "reading"  # the reason on ``/readyz`` while ``pause_reading`` gives one
+NOT_READING: Final = "reading"  # the reason on ``/readyz`` while the state gives one
 OTHER_COUNTS: Final = "partitions"  # and while partition counts differ from the state's
 
 
 class Loop:
     """Works on the partitions that the group assigns to this worker.
 
-    ``identity`` is that of the generation in ``store``; ``make_partition(number, token)`` makes a
-    state partition. ``pause_reading`` returns why reading is to pause, or None; partitions stay
-    active meanwhile. ``prepare`` is called with a claimed partition before any record is read,
-    ``background`` with each partition in every round. ``on_counts_changed`` is called with the
-    topics whose partition counts differ from the state's, after which nothing more is read.
-    ``monotonic`` times commits and checks.
+    It reads from ``source`` what ``state`` is computed from; ``upstream``, if there is one, fills
+    the topics. ``keys`` watches how their records are keyed.
 
     ``run`` returns after ``retry.stop``. It raises ``Superseded``, ``OtherIdentity`` or the
     source's errors if the worker must not continue. The other public methods are its steps.
@@ -75,58 +70,29 @@ class Loop:
     def __init__(
         self,
         source: Source,
-        store: StateStore,
+        state: KeptState,
         options: LoopOptions,
-        identity: Identity,
-        make_partition: Callable[[int, bytes], StatePartition],
-        retry: RetryPolicy,
-        reasons: Reasons,
-        metrics: LoopMetrics,
-        clock: Clock,
+        surroundings: Surroundings,
         keys: KeyMonitor,
-        *,
-        outputs: Outputs | None = None,
         upstream: Upstream | None = None,
-        pause_reading: Callable[[], str | None] = lambda: None,
-        prepare: Callable[[StatePartition], Awaitable[None]] | None = None,
-        background: Callable[[StatePartition], Awaitable[None]] | None = None,
-        on_counts_changed: Callable[[Sequence[str]], Awaitable[None]] | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
-        self._store = store
+        self._state = state
+        self._identity = state.identity
         self._options = options
-        self._identity = identity
-        self._retry = retry
-        self._reasons = reasons
-        self._metrics = metrics
-        self._clock = clock
+        self._retry = surroundings.retry
+        self._reasons = surroundings.reasons
+        self._metrics = surroundings.metrics
+        self._clock = surroundings.clock
+        self._monotonic = surroundings.monotonic
         self._keys = keys
-        self._outputs = outputs
-        self._may_read = pause_reading
-        self._background = background
-        self._on_counts_changed = on_counts_changed
-        self._monotonic = monotonic
-        self._take_over = TakeOver(
-            source,
-            options.topics,
-            store,
-            make_partition,
-            retry,
-            options.on_offset_gap,
-            options.start,
-            self._on_gap,
-            self._on_step,
-            prepare,
-        )
+        self._take_over = TakeOver(source, state, options, self._retry, self._on_gap, self._on_step)
         self._partitions: dict[int, AssignedPartition] = {}
-        self.probe = Probe(
-            source, self._partitions, metrics, clock, upstream, retry, reasons, monotonic
-        )
+        self.probe = Probe(source, self._partitions, surroundings, upstream)
         self._assignment: Assignment | None = None  # the one that was processed
         self._counts_differ = False  # the topics' partition counts from the state's
-        self._paused = False  # reading, for that or by ``pause_reading``
-        self._next_commit = self._next_check = monotonic()
+        self._paused = False  # reading, for that or because the state gives a reason
+        self._next_commit = self._next_check = self._monotonic()
         # for the watchdog
         self._taking_over = False
         self._steps = 0
@@ -149,10 +115,6 @@ class Loop:
         milliseconds; None if that is unknown."""
         now_ms = self._clock.now_ms()
         return {partition.number: partition.behind_ms(now_ms) for partition in self._active()}
-
-    def set_gap_policy(self, policy: Policy) -> None:
-        """Handle later offset gaps by this policy."""
-        self._take_over.policy = policy
 
     def status(self, waiting: frozenset[str]) -> WorkerStatus:
         """The status for the watchdog; ``waiting`` names what the worker waits for."""
@@ -233,7 +195,7 @@ class Loop:
             self._next_check = now + CHECK_SECONDS
             await self.check()  # 5
         await self.expire()  # 6
-        await self.run_background()  # 7
+        await self.work_on_partitions()  # 7
 
     # -- 1. assignments -------------------------------------------------------------------------
 
@@ -261,8 +223,8 @@ class Loop:
         if self._changed:
             return
         wanted = self._fully_assigned(assignment)
-        if self._outputs is not None:
-            await self._outputs.keep([partition.number for partition in wanted])
+        if self._state.outputs is not None:
+            await self._state.outputs.keep([partition.number for partition in wanted])
         for partition in wanted:
             if self._changed:
                 return
@@ -285,10 +247,7 @@ class Loop:
             return
         self._reasons.set(OTHER_COUNTS, why)
         built = self._identity.partition_counts
-        if self._on_counts_changed is not None:
-            await self._on_counts_changed(
-                [topic for topic, n in counts.items() if built.get(topic) != n]
-            )
+        await self._state.counts_changed([t for t, n in counts.items() if built.get(t) != n])
 
     def _fully_assigned(self, assignment: Assignment) -> list[AssignedPartition]:
         """The partitions that are assigned for every topic, by number.
@@ -378,7 +337,7 @@ class Loop:
 
     def _pause_or_resume(self) -> None:
         """Pause or resume reading; all other work continues."""
-        why = self._may_read()
+        why = self._state.why_not_read()
         if why is not None:
             self._reasons.set(NOT_READING, why)
         elif self._paused:
@@ -486,7 +445,7 @@ class Loop:
                     await owned.advance(offsets, self._retry)
 
     async def _update_clock(self, number: int) -> None:
-        state = await self._retry(lambda: self._store.describe(number))
+        state = await self._retry(lambda: self._state.store.describe(number))
         self._clock.set_store_time(state.store_ms)
 
     async def expire(self) -> None:
@@ -497,10 +456,8 @@ class Loop:
                 if horizon_ms is not None:
                     await owned.expire(horizon_ms, self._retry)
 
-    async def run_background(self) -> None:
-        """Run a step of each partition's background work."""
-        if self._background is None:
-            return
+    async def work_on_partitions(self) -> None:
+        """Do a step of what else is to be done with each partition."""
         for partition in self._active():
             async with self._handling_loss(partition) as owned:
-                await self._background(owned)
+                await self._state.work_on(owned)

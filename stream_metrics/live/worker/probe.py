@@ -3,47 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from stream_metrics.live.ports import Upstream
-from stream_metrics.live.worker.clock import Clock
-from stream_metrics.live.worker.lag import AnsweredEnds, Gauges
+from stream_metrics.live.worker.lag import AnsweredEnds
 from stream_metrics.live.worker.ownership.assigned import AssignedPartition
-from stream_metrics.live.worker.retry import Reasons, RetryPolicy
 from stream_metrics.live.worker.source import RightsMissing, Source, SourceUnavailable
+from stream_metrics.live.worker.surroundings import Surroundings
 
 PROBE_SECONDS: Final = 3.0
 
 
 class Probe:
-    """Updates the log ends of ``partitions``, and reports their lag to ``gauges``.
+    """Updates the log ends of ``partitions``, and reports their lag.
 
-    Sets a reason in ``reasons`` while the brokers do not answer; after some seconds of that the lag
-    is unknown. ``upstream``, if there is one, fills the topics.
+    Gives a reason while the brokers do not answer; after some seconds of that the lag is unknown.
+    ``upstream``, if there is one, fills the topics.
     """
 
     def __init__(
         self,
         source: Source,
         partitions: Mapping[int, AssignedPartition],
-        gauges: Gauges,
-        clock: Clock,
-        upstream: Upstream | None,
-        retry: RetryPolicy,
-        reasons: Reasons,
-        monotonic: Callable[[], float] = time.monotonic,
+        surroundings: Surroundings,
+        upstream: Upstream | None = None,
     ) -> None:
         self._source = source
         self._partitions = partitions
-        self._gauges = gauges
-        self._clock = clock
+        self._gauges = surroundings.metrics
+        self._clock = surroundings.clock
         self._upstream = upstream
-        self._retry = retry
-        self._reasons = reasons
+        self._retry = surroundings.retry
+        self._reasons = surroundings.reasons
         self._filled_ms = 0  # the last ``upstream.read_up_to_ms``
-        self._ends = AnsweredEnds(gauges, monotonic)
+        self._ends = AnsweredEnds(surroundings.metrics, surroundings.monotonic)
 
     def filled_up_to_ms(self) -> int:
         """Record time up to which the topics are complete: now, or what ``upstream`` says."""

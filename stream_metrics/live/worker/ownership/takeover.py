@@ -17,13 +17,14 @@ no state, and reading starts at the committed offsets. A partly wiped state is n
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from stream_metrics.core.events.record import Extent
-from stream_metrics.live.ports import Fenced, PartitionState, Position, StateStore, Wiped
-from stream_metrics.live.worker.options import Policy, Start
+from stream_metrics.live.ports import Fenced, PartitionState, Position, Wiped
+from stream_metrics.live.worker.kept_state import KeptState
+from stream_metrics.live.worker.options import LoopOptions, Policy, Start
 from stream_metrics.live.worker.partition import PartitionLost, StatePartition
 from stream_metrics.live.worker.retry import Retry
 from stream_metrics.live.worker.source import Commit, PartitionId, Source
@@ -135,34 +136,30 @@ class NotPrepared(Exception):
 class TakeOver:
     """Takes partition numbers over, one by one.
 
-    ``on_gap`` is called with every offset gap, ``on_step`` after every step of a wipe. ``prepare``
-    is called with a claimed partition before any record of it is read; it may raise
-    ``PartitionLost`` or ``NotPrepared``.
+    ``on_gap`` is called with every offset gap, ``on_step`` after every step of a wipe.
     """
 
     def __init__(
         self,
         source: Source,
-        topics: Sequence[str],
-        store: StateStore,
-        make_partition: Callable[[int, bytes], StatePartition],
+        state: KeptState,
+        options: LoopOptions,
         retry: Retry,
-        policy: Policy,
-        start: Start,
         on_gap: Callable[[int, OffsetGap], None],
         on_step: Callable[[], None],
-        prepare: Callable[[StatePartition], Awaitable[None]] | None = None,
     ) -> None:
         self._source = source
-        self._topics = tuple(topics)
-        self._store = store
-        self._make_partition = make_partition
+        self._state = state
+        self._store = state.store
+        self._options = options
         self._retry = retry
-        self.policy: Policy = policy
-        self._prepare = prepare
-        self._start = start
         self._on_gap = on_gap
         self._on_step = on_step
+
+    @property
+    def policy(self) -> Policy:
+        """How offset gaps are handled now."""
+        return self._state.gap_policy(self._options.on_offset_gap)
 
     async def take(
         self,
@@ -197,15 +194,14 @@ class TakeOver:
             if anew and not await self._wiped(number, state.token or token):
                 continue
             if anew or kept is None or not _is_owner(kept, state):
-                kept = self._make_partition(number, token)
+                kept = self._state.make_partition(number, token)
                 kept.adopt(await self._claim(number, token, targets))
             if offsets(kept.positions) != offsets(targets if anew else positions):
                 continue  # another worker has written meanwhile
             try:
                 if gaps and kept.positions != targets:
                     await kept.move(targets, self._retry)
-                if self._prepare is not None:
-                    await self._prepare(kept)
+                await self._state.prepare(kept)
             except PartitionLost:
                 continue
             return TakenOver(kept, extents)
@@ -220,7 +216,7 @@ class TakeOver:
         """The positions that the partition would be read from, and its offset gaps."""
         positions, gaps = state.positions, list[OffsetGap]()
         if state.token is None:
-            positions, gaps = initial_positions(extents, commits, self._start)
+            positions, gaps = initial_positions(extents, commits, self._options.start)
         told = {gap.topic for gap in gaps}
         gaps += [gap for gap in gaps_between(positions, extents) if gap.topic not in told]
         gaps += [
@@ -251,7 +247,7 @@ class TakeOver:
         return await self._retry(lambda: self._source.confirm(commits))
 
     def _places(self, number: int) -> list[PartitionId]:
-        return [PartitionId(topic, number) for topic in self._topics]
+        return [PartitionId(topic, number) for topic in self._options.topics]
 
     async def _describe(self, number: int) -> PartitionState:
         return await self._retry(lambda: self._store.describe(number))
