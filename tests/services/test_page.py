@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, expect
 
 from stream_metrics.live.page.finding import OK, Finding
 from stream_metrics.live.page.rules import RULES, Rule
@@ -20,6 +19,8 @@ from tests.page import NOON_US, Showcase
 from tests.property.test_partition import once
 from tests.unit.test_state_partition import NOON_S
 from tests.unit.test_worst import labelled, searched
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")  # that of the browser
 
 expect.set_options(timeout=20_000)
 
@@ -61,15 +62,6 @@ class Looked:
     def tile(self, name: str) -> Any:
         """The value of a tile."""
         return self.page.locator(f"#tile-{name} .value")
-
-
-@pytest_asyncio.fixture
-async def browser(browser_path: str) -> AsyncIterator[Browser]:
-    """The system's Chromium."""
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=browser_path)
-        yield browser
-        await browser.close()
 
 
 @asynccontextmanager
@@ -682,7 +674,7 @@ async def test_a_lost_connection_is_shown(browser: Browser) -> None:
         page = await browser.new_page()
         await page.clock.install()
         await page.goto(address)
-        await expect(page.locator("#connection-text")).to_have_text("live")
+        await expect(page.locator("#connection-text")).to_have_text("connected")
         await expect(page.locator("#verdict")).to_have_attribute("data-level", "ok")
     await page.clock.fast_forward(30_000)
 

@@ -7,13 +7,13 @@ from typing import Literal
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser
 from typer.testing import CliRunner
 
 from stream_metrics.cli import app
 from tests.helpers import rest_long
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.asyncio(loop_scope="session")]
 
 
 def run(*arguments: str) -> None:
@@ -22,19 +22,26 @@ def run(*arguments: str) -> None:
     assert done.exit_code == 0, done.output
 
 
-@pytest.fixture
-def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The page of a replay, of an evaluation with strata, and of a comparison."""
+    folder = tmp_path_factory.mktemp("pages")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("STREAM_METRICS_CONFIG", "")
+        monkeypatch.chdir(folder)
+        make_reports()
+    return [folder / "1/report.html", folder / "e/report.html", folder / "c/compare.html"]
+
+
+def make_reports() -> None:
+    """Write recordings and reports to the working directory."""
     cases = Path(__file__).parents[2] / "examples" / "evaluation"
-    monkeypatch.setenv("STREAM_METRICS_CONFIG", "")
-    monkeypatch.chdir(tmp_path)
     for name in "12":
         run("generate", "--out", f"{name}.jsonl", "--conversations", "20", "--seed", name)
         run("replay", f"{name}.jsonl", "--out", name)
     run("evaluate", "--qrels", str(cases / "cases"), "--run", str(cases / "found.jsonl"),
         "--out", "e")  # fmt: skip
     run("compare", "1", "2", "--stratify", "agent", "--resamples", "100", "--out", "c")
-    return [tmp_path / "1/report.html", tmp_path / "e/report.html", tmp_path / "c/compare.html"]
 
 
 Scheme = Literal["light", "dark"]
@@ -62,36 +69,32 @@ async def looked_at(browser: Browser, page_path: Path, width: int, scheme: Schem
 
 
 async def test_a_report_is_short_until_strata_are_opened(
-    pages: list[Path], browser_path: str
+    pages: list[Path], browser: Browser
 ) -> None:
     """Folded, the report of a replay has less than a third of its unfolded height."""
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=browser_path)
-        page = await browser.new_page(viewport={"width": 1200, "height": 900})
-        await page.goto(pages[0].as_uri())
-        height = "document.documentElement.scrollHeight"
-        folded = await page.evaluate(height)
-        for closed in await page.locator("details.folded > summary").all():
-            await closed.click()
-        opened = await page.evaluate(height)
-        await browser.close()
+    page = await browser.new_page(viewport={"width": 1200, "height": 900})
+    await page.goto(pages[0].as_uri())
+    height = "document.documentElement.scrollHeight"
+    folded = await page.evaluate(height)
+    for closed in await page.locator("details.folded > summary").all():
+        await closed.click()
+    opened = await page.evaluate(height)
+    await page.close()
 
     assert folded * 3 < opened
 
 
 async def test_an_open_table_makes_only_its_own_chart_taller(
-    pages: list[Path], browser_path: str
+    pages: list[Path], browser: Browser
 ) -> None:
     """The charts beside it keep at most the height that they had."""
     heights = "() => [...document.querySelectorAll('.chart')].map((one) => one.offsetHeight)"
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=browser_path)
-        page = await browser.new_page(viewport={"width": 1200, "height": 900})
-        await page.goto(pages[0].as_uri())
-        before = await page.evaluate(heights)
-        await page.locator(".chart summary").first.click()
-        after = await page.evaluate(heights)
-        await browser.close()
+    page = await browser.new_page(viewport={"width": 1200, "height": 900})
+    await page.goto(pages[0].as_uri())
+    before = await page.evaluate(heights)
+    await page.locator(".chart summary").first.click()
+    after = await page.evaluate(heights)
+    await page.close()
 
     assert len(before) > 1
     assert after[0] > before[0]
@@ -107,30 +110,24 @@ async def test_an_open_table_makes_only_its_own_chart_taller(
     ids=["dark phone, light desktop", "light phone, dark desktop"],
 )
 async def test_pages_are_accessible_and_fit(
-    pages: list[Path], browser_path: str, looks: list[tuple[int, Scheme]]
+    pages: list[Path], browser: Browser, looks: list[tuple[int, Scheme]]
 ) -> None:
     """axe-core and the console report nothing, and nothing overflows."""
     wrong = []
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=browser_path)
-        for path in pages:
-            for width, scheme in looks:
-                wrong += await looked_at(browser, path, width, scheme)
-        await browser.close()
+    for path in pages:
+        for width, scheme in looks:
+            wrong += await looked_at(browser, path, width, scheme)
 
     assert wrong == []
 
 
-async def test_pages_can_be_printed(pages: list[Path], browser_path: str) -> None:
+async def test_pages_can_be_printed(pages: list[Path], browser: Browser) -> None:
     """The table of each chart is printed, too."""
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=browser_path)
-        for path in pages:
-            page = await browser.new_page()
-            await page.goto(path.as_uri())
-            assert (await page.pdf(format="A4")).startswith(b"%PDF")
-            await page.emulate_media(media="print")
-            for table in await page.locator("figure table").all():
-                assert (await table.bounding_box()) is not None
-            await page.close()
-        await browser.close()
+    for path in pages:
+        page = await browser.new_page()
+        await page.goto(path.as_uri())
+        assert (await page.pdf(format="A4")).startswith(b"%PDF")
+        await page.emulate_media(media="print")
+        for table in await page.locator("figure table").all():
+            assert (await table.bounding_box()) is not None
+        await page.close()
