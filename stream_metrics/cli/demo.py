@@ -172,7 +172,7 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
         return StateSource(playing[-1].store, EngineConfig()) if playing else None
 
     pages = Pages(registry, health, WindowCollector(windows, now_us))
-    inputs = Inputs(registry, health, windows, owned, now_us, rules=RULES)
+    inputs = Inputs(registry, health, windows, owned, now_us, rules=RULES, on_bug=operations.bug)
     board = Board(inputs, interval_seconds=PAGE_SECONDS)
     page = PageServer(board, WorstConversations(source, owned, now_us, kept_seconds=PAGE_SECONDS))
     runner, port = await _serve(port, pages, page)

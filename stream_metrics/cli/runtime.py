@@ -144,6 +144,7 @@ class Runtime:
             runbook_url=settings.web.runbook_url,
             group=Group(self.name, lambda: self._shown, self._owned, self._now_us, specs),
             pools=settings.metrics.pools,
+            on_bug=self.operations.bug,
         )
         worst = WorstConversations(
             lambda: None if self.health.building else self._shown,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import pytest
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from stream_metrics.core.alerts.alert import CRITICAL
@@ -15,6 +18,7 @@ from stream_metrics.core.engine.config import WINDOW_BUCKETS
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window, window_specs
 from stream_metrics.core.engine.window_sums import WindowSums
 from stream_metrics.core.engine.windows import Windows
+from stream_metrics.core.events.bugs import Bug
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.page import figures
 from stream_metrics.live.page.board import MAX_DOCUMENTS, Board
@@ -380,6 +384,60 @@ async def test_what_was_not_read_is_unknown_in_charts(showcase: Showcase) -> Non
     for name in ("unique", "duplicates", "srr", "coverage"):
         assert set(shown[name][-unread:]) == {None}
     assert None not in shown["unique"][:-unread]
+
+
+class BuggyRegistry(CollectorRegistry):
+    """A registry that cannot be read while it is ``broken``."""
+
+    broken = True
+
+    def restricted_registry(self, names: Iterable[str]) -> Any:
+        """Raise while it is broken."""
+        if self.broken:
+            raise KeyError("a text of a user")
+        return super().restricted_registry(names)
+
+
+def unread(showcase: Showcase, on_bug: Callable[[Bug], None]) -> BuggyRegistry:
+    """Let the page read a broken registry, which is returned."""
+    registry = BuggyRegistry()
+    inputs = replace(showcase.board.inputs, registry=registry, on_bug=on_bug)
+    showcase.board = Board(inputs, interval_seconds=0)
+    return registry
+
+
+async def test_metrics_that_cannot_be_read_are_no_good_sign(showcase: Showcase) -> None:
+    """The page says so until they are read again, and what it cannot judge is unknown."""
+    bugs: list[Bug] = []
+    registry = unread(showcase, bugs.append)
+
+    showcase.board.sample()
+    state = await showcase.state()
+    registry.broken = False
+    showcase.board.sample()
+    later = await showcase.state()
+
+    [bug] = bugs
+    assert (state["verdict"]["level"], bug.kind in state["verdict"]["text"]) == ("warning", True)
+    levels = {rule["name"]: rule["level"] for rule in state["rules"]}
+    assert {levels[name] for name in ("lag", "dead_letters", "memory", "offset_gaps")} == {
+        "unknown"
+    }
+    assert bug.kind not in json.dumps(later)
+    assert "a text of a user" not in json.dumps(state)
+
+
+async def test_the_sampler_goes_on_after_a_bug(showcase: Showcase) -> None:
+    """The page is served, and says what it does not know from the start."""
+    unread(showcase, lambda _: None)
+    async with (
+        showcase.served() as address,
+        aiohttp.ClientSession(address) as client,
+        client.get("/api/state") as answer,
+    ):
+        state = await answer.json()
+
+    assert state["verdict"]["title"] == "It is not known how this worker does"
 
 
 async def test_lag_that_is_unknown_is_shown_with_since_when(showcase: Showcase) -> None:

@@ -24,6 +24,7 @@ from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window, parse_window
 from stream_metrics.core.engine.windows import Sums, Windows
+from stream_metrics.core.events.bugs import Bug
 from stream_metrics.live.health import Health
 from stream_metrics.live.page import figures, rules
 from stream_metrics.live.page.agent_rules import is_new, usual_ratio
@@ -44,7 +45,7 @@ class Inputs:
 
     ``windows`` returns those of the owned partitions, ``now_us`` the clock of the windows. The
     windows of other workers come from ``group``, if it is set. ``pools`` are what agents share, by
-    agent.
+    agent. ``on_bug`` is told why a sample could not be taken.
     """
 
     registry: CollectorRegistry
@@ -59,6 +60,7 @@ class Inputs:
     runbook_url: str | None = None
     group: Group | None = None
     pools: Mapping[str, str] = field(default_factory=dict)
+    on_bug: Callable[[Bug], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +117,15 @@ class Board:
         return View(specs[window], agent)
 
     def sample(self) -> None:
-        """Add a sample of the operational metrics to the history."""
-        self.history.add(read_sample(self.inputs.registry, self._clock()))
-        if self.inputs.group is not None:
-            self.inputs.group.rest()
+        """Add a sample of the operational metrics to the history, or note why there is none."""
+        try:
+            self.history.add(read_sample(self.inputs.registry, self._clock()))
+            if self.inputs.group is not None:
+                self.inputs.group.rest()
+        except Exception as error:
+            bug = Bug.of(error)
+            self.history.failure = bug.kind
+            self.inputs.on_bug(bug)
 
     async def document(self, view: View) -> bytes:
         """The document as JSON in UTF-8, at most ``interval_seconds`` old."""
@@ -169,7 +176,7 @@ class Board:
 
     def _document(self, view: View, look: _Snapshot) -> dict[str, Any]:
         inputs, window = self.inputs, view.window
-        operating = read_sample(inputs.registry, look.clock)
+        operating = self._operating(look.clock)
         sums = self._running.of(window.name, view.agent)
         worker = Worker(
             operating,
@@ -222,9 +229,19 @@ class Board:
             },
             "operating": _operations(operating, read_up_to),
             "lag": self.history.lag(),
-            "verdict": rules.verdict(states, look.reasons, fresh, look.building),
+            "verdict": rules.verdict(
+                states, look.reasons, fresh, look.building, self.history.failure
+            ),
             "rules": states,
         }
+
+    def _operating(self, at: float) -> OperationsSample:
+        """The operational metrics now; unknown if a bug keeps them from being read."""
+        try:
+            return read_sample(self.inputs.registry, at)
+        except Exception as error:  # the next sample reports it
+            self.history.failure = Bug.of(error).kind
+            return OperationsSample(at)
 
     def _known(self) -> list[str]:
         """Configured agents, then those with sums, by name; ``other`` is the last."""

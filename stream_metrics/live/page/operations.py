@@ -74,14 +74,19 @@ def read_sample(registry: CollectorRegistry, at: float) -> OperationsSample:
 
 
 class History:
-    """The latest ``SAMPLES`` samples."""
+    """The latest ``SAMPLES`` samples.
+
+    ``failure`` says why the last one could not be taken, empty if it was.
+    """
 
     def __init__(self) -> None:
         self._samples: deque[OperationsSample] = deque(maxlen=SAMPLES)
+        self.failure = ""
 
     def add(self, sample: OperationsSample) -> None:
         """Add a sample."""
         self._samples.append(sample)
+        self.failure = ""
 
     def since(self, at: float) -> OperationsSample | None:
         """The oldest sample taken at or after ``at``."""

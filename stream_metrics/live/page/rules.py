@@ -250,13 +250,14 @@ def verdict(
     reasons: Mapping[str, str],
     fresh: Sequence[str] = (),
     building: int = 0,
+    unread: str = "",
 ) -> dict[str, str]:
     """The summary at the top of the page: ``level``, ``title`` and ``text``.
 
     ``states`` are the result of ``judge``, ``reasons`` why the worker is not ready, ``fresh`` the
-    agents without usual values yet. The level is that of the worst fault; without faults it is
-    ``ok`` only if every rule with something to judge has enough data, and at least one rule has
-    judged an agent.
+    agents without usual values yet, ``unread`` why the worker's metrics could not be read. The
+    level is that of the worst fault; without faults it is ``ok`` only if every rule with something
+    to judge has enough data, and at least one rule has judged an agent.
     """
     rules = Counter(state["level"] for state in states)
     faults = [f["level"] for state in states for f in state["findings"] if f["level"] in FAULTS]
@@ -280,6 +281,10 @@ def verdict(
         many = len(faults) > 1
         title = f"{len(faults)} things need a look" if many else "One thing needs a look"
         return {"level": min(faults, key=LEVELS.index), "title": title, "text": counts}
+    if unread:
+        title = "It is not known how this worker does"
+        text = f"Its metrics could not be read: {unread}. Its log has more. {counts}"
+        return {"level": WARNING, "title": title, "text": text}
     of_agents = [state for state in states if state["of"] == "agent"]
     if not any(state["findings"] for state in of_agents):
         text = "Nobody has searched yet. Figures appear with the first search event."

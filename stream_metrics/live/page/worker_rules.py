@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from stream_metrics.core.alerts.alert import CRITICAL, WARNING
 from stream_metrics.core.alerts.obstacles import (
@@ -29,6 +30,8 @@ from stream_metrics.core.alerts.thresholds import (
 from stream_metrics.live.page.finding import LEVELS, NONE, OK, UNKNOWN, Finding, percent_text
 from stream_metrics.live.page.group import FULL_COVERAGE, Coverage
 from stream_metrics.live.page.operations import History, OperationsSample, increase
+
+UNREAD: Final = "the metrics of this worker could not be read: {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,8 @@ def lag(worker: Worker) -> Finding:
 
 def dead_letters(worker: Worker) -> Finding:
     """The share of records rejected in the last ten minutes."""
+    if worker.history.failure:
+        return Finding(UNKNOWN, UNREAD.format(worker.history.failure))
     before = worker.history.since(worker.now.at - DEAD_LETTER_SECONDS)
     if before is None:
         return Finding(UNKNOWN, "the worker has just started")
@@ -166,6 +171,8 @@ def offset_gaps(worker: Worker) -> Finding:
         stand = f"{now.halted_partitions:,.0f} partitions stand still by policy"
         why = "; ".join([stand, *(worker.reason(name) for name in sorted(halted))])
         return Finding(CRITICAL, why, since=worker.began(halted))
+    if worker.history.failure:
+        return Finding(UNKNOWN, UNREAD.format(worker.history.failure))
     if gaps:
         minutes = GAP_SECONDS // 60
         return Finding(
