@@ -6,7 +6,6 @@ import asyncio
 import math
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -234,7 +233,6 @@ def run_bridge(settings: Settings) -> int:
         uvloop.run(_serve(settings))
     except (*FATAL_ERRORS, ValueError) as error:
         log.error("the bridge cannot work", reason=str(error))
-        sys.stderr.write(f"error: {error}\n")
         return 2
     except Exception:
         log.exception("the bridge crashed")

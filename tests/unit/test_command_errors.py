@@ -134,3 +134,12 @@ def test_a_question_without_an_answer_is_an_error() -> None:
         answered("switch"),
     ):
         raise typer.Abort
+
+
+@pytest.mark.slow
+def test_a_bridge_says_once_why_it_cannot_work() -> None:
+    """The reason is in its log, and not on standard error a second time."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, said = run("bridge", "--web-port", str(taken.getsockname()[1]))
+
+    assert (code, said.count("cannot listen on")) == (2, 1)

@@ -119,7 +119,7 @@ function applyState(state) {
 function showConnection() {
   const lost = !shown || Date.now() - receivedAt > STALE_SECONDS * 1000;
   let state = "live";
-  let text = "live";
+  let text = "connected"; // to this worker, which says nothing of what sends it events
   if (!shown) [state, text] = ["waiting", "connecting"];
   else if (lost) [state, text] = ["lost", `no answer since ${clock(receivedAt / 1000, true)}`];
   else if (shown.waiting) [state, text] = ["waiting", `waiting for ${shown.waiting.for}${sinceText(shown.waiting.since)}`];
