@@ -1,8 +1,8 @@
 """Pass 2: update the values that are derived from the registers of a turn.
 
 A search that is the last in canonical order is appended; a label changes the counts of one document
-and its iteration. A search that arrives out of order rebuilds the turn from its fingerprints, with
-the same steps.
+and its iteration. After a search that arrives out of order the turn is derived anew from its
+fingerprints, with the same steps.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Derivation:
             turn.index = self._dedup.index()
         searching: list[WinningEvent] = []
         labelling: list[WinningEvent] = []
-        ended = plan.rebuild
+        ended = plan.anew
         for event in plan.events:
             if event.kind == _SEARCH_ITERATION:
                 searching.append(event)
@@ -84,9 +84,9 @@ class Derivation:
         if ended:
             self._apply_end(turn)
         new = _in_order([search for event in searching for search in event.searches])
-        rebuild = plan.rebuild or bool(new and turn.order and new[0].precedes(turn.order[-1]))
-        if rebuild:
-            self._rebuild(turn)
+        anew = plan.anew or bool(new and turn.order and new[0].precedes(turn.order[-1]))
+        if anew:
+            self._derive_anew(turn)
         else:
             for event in searching:
                 self._apply_gate(turn, event)
@@ -102,7 +102,7 @@ class Derivation:
                 self._apply_gate_labels(turn, gates)
         if new:
             self._observe_new(turn, new, labelling, plan.replaced)
-        if has_fingerprints and (new or rebuild or ended):
+        if has_fingerprints and (new or anew or ended):
             qrels = until_all_relevant(turn, self._good_gain)
             if qrels != turn.qrels:
                 turn.qrels = qrels
@@ -197,11 +197,11 @@ class Derivation:
         if found:
             counts["labels_found"] += found
 
-    # -- rebuilding -----------------------------------------------------------------------------
+    # -- anew -----------------------------------------------------------------------------------
 
-    def _rebuild(self, turn: Turn) -> None:
+    def _derive_anew(self, turn: Turn) -> None:
         """Derive everything again from the registers; fingerprints must be loaded."""
-        self._observed.counts["rebuilds"] += 1
+        self._observed.counts["derived_anew"] += 1
         self._touch_all(turn)
         decided = [(search, search.documents, search.evidence) for search in turn.searches()]
         turn.clear()

@@ -44,16 +44,16 @@ class TurnPlan:
     """What a batch has changed in the registers of one turn.
 
     ``events`` are those that won items; items that they have lost again are no longer among theirs.
-    ``rebuild``: an already derived search was replaced, or items were erased, so that everything
+    ``anew``: an already derived search was replaced, or items were erased, so that everything
     must be derived again. ``replaced`` holds the ids of searches that replaced another one.
     """
 
-    __slots__ = ("events", "iterations", "rebuild", "replaced", "turn")
+    __slots__ = ("anew", "events", "iterations", "replaced", "turn")
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
         self.events: list[WinningEvent] = []
-        self.rebuild = False
+        self.anew = False
         self.replaced: set[str] = set()
         self.iterations: set[int] | None = None  # those with a search or gate, computed on demand
 
@@ -233,7 +233,7 @@ class Plan:
         turn = plan.turn
         turn.results -= len(search.result_ids)
         turn.extra_values -= _extra_values(search)
-        plan.rebuild = plan.rebuild or search.start >= 0
+        plan.anew = plan.anew or search.start >= 0
         plan.iterations = None
         self._search_removed = True
         self._note_searches(event)
@@ -413,7 +413,7 @@ class Plan:
     def _erase(self, event: WinningEvent) -> None:
         turn = self._conversation.turns[event.turn]
         plan = self._plan_of(turn)
-        plan.rebuild = plan.rebuild or not event.empty
+        plan.anew = plan.anew or not event.empty
         plan.iterations = None
         for register in BY_CODE[event.kind].registers:
             held, winners = event.items[register.event_index], turn.winners[register.turn_index]
@@ -439,7 +439,7 @@ def _all_placed(plan: TurnPlan, labels: WinningEvent) -> bool:
     """Whether the turn had everything that ``labels`` name before the batch, and still has it."""
     turn, (results, routes, gates) = plan.turn, labels.items
     return (
-        not plan.rebuild
+        not plan.anew
         and results.keys() <= turn.handles.keys()
         and routes.keys() <= turn.winners[SEARCH].keys()
         and gates.keys() <= turn.iterations.keys()

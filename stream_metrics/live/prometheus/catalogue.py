@@ -57,7 +57,10 @@ COUNTS: Final[dict[str, tuple[str, str]]] = {
         "partitioner_mismatch",
         "New conversations on another partition than Kafka's default partitioner would choose.",
     ),
-    "rebuilds": ("rebuilds", "Turns recomputed because an event changed their past."),
+    "derived_anew": (
+        "turns_derived_anew",
+        "Turns derived anew because an event changed their past.",
+    ),
     "agents_beyond_limit": (
         "agents_beyond_limit",
         "Iterations and turns counted under other because of the limit on agents or releases.",
