@@ -86,6 +86,7 @@ _OPTION = re.compile(r"--[a-z][a-z0-9-]*")
 _OPERATORS = "();<>|&"
 UsageError: Any = typer.BadParameter.__base__  # click's own, or that of the click inside typer
 PLACEHOLDERS = {"PARTITION": "0", "OFFSET": "0"}  # of numbers; others are texts as they stand
+FORMER_SERIES = {"streammetrics_rebuilds_total"}  # of which the changelog says what they are now
 OTHER_TOOLS = {
     *("--from-literal", "--scale", "--set", "--storage"),  # kubectl, compose, helm, prometheus
     *("--price-core", "--price-memory-gib", "--price-disk-gib"),  # benchmarks.sizing
@@ -529,7 +530,7 @@ def test_every_named_metric_is_exported() -> None:
     texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
     named = {name for text in texts for name in _SERIES.findall(text)} - {"streammetrics_window_"}
 
-    assert set() == named - known
+    assert set() == named - known - FORMER_SERIES
 
 
 def test_the_page_of_the_bridge_has_the_steps_of_the_code() -> None:
