@@ -240,8 +240,9 @@ agent: .venv/agent/.ready ## Install the agent of examples/langgraph, in .venv/a
 
 peers: .venv/peers/.ready ## Install the tools that the benchmarks compare with, in .venv/peers
 
-bench: services peers collector agent ## Run the benchmarks; print machine, versions, n, median and spread
-	@$(RUN) -m benchmarks
+# BENCH is a part with its options, such as BENCH="live --quick", or BENCH=engines.
+bench: services $(if $(BENCH),,peers collector agent) ## Run the benchmarks; print machine, versions, n, median and spread
+	@$(RUN) -m benchmarks $(BENCH)
 
 # SEED is the first seed, ROUNDS how many follow; CAMPAIGN has further options, such as
 # CAMPAIGN="--only zombie --events 20000 --conversations 4000 --report out/campaign".

@@ -70,7 +70,9 @@ def check_compiler() -> None:
     """End the build where there is no C compiler, or no header of Python to compile against."""
     command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
     if shutil.which(command) is None:
-        end(f"needs a C compiler, and there is no {command!r}. Install one (on Debian: gcc)")
+        end(
+            f"needs a C compiler, and there is no {command!r}. Install one (on Debian: gcc python3-dev)"
+        )
     headers = Path(sysconfig.get_path("include"))
     if not (headers / "Python.h").is_file():
         end(
@@ -82,8 +84,8 @@ def check_compiler() -> None:
 def end(why: str) -> None:
     """End with an error that also says how to do without compiled code."""
     raise SystemExit(
-        f"error: STREAM_METRICS_MYPYC=1 {why}. Or unset STREAM_METRICS_MYPYC: the program then "
-        "runs as Python, with the same results"
+        f"error: STREAM_METRICS_MYPYC=1 {why}. Or unset STREAM_METRICS_MYPYC and leave out "
+        "./kernel: the engine is then Python, the reference, with the same results"
     )
 
 
