@@ -71,7 +71,8 @@ def check_compiler() -> None:
     command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
     if shutil.which(command) is None:
         end(
-            f"needs a C compiler, and there is no {command!r}. Install one (on Debian: gcc python3-dev)"
+            f"needs a C compiler, and there is no {command!r}. Install one (on Debian: gcc and "
+            "python3-dev)"
         )
     headers = Path(sysconfig.get_path("include"))
     if not (headers / "Python.h").is_file():
