@@ -26,11 +26,10 @@ from benchmarks.fitting import Observed, byte_constants, cpu_constants
 from benchmarks.group import JOIN_TOGETHER, Run, run_group, sizes
 from benchmarks.machine import commit
 from benchmarks.servers import JVM, create_topics, produce
-from benchmarks.workload import TOPICS, Traffic, traffic
+from benchmarks.workload import TOPICS, Traffic, partition_for, traffic
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.redis_cluster import RedisCluster
 from deploy.local.servers import RedisServer
-from stream_metrics.lab.traffic import partition_for
 
 BASE_PARTITIONS = 8
 LARGE_CACHE = 1_000_000  # results; holds all of a run

@@ -10,8 +10,10 @@ from itertools import count, islice
 from random import Random
 from typing import Any
 
+from aiokafka.partitioner import DefaultPartitioner
+
 from stream_metrics.core.events.record import Record
-from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate, partition_for
+from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
 
 EVENTS, LABELS = "search-iterations", "relevance-labels"
 TOPICS = {"events": EVENTS, "labels": LABELS}
@@ -64,6 +66,12 @@ def traffic(
         }
     )
     return Traffic(list(islice(generate(profile), records)))
+
+
+def partition_for(key: bytes, partitions: int) -> int:
+    """Where producers put a record with this key."""
+    number: int = DefaultPartitioner()(key, range(partitions), ())
+    return number
 
 
 def unending(sent: Traffic) -> Iterator[TrafficRecord]:

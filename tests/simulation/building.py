@@ -22,7 +22,6 @@ from stream_metrics.cli.options import partitioner
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
-from stream_metrics.lab.traffic import partition_for
 from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
@@ -124,7 +123,7 @@ class BuildSystem:
             if self.retained and number == len(traffic(self.seed)) // 2:
                 self._append_forgets()
             key = record.key or b""
-            place = TopicPartition(record.stream, partition_for(key, PARTITIONS))
+            place = TopicPartition(record.stream, PARTITIONERS["murmur2"](key, PARTITIONS))
             self.brokers.append(place, key, record.value, record.timestamp_ms)
             if number % MARKED == 0:
                 self.brokers.mark(place, record.timestamp_ms)

@@ -10,7 +10,7 @@ from aiokafka import TopicPartition
 from msgspec import structs
 
 from stream_metrics.core.events.record import Record
-from stream_metrics.lab.traffic import partition_for
+from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from tests.simulation.brokers import Brokers
 from tests.simulation.faults import Died, Fault
 from tests.simulation.sources import ScriptedSource
@@ -57,7 +57,7 @@ class Internal:
         """See ``worker.repartition.Internal``."""
         for record in records:
             place = TopicPartition(
-                INTERNAL, partition_for(record.key or b"", self.brokers.partitions)
+                INTERNAL, PARTITIONERS["murmur2"](record.key or b"", self.brokers.partitions)
             )
             log = self.brokers.logs[place]
             at = {"topic": INTERNAL, "partition": place.partition, "offset": len(log)}

@@ -19,7 +19,7 @@ from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
-from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate, partition_for
+from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
 from stream_metrics.live.health import Health
 from stream_metrics.live.kafka.cluster import Group
 from stream_metrics.live.kafka.group_source import KafkaSource
@@ -180,7 +180,7 @@ class System:
         self.brokers.on_commit = self._committed
         for number, record in enumerate(traffic(self.seed)):
             key = record.key or b""
-            place = TopicPartition(record.stream, partition_for(key, PARTITIONS))
+            place = TopicPartition(record.stream, PARTITIONERS["murmur2"](key, PARTITIONS))
             self.brokers.append(place, key, record.value, record.timestamp_ms)
             if number % MARKED == 0:
                 self.brokers.mark(place, record.timestamp_ms)

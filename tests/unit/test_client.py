@@ -21,19 +21,16 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from aiokafka.partitioner import murmur2 as java_murmur2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stream_metrics_client import AsyncRecorder, InvalidEvent, RecordedSearch, Recorder
 from stream_metrics_client.kafka import unreachable
-from stream_metrics_client.murmur2 import murmur2, partition
 from stream_metrics_client.records import Record, Report, WriteResult
 from stream_metrics_client.sender import Sender
 
 from stream_metrics.core.events import BadRecord, Event, Limits, decode
 from stream_metrics.core.events.record import Record as ReadRecord
 from stream_metrics.lab.replay.offline import Replay
-from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from tests.helpers import examples
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -383,33 +380,6 @@ def test_a_clock_that_records_a_turn_does_not_lock_the_recorder() -> None:
     caller.join(60)
     assert not caller.is_alive()
     assert len(set(inner)) == len(inner) - inner.count(0) + 1
-
-
-# --- partitions -----------------------------------------------------------------------------------
-
-
-@given(st.binary(max_size=40), st.integers(1, 200))
-def test_keys_have_the_partitions_of_the_java_client(key: bytes, count: int) -> None:
-    """The hash equals aiokafka's port of Java's, and the partition is the one that the worker
-    expects."""
-    assert murmur2(key) == java_murmur2(key) & 0xFFFFFFFF
-    assert partition(key, count) == PARTITIONERS["murmur2"](key, count)
-
-
-@pytest.mark.parametrize(
-    ("key", "hash_code"),
-    [
-        (b"21", -973932308),
-        (b"foobar", -790332482),
-        (b"a-little-bit-long-string", -985981536),
-        (b"a-little-bit-longer-string", -1486304829),
-        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-        (b"abc", 479470107),
-    ],
-)
-def test_the_hash_is_that_of_kafkas_own_tests(key: bytes, hash_code: int) -> None:
-    """The cases are those of ``UtilsTest.testMurmur2`` in Apache Kafka."""
-    assert murmur2(key) == hash_code & 0xFFFFFFFF
 
 
 # --- strict ---------------------------------------------------------------------------------------

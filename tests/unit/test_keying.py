@@ -122,6 +122,22 @@ def test_a_false_difference_is_less_likely_than_one_in_a_trillion(count: int) ->
     assert chance(count, SAMPLE_KEYS, int(0.95 * SAMPLE_KEYS)) < CHANCE**3
 
 
+@pytest.mark.parametrize(
+    ("key", "hash_code"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_murmur2_is_that_of_the_java_client(key: bytes, hash_code: int) -> None:
+    """The cases are those of ``UtilsTest.testMurmur2`` in Apache Kafka."""
+    assert PARTITIONERS["murmur2"](key, 1 << 31) == hash_code & 0x7FFFFFFF
+
+
 def test_a_few_misplaced_keys_do_not_hide_the_partitioner() -> None:
     """Records sent by hand are such keys; one in ten is too many."""
     records = placed("crc32", 8, keys(190)) + placed("murmur2", 8, keys(10, 1_000))

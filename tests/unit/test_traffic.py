@@ -20,9 +20,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from aiokafka.partitioner import murmur2 as kafka_murmur2
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from stream_metrics.cli import app
@@ -36,12 +33,11 @@ from stream_metrics.lab.traffic import (
     TrafficRecord,
     endless,
     generate,
-    murmur2,
-    partition_for,
 )
 from stream_metrics.lab.traffic.corpus import url_variants
 from stream_metrics.lab.traffic.day import DAY, INDEX_CHANGE, RECORDING, record_lines
 from stream_metrics.lab.traffic.faults import INVALID_KINDS
+from stream_metrics.live.kafka.partitioners import PARTITIONERS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROFILE = TrafficProfile(seed=11, conversations=600)
@@ -482,13 +478,6 @@ def test_impossible_profiles_are_refused(changes: dict[str, Any]) -> None:
         replace(PROFILE, **changes)
 
 
-@given(st.binary(max_size=64))
-def test_murmur2_is_kafkas(key: bytes) -> None:
-    """The hash equals that of aiokafka, so that recordings have Kafka's partitions."""
-    assert murmur2(key) == kafka_murmur2(key) & 0xFFFFFFFF
-    assert 0 <= partition_for(key, 4) < 4
-
-
 def test_url_variants_differ_in_writing_only() -> None:
     """Every variant of an address is a different text with the same host and path."""
     url = "https://help.brightharbor.example/articles/hb-20001?lang=en"
@@ -517,7 +506,7 @@ def test_day_is_a_recording() -> None:
         place = (record["topic"], record["partition"])
         assert record["offset"] == next_offset[place]
         next_offset[place] += 1
-        assert record["partition"] == partition_for(record["key"].encode(), 4)
+        assert record["partition"] == PARTITIONERS["murmur2"](record["key"].encode(), 4)
         bare += "value_base64" in record
     topics = ("relevance-labels", "search-iterations")
     assert sorted(next_offset) == [(topic, number) for topic in topics for number in range(4)]

@@ -24,15 +24,9 @@ from stream_metrics_client.kafka import (
     stop_listening,
     unreachable,
 )
-from stream_metrics_client.murmur2 import partition
 from stream_metrics_client.records import Record, Report, WriteResult
 
 _Answer = TypeVar("_Answer")
-
-
-def _partition_of(key: bytes, partitions: Sequence[int], _: Sequence[int]) -> int:
-    """The partition of a key, for the Python clients."""
-    return sorted(partitions)[partition(key, len(partitions))]
 
 
 _TOO_LARGE: Final = frozenset(
@@ -137,12 +131,12 @@ class AiokafkaSink(_PythonSink):
     async def _start_producer(self) -> Any:
         from aiokafka import AIOKafkaProducer
         from aiokafka.errors import KafkaConnectionError
+        from aiokafka.partitioner import DefaultPartitioner
 
         listen(self, "aiokafka", [threading.get_ident()])
         options = {"client_id": CLIENT_ID, "acks": "all", **self._target.options}
-        producer = AIOKafkaProducer(
-            bootstrap_servers=list(self._target.brokers), **options, partitioner=_partition_of
-        )
+        options["partitioner"] = DefaultPartitioner()  # murmur2
+        producer = AIOKafkaProducer(bootstrap_servers=list(self._target.brokers), **options)
         try:
             async with asyncio.timeout(ATTEMPT_SECONDS):
                 await producer.start()
@@ -242,16 +236,15 @@ class KafkaPythonSink(_PythonSink):
             except ConnectionError:
                 return WriteResult(list(records), self.trouble(None))
         written, sent, until = WriteResult(), [], time.monotonic() + ATTEMPT_SECONDS
-        found = {topic: self._partitions(topic) for topic in self.topics(records)}
+        refused = {topic: self._refusal(topic) for topic in self.topics(records)}
         for record in records:
             topic = self._target.topic(record)
-            partitions = found[topic]
-            if isinstance(partitions, str):
-                written.add_retry(record, partitions)
+            reason = refused[topic]
+            if reason is not None:
+                written.add_retry(record, reason)
                 continue
             try:
-                place = _partition_of(record.key, partitions, ())
-                future = self._producer.send(topic, record.value, record.key, partition=place)
+                future = self._producer.send(topic, record.value, record.key)
             except Exception as error:
                 self._settle(written, record, error, None)
             else:
@@ -275,13 +268,14 @@ class KafkaPythonSink(_PythonSink):
 
     def _connect(self) -> Any:
         from kafka import KafkaProducer
+        from kafka.partitioner import DefaultPartitioner
 
         name = self._options["client_id"]
         listen(self, "kafka", [threading.get_ident(), f"kafka-io-{name}", f"{name}-network-thread"])
         proxied = self._options.get("proxy_url") or self._options.get("socks5_proxy")
         if not proxied and len(unreachable(self._target.brokers)) == len(self._target.brokers):
             raise ConnectionError  # the client itself would try for as long as it may
-        options = dict(self._options)
+        options = {**self._options, "partitioner": DefaultPartitioner()}  # murmur2
         if "bootstrap_timeout_ms" in KafkaProducer.DEFAULT_CONFIG:
             options.setdefault("bootstrap_timeout_ms", int(self._bootstrap_seconds * 1000))
             self._bootstrap_seconds = ATTEMPT_SECONDS
@@ -292,18 +286,19 @@ class KafkaPythonSink(_PythonSink):
                 raise ConnectionError from error
             raise
 
-    def _partitions(self, topic: str) -> list[int] | str:
-        """The partitions of a topic, or why it takes no events."""
+    def _refusal(self, topic: str) -> str | None:
+        """Why a topic takes no events; None if it does."""
         known = self.refusal(topic)
         if known is not None:
             return known
         try:
-            return sorted(self._producer.partitions_for(topic))
+            self._producer.partitions_for(topic)
         except Exception as error:
             name = type(error).__name__
             if name in _TIMED_OUT:
                 return self.refuse(topic, self.trouble(self._problems([topic])))
             return self.refuse(topic, explain(name, topic, error))
+        return None
 
     def _problems(self, topics: Collection[str]) -> list[str] | None:
         """What the brokers say of the topics; None if they do not answer."""

@@ -1,7 +1,6 @@
 """Seeded, realistic traffic: support agents that search, and labels that arrive later."""
 
 from stream_metrics.lab.traffic.generator import endless, generate
-from stream_metrics.lab.traffic.partitioner import murmur2, partition_for
 from stream_metrics.lab.traffic.profile import Incident, Ledger, TrafficProfile, TrafficRecord
 
 __all__ = [
@@ -11,6 +10,4 @@ __all__ = [
     "TrafficRecord",
     "endless",
     "generate",
-    "murmur2",
-    "partition_for",
 ]

@@ -1,4 +1,7 @@
-"""The default partitioners of Kafka clients, which choose the partition of a key."""
+"""The default partitioners of Kafka clients, which choose the partition of a key.
+
+``murmur2`` is aiokafka's; the library has none of the others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Lua scripts of the package, run by digest, and sent in full only if the server lacks them."""
+"""Lua scripts of the package, run by digest, and sent in full only if the server lacks them.
+
+redis-py's ``register_script`` would then run ``SCRIPT LOAD``: a further right and round trip, which
+in a cluster needs every primary, where ``EVAL`` needs that of the keys only.
+"""
 
 from __future__ import annotations
 
