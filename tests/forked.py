@@ -189,25 +189,28 @@ def _serve(requests: socket.socket) -> dict[str, object]:
         waiting, adopted = os.pipe()
         between = os.fork()
         if between == 0:
-            pid = os.fork()
-            if pid:
-                os.write(telling, str(pid).encode())
+            if os.fork():
                 os._exit(0)
-            for file in (told, telling, adopted):
-                os.close(file)
+            os.close(adopted)
             os.read(waiting, 1)  # ends when the server has closed it: the parent has adopted this
-            os.close(waiting)
-            requests.close()
+            request = dict(json.loads(message))
+            if request["session"]:
+                os.setsid()
             _prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(1)
             for number, file in enumerate(files):
                 os.dup2(file, number)
+            os.write(telling, str(os.getpid()).encode())
+            for file in (told, telling, waiting, requests.fileno(), *files):
                 os.close(file)
-            return dict(json.loads(message))
+            requests.detach()
+            return request
         os.waitpid(between, 0)
+        for file in (telling, waiting, adopted):
+            os.close(file)
         requests.send(os.read(told, 20))
-        for file in (told, telling, waiting, adopted, *files):
+        for file in (told, *files):
             os.close(file)
 
 
@@ -216,8 +219,6 @@ def _become(request: Mapping[str, object]) -> None:
     import runpy
     import time
 
-    if request["session"]:
-        os.setsid()
     os.chdir(str(request["folder"]))
     os.environ.clear()
     os.environ.update(request["environment"])  # type: ignore[call-overload]
