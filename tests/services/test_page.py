@@ -12,6 +12,8 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
+from stream_metrics import __version__
+from stream_metrics.core.compiled import ENGINE
 from stream_metrics.live.page.finding import OK, Finding
 from stream_metrics.live.page.rules import RULES, Rule
 from tests.helpers import rest_long
@@ -106,6 +108,13 @@ async def test_the_page_is_accessible_and_fits(browser: Browser, width: int, sch
         assert [(v["id"], v["nodes"][0]["html"]) for v in violations] == []
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert looked.complaints == []
+
+
+async def test_the_foot_says_which_engine_runs(browser: Browser) -> None:
+    """In the words of ``--version``."""
+    async with looking(browser, await ordinary()) as looked:
+        said = f"stream-metrics {__version__} · engine: {ENGINE}"
+        await expect(looked.page.locator("footer #version")).to_have_text(said)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
