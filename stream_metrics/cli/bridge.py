@@ -28,6 +28,7 @@ from stream_metrics.core.events.key import is_labels
 from stream_metrics.core.telemetry import HELP
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder, route_by_trace
+from stream_metrics.core.telemetry.recordings import MAX_REMEMBERED, SOON_NS
 from stream_metrics.live.bridge.bridge import Assemblies, Bridge
 from stream_metrics.live.bridge.traces import TraceInputs
 from stream_metrics.live.health import Health, ProgressMonitor, run_together
@@ -46,6 +47,11 @@ REKEY: Final = "rekey"  # name of the part that fills the internal topic
 REFUSAL_LOG_INTERVAL_SECONDS: Final = 60.0  # per agent and reason
 LOGGED_ONCE: Final = frozenset({"two_scopes", "left_out"})  # per service; only a setting ends them
 MAX_LOGGED: Final = 10_000
+FORGOTTEN: Final = (
+    f"more than the latest {MAX_REMEMBERED:,} searches of a service came within "
+    f"{SOON_NS // (60 * 10**9)} minutes: one that two instrumentations record counts twice if its "
+    "second trace comes later than that; name the scope to use in otlp.scopes"
+)
 INITIAL_REASONS: Final = {"assignment": "the bridge has not joined the group yet"}
 FATAL_ERRORS: Final = (TopicsInvalid, KafkaRefused)
 
@@ -67,6 +73,7 @@ class LoggedBridgeMetrics(BridgeMetrics):
     ) -> None:
         super().__init__(registry, topics, agents)
         self._page, self._clock = page, clock
+        self._forgot = False
         self._logged: dict[tuple[str, str], float] = {}  # when a line may be written again
 
     def trace_closed(self, interpreted: InterpretedTrace) -> None:
@@ -76,6 +83,9 @@ class LoggedBridgeMetrics(BridgeMetrics):
         self._page.trace_closed(
             outcome_of(interpreted), interpretation, self.agent_label, datetime.now(UTC)
         )
+        if interpreted.forgotten and not self._forgot:
+            self._forgot = True
+            log.warning("searches forgotten", why=FORGOTTEN)
         now = self._clock()
         for one in interpretation.refusals:
             once = one.reason in LOGGED_ONCE

@@ -360,6 +360,11 @@ def _summary_lines(counts: TraceCounts) -> list[str]:
         lines.append(
             f"{counts.turn_conflicts:,} turns share their number with another of their conversation"
         )
+    if counts.forgotten:
+        lines.append(
+            f"{counts.forgotten:,} searches were forgotten before another instrumentation's trace "
+            "of them could come, which then counts, too: name the scope to use in `otlp.scopes`"
+        )
     if counts.refused:
         lines.append("set aside: " + "; ".join(_refused(counts)) + "; run.json has the first spans")
     if counts.empty:

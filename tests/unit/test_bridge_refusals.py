@@ -220,6 +220,19 @@ def test_a_service_whose_scopes_have_to_be_chosen_is_logged_once() -> None:
     assert [one["why"] for one in logged] == ['set otlp.scopes = {"service" = ["a"]}']
 
 
+def test_searches_that_are_forgotten_too_soon_are_counted_and_logged_once() -> None:
+    """The line says what becomes of a second recording, and names the setting."""
+    one = with_events(interpreted(agent()))._replace(forgotten=3)
+    registry = CollectorRegistry()
+    reported = LoggedBridgeMetrics(registry, BridgePage(Health()), [])
+    with capture_logs() as logs:
+        reported.trace_closed(one)
+        reported.trace_closed(one)
+
+    assert value(registry, "searches_forgotten") == 6
+    assert ["otlp.scopes" in line["why"] for line in logs] == [True]
+
+
 def test_the_bridges_page_shows_what_is_refused_and_what_helps() -> None:
     """Each agent and reason has its number, the latest case and the remedy, and hostile names are
     text."""

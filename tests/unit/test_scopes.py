@@ -12,13 +12,14 @@ from pydantic import ValidationError
 
 from stream_metrics.core.settings import OtlpSettings
 from stream_metrics.core.telemetry import Interpretation, Options, interpret
-from stream_metrics.core.telemetry.recordings import Recording, Recordings
+from stream_metrics.core.telemetry.recordings import SOON_NS, Recording, Recordings
 from stream_metrics.core.telemetry.roles.scopes import ScopeChoice
 from tests.telemetry import MAPPING, agent, interpreted, model, search
 
 A, B = "openinference.instrumentation.langchain", "opentelemetry.instrumentation.genai.langchain"
 Process = dict[str, str]
 LONG_AGO_S = 60.0
+LATER_MS = SOON_NS // 10**6
 
 
 def turn(
@@ -117,6 +118,18 @@ def test_a_service_with_many_searches_leaves_room_for_others() -> None:
     recordings.refuse_repeated(second)
 
     assert (bool(first.turns), second.refused) == (True, {"two_scopes": 1})
+
+
+def test_searches_that_are_forgotten_too_soon_are_counted() -> None:
+    """A second recording of one may still come; of a service with one scope, or long after, none
+    does."""
+    for scopes, apart_ms, counted in (((A, B), 1, 8), ((A, A), 1, 0), ((A, B), LATER_MS, 0)):
+        recordings = Recordings(2)
+        for number in range(10):
+            one = turn(f"{number}", scopes[number % 2], chr(97 + number), at=number * apart_ms)
+            recordings.refuse_repeated(one)
+
+        assert recordings.forgotten_soon == counted
 
 
 def test_what_is_remembered_of_a_turn_is_small() -> None:

@@ -20,13 +20,15 @@ MAX_REMEMBERED_TURNS: Final = 100_000
 class InterpretedTrace(NamedTuple):
     """The interpretation of a trace and its events; ``rejected`` are events that no worker accepts.
 
-    ``conflicts`` counts turns whose number a remembered turn of another span has.
+    ``conflicts`` counts turns whose number a remembered turn of another span has, ``forgotten``
+    the searches that were forgotten before a second recording of them could come.
     """
 
     interpretation: Interpretation
     events: list[Event]
     rejected: list[BadRecord]
     conflicts: int
+    forgotten: int = 0
 
 
 class TraceInterpreter:
@@ -40,7 +42,9 @@ class TraceInterpreter:
     def interpret(self, closed: ClosedTrace) -> InterpretedTrace:
         """Interpret the trace."""
         interpretation = closed.interpret(self._mapping, self._options)
+        forgotten = self._recordings.forgotten_soon
         self._recordings.refuse_repeated(interpretation)
+        forgotten = self._recordings.forgotten_soon - forgotten
         found, rejected = [], []
         for event in events(interpretation, self._options.content):
             read = decode(event.value, timestamp_ms=closed.timestamp_ms, limits=self._limits)
@@ -51,7 +55,7 @@ class TraceInterpreter:
         conflicts = sum(
             self._conflicts(interpretation.trace_id, turn) for turn in interpretation.turns
         )
-        return InterpretedTrace(interpretation, found, rejected, conflicts)
+        return InterpretedTrace(interpretation, found, rejected, conflicts, forgotten)
 
     def _conflicts(self, trace_id: str, turn: Turn) -> bool:
         """Whether another span has the turn's number; the first one is remembered."""

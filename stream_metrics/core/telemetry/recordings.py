@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MAX_REMEMBERED: Final = 25_000
 """The most searches of one service, and turns without one, that are remembered."""
 TOTAL_RATIO: Final = 2  # of those of all services to those of one
+SOON_NS: Final = 900 * 10**9
+"""How long after a search its second recording may come: the default of ``bridge.trace_max``."""
 MAX_COMPARED: Final = 64
 """The most remembered searches to compare with a new one: those that began nearest to it."""
 MAX_SCOPE_LENGTH: Final = 256
@@ -196,13 +198,17 @@ class Recordings:
     """The turns of the latest traces, to compare with those of further ones.
 
     ``most`` searches of a service, and turns without one, are remembered; of all services
-    ``TOTAL_RATIO`` times as many. So a service with many leaves room for others.
+    ``TOTAL_RATIO`` times as many. So a service with many leaves room for others. ``forgotten_soon``
+    counts what was forgotten of services with several scopes although another one may still record
+    it, and both would then be told.
     """
 
     def __init__(self, most: int = MAX_REMEMBERED) -> None:
         self._most = most
+        self.forgotten_soon = 0
         self._number = 0
         self._of_service: dict[str, deque[_Entry]] = {}  # the latest service is last
+        self._scopes: dict[str, set[str]] = {}  # up to two by service, those refused among them
         self._by_key: dict[_Key, list[_Entry]] = {}  # in order of start
         self._rivals: dict[tuple[str, str, str], None] = {}  # service, two scopes seen to conflict
 
@@ -213,6 +219,9 @@ class Recordings:
         agents = {turn.span_id: turn.agent for turn in interpretation.turns}
         for recording in interpretation.recordings:
             other = self._recorded_in(recording)
+            scopes = self._scopes.setdefault(recording.service, set())
+            if len(scopes) < 2:
+                scopes.add(recording.scope)
             if other is None:
                 self._remember(recording)
                 continue
@@ -267,16 +276,18 @@ class Recordings:
             for key in _keys_of(entry):
                 insort(self._by_key.setdefault(key, []), entry, key=_start_of)
         while len(mine) > self._most:
-            self._forget_oldest(recording.service)
+            self._forget_oldest(recording.service, recording.start_ns)
         while self._number > TOTAL_RATIO * self._most:
-            self._forget_oldest(next(iter(self._of_service)))
+            self._forget_oldest(next(iter(self._of_service)), recording.start_ns)
 
-    def _forget_oldest(self, service: str) -> None:
+    def _forget_oldest(self, service: str, now_ns: int) -> None:
         entries = self._of_service[service]
         entry = entries.popleft()
         self._number -= 1
+        if len(self._scopes[service]) > 1 and now_ns - entry.start_ns < SOON_NS:
+            self.forgotten_soon += 1
         if not entries:
-            del self._of_service[service]
+            del self._of_service[service], self._scopes[service]
         for key in _keys_of(entry):
             same = self._by_key[key]
             at = bisect_left(same, entry.start_ns, key=_start_of)

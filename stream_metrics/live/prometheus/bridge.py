@@ -93,6 +93,11 @@ class BridgeMetrics(ServiceMetrics):
         self._conflicts = counter(
             "turn_conflicts", "Converted turns whose number another span of the conversation has."
         )
+        self._forgotten = counter(
+            "searches_forgotten",
+            "Searches of services with several scopes that were forgotten so soon that a second "
+            "recording of them would count, too.",
+        )
         self._events = counter("events", "Events written to the input topics.")
         dead = counter("dead_letters", "Records and events rejected, by reason.", "reason")
         self._dead = {reason: dead.labels(reason) for reason in LETTERS}
@@ -161,6 +166,7 @@ class BridgeMetrics(ServiceMetrics):
         self._searches.inc(sum(len(turn.searches) for turn in interpretation.turns))
         self._inferred.inc(sum(turn.iterations_inferred for turn in interpretation.turns))
         self._conflicts.inc(interpreted.conflicts)
+        self._forgotten.inc(interpreted.forgotten)
 
     def read(self, spans: int, late: int) -> None:
         """Count spans read, and late ones among them."""

@@ -101,6 +101,7 @@ class TraceCounts:
         late: Spans of topics that arrived after their trace was closed.
         early: Spans of topics whose traces may have begun before the range that was read.
         turn_conflicts: Turns that share their number.
+        forgotten: Searches that were forgotten before a second recording of them could come.
         rejected: Events that are invalid.
         empty: Traces without turns of which nothing was refused.
         refused, refused_of: Refusals by reason, and by agent and reason.
@@ -125,6 +126,7 @@ class TraceCounts:
     late: int = 0
     early: int = 0
     turn_conflicts: int = 0
+    forgotten: int = 0
     rejected: int = 0
     empty: int = 0
     refused: dict[str, int] = field(default_factory=dict)
@@ -332,6 +334,7 @@ class TraceStore:
     ) -> None:
         """Count a trace and store its events; ``timestamp_ms`` is that of its last record."""
         self._recordings.refuse_repeated(interpretation)
+        self.counts.forgotten = self._recordings.forgotten_soon
         counts = self.counts
         self._stored += interpretation.spans + interpretation.refused["bad_id"]
         counts.traces += 1
