@@ -13,8 +13,8 @@ import pytest
 from tests.helpers import examples, rest_long
 from tests.simulation.building_schedule import drawn, play
 
-SEEDS = 25
-FEW = 8
+SEEDS = 10
+FEW = 3
 MORE_SEEDS = examples(100)
 SEEN_WITHIN = 60  # seeds
 

@@ -28,7 +28,7 @@ from tests.calibration.study import (
 )
 
 ALL = (*SHAPES, *CLUSTERED)
-SETS = 200
+SETS = 40
 DRAWS = 1_000
 # The full simulation keeps the promises; a short one may miss them slightly by chance.
 ERRORS = 3.5

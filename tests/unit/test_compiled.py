@@ -167,7 +167,7 @@ def test_the_wheel_has_each_listed_module_compiled() -> None:
 def test_the_state_is_the_same_byte_for_byte(tmp_path: Path) -> None:
     """A day's records leave equal windows and conversations, compiled or not."""
     file = tmp_path / "records.pickle"
-    file.write_bytes(pickle.dumps(as_records(traffic(3_000).records)))
+    file.write_bytes(pickle.dumps(as_records(traffic(600).records)))
     command = ("-m", "tests.compiled", str(file))
 
     compiled = json.loads(run(*command, PYTHONPATH=wheel(), PYTHONSAFEPATH="1"))

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BY_KIND = {"call": "Python calls", "c_call": "C calls"}
 
 
+@cache
 def counted(kernel: str, hash_seed: int = 0) -> dict[str, float]:
     """Calls per event in a new process, which no other test has warmed up."""
     environment = {
@@ -54,7 +56,7 @@ def test_function_calls_per_event_stay_within_the_recorded_counts(kernel: str, h
 @pytest.mark.kernel
 def test_counts_are_the_same_in_every_run() -> None:
     """With the kernel, the order of sets changes nothing."""
-    assert counted("", hash_seed=1) == counted("", hash_seed=2)
+    assert counted("") == counted("", hash_seed=1)
 
 
 def test_an_increased_count_fails() -> None:

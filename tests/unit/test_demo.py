@@ -104,7 +104,7 @@ def wait_for_level(url: str, *levels: str) -> None:
 @pytest.mark.slow
 def test_in_a_terminal_the_demo_pauses_at_the_incident_until_enter() -> None:
     """The clock stops while the alert fires; after Enter the day ends, and the page stays."""
-    with demo_in_a_terminal("--seconds", "3", "--port", "0") as terminal:
+    with demo_in_a_terminal("--seconds", "1", "--port", "0") as terminal:
         url = terminal.wait_for(r"during the incident: see .*?(http://localhost:\d+/)")[1]
         terminal.wait_for("Enter plays the rest of the day")
         wait_for_level(url, "critical")

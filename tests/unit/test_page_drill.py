@@ -22,6 +22,7 @@ from tests.drill.library import Habits, Numbers
 from tests.drill.minutes import counted, net
 from tests.drill.rows import changes
 from tests.drill.world import MINUTE, START_US, Agent, Incident, Libraries, Placed, place
+from tests.helpers import rest_long
 
 pytestmark = pytest.mark.slow
 
@@ -114,7 +115,7 @@ def test_the_page_shows_an_incident_when_its_alert_fires(
     assert rule not in page.faults(BEGINS + 2 * LASTS)
 
 
-@pytest.mark.parametrize("turns_per_minute", [0.5, 3.0, 12.0])
+@pytest.mark.parametrize("turns_per_minute", rest_long([3.0, 0.5, 12.0]))
 def test_slow_labels_do_not_make_a_healthy_agent_look_bad(turns_per_minute: float) -> None:
     """The last ten minutes are always half labelled, and what is settled there says little."""
     habits = Habits(label_delay_seconds=SLOW_LABELS_SECONDS)

@@ -235,6 +235,8 @@ async def test_a_partition_that_has_not_changed_is_not_read_again(group: TwoWork
 
 async def test_a_slow_store_does_not_delay_the_page(group: TwoWorkers) -> None:
     """Unread partitions are named as missing."""
+    assert group.one.board.inputs.group is not None
+    group.one.board.inputs.group.first_seconds = 0.01
     group.store.answers.clear()
     async with asyncio.timeout(30):
         shown = await group.one.state("1h")

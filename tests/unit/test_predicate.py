@@ -28,7 +28,7 @@ from stream_metrics.lab.evaluation.predicate import load_predicate
 from stream_metrics.lab.evaluation.scoring import Ranking, metrics_of, score_rankings
 from stream_metrics.lab.replay.run import Execution, run
 from stream_metrics.lab.reports.files import QUERIES
-from tests.helpers import refused
+from tests.helpers import refused, rest_long
 from tests.replays import (
     AT_ONCE,
     CONFIG,
@@ -248,12 +248,13 @@ def test_a_rule_sees_what_was_recorded(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "scale", [SPOOLED, IN_PARTS, Execution(small_records=0, piece_bytes=20_000, processes=2)]
+    "scale",
+    rest_long([SPOOLED, Execution(small_records=0, piece_bytes=20_000, processes=2), IN_PARTS], 2),
 )
 def test_shards_and_processes_change_nothing(folder: Path, scale: Execution) -> None:
     """Other processes import the rule from the current directory, although a library has its name,
     and give the same bytes."""
-    records = [*judged(), *traffic(200)]
+    records = [*judged(), *traffic(60)]
     (folder / f"{LIBRARY}.py").write_text(RULES.replace('f"about {result.doc_id}"', "result.text"))
     one = replayed(records, folder / "one", AT_ONCE, evaluation=ruled(f"{LIBRARY}:vowels"))
     other = replayed(records, folder / "other", scale, evaluation=ruled(f"{LIBRARY}:vowels"))

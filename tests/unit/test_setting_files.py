@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from stream_metrics.cli.errors import error_lines
 from stream_metrics.cli.options import check_worker_settings
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.setting_files import UnreadableFile
+from tests.helpers import ran
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FIRST = str(EXAMPLES / "first-events.jsonl")
@@ -111,17 +110,12 @@ def test_a_missing_file_is_not_taken_for_a_server_that_is_away() -> None:
     assert not issubclass(UnreadableFile, OSError)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("arguments", OFFLINE, ids=[arguments[0] for arguments in OFFLINE])
 def test_commands_that_need_no_server_need_none_of_the_files(
     arguments: list[str], elsewhere: Path
 ) -> None:
     """The settings of a worker on another machine are no obstacle to them."""
-    unusable = {variable(name): "none" for name in FILES}
-    done = subprocess.run(
-        [sys.executable, "-m", "stream_metrics", *arguments], cwd=elsewhere,
-        env={**os.environ, **unusable}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = ran(*arguments, folder=elsewhere, **{variable(name): "none" for name in FILES})
 
     assert done.returncode == 0, done.stderr
     assert ("none" in done.stderr) == (arguments == ["config"])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers import examples
 from tests.oracle import Event, Outcome, Record, Turn, evaluate
 from tests.oracle.dedup import NAMED_TYPES, url_parts
 from tests.oracle.retrieval import METRICS, scores
@@ -249,7 +250,7 @@ def test_every_feature_occurs() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(150), deadline=None, derandomize=True, database=None)
 @given(st.data())
 def test_arrivals_hold_every_record(data: st.DataObject) -> None:
     """An arrival order has each record of the stream at least once, and no others."""
@@ -260,7 +261,7 @@ def test_arrivals_hold_every_record(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(150), deadline=None, derandomize=True, database=None)
 @given(st.data())
 def test_arrival_order_changes_nothing(data: st.DataObject) -> None:
     """The oracle gives the same rows and windows for every arrival order of a stream."""
@@ -273,7 +274,7 @@ def test_arrival_order_changes_nothing(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(150), deadline=None, derandomize=True, database=None)
 @given(streams(min_events=3, max_events=6, conversations=1))
 def test_streams_stay_within_their_bounds(stream: list[KeyedRecord]) -> None:
     """No stream has more records or conversations than requested."""

@@ -217,6 +217,7 @@ class Group:
     owned: Callable[[], OwnedPartitions]
     now_us: Callable[[], int]
     specs: tuple[Window, ...]
+    first_seconds: float = FIRST_SECONDS
     read_seconds: float = READ_SECONDS
     held_bytes: int = MAX_BYTES
     bytes_a_second: int = BYTES_PER_SECOND
@@ -236,7 +237,7 @@ class Group:
     )
 
     async def look(self) -> None:
-        """Start a round if one is due; the first request waits ``FIRST_SECONDS`` for it."""
+        """Start a round if one is due; the first request waits ``first_seconds`` for it."""
         now, task = self.clock(), self._task
         first = now - self._requested_at > STALE_SECONDS
         self._requested_at = now
@@ -245,7 +246,7 @@ class Group:
             task = self._task = asyncio.create_task(self._read_all(_Round(now)))
             task.add_done_callback(self._on_round_done)
         if first and task is not None:
-            await asyncio.wait({task}, timeout=FIRST_SECONDS)
+            await asyncio.wait({task}, timeout=self.first_seconds)
 
     @property
     def reading(self) -> bool:
