@@ -13,18 +13,19 @@ from pathlib import Path
 import pytest
 from pydantic.fields import FieldInfo
 
+from stream_metrics.cli.options import check_worker_settings
 from stream_metrics.cli.settings import Settings, mask_url
+from stream_metrics.clients.setting_files import UnreadableFile
 from stream_metrics.live.auth import password_matches
 from tests.commands import commands
+from tests.helpers import ran, rest_long
 
 SECRET = "hush-hush-0123456789"
-COMMANDS = {
-    "check": [sys.executable, "-m", "stream_metrics", "check"],
-    "config": [sys.executable, "-m", "stream_metrics", "config"],
-    "hash-password": [sys.executable, "-m", "stream_metrics", "hash-password"],
+WORKERS = {
     "worker": [sys.executable, "-m", "stream_metrics", "worker"],
     "faust": [sys.executable, "-m", "faust", "-A", "stream_metrics.app", "worker"],
 }
+"""They set up logs and event loops of their process, so they have one of their own."""
 
 
 def run(command: str, given: str = "", **settings: str) -> subprocess.CompletedProcess[str]:
@@ -38,8 +39,10 @@ def run(command: str, given: str = "", **settings: str) -> subprocess.CompletedP
         "STREAM_METRICS_REDIS__URL": f"redis://user:{SECRET}@localhost:1/0?password={SECRET}",
         **settings,
     }
+    if command not in WORKERS:
+        return ran(command, given=given, **environment)
     return subprocess.run(
-        COMMANDS[command],
+        WORKERS[command],
         input=given,
         env={**os.environ, **environment},
         capture_output=True,
@@ -49,7 +52,6 @@ def run(command: str, given: str = "", **settings: str) -> subprocess.CompletedP
     )
 
 
-@pytest.mark.slow
 def test_config_masks_secrets() -> None:
     """`config` prints the settings without the secrets."""
     done = run("config")
@@ -70,17 +72,22 @@ def test_an_error_about_settings_does_not_quote_them(command: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["worker", "faust"])
 @pytest.mark.parametrize("key", ["", " ", None])
-def test_a_worker_refuses_to_start_without_a_digest_key(
-    command: str, key: str | None, tmp_path: Path
-) -> None:
-    """With an empty or blank key or file it exits with 2 and says how to create a key."""
+def test_a_worker_needs_a_digest_key(key: str | None, tmp_path: Path) -> None:
+    """An empty or blank key, or file with a key, is none."""
     empty = tmp_path / "digest.key"
     empty.write_text("\n")
-    file = {"STREAM_METRICS_STATE__DIGEST_KEY_FILE": str(empty)} if key is None else {}
-    done = run(command, STREAM_METRICS_STATE__DIGEST_KEY=key or "", **file)
+    state = {"digest_key": key} if key is not None else {"digest_key_file": str(empty)}
+
+    with pytest.raises(ValueError, match=r"openssl rand -hex 32 > digest.key"):
+        check_worker_settings(Settings.model_validate({"state": state}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", WORKERS)
+def test_a_worker_refuses_to_start_without_a_digest_key(command: str) -> None:
+    """It exits with 2 and says how to create a key."""
+    done = run(command, STREAM_METRICS_STATE__DIGEST_KEY="")
 
     assert done.returncode == 2
     assert "openssl rand -hex 32 > digest.key" in done.stderr
@@ -88,14 +95,17 @@ def test_a_worker_refuses_to_start_without_a_digest_key(
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("command", "code"), [("config", 0), ("worker", 2), ("faust", 2)])
+@pytest.mark.parametrize(
+    ("command", "code"), rest_long([("config", 0), ("worker", 2), ("faust", 2)])
+)
 def test_a_key_that_is_not_text_is_named_with_its_file(
     command: str, code: int, tmp_path: Path
 ) -> None:
     """``openssl rand 32`` without ``-hex`` writes such a key; only a worker needs it to start."""
     binary = tmp_path / "digest.key"
     binary.write_bytes(b"\xf8\xff" * 16)
+    with pytest.raises(UnreadableFile, match=f"{binary}: not text in UTF-8"):
+        check_worker_settings(Settings.model_validate({"state": {"digest_key_file": binary}}))
 
     done = run(command, STREAM_METRICS_STATE__DIGEST_KEY_FILE=str(binary))
 
@@ -105,7 +115,7 @@ def test_a_key_that_is_not_text_is_named_with_its_file(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["worker", "faust"])
+@pytest.mark.parametrize("command", rest_long(WORKERS))
 def test_an_empty_digest_key_can_be_permitted(command: str) -> None:
     """With `state.allow_empty_key` a worker gets to the next check, here that of a port in use."""
     with socket.socket() as taken:
@@ -123,7 +133,6 @@ def test_an_empty_digest_key_can_be_permitted(command: str) -> None:
     assert "digest" not in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("allow", ["false", "true"])
 def test_check_judges_an_empty_digest_key_as_a_worker_does(allow: str) -> None:
     """`check` reports an error, or a warning if an empty key is permitted."""
@@ -140,7 +149,6 @@ def test_check_judges_an_empty_digest_key_as_a_worker_does(allow: str) -> None:
     assert ("openssl rand" in line) == (allow == "false")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", [SECRET, ""])
 def test_config_says_whether_a_worker_lacks_a_digest_key(key: str) -> None:
     """The settings are printed nevertheless; the note is on standard error."""
@@ -158,7 +166,6 @@ def test_permission_for_an_empty_key_is_not_part_of_the_state() -> None:
     assert permitted.fingerprint() == Settings.model_validate({}).fingerprint()
 
 
-@pytest.mark.slow
 def test_a_hashed_password_is_accepted() -> None:
     """`hash-password` reads a line and prints a hash that does not contain the password."""
     done = run("hash-password", SECRET + "\n")
@@ -169,7 +176,6 @@ def test_a_hashed_password_is_accepted() -> None:
     assert not password_matches(b"another", done.stdout.strip())
 
 
-@pytest.mark.slow
 def test_an_empty_password_is_refused() -> None:
     """The error is one line, and the exit code is 2."""
     done = run("hash-password", "\n")
