@@ -21,7 +21,7 @@ from stream_metrics.lab.reports.run_directory import read_observations
 from stream_metrics.lab.statistics.intervals import estimate
 from stream_metrics.lab.statistics.units import Units
 from tests.oracle.strata import quotients
-from tests.replays import AT_ONCE, IN_PARTS, RecordedProgress, task, traffic
+from tests.replays import AT_ONCE, RecordedProgress, task, traffic
 
 FINITE = st.floats(
     allow_nan=False, allow_infinity=False, width=64, min_value=-1e300, max_value=1e300
@@ -133,7 +133,11 @@ CHOSEN = {"confidence_intervals": True, "interval": "bca", "confidence": 0.8, "r
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scale", [AT_ONCE, IN_PARTS], ids=["in memory", "in parts"])
+@pytest.mark.parametrize(
+    "scale",
+    [AT_ONCE, Execution(small_records=0, piece_bytes=20_000)],
+    ids=["in memory", "in parts"],
+)
 def test_the_intervals_of_a_report_follow_its_settings(scale: Execution, tmp_path: Path) -> None:
     """Method, confidence, resamples and seed apply to macro, micro, strata and answers."""
     report = run(
