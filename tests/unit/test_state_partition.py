@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_metrics.core.engine.cells import conversation_cells
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.state import Conversation
+from stream_metrics.core.engine.state import Cell, Conversation
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.engine.windows import Windows
 from stream_metrics.core.events.limits import Limits
@@ -454,6 +455,30 @@ async def test_a_bug_costs_as_much_in_a_long_batch() -> None:
 
     assert [letter.record.offset for letter in fed.letters.letters] == [59]
     assert bug.searches == 2 * 60
+
+
+async def test_a_conversation_that_cannot_expire_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again after another ttl, and the others expire."""
+
+    def failing(conversation: Conversation, engine: EngineConfig) -> list[Cell]:
+        cells = conversation_cells(conversation, engine)
+        if any(cell.sums.get("r") == 3 for cell in cells):
+            raise ZeroDivisionError
+        return cells
+
+    fed = await Fed.new()
+    await fed.take(search("c", 1, NOON_S, "a", "b", "c"), search("d", 1, NOON_S, "a"))
+    before = (await fed.export()).windows_document(None)
+    monkeypatch.setattr("stream_metrics.live.worker.partition.conversation_cells", failing)
+    horizon = NOON_S * 1000 + DAY_MS + 1
+
+    assert [await fed.state.expire(horizon, once) for _ in range(2)] == [2, 0]
+    monkeypatch.undo()
+
+    export = await fed.export()
+    assert [row["conversation_id"] for row in export.rows] == ["c"]
+    assert export.windows_document(None) == before
+    assert await fed.state.expire(horizon + DAY_MS + 1, once) == 2  # and a stub
 
 
 class BuggyWindows(Windows):

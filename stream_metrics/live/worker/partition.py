@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from stream_metrics.core.alerts.arrivals import is_young, net_arrivals
 from stream_metrics.core.engine.cells import conversation_cells
@@ -26,8 +26,9 @@ from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.codec import encode_stub
 from stream_metrics.core.engine.plan import waiting_labels
 from stream_metrics.core.engine.registers import FORGET
-from stream_metrics.core.engine.state import Cell, Conversation, DamagedState
+from stream_metrics.core.engine.state import Cell, DamagedState
 from stream_metrics.core.engine.windows import BucketChanges, Names, Windows, expired_windows
+from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.record import DeadLetter, Record
 from stream_metrics.live.ports import (
     BatchWrite,
@@ -42,6 +43,7 @@ from stream_metrics.live.ports import (
     PartitionState,
     Position,
     StateStore,
+    StoredConversation,
 )
 from stream_metrics.live.worker.batches import (
     CALL_ARGUMENTS,
@@ -51,7 +53,12 @@ from stream_metrics.live.worker.batches import (
     estimate,
 )
 from stream_metrics.live.worker.cache import ConversationCache
-from stream_metrics.live.worker.conversations import Conversations, Work, positions_after
+from stream_metrics.live.worker.conversations import (
+    NO_BUGS,
+    Conversations,
+    Work,
+    positions_after,
+)
 from stream_metrics.live.worker.names import SharedNames, note_unnamed
 from stream_metrics.live.worker.options import PartitionOptions, record_digest
 from stream_metrics.live.worker.ownership.switch import not_repeated, unsent
@@ -88,6 +95,16 @@ class _Call:
     size: int
     filled: float
     apply: Callable[[], None]
+
+
+class _Expiring(NamedTuple):
+    """An expiring conversation: what to write, what it adds to the windows, and its labels that
+    still waited for a result."""
+
+    key: ConversationKey
+    writes: Sequence[ConversationWrite]
+    cells: Sequence[tuple[int, Cell]] = ()
+    orphans: int = 0
 
 
 class StatePartition:
@@ -467,44 +484,48 @@ class StatePartition:
         """
         if not keys:
             return 0
-        loaded: list[tuple[ConversationKey, Conversation]] = []
+        loaded: list[_Expiring] = []
         size = 0
         while len(loaded) < len(keys) and size < CALL_BYTES:
             part = keys[len(loaded) : len(loaded) + EXPIRY_LOAD_SIZE]
             for key, parts in zip(part, await self.conversations.load(part, retry), strict=True):
-                loaded.append((key, self.conversations.restore("", parts)))
+                loaded.append(self._expiring(key, parts, horizon_ms))
                 size += sum(map(len, parts.hot.values()))
         observations = Observations()
-        call = await self._expiry(loaded, horizon_ms, retry, observations)
+        call = await self._expiry(loaded, retry, observations)
         while call.filled > 1 and len(loaded) > 1:
             del loaded[len(loaded) // 2 :]
             observations = Observations()
-            call = await self._expiry(loaded, horizon_ms, retry, observations)
-        for key, conversation in loaded:
-            self.cache.drop(self.number, key)
-            turns = conversation.turns.values()
-            observations.counts["labels_orphan"] += sum(map(waiting_labels, turns))
+            call = await self._expiry(loaded, retry, observations)
+        self._drop(one.key for one in loaded)
+        observations.counts["labels_orphan"] += sum(one.orphans for one in loaded)
         await self._write(call.batch, retry)
         call.apply()
         self._telemetry.observe(observations)
         return len(loaded)
 
-    async def _expiry(
-        self,
-        loaded: Sequence[tuple[ConversationKey, Conversation]],
-        horizon_ms: int,
-        retry: Retry,
-        seen: Observations,
-    ) -> _Call:
+    def _expiring(
+        self, key: ConversationKey, parts: StoredConversation, horizon_ms: int
+    ) -> _Expiring:
+        """What has to be written; if a bug prevents that, the conversation stays another ttl."""
+        try:
+            conversation = self.conversations.restore("", parts)
+            cells = [(1, cell) for cell in conversation_cells(conversation, self._options.engine)]
+            orphans = sum(map(waiting_labels, conversation.turns.values()))
+        except NO_BUGS:
+            raise
+        except Exception as error:
+            self._telemetry.bug(Bug.of(error))
+            return _Expiring(key, [ConversationWrite(key, last_record_ms=horizon_ms)])
+        writes = [ConversationWrite(key, delete=True)]
+        if conversation.turns:
+            stub = encode_stub(self._schema)
+            writes.append(ConversationWrite(key, stub, last_record_ms=horizon_ms))
+        return _Expiring(key, writes, cells, orphans)
+
+    async def _expiry(self, loaded: Sequence[_Expiring], retry: Retry, seen: Observations) -> _Call:
         """The call that deletes the conversations."""
-        cells: list[tuple[int, Cell]] = []
-        writes: list[ConversationWrite] = []
-        for key, conversation in loaded:
-            cells += ((1, cell) for cell in conversation_cells(conversation, self._options.engine))
-            writes.append(ConversationWrite(key, delete=True))
-            if conversation.turns:
-                writes.append(
-                    ConversationWrite(key, encode_stub(self._schema), last_record_ms=horizon_ms)
-                )
+        cells = [cell for one in loaded for cell in one.cells]
+        writes = [write for one in loaded for write in one.writes]
         names = await self._ask(lambda: self._names.names(cells), retry)
         return self._call((), names, writes, dict(self.positions), seen, expired=cells)
