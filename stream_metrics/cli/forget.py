@@ -113,12 +113,12 @@ def _presence(settings: Settings, ids: list[str]) -> list[str]:
     If the state cannot be read, one line says that, because erasing needs only Kafka.
     """
     try:
-        found = asyncio.run(_located(settings, ids))
+        located = asyncio.run(_located(settings, ids))
     except (StoreUnavailable, StoreRefused, DamagedState, UnknownSchema) as error:
         where = mask_url(settings.redis.url)
         return [f"whether they are in the state cannot be told: redis {where}: {error}"]
     lines = []
-    for conversation, numbers in found.items():
+    for conversation, numbers in located.items():
         where = "not in the state"
         if numbers:
             plural = "s" if len(numbers) > 1 else ""
@@ -142,20 +142,20 @@ async def located(store: StateStore, conversations: Sequence[str]) -> dict[str, 
     Remains of a conversation that has expired or was forgotten do not count. Raises the errors of
     the store and of damaged state.
     """
-    found: dict[str, list[int]] = {conversation: [] for conversation in conversations}
+    partitions: dict[str, list[int]] = {conversation: [] for conversation in conversations}
     for number in await store.partitions():
-        todo = iter(found)
+        todo = iter(partitions)
         while part := list(islice(todo, BATCH_SIZE)):
             keys = [(conversation_key(conversation), False) for conversation in part]
             for conversation, stored in zip(part, await store.load(number, keys), strict=True):
                 if stored.hot and stored_header(stored.hot).conversation_id:
-                    found[conversation].append(number)
-    return found
+                    partitions[conversation].append(number)
+    return partitions
 
 
 def read_ids(given: list[str], file: Path | None) -> list[str]:
     """The ids to forget, without repetitions; raises ``UsageError`` for invalid ones."""
-    found = dict.fromkeys(given)  # in the order given
+    unique = dict.fromkeys(given)  # in the order given
     if file is not None:
         try:
             text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
@@ -164,8 +164,8 @@ def read_ids(given: list[str], file: Path | None) -> list[str]:
         except UnicodeDecodeError as error:
             raise UsageError(f"--file {file}: not UTF-8 at byte {error.start}") from error
         lines = (line.removesuffix("\r") for line in text.split("\n"))
-        found |= dict.fromkeys(line for line in lines if line)
-    ids = list(found)
+        unique |= dict.fromkeys(line for line in lines if line)
+    ids = list(unique)
     if not ids:
         raise UsageError("name the conversations to forget, or give --file")
     for conversation in ids:
@@ -269,7 +269,7 @@ def _mark(settings: Settings, topic: str, ids: list[str], version: ForgetVersion
     """Write marks to a dead-letter topic, and list the letters of the forgotten conversations."""
     wanted = frozenset(ids)
     try:
-        found = run_kafka(settings, _letters(settings, topic, wanted, version))
+        letters = run_kafka(settings, _letters(settings, topic, wanted, version))
     except UsageError as error:
         if isinstance(error.__cause__, DeadLetterTopicMissing):
             suffix = settings.kafka.dead_letter_suffix
@@ -279,11 +279,11 @@ def _mark(settings: Settings, topic: str, ids: list[str], version: ForgetVersion
             f"{error}. The events are written, but the dead letters of {topic} are not marked: "
             "run this again before any of them is re-submitted"
         ) from error
-    if not found:
+    if not letters:
         typer.echo(f"dead letters of them from {topic}: none")
         return
-    typer.echo(f"dead letters of them from {topic}, never to be re-submitted: {len(found):,}")
-    Console(width=WIDTH).print(table_of(found, lambda _: "forgotten"))
+    typer.echo(f"dead letters of them from {topic}, never to be re-submitted: {len(letters):,}")
+    Console(width=WIDTH).print(table_of(letters, lambda _: "forgotten"))
 
 
 async def _letters(

@@ -113,33 +113,33 @@ async def find_state(
         if building is None:
             raise OtherIdentity("no generation is being built. Leave out --build")
         check_identity(building.identity, identities({})(building.identity))
-        found: Generation | None = building
+        generation: Generation | None = building
     elif matching := matching_generations(
         layout, identities(dict.fromkeys(settings.kafka.state_topics, 0))
     ):
-        found = matching[0]
+        generation = matching[0]
     else:
-        found = generation_to_join(layout, identities({}))
-    if found is None:
+        generation = generation_to_join(layout, identities({}))
+    if generation is None:
         return settings, store, 0
     if building is not None:
-        typer.echo(f"note: {_generation_note(found, building)}", err=True)
+        typer.echo(f"note: {_generation_note(generation, building)}", err=True)
     return (
-        settings_for_state(settings, found.identity),
-        store.generation(found),
-        found.identity.count,
+        settings_for_state(settings, generation.identity),
+        store.generation(generation),
+        generation.identity.count,
     )
 
 
-def _generation_note(found: Generation, building: Generation) -> str:
+def _generation_note(generation: Generation, building: Generation) -> str:
     """A note that says which generation is read while one is being built."""
-    if found is building:
+    if generation is building:
         return (
-            f"this is generation {found.number}, which is being built: its figures are incomplete "
-            "until it has caught up"
+            f"this is generation {generation.number}, which is being built: its figures are "
+            "incomplete until it has caught up"
         )
     return (
-        f"this is generation {found.number}, which is in force. To read generation "
+        f"this is generation {generation.number}, which is in force. To read generation "
         f"{building.number}, which is being built, use its settings, and --build if they are the "
         "same"
     )

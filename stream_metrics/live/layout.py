@@ -190,21 +190,21 @@ class Layout(Struct, frozen=True):
 
     def abandoned(self, number: int) -> Layout:
         """Abandon a build."""
-        found = self._known(number)
-        if found.state == "abandoned":
+        generation = self._known(number)
+        if generation.state == "abandoned":
             return self
-        if found.state != "building":
+        if generation.state != "building":
             raise InvalidTransition(f"generation {number} is not being built (any more)")
-        return self._changed(replace(found, state="abandoned"))
+        return self._changed(replace(generation, state="abandoned"))
 
     def purged(self, number: int) -> Layout:
         """Mark an ended generation as deleted, except for the marks of its partitions."""
-        found = self.of(number)
-        if found is None or found.purged:
+        generation = self.of(number)
+        if generation is None or generation.purged:
             return self
-        if not found.ended:
+        if not generation.ended:
             raise InvalidTransition(f"generation {number} is in use")
-        return self._changed(replace(found, purged=True))
+        return self._changed(replace(generation, purged=True))
 
     def emptied(self) -> Layout:
         """The namespace was purged.
@@ -229,11 +229,11 @@ class Layout(Struct, frozen=True):
 
     def with_schema(self, number: int, schema: int) -> Layout:
         """Allow parts of a generation to be written in a later schema."""
-        found = self._known(number)
-        if found.identity.schema_version >= schema:
+        generation = self._known(number)
+        if generation.identity.schema_version >= schema:
             return self
         return self._changed(
-            replace(found, identity=replace_fields(found.identity, schema_version=schema))
+            replace(generation, identity=replace_fields(generation.identity, schema_version=schema))
         )
 
     def admitted(
@@ -281,29 +281,29 @@ class Layout(Struct, frozen=True):
         begun_anew = stored.generations and stored.origin != self.origin
         if not self.generations or stored.is_emptied or begun_anew:
             return stored
-        found = dict[int, Generation]()
+        kept = dict[int, Generation]()
         for known in self.generations:
             held = stored.of(known.number)
             if held is not None and held.mark != known.mark:
                 return stored
             if held is not None:
-                found[known.number] = known.joined_with(held)
+                kept[known.number] = known.joined_with(held)
             elif known.number > stored.last:
-                found[known.number] = replace(known, purged=False)
+                kept[known.number] = replace(known, purged=False)
         for held in stored.generations:
-            found.setdefault(held.number, self._forgotten(held))
-        current = next((g for g in found.values() if g.in_force), None)
+            kept.setdefault(held.number, self._forgotten(held))
+        current = next((g for g in kept.values() if g.in_force), None)
         if current is None:
             return stored
         held = stored.of(current.number)
-        replaced = any(g.state == "retired" for g in found.values())
+        replaced = any(g.state == "retired" for g in kept.values())
         if replaced and (held is None or held.since_ms != current.since_ms):
             since_ms = max(now_ms, current.since_ms + 1)
-            found[current.number] = replace(current, state="fencing", since_ms=since_ms)
+            kept[current.number] = replace(current, state="fencing", since_ms=since_ms)
         again = replace(
             stored,
             last=max(self.last, stored.last),
-            generations=tuple(found[number] for number in sorted(found)),
+            generations=tuple(kept[number] for number in sorted(kept)),
             names={
                 kind: _all_names(self.names.get(kind, ()), stored.names.get(kind, ()))
                 for kind in self.names | stored.names
@@ -322,10 +322,10 @@ class Layout(Struct, frozen=True):
         return replace(held, state="retired" if earlier and was_live else "abandoned")
 
     def _known(self, number: int) -> Generation:
-        found = self.of(number)
-        if found is None:
+        generation = self.of(number)
+        if generation is None:
             raise InvalidTransition(f"there is no generation {number} (any more)")
-        return found
+        return generation
 
     def with_last(self, new: Generation) -> Layout:
         return self._next(generations=(*self.generations, new), last=new.number)
@@ -361,11 +361,11 @@ def encode(layout: Layout) -> bytes:
 
 def decode(data: bytes) -> Layout:
     """What ``encode`` made; raises ``UnreadableLayout``, and ``ValueError`` for anything else."""
-    found = json.loads(data)
-    stored = found.get("format") if isinstance(found, dict) else None
+    content = json.loads(data)
+    stored = content.get("format") if isinstance(content, dict) else None
     if isinstance(stored, int) and stored > FORMAT:
         raise UnreadableLayout(
             f"the layout of the state is stored in format {stored}, but this release reads "
             f"{FORMAT}. Use the release that wrote it, or a later one"
         )
-    return msgspec.convert(found, Layout)
+    return msgspec.convert(content, Layout)

@@ -69,8 +69,8 @@ COMPARISONS: Final = (
         (
             Edit(
                 COMPARE_RUNS,
-                '    corrected = adjusted([one["p"] for one in tested], method.correction)\n',
-                '    corrected = [one["p"] for one in tested]\n',
+                'adjusted([comparison["p"] for comparison in tested], method.correction)',
+                '[comparison["p"] for comparison in tested]',
             ),
         ),
         f"{_COMPARED}::test_p_values_are_adjusted_over_all_runs_and_metrics",
@@ -108,8 +108,8 @@ COMPARISONS: Final = (
         (
             Edit(
                 COMPARE_RUNS,
-                'if (one["difference"] > 0) == (better == "higher") else "worse"\n',
-                'if one["difference"] > 0 else "worse"\n',
+                'if (comparison["difference"] > 0) == (better == "higher") else "worse"\n',
+                'if comparison["difference"] > 0 else "worse"\n',
             ),
         ),
         f"{_COMPARED}::test_significance_has_a_direction",

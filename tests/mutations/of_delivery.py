@@ -406,8 +406,8 @@ self._source.read_from(
         (
             Edit(
                 INPUTS,
-                "one.position = Position(extent.first)",
-                "one.position = Position(extent.end)",
+                "input_log.position = Position(extent.first)",
+                "input_log.position = Position(extent.end)",
             ),
         ),
         "tests/unit/test_inputs.py::test_added_partitions_are_copied_from_their_first_record",

@@ -209,7 +209,7 @@ RECORDINGS: Final = (
         (
             Edit(
                 LABELS,
-                "            return found\n        if len",
+                "            return position\n        if len",
                 "            return place\n        if len",
             ),
         ),

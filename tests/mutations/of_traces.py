@@ -46,7 +46,7 @@ BRIDGES: Final = (
     Mutation(
         "commit past open traces",
         "after a crash the first spans of open traces are lost",
-        (Edit(ASSEMBLY, "            return one.place\n", "            break\n"),),
+        (Edit(ASSEMBLY, "            return trace.place\n", "            break\n"),),
         CRASHES,
         SAME_EVENTS,
     ),

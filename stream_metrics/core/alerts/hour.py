@@ -161,14 +161,14 @@ def steps(
     grows old as in minutes without traffic.
     """
     above, below = figure.weights(shift, known.assumed(figure), known.variance)
-    found = []
+    course = []
     for minute, part in enumerate(hour):
         judged = minute not in unlabelled
         value = (above * part.above + below * part.below) / threshold
         if not judged:
             value = min(value, 0.0)
-        found.append(Step(value, judged and part.below > 0))
-    return found
+        course.append(Step(value, judged and part.below > 0))
+    return course
 
 
 def together(agents: Iterable[Sequence[Step]]) -> list[Step]:
@@ -181,12 +181,12 @@ def together(agents: Iterable[Sequence[Step]]) -> list[Step]:
 
 def gathered(figure: Figure, added: Iterable[Step]) -> list[float]:
     """The evidence after each minute, at most 2; a minute changes it within the figure's limit."""
-    found, value = [], 0.0
+    values, value = [], 0.0
     for step in added:
         kept = value if step.judged else (1 - IDLE_LOSES) * value
         value = clamp(kept + clamp(step.value, -figure.most, figure.most), 0.0, 2.0)
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 def latest(values: Sequence[float]) -> Evidence:

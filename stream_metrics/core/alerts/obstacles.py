@@ -59,10 +59,10 @@ OBSTACLES: Final = (
     Obstacle("assignment", "its partitions", NOT_READY, passes=False),
     Obstacle("other", "something else", NOT_READY, passes=False),
 )  # fmt: skip
-BY_REASON: Final = {one.reason: one for one in OBSTACLES}
-WORKER: Final = tuple(one.reason for one in OBSTACLES if one.worker)
-BRIDGE: Final = tuple(one.reason for one in OBSTACLES if one.bridge)
-PASSING: Final = frozenset(one.reason for one in OBSTACLES if one.passes)
+BY_REASON: Final = {obstacle.reason: obstacle for obstacle in OBSTACLES}
+WORKER: Final = tuple(obstacle.reason for obstacle in OBSTACLES if obstacle.worker)
+BRIDGE: Final = tuple(obstacle.reason for obstacle in OBSTACLES if obstacle.bridge)
+PASSING: Final = frozenset(obstacle.reason for obstacle in OBSTACLES if obstacle.passes)
 
 
 def kind_of(reason: str, copying: str = "repartition_") -> str:
@@ -89,22 +89,24 @@ def lasting(alert: str) -> str:
     'streammetrics_obstacles{reason=~"partitions|reading"} == 1'
     """
     services = {
-        "streammetrics_obstacles": [one for one in OBSTACLES if one.worker],
-        "streammetrics_bridge_obstacles": [one for one in OBSTACLES if one.bridge],
+        "streammetrics_obstacles": [obstacle for obstacle in OBSTACLES if obstacle.worker],
+        "streammetrics_bridge_obstacles": [obstacle for obstacle in OBSTACLES if obstacle.bridge],
     }
-    found = {
-        metric: "|".join(one.reason for one in obstacles if one.alert == alert)
+    by_metric = {
+        metric: "|".join(obstacle.reason for obstacle in obstacles if obstacle.alert == alert)
         for metric, obstacles in services.items()
     }
     return "\nor ".join(
-        f'{metric}{{reason=~"{reasons}"}} == 1' for metric, reasons in found.items() if reasons
+        f'{metric}{{reason=~"{reasons}"}} == 1' for metric, reasons in by_metric.items() if reasons
     )
 
 
 WAITS: Final = f'streammetrics_obstacles{{reason=~"{"|".join(sorted(PASSING))}"}} == 1'
 """A worker waits for something that has an alert of its own, and is not stuck."""
 
-_UNEXPLAINED: Final = "|".join(one.reason for one in OBSTACLES if one.alert == NOT_READY)
+_UNEXPLAINED: Final = "|".join(
+    obstacle.reason for obstacle in OBSTACLES if obstacle.alert == NOT_READY
+)
 _EXPLAINED: Final = " or ".join(
     f'streammetrics_{service}obstacles{{reason!~"{_UNEXPLAINED}"}} == 1'
     for service in ("", "bridge_")

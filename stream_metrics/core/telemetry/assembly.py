@@ -254,8 +254,8 @@ class Assembly:
 
     def commit(self, next_offset: int) -> ReadPosition:
         """Where to read again if everything read before ``next_offset`` is lost."""
-        for one in self._open.values():
-            return one.place
+        for trace in self._open.values():
+            return trace.place
         if next_offset < self._begin.offset:
             return self._begin
         return ReadPosition(next_offset, self._time_ms)
@@ -275,28 +275,28 @@ class Assembly:
             return []
         closed = self._advance(time_ms)
         services: dict[str, None] = {}
-        for trace_id, found in _by_trace(spans).items():
-            self.spans += len(found)
+        for trace_id, spans_of_it in _by_trace(spans).items():
+            self.spans += len(spans_of_it)
             if not trace_id:  # nothing connects spans without a trace id
-                closed += (_trace_without_id(span, offset, time_ms) for span in found)
+                closed += (_trace_without_id(span, offset, time_ms) for span in spans_of_it)
                 continue
-            service = service_of(found[0]) or ""
-            one = self._trace_for(trace_id, ReadPosition(offset, time_ms), service)
-            if one is None:
-                self.late += len(found)
+            service = service_of(spans_of_it[0]) or ""
+            trace = self._trace_for(trace_id, ReadPosition(offset, time_ms), service)
+            if trace is None:
+                self.late += len(spans_of_it)
                 continue
-            before = one.size
+            before = trace.size
             try:
-                for span in found:
-                    one.add(span)
+                for span in spans_of_it:
+                    trace.add(span)
             finally:
-                self._resize(one, one.size - before)
-            services[one.service] = None
-            refusal = one.refusal(self._bounds)
+                self._resize(trace, trace.size - before)
+            services[trace.service] = None
+            refusal = trace.refusal(self._bounds)
             if refusal is None:
-                self._schedule(one)
+                self._schedule(trace)
             else:
-                closed.append(self._close(one, *refusal))
+                closed.append(self._close(trace, *refusal))
         closed += self._forget_excess()
         closed += self._make_room(services)
         return closed
@@ -312,9 +312,9 @@ class Assembly:
         for trace_id in dict.fromkeys(trace_ids):
             if not trace_id:
                 continue
-            one = self._trace_for(trace_id, ReadPosition(offset, time_ms), "")
-            if one is not None:
-                closed.append(self._close(one, reason, message))
+            trace = self._trace_for(trace_id, ReadPosition(offset, time_ms), "")
+            if trace is not None:
+                closed.append(self._close(trace, reason, message))
         return closed + self._forget_excess()
 
     def advance_to(self, time_ms: int) -> list[ClosedTrace]:
@@ -342,49 +342,49 @@ class Assembly:
             new = _OpenTrace(trace_id, self._order, place, service)
             self._open[trace_id] = new
             self._of_service.setdefault(service, _OpenOfService()).traces[trace_id] = new
-        one = self._open.get(trace_id)
-        if one is not None:
-            one.last_ms = max(one.last_ms, place.time_ms)
-        return one
+        trace = self._open.get(trace_id)
+        if trace is not None:
+            trace.last_ms = max(trace.last_ms, place.time_ms)
+        return trace
 
     def _close(
-        self, one: _OpenTrace, reason: Reason | None = None, message: str = ""
+        self, trace: _OpenTrace, reason: Reason | None = None, message: str = ""
     ) -> ClosedTrace:
-        del self._open[one.trace_id]
-        of_service = self._of_service[one.service]
-        del of_service.traces[one.trace_id]
-        self._resize(one, -one.size)
+        del self._open[trace.trace_id]
+        of_service = self._of_service[trace.service]
+        del of_service.traces[trace.trace_id]
+        self._resize(trace, -trace.size)
         if not of_service.traces:
-            del self._of_service[one.service]
-        held = tuple(one.held.values())
+            del self._of_service[trace.service]
+        held = tuple(trace.held.values())
         kept, service = held, None
         if reason is not None:
             kept = ()
             service = service_of(_DECODE(held[0])) if held else None
-        place, spans = one.place, len(held) + one.without_id
+        place, spans = trace.place, len(held) + trace.without_id
         return ClosedTrace(
-            one.trace_id, place.offset, one.last_ms, spans, kept, reason, message, service
+            trace.trace_id, place.offset, trace.last_ms, spans, kept, reason, message, service
         )
 
     def _close_due(self, time_ms: int | None) -> Iterator[ClosedTrace]:
         """Close the traces that are due at a time, by deadline and beginning; all if it is None."""
         while self._deadlines and (time_ms is None or self._deadlines[0][0] <= time_ms):
             due_ms, order, trace_id = heapq.heappop(self._deadlines)
-            one = self._open.get(trace_id)
-            if one is None or (one.order, one.due_ms) != (order, due_ms):
+            trace = self._open.get(trace_id)
+            if trace is None or (trace.order, trace.due_ms) != (order, due_ms):
                 continue
-            one.due_ms = one.deadline_ms(self._bounds)
-            if one.due_ms > due_ms:
-                heapq.heappush(self._deadlines, (one.due_ms, order, trace_id))
+            trace.due_ms = trace.deadline_ms(self._bounds)
+            if trace.due_ms > due_ms:
+                heapq.heappush(self._deadlines, (trace.due_ms, order, trace_id))
             else:
-                yield self._close(one)
+                yield self._close(trace)
 
-    def _schedule(self, one: _OpenTrace) -> None:
+    def _schedule(self, trace: _OpenTrace) -> None:
         """Ensure that the trace is checked at its deadline."""
-        deadline_ms = one.deadline_ms(self._bounds)
-        if one.due_ms is None or deadline_ms < one.due_ms:
-            one.due_ms = deadline_ms
-            heapq.heappush(self._deadlines, (deadline_ms, one.order, one.trace_id))
+        deadline_ms = trace.deadline_ms(self._bounds)
+        if trace.due_ms is None or deadline_ms < trace.due_ms:
+            trace.due_ms = deadline_ms
+            heapq.heappush(self._deadlines, (deadline_ms, trace.order, trace.trace_id))
             if len(self._deadlines) > MAX_HEAP_RATIO * (
                 1 + len(self._open)
             ):  # most entries are stale
@@ -395,9 +395,9 @@ class Assembly:
                 ]
                 heapq.heapify(self._deadlines)
 
-    def _resize(self, one: _OpenTrace, change: int) -> None:
+    def _resize(self, trace: _OpenTrace, change: int) -> None:
         self.open_bytes += change
-        self._of_service[one.service].size += change
+        self._of_service[trace.service].size += change
 
     def _make_room(self, services: Iterable[str]) -> list[ClosedTrace]:
         """Refuse the oldest traces of services that have too many, then the oldest of all."""
@@ -451,10 +451,10 @@ class Assembly:
         most, closed = REMEMBERED_TRACES_RATIO * self._bounds.open_traces, []
         while len(self._known) > most:
             trace_id, _ = self._known.popitem(last=False)
-            one = self._open.get(trace_id)
-            if one is not None:
+            trace = self._open.get(trace_id)
+            if trace is not None:
                 message = f"{most:,} other traces have come since its last record"
-                closed.append(self._close(one, "no_room", message))
+                closed.append(self._close(trace, "no_room", message))
         return closed
 
 
@@ -463,7 +463,7 @@ def _trace_without_id(span: Span, offset: int, time_ms: int) -> ClosedTrace:
 
 
 def _by_trace(spans: Iterable[Span]) -> dict[str, list[Span]]:
-    found: dict[str, list[Span]] = {}
+    by_trace: dict[str, list[Span]] = {}
     for span in spans:
-        found.setdefault(span.trace_id, []).append(span)
-    return found
+        by_trace.setdefault(span.trace_id, []).append(span)
+    return by_trace

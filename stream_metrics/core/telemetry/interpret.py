@@ -52,8 +52,8 @@ def interpret(
         evaluations = evaluations_in_trace(tree, mapping, options.grading)
         labels, unused = results.labels(evaluations, options.grading)
         interpretation.labels = tuple(labels)
-        for one in sorted(unused):
-            interpretation.refuse(one.reason, one.origin, one.message)
+        for score in sorted(unused):
+            interpretation.refuse(score.reason, score.origin, score.message)
         refuse_two_scopes(interpretation, options.scopes)
     return interpretation
 
@@ -101,7 +101,7 @@ def _interpret(
         interpretation.refuse("too_large", "", "too many of its tools ran beside its searches")
         return interpretation, None, ResultIndex(None, (), {})
     if moved:
-        kept = [replace(one, parent_id=moved.get(one.span_id, one.parent_id)) for one in kept]
+        kept = [replace(span, parent_id=moved.get(span.span_id, span.parent_id)) for span in kept]
         tree = SpanTree(kept, mapping, options.scopes)
     turns = tree.with_role(Role.TURN)
     if turns:
@@ -130,11 +130,11 @@ def _add_turns(
 ) -> dict[str, str]:
     """Add the turns; for each span whose results another span has now, that span's id."""
     text_limit = detect_text_limit(tree.ordered)
-    found, problems, covered = find_searches(tree, mapping, interpretation, text_limit.certain)
-    found, more, pairs = merge_duplicates(tree, found, interpretation)
+    retrievals, problems, covered = find_searches(tree, mapping, interpretation, text_limit.certain)
+    retrievals, more, pairs = merge_duplicates(tree, retrievals, interpretation)
     problems += more
     problems += _ambiguous_runs(tree)
-    turns, of_turn, ambiguous = _turns(tree, found, pairs, options)
+    turns, of_turn, ambiguous = _turns(tree, retrievals, pairs, options)
     if options.turn == "span":
         problems += _ambiguous_graphs(tree)
     if options.turn == "span" and None in turns.values():
@@ -148,8 +148,8 @@ def _add_turns(
             + scopes_setting(service_of(kept), kept.scope)
         )
         problems_of[id].append(SpanProblem(kept, "two_scopes", message))
-    for one in found:
-        searches_of[of_turn.get(one.span.span_id, NO_TURN)].append(one)
+    for retrieval in retrievals:
+        searches_of[of_turn.get(retrieval.span.span_id, NO_TURN)].append(retrieval)
     affecting_nested = {
         problem.span.span_id: problem for problem in problems if problem.affects_nested_turns
     }
@@ -161,9 +161,9 @@ def _add_turns(
     for problem in problems:
         if problem.span.span_id not in covering:
             problems_of[of_turn.get(problem.span.span_id, NO_TURN)].append(problem)
-    for one in searches_of[NO_TURN]:
+    for retrieval in searches_of[NO_TURN]:
         interpretation.refuse(
-            "outside_turn", one.span.span_id, "the search is outside the turns of its trace"
+            "outside_turn", retrieval.span.span_id, "the search is outside the turns of its trace"
         )
     for problem in problems_of[NO_TURN]:
         interpretation.refuse(problem.reason, problem.span.span_id, problem.message)
@@ -193,8 +193,8 @@ def _add_turns(
         recording_of(tree.by_id[turn.span_id], builder.used[turn.span_id])
         for turn in interpretation.turns
     )
-    used = (one for found in builder.used.values() for one in found)
-    whole = {part: one.span.span_id for one in used for part in one.parts}
+    used = (retrieval for retrievals in builder.used.values() for retrieval in retrievals)
+    whole = {part: retrieval.span.span_id for retrieval in used for part in retrieval.parts}
     return {id: whole.get(outer, outer) for id, outer in covered.items()} | whole
 
 
@@ -230,13 +230,13 @@ def _ambiguous_graphs(tree: SpanTree) -> Iterable[SpanProblem]:
     for span in tree.with_role(Role.MODEL):
         if (around := candidates.get(span.span_id)) is not None:
             answering.setdefault(around, set()).add(inside.get(span.span_id, ""))
-    for id, found in answering.items():
+    for id, graph_ids in answering.items():
         outer = tree.by_id[id]
         if tree.role(outer) is Role.TURN or id in in_turns:
             continue
-        if len(found) > 1 and "" not in found:
+        if len(graph_ids) > 1 and "" not in graph_ids:
             message = (
-                f"{len(found)} graphs are in {outer.name!r}; each may be a turn, or part of one"
+                f"{len(graph_ids)} graphs are in {outer.name!r}; each may be a turn, or part of one"
             )
             yield SpanProblem(outer, "unrecognised", message)
 
@@ -266,7 +266,10 @@ def _ambiguous_parts(
 
 
 def _turns(
-    tree: SpanTree, found: Sequence[Retrieval], pairs: Sequence[tuple[str, str]], options: Options
+    tree: SpanTree,
+    retrievals: Sequence[Retrieval],
+    pairs: Sequence[tuple[str, str]],
+    options: Options,
 ) -> tuple[dict[str, Span | None], dict[str, str], set[str]]:
     """The turns by the ids of their spans in order of start, and the turn of each span.
 
@@ -280,7 +283,11 @@ def _turns(
     if not of_turn:
         return {first.span_id: None}, {span.span_id: first.span_id for span in tree.ordered}, set()
     spans = sorted((tree.by_id[id] for id in set(of_turn.values())), key=_by_start)
-    with_searches = {of_turn[one.span.span_id] for one in found if one.span.span_id in of_turn}
+    with_searches = {
+        of_turn[retrieval.span.span_id]
+        for retrieval in retrievals
+        if retrieval.span.span_id in of_turn
+    }
     partners: dict[str | None, set[str | None]] = defaultdict(set)
     for pair in pairs:
         one, other = (of_turn.get(id) for id in pair)

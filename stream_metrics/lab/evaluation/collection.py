@@ -133,11 +133,11 @@ def join(
         if query in fallback:
             rankings.append(Ranking(query, fallback[query], dimensions=dimensions))
             continue
-        found = _found(run, query, judging)
-        judged = _judged(collection, query, found, judging)
+        ranking = _found(run, query, judging)
+        judged = _judged(collection, query, ranking, judging)
         if similarities is not None:
             judged = _with_similarities(
-                judged, collection.qrels.get(query, {}), found, similarities
+                judged, collection.qrels.get(query, {}), ranking, similarities
             )
         rankings.append(Ranking(query, judged, dimensions=dimensions))
     dropped = sum(query not in known and query not in fallback for query in run)
@@ -145,10 +145,10 @@ def join(
 
 
 def _found(run: Run, query: str, judging: JudgingOptions) -> Sequence[str]:
-    found = run.get(query, ())
+    ranking = run.get(query, ())
     if judging.ignore_identical_ids:
-        return [document for document in found if document != query]
-    return found
+        return [document for document in ranking if document != query]
+    return ranking
 
 
 def _judged_by_fallback(
@@ -159,8 +159,8 @@ def _judged_by_fallback(
         return {}
     known = {*collection.queries}
     rows = {}
-    for query in sorted(one for one in run if one not in known):
-        results = [Retrieved(one, one) for one in _found(run, query, judging)]
+    for query in sorted(query for query in run if query not in known):
+        results = [Retrieved(document, document) for document in _found(run, query, judging)]
         dimensions = collection.dimensions.get(query, {})
         row = judging.fallback.judge(Query(results, query_id=query, dimensions=dimensions))
         if row is not None:
@@ -169,21 +169,23 @@ def _judged_by_fallback(
 
 
 def _judged(
-    collection: Collection, query: str, found: Sequence[str], judging: JudgingOptions
+    collection: Collection, query: str, ranking: Sequence[str], judging: JudgingOptions
 ) -> Judged:
     subtopics = collection.subtopics.get(query)
     if subtopics is None:
         grades = collection.qrels[query]
-        return judge_ids(found, grades, rel=judging.rel, graded=judging.graded)
-    by_subtopic = judge_subtopics(found, subtopics, rel=judging.rel)
+        return judge_ids(ranking, grades, rel=judging.rel, graded=judging.graded)
+    by_subtopic = judge_subtopics(ranking, subtopics, rel=judging.rel)
     return by_subtopic._replace(graded=judging.graded)
 
 
 def _with_similarities(
-    judged: Judged, grades: Grades, found: Sequence[str], similarities: Similarities
+    judged: Judged, grades: Grades, ranking: Sequence[str], similarities: Similarities
 ) -> Judged:
     expected = sorted(term for term, grade in grades.items() if grade >= judged.rel)
-    return with_similarities(judged, similarities.ontology, expected, found, similarities.formulas)
+    return with_similarities(
+        judged, similarities.ontology, expected, ranking, similarities.formulas
+    )
 
 
 def similarity_formulas(metrics: Sequence[RankedMetric]) -> dict[str, int | None]:
@@ -195,11 +197,11 @@ def similarity_formulas(metrics: Sequence[RankedMetric]) -> dict[str, int | None
     >>> similarity_formulas([parse("max_ont_sim@3"), parse("max_ont_sim@10"), parse("mrr")])
     {'lin': 10}
     """
-    found: dict[str, int | None] = {}
+    depths: dict[str, int | None] = {}
     for metric in metrics:
         if metric.name == "max_ont_sim":
             formula = str(metric.option("formula"))
             depth = None if metric.judged_only else metric.k
-            known = found.get(formula, 0)
-            found[formula] = None if known is None or depth is None else max(known, depth)
-    return found
+            known = depths.get(formula, 0)
+            depths[formula] = None if known is None or depth is None else max(known, depth)
+    return depths

@@ -175,11 +175,11 @@ def _chosen(
     shared: dict[Kind, list[str]] = {}
     anywhere: dict[str, None] = {}
     for kind, several in by_kind.items():
-        names = [one.names if one is not None else [] for one in several]
-        others = {name for found in names[1:] for name in found}
+        names = [of_run.names if of_run is not None else [] for of_run in several]
+        others = {name for listed in names[1:] for name in listed}
         shared[kind] = [name for name in names[0] if name in others]
-        anywhere |= dict.fromkeys(name for found in names for name in found)
-    known = [name for found in shared.values() for name in found]
+        anywhere |= dict.fromkeys(name for listed in names for name in listed)
+    known = [name for listed in shared.values() for name in listed]
     if not known:
         raise UnknownFigure(
             f"{first} and the others have no figure in common; there are "
@@ -187,8 +187,8 @@ def _chosen(
         )
     if metrics is None:
         return {
-            kind: [n for n in found if not n.endswith(MACRO_SUFFIX)]
-            for kind, found in shared.items()
+            kind: [n for n in listed if not n.endswith(MACRO_SUFFIX)]
+            for kind, listed in shared.items()
         }
     wanted = []
     for text in metrics:
@@ -201,7 +201,7 @@ def _chosen(
             )
         wanted.append(name)
     return {
-        kind: [n for n in dict.fromkeys(wanted) if n in found] for kind, found in shared.items()
+        kind: [n for n in dict.fromkeys(wanted) if n in listed] for kind, listed in shared.items()
     }
 
 
@@ -220,24 +220,24 @@ def _family(
             continue
         tables[kind] = {
             "unit": first.unit,
-            "units": [None if one is None else len(one.units) for one in several],
+            "units": [None if of_run is None else len(of_run.units) for of_run in several],
             "metrics": {},
         }
-        shared = [0 if one is None else len(first.units & one.units) for one in several]
+        shared = [0 if of_run is None else len(first.units & of_run.units) for of_run in several]
         for name in chosen[kind]:
-            figures = [None if one is None else one.figure(name) for one in several]
+            figures = [None if of_run is None else of_run.figure(name) for of_run in several]
             block = _metric(names, name, figures, shared, method)
             tables[kind]["metrics"][name] = block
             if method.tested and block["better"] != "neither":
                 tested += block["comparisons"]
-    corrected = adjusted([one["p"] for one in tested], method.correction)
-    for one, p in zip(tested, corrected, strict=True):
-        one["p_adjusted"] = p
-        one["significant"] = None if p is None else p < method.alpha
+    corrected = adjusted([comparison["p"] for comparison in tested], method.correction)
+    for comparison, p in zip(tested, corrected, strict=True):
+        comparison["p_adjusted"] = p
+        comparison["significant"] = None if p is None else p < method.alpha
     for table in tables.values():
         for block in table["metrics"].values():
-            for one in block["comparisons"]:
-                one["verdict"] = _verdict(one, block["better"])
+            for comparison in block["comparisons"]:
+                comparison["verdict"] = _verdict(comparison, block["better"])
     return {"size": len(tested), "tables": tables, "notes": []}
 
 
@@ -253,24 +253,24 @@ def _metric(
     assert first is not None
     return {
         "better": better,
-        "values": [None if one is None else _value(one, method) for one in figures],
+        "values": [None if units is None else _value(units, method) for units in figures],
         "comparisons": [
-            _compared(run, one, first, better, method, paired=bool(both))
-            for run, one, both in zip(names[1:], figures[1:], shared[1:], strict=True)
-            if one is not None
+            _compared(run, units, first, better, method, paired=bool(both))
+            for run, units, both in zip(names[1:], figures[1:], shared[1:], strict=True)
+            if units is not None
         ],
     }
 
 
 def _value(units: Units, method: Method) -> Block:
-    found = with_intervals({"": units}, method.intervals)[""]
+    estimate = with_intervals({"": units}, method.intervals)[""]
     return {
-        "value": found.mean,
-        "n": found.n,
-        "units": found.units,
-        "sd": found.sd,
-        "ci_low": found.ci_low,
-        "ci_high": found.ci_high,
+        "value": estimate.mean,
+        "n": estimate.n,
+        "units": estimate.units,
+        "sd": estimate.sd,
+        "ci_low": estimate.ci_low,
+        "ci_high": estimate.ci_high,
     }
 
 
@@ -279,26 +279,26 @@ def _compared(
 ) -> Block:
     both = len(set(units.keys) & set(first.keys))
     tested = method.tested and better != "neither"
-    found = _comparison(units, first, method, paired=paired, tested=tested)
+    comparison = _comparison(units, first, method, paired=paired, tested=tested)
     return {
         "run": run,
         "paired": paired,
-        "n": found.n,
+        "n": comparison.n,
         "only_in_first": first.size - both,
         "only_in_run": units.size - both,
-        "first": found.b,
-        "value": found.a,
-        "difference": found.difference,
-        "ci_low": found.ci_low,
-        "ci_high": found.ci_high,
-        "effect": found.effect,
+        "first": comparison.b,
+        "value": comparison.a,
+        "difference": comparison.difference,
+        "ci_low": comparison.ci_low,
+        "ci_high": comparison.ci_high,
+        "effect": comparison.effect,
         "effect_size": "d_z" if paired else "hedges_g",
-        "test": found.test,
-        "statistic": found.statistic,
-        "p": found.p,
+        "test": comparison.test,
+        "statistic": comparison.statistic,
+        "p": comparison.p,
         "p_adjusted": None,
         "significant": None,
-        "reason": _reason(found, units, first, better) if method.tested else None,
+        "reason": _reason(comparison, units, first, better) if method.tested else None,
     }
 
 
@@ -326,20 +326,20 @@ def _comparison(
     return compare_unpaired(units, first, test if tested else None, **options)
 
 
-def _reason(found: Comparison, units: Units, first: Units, better: Better) -> str | None:
+def _reason(comparison: Comparison, units: Units, first: Units, better: Better) -> str | None:
     """Why there is no p-value, or what it tests if that is not the figure itself."""
     if better == "neither":
         return NOT_TESTED
-    if found.p is None or found.test in FIGURE_TESTS or (units.single and first.single):
-        return found.reason
-    return found.reason or OF_MEANS
+    if comparison.p is None or comparison.test in FIGURE_TESTS or (units.single and first.single):
+        return comparison.reason
+    return comparison.reason or OF_MEANS
 
 
-def _verdict(one: Block, better: Better) -> str | None:
+def _verdict(comparison: Block, better: Better) -> str | None:
     """``better`` or ``worse`` for a significant difference with a preferred direction."""
-    if not one["significant"] or not one["difference"] or better == "neither":
+    if not comparison["significant"] or not comparison["difference"] or better == "neither":
         return None
-    return "better" if (one["difference"] > 0) == (better == "higher") else "worse"
+    return "better" if (comparison["difference"] > 0) == (better == "higher") else "worse"
 
 
 # -- strata -----------------------------------------------------------------------------------
@@ -349,9 +349,9 @@ def _check(dimension: str, by_kind: Rows) -> None:
     known = {
         name
         for several in by_kind.values()
-        for one in several
-        if one is not None
-        for row in one.rows
+        for of_run in several
+        if of_run is not None
+        for row in of_run.rows
         for name in row.dimensions
     }
     if dimension not in known:
@@ -361,14 +361,17 @@ def _check(dimension: str, by_kind: Rows) -> None:
 
 def _strata(by_kind: Rows, dimension: str) -> list[str]:
     """The strata that both the baseline and another run have rows in."""
-    found = set()
+    strata = set()
     for first, *others in by_kind.values():
         if first is not None:
             mine = set(first.strata(dimension))
-            found |= {
-                n for one in others if one is not None for n in mine & {*one.strata(dimension)}
+            strata |= {
+                n
+                for of_run in others
+                if of_run is not None
+                for n in mine & {*of_run.strata(dimension)}
             }
-    return sorted(found)
+    return sorted(strata)
 
 
 def _stratifiable(
@@ -379,7 +382,12 @@ def _stratifiable(
     Recorded dimensions are in the rows of a turn's searches and answer. A turn with neither, such
     as one whose gate skipped the only search, is in no stratum, so gate figures are left out.
     """
-    rows = [row for one in by_kind.get("conversations", ()) if one is not None for row in one.rows]
+    rows = [
+        row
+        for of_run in by_kind.get("conversations", ())
+        if of_run is not None
+        for row in of_run.rows
+    ]
     if dimension in FACTS or all(dimension in row.dimensions for row in rows):
         return {**chosen}
     return {kind: [n for n in names if n not in GATE] for kind, names in chosen.items()}
@@ -405,10 +413,12 @@ def _about_family(names: Sequence[str], by_kind: Rows, family: Block) -> list[st
     for kind, table in family["tables"].items():
         compared: dict[tuple[str, int, int, int], list[str]] = {}
         for metric, block in table["metrics"].items():
-            for one in block["comparisons"]:
-                if one["paired"]:
-                    alone = one["only_in_first"], one["only_in_run"]
-                    compared.setdefault((one["run"], one["n"], *alone), []).append(metric)
+            for comparison in block["comparisons"]:
+                if comparison["paired"]:
+                    alone = comparison["only_in_first"], comparison["only_in_run"]
+                    compared.setdefault((comparison["run"], comparison["n"], *alone), []).append(
+                        metric
+                    )
         notes += [
             about_figures(names[0], run, metrics, both, alone)
             for (run, both, *alone), metrics in compared.items()
@@ -418,14 +428,16 @@ def _about_family(names: Sequence[str], by_kind: Rows, family: Block) -> list[st
 
 
 def _unshared(names: Sequence[str], several: Sequence[Observations | None], run: str) -> Any:
-    one, other = several[0], several[names.index(run)]
-    if one is None or other is None:
+    first, other = several[0], several[names.index(run)]
+    if first is None or other is None:
         return None
-    return len(one.units - other.units), len(other.units - one.units)
+    return len(first.units - other.units), len(other.units - first.units)
 
 
 def _stratum(by_kind: Rows, dimension: str, stratum: str) -> Rows:
     return {
-        kind: [None if one is None else one.strata(dimension).get(stratum) for one in several]
+        kind: [
+            None if of_run is None else of_run.strata(dimension).get(stratum) for of_run in several
+        ]
         for kind, several in by_kind.items()
     }

@@ -53,17 +53,17 @@ def with_intervals(
     """
     if intervals is None:
         return {
-            name: Estimate(one.figure, one.n, one.size, one.sd, None, None, "percentile")
-            for name, one in figures.items()
+            name: Estimate(units.figure, units.n, units.size, units.sd, None, None, "percentile")
+            for name, units in figures.items()
         }
     method, confidence, count, seed = intervals
     apart = {
-        name: estimate(one, method, confidence=confidence, resample_count=count, seed=seed)
-        for name, one in figures.items()
-        if _suits(method, one)
+        name: estimate(units, method, confidence=confidence, resample_count=count, seed=seed)
+        for name, units in figures.items()
+        if _suits(method, units)
     }
     together = estimate_all(
-        {name: one for name, one in figures.items() if name not in apart},
+        {name: units for name, units in figures.items() if name not in apart},
         confidence=confidence,
         resample_count=count,
         seed=seed,
@@ -102,12 +102,12 @@ def split_by(row: Mapping[str, Any]) -> dict[str, str]:
     >>> split_by({"agent": "bot", "conversation_id": "c", "dimensions": {"language": "de"}})
     {'language': 'de', 'agent': 'bot', 'release': 'none'}
     """
-    found = dict(row.get("dimensions") or {})
+    dimensions = dict(row.get("dimensions") or {})
     if row.get("agent") is not None:
-        found.setdefault("agent", row["agent"])
+        dimensions.setdefault("agent", row["agent"])
     if "conversation_id" in row:
-        found.setdefault("release", NO_RELEASE)
-    return found
+        dimensions.setdefault("release", NO_RELEASE)
+    return dimensions
 
 
 class Dimensions:
@@ -153,8 +153,8 @@ def dimensions_of(places: Sequence[SampledRow], asked: Sequence[str] | None, row
         for name, value in dimensions.items():
             values.setdefault(name, set()).add(value)
     if asked is None:
-        found = [name for name, known in values.items() if 1 < len(known) <= MOST_STRATA]
-        return sorted(found, key=lambda name: (name != LANGUAGE, name))
+        names = [name for name, known in values.items() if 1 < len(known) <= MOST_STRATA]
+        return sorted(names, key=lambda name: (name != LANGUAGE, name))
     for name in asked:
         if name not in values:
             known = ", ".join(sorted(values)) or "none"
@@ -213,11 +213,11 @@ class Estimates:
         kinds: dict[int, int] = {}
         self._kind = np.empty(len(places), dtype=np.int64)
         for at, place in enumerate(places):
-            found = place.dimensions
-            if id(found) not in kinds:
-                kinds[id(found)] = len(self._kinds)
-                self._kinds.append(found)
-            self._kind[at] = kinds[id(found)]
+            dimensions = place.dimensions
+            if id(dimensions) not in kinds:
+                kinds[id(dimensions)] = len(self._kinds)
+                self._kinds.append(dimensions)
+            self._kind[at] = kinds[id(dimensions)]
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle for another process without the estimates already computed here."""
@@ -264,14 +264,14 @@ class Estimates:
 
         The partitions with the most strata come first, since they take longest to estimate.
         """
-        found: dict[tuple[int, ...], list[str]] = {}
+        by_partition: dict[tuple[int, ...], list[str]] = {}
         for dimension in dimensions:
             firsts: dict[str | None, int] = {None: -1}
             of_kind = (kind.get(dimension) for kind in self._kinds)
             parts = tuple(firsts.setdefault(name, at) for at, name in enumerate(of_kind))
-            found.setdefault(parts, []).append(dimension)
-        most_first = sorted(found, key=lambda parts: len(set(parts)), reverse=True)
-        return [found[parts] for parts in most_first]
+            by_partition.setdefault(parts, []).append(dimension)
+        most_first = sorted(by_partition, key=lambda parts: len(set(parts)), reverse=True)
+        return [by_partition[parts] for parts in most_first]
 
     def of_several(
         self, dimensions: Sequence[str], columns: Mapping[str, Floats]
@@ -281,7 +281,7 @@ class Estimates:
 
     def of_strata(self, dimension: str, columns: Mapping[str, Floats]) -> Block:
         """The block of a dimension: every column's estimate in each stratum, by metric name."""
-        of_kind = [one.get(dimension) for one in self._kinds]
+        of_kind = [dimensions.get(dimension) for dimensions in self._kinds]
         names = sorted({name for name in of_kind if name is not None})
         numbers = {name: number for number, name in enumerate(names)}
         places = [-1 if name is None else numbers[name] for name in of_kind]
@@ -295,10 +295,10 @@ class Estimates:
         }
         metrics = {}
         for metric in columns:
-            found = {name: by_stratum[name][metric] for name in names}
-            spread = spread_of_strata([one.mean for one in found.values()])
+            estimates = {name: by_stratum[name][metric] for name in names}
+            spread = spread_of_strata([estimate.mean for estimate in estimates.values()])
             metrics[metric] = {
-                "strata": {name: self._block(one) for name, one in found.items()},
+                "strata": {name: self._block(estimate) for name, estimate in estimates.items()},
                 "stratum_average": spread.average,
                 "cross_stratum_variance": spread.variance,
             }
@@ -339,15 +339,15 @@ class Estimates:
         return {name: self._known[key] for name, key in keys.items()}
 
     def _blocks(self, columns: Iterable[_Named]) -> dict[str, Block]:
-        return {name: self._block(found) for name, found in self._estimates(columns).items()}
+        return {name: self._block(estimate) for name, estimate in self._estimates(columns).items()}
 
-    def _block(self, found: Estimate) -> Block:
+    def _block(self, estimate: Estimate) -> Block:
         return {
-            "mean": found.mean,
-            "n": found.n,
-            "sd": found.sd,
-            "ci_low": found.ci_low,
-            "ci_high": found.ci_high,
-            "method": None if self._intervals is None else found.method,
-            "note": found.note,
+            "mean": estimate.mean,
+            "n": estimate.n,
+            "sd": estimate.sd,
+            "ci_low": estimate.ci_low,
+            "ci_high": estimate.ci_high,
+            "method": None if self._intervals is None else estimate.method,
+            "note": estimate.note,
         }

@@ -33,14 +33,16 @@ def load_predicate(name: str) -> Predicate:
         colon and all(part.isidentifier() for part in [*module_name.split("."), *path.split(".")])
     ):
         raise PredicateError(f"predicate {name!r}: write package.module:object")
-    found = _imported(name, module_name)
+    predicate = _imported(name, module_name)
     for part in path.split("."):
         try:
-            found = getattr(found, part)
+            predicate = getattr(predicate, part)
         except AttributeError:
-            raise PredicateError(f"predicate {name!r}: no {part!r} in {_shown(found)}") from None
-    _check(name, found)
-    return cast(Predicate, found)
+            raise PredicateError(
+                f"predicate {name!r}: no {part!r} in {_shown(predicate)}"
+            ) from None
+    _check(name, predicate)
+    return cast(Predicate, predicate)
 
 
 def source_digest(name: str) -> str | None:
@@ -79,14 +81,14 @@ def _hidden_file(module_name: str, here: Path) -> Path | None:
     """The file of the module in the directory if a library hides it, such as ``json``."""
     path = here.joinpath(*module_name.split("."))
     file = next(
-        (one for one in (path.with_suffix(".py"), path / "__init__.py") if one.exists()), None
+        (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()), None
     )
     top = module_name.partition(".")[0]
     spec = importlib.util.find_spec(top)
     if file is None or spec is None:
         return None
-    found = {spec.origin, *(spec.submodule_search_locations or ())}
-    is_here = found & {str(here / f"{top}.py"), str(here / top), str(here / top / "__init__.py")}
+    origins = {spec.origin, *(spec.submodule_search_locations or ())}
+    is_here = origins & {str(here / f"{top}.py"), str(here / top), str(here / top / "__init__.py")}
     return None if is_here else file
 
 
@@ -111,19 +113,19 @@ def _failed(name: str, module_name: str, error: BaseException) -> PredicateError
     return PredicateError(f"predicate {name!r}: importing {module_name} raised {said}")
 
 
-def _check(name: str, found: object) -> None:
+def _check(name: str, predicate: object) -> None:
     """Raise ``PredicateError`` if the object is not a predicate."""
-    if inspect.isclass(found):
+    if inspect.isclass(predicate):
         raise PredicateError(
-            f"predicate {name!r}: this is the class {found.__qualname__}; create an instance of it "
-            "in the module, and name that"
+            f"predicate {name!r}: this is the class {predicate.__qualname__}; create an instance "
+            "of it in the module, and name that"
         )
     for method, arguments in METHODS.items():
         called = f"{method}({', '.join(arguments)})"
-        there = getattr(found, method, None)
+        there = getattr(predicate, method, None)
         if not callable(there):
             raise PredicateError(
-                f"predicate {name!r}: {_shown(found)} has no {called}; it needs "
+                f"predicate {name!r}: {_shown(predicate)} has no {called}; it needs "
                 "total(query) and relevant(query, result)"
             )
         try:
@@ -138,7 +140,7 @@ def _check(name: str, found: object) -> None:
             ) from None
 
 
-def _shown(found: object) -> str:
-    if inspect.ismodule(found):
-        return f"the module {found.__name__}"
-    return f"this object of the type {type(found).__qualname__}"
+def _shown(value: object) -> str:
+    if inspect.ismodule(value):
+        return f"the module {value.__name__}"
+    return f"this object of the type {type(value).__qualname__}"

@@ -41,16 +41,16 @@ class RunScores:
         values = self.scores.values
         if np.isnan(values).any():
             values = np.where(np.isnan(values), np.array(None), values)
-        found = zip(self.queries, values.tolist(), strict=True)
-        return {query: dict(zip(names, row, strict=True)) for query, row in found}
+        rows = zip(self.queries, values.tolist(), strict=True)
+        return {query: dict(zip(names, row, strict=True)) for query, row in rows}
 
     def means(self) -> dict[str, float | None]:
         """Each metric's mean over the queries for which it is defined; None if there is none."""
-        found: dict[str, float | None] = {}
+        means: dict[str, float | None] = {}
         for metric, column in zip(self.scores.metrics, self.scores.values.T, strict=True):
             defined = column[~np.isnan(column)]
-            found[str(metric)] = fsum(defined) / len(defined) if len(defined) else None
-        return found
+            means[str(metric)] = fsum(defined) / len(defined) if len(defined) else None
+        return means
 
 
 def score_run(
@@ -95,46 +95,46 @@ def judged_batches(
 ) -> Iterator[Rankings]:
     """The queries of the qrels in judged batches of bounded size."""
     truths: list[Mapping[str, float]] = []
-    found: list[Mapping[str, float]] = []
+    rankings: list[Mapping[str, float]] = []
     width = 1
     for query, truth in qrels.items():
         ranking = run.get(query, {})
         width = max(width, len(ranking), len(truth))
         if truths and width * (len(truths) + 1) > cells:
-            yield rankings_of(judged(truths, found, float32), rel=rel, graded=graded)
-            truths, found, width = [], [], max(len(ranking), len(truth), 1)
+            yield rankings_of(judged(truths, rankings, float32), rel=rel, graded=graded)
+            truths, rankings, width = [], [], max(len(ranking), len(truth), 1)
         truths.append(truth)
-        found.append(ranking)
+        rankings.append(ranking)
     if truths:
-        yield rankings_of(judged(truths, found, float32), rel=rel, graded=graded)
+        yield rankings_of(judged(truths, rankings, float32), rel=rel, graded=graded)
 
 
 def judged(
-    truths: Sequence[Mapping[str, float]], found: Sequence[Mapping[str, float]], float32: bool
+    truths: Sequence[Mapping[str, float]], rankings: Sequence[Mapping[str, float]], float32: bool
 ) -> Columns:
     """Order each query's results and look up their grades.
 
     The kernel handles plain dictionaries of strings and numbers; Python handles all others.
     """
-    made = compiled.judged_rankings(truths, found, float32)
+    made = compiled.judged_rankings(truths, rankings, float32)
     if made is None:
-        return plain_judged(truths, found, float32)
+        return plain_judged(truths, rankings, float32)
     grades, lengths, truth, truth_lengths = map(np.frombuffer, made)
     return Columns(grades, lengths.astype(np.int64), truth, truth_lengths.astype(np.int64))
 
 
 def plain_judged(
-    truths: Sequence[Mapping[str, float]], found: Sequence[Mapping[str, float]], float32: bool
+    truths: Sequence[Mapping[str, float]], rankings: Sequence[Mapping[str, float]], float32: bool
 ) -> Columns:
     """``judged`` in Python."""
     grades: list[float] = []
     truth: list[float] = []
-    for relevant, scores in zip(truths, found, strict=True):
+    for relevant, scores in zip(truths, rankings, strict=True):
         grades.extend(map(relevant.get, order_by_score(scores, float32=float32), repeat(UNJUDGED)))
         truth.extend(relevant.values())
     return Columns(
         np.array(grades, dtype=np.float64),
-        np.array([len(scores) for scores in found], dtype=np.int64),
+        np.array([len(scores) for scores in rankings], dtype=np.int64),
         np.array(truth, dtype=np.float64),
         np.array([len(relevant) for relevant in truths], dtype=np.int64),
     )

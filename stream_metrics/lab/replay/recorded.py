@@ -56,17 +56,17 @@ class Recorded:
 
     def value_of(self, won: Search | WinningEvent) -> bytes:
         """The value of the record of an event that won."""
-        found = self._values.get(won.digest)
-        if found is None:
-            found = self._values[won.digest] = self._value_of(won)
-        return found
+        value = self._values.get(won.digest)
+        if value is None:
+            value = self._values[won.digest] = self._value_of(won)
+        return value
 
     def _payload(self, won: Search | WinningEvent) -> Payload:
-        found = self._known.get(won.digest)
-        if found is None:
+        payload = self._known.get(won.digest)
+        if payload is None:
             value = self._values.get(won.digest) or self._value_of(won)
-            found = self._known[won.digest] = self._decode(won, value)
-        return found
+            payload = self._known[won.digest] = self._decode(won, value)
+        return payload
 
 
 class RecordedTexts:
@@ -84,8 +84,8 @@ class RecordedTexts:
         """See ``text.tokens_among``."""
         articles = articles_of(language)
         sought = frozenset(wanted) - articles
-        found = compiled.words_in_results(self._events(), sought, articles)
-        return tokens_among(self.texts(), sought, language) if found is None else found
+        among = compiled.words_in_results(self._events(), sought, articles)
+        return tokens_among(self.texts(), sought, language) if among is None else among
 
     def _events(self) -> list[tuple[bytes, list[tuple[int, int]]]]:
         """The events that have results; of each result its search's place, and its own."""
@@ -103,7 +103,7 @@ class RecordedTexts:
             (self._recorded.search_of(search).results or [])[position - search.start]
             for search, position in self._results
         )
-        return [text for one in sent if (text := text_of(one))]
+        return [text for result in sent if (text := text_of(result))]
 
 
 def recorded_dimensions(end: TurnCompleted | None) -> dict[str, str]:

@@ -190,14 +190,14 @@ class KafkaSource:
             self._seek_back()
             return await self._handle_error(error)
         self._reasons.clear("fetch")
-        for place, found in fetched.items():
-            if found and place in self._next_offsets:
-                self._next_offsets[place] = found[-1].offset + 1
+        for place, records in fetched.items():
+            if records and place in self._next_offsets:
+                self._next_offsets[place] = records[-1].offset + 1
         return Fetched(
             {
-                PartitionId(*place): [self._record(one) for one in found]
-                for place, found in fetched.items()
-                if found and place in self._next_offsets
+                PartitionId(*place): [self._record(record) for record in records]
+                for place, records in fetched.items()
+                if records and place in self._next_offsets
             }
         )
 
@@ -292,8 +292,8 @@ class KafkaSource:
         if not places:
             await self._translate_errors(self.consumer.topics())
             return {}
-        found = await self._answer(self.consumer.end_offsets(_partitions(places)))
-        return {PartitionId(*place): end for place, end in found.items()}
+        ends = await self._answer(self.consumer.end_offsets(_partitions(places)))
+        return {PartitionId(*place): end for place, end in ends.items()}
 
     async def committed(self, places: Collection[PartitionId]) -> dict[PartitionId, Commit]:
         """See ``Source``.
@@ -307,22 +307,22 @@ class KafkaSource:
             await self._translate_errors(admin.start())
             self._admin = admin
         wanted = _partitions(places)
-        found = await self._translate_errors(
+        commits = await self._translate_errors(
             admin.list_consumer_group_offsets(self._group.name, None, wanted)
         )
-        if missing := set(wanted) - found.keys():
+        if missing := set(wanted) - commits.keys():
             raise SourceUnavailable(f"brokers do not tell the commits of {sorted(missing)}")
         return {
             PartitionId(*place): Commit(commit.offset, commit.metadata or "")
-            for place, commit in found.items()
+            for place, commit in commits.items()
             if commit.offset >= 0
         }
 
     async def first_since(self, times_ms: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
         """See ``CommittedSource``."""
         wanted = {TopicPartition(*place): ms for place, ms in times_ms.items()}
-        found = await self._answer(self.consumer.offsets_for_times(wanted))
-        return {PartitionId(*place): at.offset for place, at in found.items() if at is not None}
+        offsets = await self._answer(self.consumer.offsets_for_times(wanted))
+        return {PartitionId(*place): at.offset for place, at in offsets.items() if at is not None}
 
     async def time_at(self, place: PartitionId, extent: Extent) -> int | None:
         """See ``CommittedSource``."""

@@ -98,8 +98,8 @@ class RedisStore:
                 stored = await self._hash(key)
             if not stored:
                 return NOTHING
-            found = decode(stored.get(DOCUMENT, b""))
-            if stored.get(VERSION) != b"%d" % found.version:
+            layout = decode(stored.get(DOCUMENT, b""))
+            if stored.get(VERSION) != b"%d" % layout.version:
                 raise ValueError("its version is another one than its document says")
         except (DamagedState, ValueError) as error:
             raise UnreadableLayout(
@@ -107,7 +107,7 @@ class RedisStore:
                 f"{error}. Restore a backup of Redis, or start anew: with another kafka.group_id, "
                 "and another redis.namespace if that is set"
             ) from error
-        return found
+        return layout
 
     async def change_layout(self, after: Layout) -> Layout | None:
         """See ``StateStore.change_layout``; places are hash tags, chosen here."""
@@ -232,10 +232,10 @@ class RedisStore:
                 if with_fingerprints:
                     wanted.append(names.fingerprints(key))
         async with self._translating(names.all if names else b""):
-            found = iter(await self._owned_hashes(names, wanted))
+            hashes = iter(await self._owned_hashes(names, wanted))
         return [
             StoredConversation(
-                next(found, {}) if hot else {}, next(found, {}) if with_fingerprints else None
+                next(hashes, {}) if hot else {}, next(hashes, {}) if with_fingerprints else None
             )
             for _, with_fingerprints in keys
         ]
@@ -272,8 +272,8 @@ class RedisStore:
             pipeline = self._pipeline()
             pipeline.execute_command("HEXISTS", keys.meta, TOKEN)
             pipeline.execute_command("ZRANGE", keys.idle, *bounds, "LIMIT", 0, limit)
-            owned, found = await pipeline.execute()
-        return list(found) if owned else []
+            owned, members = await pipeline.execute()
+        return list(members) if owned else []
 
     async def conversations(
         self, partition: int
@@ -287,8 +287,8 @@ class RedisStore:
             async with self._translating(names.all):
                 flat = await self._page.run(self.client, [names.idle], [PAGE, *place])
                 last = {key: int(float(ms)) for key, ms in zip(flat[::2], flat[1::2], strict=True)}
-                found = await self._owned_hashes(names, [names.hot(key) for key in last])
-            for key, hot in zip(last, found or [{}] * len(last), strict=True):
+                hashes = await self._owned_hashes(names, [names.hot(key) for key in last])
+            for key, hot in zip(last, hashes or [{}] * len(last), strict=True):
                 if hot:
                     yield key, StoredConversation(hot, last_record_ms=last[key])
             if len(last) < PAGE:
@@ -347,12 +347,12 @@ class RedisStore:
         if isinstance(client, RedisCluster):
             await client.initialize()
             where["target_nodes"] = client.get_node_from_key(keys.meta.decode())
-        found: list[bytes] = []
+        unlisted: list[bytes] = []
         async for key in client.scan_iter(match=keys.contents, count=SCAN_COUNT, **where):
-            found.append(key)
-            if len(found) >= PAGE:
+            unlisted.append(key)
+            if len(unlisted) >= PAGE:
                 break
-        return found
+        return unlisted
 
     async def _owned_hashes(
         self, names: PartitionKeys | None, keys: Sequence[bytes]
@@ -364,8 +364,8 @@ class RedisStore:
         pipeline.execute_command("HEXISTS", names.meta, TOKEN)
         for key in keys:
             pipeline.execute_command("HGETALL", key)
-        owned, *found = await pipeline.execute()
-        return list(found) if owned else []
+        owned, *hashes = await pipeline.execute()
+        return list(hashes) if owned else []
 
     async def _buckets(
         self, keys: PartitionKeys, meta: codec.Meta, only: str | None = None
@@ -387,12 +387,12 @@ class RedisStore:
         pipeline = self._pipeline()
         for key in keys:
             pipeline.execute_command("HGETALL", key)
-        found: list[dict[bytes, bytes]] = await pipeline.execute()
-        return found
+        hashes: list[dict[bytes, bytes]] = await pipeline.execute()
+        return hashes
 
     async def _hash(self, key: bytes) -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = await self._execute("HGETALL", key)
-        return found
+        content: dict[bytes, bytes] = await self._execute("HGETALL", key)
+        return content
 
     async def _execute(self, *command: bytes | str | int) -> Any:
         return await self.client.execute_command(*command)

@@ -151,10 +151,10 @@ class CommittedInputs:
         if self._changed:
             return []  # the new owner reads these records again
         reading = self.reading()
-        found = {place: records for place, records in fetched.records.items() if place in reading}
-        for place, records in found.items():
+        wanted = {place: records for place, records in fetched.records.items() if place in reading}
+        for place, records in wanted.items():
             self._read(reading[place], records)
-        return [record for records in found.values() for record in records]
+        return [record for records in wanted.values() for record in records]
 
     async def commit(self) -> None:
         """See ``Inputs.commit``. After a failure, the next commit covers it."""
@@ -185,10 +185,15 @@ class CommittedInputs:
 
     def status(self, waiting: frozenset[str]) -> WorkerStatus:
         """The status for the watchdog; ``waiting`` names what it waits for."""
-        logs = {(place.partition, place.topic): one for place, one in self.reading().items()}
+        logs = {
+            (place.partition, place.topic): input_log for place, input_log in self.reading().items()
+        }
         return WorkerStatus(
-            {place: one.position.offset for place, one in logs.items()},
-            {place: one.lag.behind(one.position.offset) for place, one in logs.items()},
+            {place: input_log.position.offset for place, input_log in logs.items()},
+            {
+                place: input_log.lag.behind(input_log.position.offset)
+                for place, input_log in logs.items()
+            },
             taking_over=self._changed,
             rebalancing=self.source.rebalancing,
             steps=self._steps,
@@ -198,7 +203,11 @@ class CommittedInputs:
 
     def reading(self) -> dict[PartitionId, InputLog]:
         """The assigned logs that are not halted."""
-        return {} if self._changed else {p: one for p, one in self._logs.items() if not one.halted}
+        return (
+            {}
+            if self._changed
+            else {p: input_log for p, input_log in self._logs.items() if not input_log.halted}
+        )
 
     @property
     def _changed(self) -> bool:
@@ -264,15 +273,15 @@ class CommittedInputs:
 
     def begin(self, place: PartitionId, extent: Extent, commit: Commit | None) -> None:
         """Set the position of a partition, or halt it at an offset gap."""
-        one = self._logs[place]
+        input_log = self._logs[place]
         if commit is None:
-            one.lag.begin()
-            one.position = Position(extent.first)
+            input_log.lag.begin()
+            input_log.position = Position(extent.first)
             return
         time_ms = note_time_ms(commit.note)
-        one.lag.begin(time_ms)
-        one.position = Position(extent.nearest(commit.offset), record_time_ms=time_ms)
-        if one.position.offset != commit.offset:
+        input_log.lag.begin(time_ms)
+        input_log.position = Position(extent.nearest(commit.offset), record_time_ms=time_ms)
+        if input_log.position.offset != commit.offset:
             self._handle_gap(place, extent, commit.offset)
 
     def _handle_gap(self, place: PartitionId, extent: Extent, offset: int) -> None:
@@ -301,25 +310,29 @@ class CommittedInputs:
         self, extents: Mapping[PartitionId, Extent], commits: Mapping[PartitionId, Commit]
     ) -> dict[PartitionId, int]:
         """The start offset of each partition that is not halted."""
-        return {p: one.position.offset for p, one in self._logs.items() if not one.halted}
+        return {
+            p: input_log.position.offset
+            for p, input_log in self._logs.items()
+            if not input_log.halted
+        }
 
     def commits(self) -> dict[PartitionId, Commit]:
         """The offsets and metadata that the next reader needs."""
         return {
-            place: Commit(one.position.offset, commit_note(one.read_up_to_ms()))
-            for place, one in self.reading().items()
+            place: Commit(input_log.position.offset, commit_note(input_log.read_up_to_ms()))
+            for place, input_log in self.reading().items()
         }
 
     # -- lag ------------------------------------------------------------------------------------
 
-    def _read(self, one: InputLog, records: Sequence[Record]) -> None:
+    def _read(self, input_log: InputLog, records: Sequence[Record]) -> None:
         """Advance the position past these records."""
         now_ms = self._clock.now_ms()
-        one.lag.read((record.timestamp_ms for record in records), now_ms)
+        input_log.lag.read((record.timestamp_ms for record in records), now_ms)
         newest_ms = max(record.timestamp_ms or 0 for record in records)
-        one.position = Position(
+        input_log.position = Position(
             records[-1].offset + 1,
-            record_time_ms=max(one.position.record_time_ms, min(newest_ms, now_ms)),
+            record_time_ms=max(input_log.position.record_time_ms, min(newest_ms, now_ms)),
         )
 
     async def ask(self) -> bool:
@@ -341,10 +354,10 @@ class CommittedInputs:
             self._ends.expire(self._logs)
             return False
         self._reasons.clear("kafka")
-        for place, one in self.reading().items():
-            if passed.get(place, 0) > one.position.offset:
-                time_ms = one.position.record_time_ms
-                one.position = Position(passed[place], record_time_ms=time_ms)
+        for place, input_log in self.reading().items():
+            if passed.get(place, 0) > input_log.position.offset:
+                time_ms = input_log.position.record_time_ms
+                input_log.position = Position(passed[place], record_time_ms=time_ms)
         self._tell(ends, asked_ms)
         return True
 
@@ -374,6 +387,6 @@ class CommittedInputs:
         self._ends.told()
         for place, end in ends.items():
             self._logs[place].lag.set_end(end, asked_ms)
-        for place, one in self._logs.items():
-            behind = one.lag.report(one.position, asked_ms)
+        for place, input_log in self._logs.items():
+            behind = input_log.lag.report(input_log.position, asked_ms)
             self._gauges.lag(*place, behind.records, behind.seconds)

@@ -166,8 +166,8 @@ class Relevance:
     def _by_qrels(self, query: Query, relevant: Mapping[str, float]) -> Judged:
         return Judged(
             grades=[
-                UNJUDGED if one.doc_id is None else relevant.get(one.doc_id, UNJUDGED)
-                for one in query.results
+                UNJUDGED if result.doc_id is None else relevant.get(result.doc_id, UNJUDGED)
+                for result in query.results
             ],
             truth=list(relevant.values()),
             strategy="qrels",
@@ -179,21 +179,21 @@ class Relevance:
 
     def _total(self, query: Query, predicate: Predicate) -> int | None:
         """The predicate's total; None if it does not apply."""
-        found: Any = self._call("total(query)", query, lambda: predicate.total(query))
-        if found is None:
+        total: Any = self._call("total(query)", query, lambda: predicate.total(query))
+        if total is None:
             return None
-        if isinstance(found, bool) or not isinstance(found, int | np.integer) or found < 0:
+        if isinstance(total, bool) or not isinstance(total, int | np.integer) or total < 0:
             raise self._bad_value(
-                f"total(query) gave {found!r}", query, "an integer from 0 on, or None"
+                f"total(query) gave {total!r}", query, "an integer from 0 on, or None"
             )
-        return int(found)
+        return int(total)
 
     def _relevant(self, query: Query, result: Retrieved, predicate: Predicate) -> float:
         what = f"relevant(query, result) of the result {result.doc_id!r}"
-        found: Any = self._call(what, query, lambda: predicate.relevant(query, result))
-        if not isinstance(found, bool | np.bool_):
-            raise self._bad_value(f"{what} gave {found!r}", query, "True or False")
-        return float(found)
+        answer: Any = self._call(what, query, lambda: predicate.relevant(query, result))
+        if not isinstance(answer, bool | np.bool_):
+            raise self._bad_value(f"{what} gave {answer!r}", query, "True or False")
+        return float(answer)
 
     def _call(self, what: str, query: Query, ask: Callable[[], object]) -> object:
         try:
@@ -207,12 +207,12 @@ class Relevance:
         return PredicateError(f"{self.predicate_name}: {what} for {query.place}; expected {needed}")
 
     def _by_predicate(self, query: Query, predicate: Predicate, total: int) -> Judged:
-        grades = [self._relevant(query, one, predicate) for one in query.results]
+        grades = [self._relevant(query, result, predicate) for result in query.results]
         earlier = repeats(query.results)
-        found = sum(grade for at, grade in enumerate(grades) if earlier is None or not earlier[at])
-        if found > total:
+        count = sum(grade for at, grade in enumerate(grades) if earlier is None or not earlier[at])
+        if count > total:
             raise PredicateError(
-                f"{self.predicate_name} found {found:g} relevant documents for {query.place}, but "
+                f"{self.predicate_name} found {count:g} relevant documents for {query.place}, but "
                 f"its total is {total}; total must count every relevant document"
             )
         return Judged(
@@ -227,7 +227,7 @@ class Relevance:
 
     def _by_labels(self, query: Query, labels: Mapping[Hashable, float]) -> Judged:
         return Judged(
-            grades=[labels.get(one.document, UNJUDGED) for one in query.results],
+            grades=[labels.get(result.document, UNJUDGED) for result in query.results],
             truth=list(labels.values()),
             strategy="judged",
             rel=self.good_gain,
@@ -238,7 +238,7 @@ class Relevance:
 
     def _by_overlap(self, query: Query) -> Judged:
         answers = tokens_of_each(query.references, query.language)
-        texts = tokens_of_each([one.text or "" for one in query.results], query.language)
+        texts = tokens_of_each([result.text or "" for result in query.results], query.language)
         grades = []
         for text in texts:
             best = max(overlap_f1(text, answer) for answer in answers)
@@ -260,26 +260,26 @@ def repeats(results: Sequence[Retrieved]) -> list[int] | None:
     >>> repeats([Retrieved(1, "a"), Retrieved(2, "a"), Retrieved(1)])
     [0, 1, 1]
     """
-    named = [one.doc_id for one in results if one.doc_id is not None]
-    if len({one.document for one in results}) == len(results) and len({*named}) == len(named):
+    named = [result.doc_id for result in results if result.doc_id is not None]
+    if len({result.document for result in results}) == len(results) and len({*named}) == len(named):
         return None
     documents: dict[Hashable, int] = {}
     ids: dict[str, int] = {}
-    found = []
-    for one in results:
-        above = documents.get(one.document, 0)
-        documents[one.document] = above + 1
-        if one.doc_id is not None:
-            above_id = ids.get(one.doc_id, 0)
-            ids[one.doc_id] = above_id + 1
+    counts = []
+    for result in results:
+        above = documents.get(result.document, 0)
+        documents[result.document] = above + 1
+        if result.doc_id is not None:
+            above_id = ids.get(result.doc_id, 0)
+            ids[result.doc_id] = above_id + 1
             above = max(above, above_id)
-        found.append(above)
-    return found if any(found) else None
+        counts.append(above)
+    return counts if any(counts) else None
 
 
 def _before(results: Sequence[Retrieved]) -> list[bool] | None:
-    found = [one.before for one in results]
-    return found if any(found) else None
+    flags = [result.before for result in results]
+    return flags if any(flags) else None
 
 
 def _raised(error: Exception) -> str:
@@ -314,12 +314,12 @@ def judge_ids(
     if len(set(ranking)) < len(ranking):
         seen: dict[str, int] = {}
         earlier = []
-        for one in ranking:
-            earlier.append(seen.get(one, 0))
-            seen[one] = earlier[-1] + 1
+        for document in ranking:
+            earlier.append(seen.get(document, 0))
+            seen[document] = earlier[-1] + 1
     get = relevant.get
     return Judged(
-        grades=[get(one, UNJUDGED) for one in ranking],
+        grades=[get(document, UNJUDGED) for document in ranking],
         truth=list(relevant.values()),
         rel=rel,
         graded=graded,
@@ -347,10 +347,13 @@ def judge_subtopics(
             grades[document] = max(grades.get(document, 0.0), grade)
             if grade >= rel:
                 covered.setdefault(document, set()).add(subtopic)
-    sets = {document: frozenset(found) for document, found in sorted(covered.items(), reverse=True)}
+    sets = {
+        document: frozenset(subtopics)
+        for document, subtopics in sorted(covered.items(), reverse=True)
+    }
     judged_row = judge_ids(ranking, grades, rel=rel)
     subtopics = Subtopics(
-        tuple(sets.get(one, frozenset()) for one in ranking), tuple(sets.values())
+        tuple(sets.get(document, frozenset()) for document in ranking), tuple(sets.values())
     )
     return judged_row._replace(subtopics=subtopics)
 

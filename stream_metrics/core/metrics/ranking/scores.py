@@ -101,24 +101,24 @@ def hit(batch: Rankings, metric: RankedMetric) -> Floats:
 
 def precision(batch: Rankings, metric: RankedMetric) -> Floats:
     """Relevant in the top k ÷ k, or ÷ results in the top k; 0 if nothing was retrieved."""
-    found = count(relevant(batch, metric))
+    hits = count(relevant(batch, metric))
     assert metric.k is not None
     if metric.option("denominator") == "k":
-        return np.asarray(found / float(metric.k), dtype=np.float64)
-    return ratio(found, batch.retrieved(metric.k), 0.0)
+        return np.asarray(hits / float(metric.k), dtype=np.float64)
+    return ratio(hits, batch.retrieved(metric.k), 0.0)
 
 
 def recall(batch: Rankings, metric: RankedMetric) -> Floats:
     """Relevant in the top k ÷ all relevant; 0 if nothing is relevant."""
-    found = count(relevant(batch, metric))
-    return _where_known(batch, ratio(found, all_relevant(batch, metric), 0.0))
+    hits = count(relevant(batch, metric))
+    return _where_known(batch, ratio(hits, all_relevant(batch, metric), 0.0))
 
 
 def p_miss(batch: Rankings, metric: RankedMetric) -> Floats:
     """Share of the relevant documents that are not in the top k."""
-    found = count(relevant(batch, metric))
+    hits = count(relevant(batch, metric))
     every = all_relevant(batch, metric)
-    return _where_known(batch, ratio(every - found, every, np.nan))
+    return _where_known(batch, ratio(every - hits, every, np.nan))
 
 
 def p_fa(batch: Rankings, metric: RankedMetric) -> Floats:
@@ -148,8 +148,8 @@ def aqwv(batch: Rankings, metric: RankedMetric) -> Floats:
 
 def judged(batch: Rankings, metric: RankedMetric) -> Floats:
     """Share of the results in the top k that have a judgement."""
-    found = batch.judged[:, : metric.k].sum(axis=1)
-    return ratio(found, batch.retrieved(metric.k), np.nan)
+    number = batch.judged[:, : metric.k].sum(axis=1)
+    return ratio(number, batch.retrieved(metric.k), np.nan)
 
 
 # -- ranks ------------------------------------------------------------------------------------
@@ -157,23 +157,23 @@ def judged(batch: Rankings, metric: RankedMetric) -> Floats:
 
 def mrr(batch: Rankings, metric: RankedMetric) -> Floats:
     """1 ÷ rank of the first relevant result; 0 without one."""
-    found = relevant(batch, metric)
-    if not found.shape[1]:
-        return np.zeros(len(found))
-    return np.where(found.any(axis=1), 1.0 / (found.argmax(axis=1) + 1), 0.0)
+    cells = relevant(batch, metric)
+    if not cells.shape[1]:
+        return np.zeros(len(cells))
+    return np.where(cells.any(axis=1), 1.0 / (cells.argmax(axis=1) + 1), 0.0)
 
 
 def average_precision(batch: Rankings, metric: RankedMetric) -> Floats:
     """Sum of precision at each relevant rank ÷ all relevant (or the smaller of that and k)."""
-    found = relevant(batch, metric)
+    cells = relevant(batch, metric)
     every = all_relevant(batch, metric)
     if metric.option("normalise") == "min_k" and metric.k is not None:
         every = np.minimum(every, metric.k)
-    rows, columns = np.nonzero(found)
-    starts = np.searchsorted(rows, np.arange(len(found)))
+    rows, columns = np.nonzero(cells)
+    starts = np.searchsorted(rows, np.arange(len(cells)))
     precisions = (np.arange(1, len(rows) + 1) - starts[rows]) / (columns + 1)
     # Adds up in the order of the ranks, as `total` does, and leaves out the zeros.
-    sums = np.bincount(rows, precisions, minlength=len(found))
+    sums = np.bincount(rows, precisions, minlength=len(cells))
     return _where_known(batch, ratio(sums, every, 0.0))
 
 
@@ -181,11 +181,11 @@ def ndcg(batch: Rankings, metric: RankedMetric) -> Floats:
     """DCG of the top k ÷ DCG of the best order of the complete ground truth, cut at k."""
     k = metric.k
     gains = batch.gains[:, :k]
-    found = -np.sort(-gains, axis=1) if not batch.truth_known.all() else gains
-    width = max(found.shape[1], batch.truth[:, :k].shape[1])
+    best = -np.sort(-gains, axis=1) if not batch.truth_known.all() else gains
+    width = max(best.shape[1], batch.truth[:, :k].shape[1])
     ideal = np.zeros((len(gains), width))
     ideal[:, : batch.truth[:, :k].shape[1]] = batch.truth[:, :k]
-    ideal[~batch.truth_known, : found.shape[1]] = found[~batch.truth_known]
+    ideal[~batch.truth_known, : best.shape[1]] = best[~batch.truth_known]
     dcg = total(_gains(batch, metric, gains) / logs(gains.shape[1]))
     return ratio(dcg, total(_gains(batch, metric, ideal) / logs(width)), 0.0)
 
@@ -228,10 +228,10 @@ def _max_grade(batch: Rankings, metric: RankedMetric) -> float:
 def rbp(batch: Rankings, metric: RankedMetric) -> Floats:
     """Rank-biased precision: a reader continues to the next rank with probability p."""
     p = metric.number("p")
-    found = relevant(batch, metric).astype(np.float64)
+    gains = relevant(batch, metric).astype(np.float64)
     if metric.option("gains") == "linear":
-        found = batch.gains[:, : metric.k] / _max_grade(batch, metric)
-    return (1.0 - p) * total(found * powers(p, found.shape[1]))
+        gains = batch.gains[:, : metric.k] / _max_grade(batch, metric)
+    return (1.0 - p) * total(gains * powers(p, gains.shape[1]))
 
 
 def rbp_residual(batch: Rankings, metric: RankedMetric) -> Floats:
@@ -253,10 +253,10 @@ def q_measure(batch: Rankings, metric: RankedMetric) -> Floats:
     ideal = np.zeros_like(gains)
     width = min(depth, batch.truth.shape[1])
     ideal[:, :width] = batch.truth[:, :width]
-    found = gains > 0
-    above = np.cumsum(found, axis=1) + beta * np.cumsum(gains, axis=1)
+    cells = gains > 0
+    above = np.cumsum(cells, axis=1) + beta * np.cumsum(gains, axis=1)
     below = np.arange(1, depth + 1) + beta * np.cumsum(ideal, axis=1)
-    terms = np.where(found, above / below, 0.0)
+    terms = np.where(cells, above / below, 0.0)
     return _where_known(batch, ratio(total(terms), every, 0.0))
 
 

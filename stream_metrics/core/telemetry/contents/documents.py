@@ -157,26 +157,26 @@ def documents_of(span: Span, attributes: Iterable[str], *, strict: bool = False)
         strict: Whether to accept only values that have the form of documents, as in a tool's
             result.
     """
-    found: list[list[Document]] = []
+    lists: list[list[Document]] = []
     cut = redacted = several = None
     for name in attributes:
         value = span.value(name)
-        one = (
+        documents = (
             documents_in_value(value, strict)
             if value is not None
             else documents_in_attributes(span, name)
         )
         if name not in span.attributes and sum(name in each.attributes for each in span.events) > 1:
-            one = UnusableDocuments.SEVERAL
-        if one is UnusableDocuments.CUT:
+            documents = UnusableDocuments.SEVERAL
+        if documents is UnusableDocuments.CUT:
             cut = cut or name
-        elif one is UnusableDocuments.REDACTED:
+        elif documents is UnusableDocuments.REDACTED:
             redacted = redacted or name
-        elif one is UnusableDocuments.SEVERAL:
+        elif documents is UnusableDocuments.SEVERAL:
             several = several or name
-        elif isinstance(one, list):
-            found.append(one)
-    if not found:
+        elif isinstance(documents, list):
+            lists.append(documents)
+    if not lists:
         if cut:
             return SpanDocuments(None, ("truncated", f"the attribute {cut} was cut off"))
         if redacted:
@@ -185,8 +185,8 @@ def documents_of(span: Span, attributes: Iterable[str], *, strict: bool = False)
             message = f"the attribute {several} has several lists of documents"
             return SpanDocuments(None, ("unrecognised", message))
         return SpanDocuments(None)
-    first = found[0]
-    for other in found[1:]:
+    first = lists[0]
+    for other in lists[1:]:
         if len(other) != len(first):
             message = "its attributes name different numbers of documents"
             return SpanDocuments(None, ("truncated", message))
@@ -251,8 +251,8 @@ def documents_in_attributes(span: Span, prefix: str) -> Found:
 def flatten_lists(value: Any) -> Any:
     """The list in a value, with lists of lists joined to one, as joiners are given them."""
     value = find_list(value)
-    if isinstance(value, list) and value and all(isinstance(one, list) for one in value):
-        return [one for each in value for one in each]
+    if isinstance(value, list) and value and all(isinstance(inner, list) for inner in value):
+        return [item for inner in value for item in inner]
     return value
 
 
@@ -296,27 +296,29 @@ def _in_text(value: str, strict: bool, depth: int) -> Found:
     if inner is None and value.startswith(("[", "{")):
         return UnusableDocuments.CUT
     if inner is None:
-        found = _from_repr(value)
-        return None if found is None else [found]
+        document = _from_repr(value)
+        return None if document is None else [document]
     return _find(inner, strict, depth + 1)
 
 
 def _in_list(value: list[Any], strict: bool, depth: int) -> Found:
-    documents = [_as_document(one, strict) for one in value]
+    documents = [_as_document(item, strict) for item in value]
     if all(document is not None for document in documents):
         return [document for document in documents if document is not None]
-    parts = [one for one in value if isinstance(one, dict) and one.get("type") == "text"]
+    parts = [item for item in value if isinstance(item, dict) and item.get("type") == "text"]
     return _in_parts(parts, strict, depth) if len(parts) == len(value) else None
 
 
 def _in_parts(parts: list[Any], strict: bool, depth: int) -> Found:
     """The documents in all content parts of a message or of a tool's result."""
-    inner = [_find(one.get("text"), strict, depth + 1) for one in parts if isinstance(one, dict)]
-    if any(one is UnusableDocuments.CUT for one in inner):
+    inner = [_find(part.get("text"), strict, depth + 1) for part in parts if isinstance(part, dict)]
+    if any(documents is UnusableDocuments.CUT for documents in inner):
         return UnusableDocuments.CUT
-    if len(inner) < len(parts) or not all(isinstance(one, list) for one in inner):
+    if len(inner) < len(parts) or not all(isinstance(documents, list) for documents in inner):
         return None
-    return [document for one in inner if isinstance(one, list) for document in one]
+    return [
+        document for documents in inner if isinstance(documents, list) for document in documents
+    ]
 
 
 def _in_object(value: dict[str, Any], strict: bool, depth: int) -> Found:
@@ -335,10 +337,10 @@ def _in_object(value: dict[str, Any], strict: bool, depth: int) -> Found:
         names = (*_LISTS, "content", "artifact")
     problem: Found = None
     for name in names:
-        found = _find(value[name], strict, depth + 1) if value.get(name) is not None else None
-        if isinstance(found, list):
-            return found
-        problem = problem or found
+        documents = _find(value[name], strict, depth + 1) if value.get(name) is not None else None
+        if isinstance(documents, list):
+            return documents
+        problem = problem or documents
     of_components = bool(value) and all(isinstance(inner, dict) for inner in value.values())
     if problem is None and depth < 2 and of_components:
         return _in_components(value, strict)
@@ -350,8 +352,18 @@ def _in_components(value: dict[str, Any], strict: bool) -> Found:
 
     If others have outputs too, the documents may be those of an intermediate step.
     """
-    found = [one for inner in value.values() if (one := _in_object(inner, strict, 2)) is not None]
-    return found[0] if found and len(value) == 1 else UnusableDocuments.SEVERAL if found else None
+    outputs = [
+        documents
+        for inner in value.values()
+        if (documents := _in_object(inner, strict, 2)) is not None
+    ]
+    return (
+        outputs[0]
+        if outputs and len(value) == 1
+        else UnusableDocuments.SEVERAL
+        if outputs
+        else None
+    )
 
 
 def _as_document(value: Any, strict: bool) -> Document | None:
@@ -359,10 +371,10 @@ def _as_document(value: Any, strict: bool) -> Document | None:
         inner = parse_value(value) if value.startswith("{") else None
         if isinstance(inner, dict):
             return _as_document(inner, strict)
-        found = _from_repr(value)
-        if found is None and not strict and not value.strip().startswith(("[", "{", "<")):
-            found = Document(text=text(value))
-        return found
+        document = _from_repr(value)
+        if document is None and not strict and not value.strip().startswith(("[", "{", "<")):
+            document = Document(text=text(value))
+        return document
     if not isinstance(value, dict):
         return None
     inner = value.get("kwargs")
@@ -386,7 +398,7 @@ def _as_document(value: Any, strict: bool) -> Document | None:
 
 def _document(value: dict[str, Any]) -> Document:
     """The document in an object, by the names that frameworks use."""
-    parts = {name.removeprefix("document."): one for name, one in value.items()}
+    parts = {name.removeprefix("document."): part for name, part in value.items()}
     metadata = next(
         (parts[name] for name in ("metadata", "meta", "extra_info") if name in parts), None
     )
@@ -397,7 +409,7 @@ def _document(value: dict[str, Any]) -> Document:
     score = parts.get("score")
     where = _url(parts, _URLS)
     page = _url(about, (*_URLS, "source")) or _url(parts, ("source",))
-    body = next((found for name in _TEXTS if (found := text(parts.get(name)))), None)
+    body = next((content for name in _TEXTS if (content := text(parts.get(name)))), None)
     if body is None and isinstance(resource, dict):
         body = text(resource.get("text"))
     return Document(
@@ -414,17 +426,17 @@ def _document(value: dict[str, Any]) -> Document:
 def _id(parts: dict[str, Any], about: dict[str, Any], page: str | None) -> str | None:
     """The document's own id. The number of a chunk counts only together with its document."""
     for name in ("id", "id_", "node_id"):
-        if found := text(parts.get(name)):
-            return found
+        if own := text(parts.get(name)):
+            return own
     of_metadata = text(parts.get("metadata.id")) or text(about.get("id"))
     for holder in (parts, about):
         whole = text(holder.get("doc_id"))
         chunk = holder.get("chunk_id")
-        if (found := text(chunk)) is not None:
-            if type(chunk) is not int and not found.isdecimal():
-                return found
+        if (number := text(chunk)) is not None:
+            if type(chunk) is not int and not number.isdecimal():
+                return number
             if whole or page:
-                return f"{whole or page}#{found}"
+                return f"{whole or page}#{number}"
         if whole:
             return whole
         if holder is parts and of_metadata:
@@ -434,24 +446,24 @@ def _id(parts: dict[str, Any], about: dict[str, Any], page: str | None) -> str |
 
 def _url(parts: dict[str, Any], names: Iterable[str]) -> str | None:
     for name in names:
-        found = text(parts.get(name))
-        if found is not None and found.startswith(("http://", "https://")) and len(found) > 8:
-            return found if len(found.encode(errors="replace")) <= 8192 else None
+        url = text(parts.get(name))
+        if url is not None and url.startswith(("http://", "https://")) and len(url) > 8:
+            return url if len(url.encode(errors="replace")) <= 8192 else None
     return None
 
 
 def _from_repr(value: str) -> Document | None:
     """A document as a framework's ``repr`` writes it; texts in these are cut off and ignored."""
     value = value.strip()
-    if found := _NODE.match(value):
-        return Document(id=found["id"], score=_number(found["score"]))
+    if match := _NODE.match(value):
+        return Document(id=match["id"], score=_number(match["score"]))
     if not value.startswith("Document("):
         return None
     inner = parse_value(value)
     if isinstance(inner, dict):
         return _document(inner)
-    if found := _HAYSTACK.match(value):
-        return Document(id=found["id"].strip(), score=_number(found["score"]))
+    if match := _HAYSTACK.match(value):
+        return Document(id=match["id"].strip(), score=_number(match["score"]))
     return None
 
 

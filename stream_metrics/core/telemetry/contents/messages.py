@@ -51,9 +51,9 @@ def attribute_text(
             value = value.get(part) if isinstance(value, dict) else None
         elif isinstance(value, str) and len(value) > 2 and value[0] == value[-1] == '"':
             value = value[1:-1]  # text that a product encoded as JSON
-        found = text(value)
-        if found is not None and (not longest or len(found) <= longest):
-            return found
+        written = text(value)
+        if written is not None and (not longest or len(written) <= longest):
+            return written
     return None
 
 
@@ -96,7 +96,7 @@ def called_tools(span: Span, names: Iterable[str]) -> list[str]:
     values = (span.value(name) for name in names)
     return [
         *(str(value) for name, value in span.attributes.items() if _NAME_OF_CALL.match(name)),
-        *(found for value in values if isinstance(value, str) for found in _CALLED.findall(value)),
+        *(name for value in values if isinstance(value, str) for name in _CALLED.findall(value)),
     ]
 
 
@@ -105,9 +105,9 @@ def _first(
 ) -> str | None:
     for name in names:
         value = span.value(name)
-        found = _text(value, roles, keys, 0)
-        if found is not None:
-            return found
+        message = _text(value, roles, keys, 0)
+        if message is not None:
+            return message
     return None
 
 
@@ -134,19 +134,19 @@ def _text(value: Any, roles: tuple[str, ...], keys: tuple[str, ...], depth: int)
     if isinstance(value.get("messages"), list):
         return _last_message(value["messages"], roles, depth)
     for name in keys:
-        if value.get(name) is not None and (found := _text(value[name], roles, keys, depth + 1)):
-            return found
+        if value.get(name) is not None and (inner := _text(value[name], roles, keys, depth + 1)):
+            return inner
     return None
 
 
 def _last_message(value: list[Any], roles: tuple[str, ...], depth: int) -> str | None:
-    for one in reversed(value):
-        if isinstance(one, list):
-            found = _last_message(one, roles, depth + 1) if depth < MAX_DEPTH else None
+    for item in reversed(value):
+        if isinstance(item, list):
+            written = _last_message(item, roles, depth + 1) if depth < MAX_DEPTH else None
         else:
-            found = _message(one, roles)
-        if found is not None:
-            return found
+            written = _message(item, roles)
+        if written is not None:
+            return written
     return None
 
 

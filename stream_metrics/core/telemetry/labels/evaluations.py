@@ -231,10 +231,10 @@ def number(value: Any) -> float | None:
     if type(value) not in (int, float, str):
         return None
     try:
-        found = float(value)
+        parsed = float(value)
     except (OverflowError, ValueError):
         return None
-    return found if math.isfinite(found) else None
+    return parsed if math.isfinite(parsed) else None
 
 
 def instant(value: Any) -> int | None:
@@ -250,8 +250,8 @@ def instant(value: Any) -> int | None:
     """
     if isinstance(value, datetime):
         value = value.isoformat() if value.tzinfo is not None else None
-    if isinstance(value, str) and (found := parse_rfc3339(value.strip().replace(" ", "T", 1))):
-        return found
+    if isinstance(value, str) and (parsed := parse_rfc3339(value.strip().replace(" ", "T", 1))):
+        return parsed
     since = number(value)
     if since is None:
         return None
@@ -300,8 +300,10 @@ def _target(span: Span, row: Row, base: Evaluation, near: Span | None, inside: b
 
     Without either it is about its turn, and must name the document.
     """
-    found = documents_of(span, row.documents, strict=True).documents or ()
-    document = found[0].id or found[0].text or found[0].url if len(found) == 1 else None
+    documents = documents_of(span, row.documents, strict=True).documents or ()
+    document = (
+        documents[0].id or documents[0].text or documents[0].url if len(documents) == 1 else None
+    )
     links = {(link.trace_id, link.span_id) for link in span.links if link.span_id}
     trace_id, span_id, before_ns = span.trace_id, "", None
     if len(links) == 1:
@@ -316,9 +318,9 @@ def _target(span: Span, row: Row, base: Evaluation, near: Span | None, inside: b
 def _results(span: Span, evaluator: bool) -> Iterable[Mapping[str, Any]]:
     """The evaluation results in a span's attributes."""
     kind = "evaluation" if evaluator else "annotation"
-    found = _numbered(span.attributes, f"{kind}s.", f"{kind}.")
-    if found:
-        return found
+    numbered = _numbered(span.attributes, f"{kind}s.", f"{kind}.")
+    if numbered:
+        return numbered
     if any(name in span.attributes for name in (*_SCORES[:2], _LABELS[0])):
         return [span.attributes]
     if not evaluator:
@@ -329,7 +331,9 @@ def _results(span: Span, evaluator: bool) -> Iterable[Mapping[str, Any]]:
     output = span.text("output.value")
     value = parse_value(output) if output is not None else None
     each = value if isinstance(value, list) else [value]
-    scores = [one for one in each if isinstance(one, dict) and ({"score", "label"} & one.keys())]
+    scores = [
+        score for score in each if isinstance(score, dict) and ({"score", "label"} & score.keys())
+    ]
     if scores:
         return scores
     if {"score", "label"} & about.keys():
@@ -339,13 +343,13 @@ def _results(span: Span, evaluator: bool) -> Iterable[Mapping[str, Any]]:
 
 def _numbered(attributes: Mapping[str, Any], start: str, part: str) -> list[dict[str, Any]]:
     """Objects that are flattened to attributes such as ``evaluations.0.evaluation.score``."""
-    found: dict[str, dict[str, Any]] = {}
+    by_place: dict[str, dict[str, Any]] = {}
     for name, value in attributes.items():
         if name.startswith(start):
             place, _, rest = name[len(start) :].partition(".")
             if place.isdecimal() and rest.startswith(part):
-                found.setdefault(place, {})[rest.removeprefix(part)] = value
-    return [found[place] for place in sorted(found)]
+                by_place.setdefault(place, {})[rest.removeprefix(part)] = value
+    return [by_place[place] for place in sorted(by_place)]
 
 
 def _position(
@@ -354,10 +358,12 @@ def _position(
     """A position from 0; -1 if it is invalid, None if there is none."""
     for first, group in ((0, names), (1, from_one)):
         for name in group:
-            found = number(attribute_text(columns, (name,)) if ":" in name else columns.get(name))
-            if found is None:
+            position = number(
+                attribute_text(columns, (name,)) if ":" in name else columns.get(name)
+            )
+            if position is None:
                 continue
-            return int(found) - first if found.is_integer() and found >= first else -1
+            return int(position) - first if position.is_integer() and position >= first else -1
     return None
 
 

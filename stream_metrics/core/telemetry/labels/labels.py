@@ -53,9 +53,15 @@ class _DocumentLookup:
         self.each = documents
         self._places: dict[str, list[int]] = {}
         self._known: DocumentIndex | None = None
-        for place, one in enumerate(documents):
+        for place, document in enumerate(documents):
             of_result = results[place].doc_id if results else None
-            for name in {one.id, one.url, one.page, one.text and one.text.strip(), of_result}:
+            for name in {
+                document.id,
+                document.url,
+                document.page,
+                document.text and document.text.strip(),
+                of_result,
+            }:
                 if name:
                     self._places.setdefault(name, []).append(place)
 
@@ -68,20 +74,24 @@ class _DocumentLookup:
         """The positions of the documents with this id, text or address."""
         return self._places.get(name.strip(), [])
 
-    def chosen(self, one: Evaluation) -> int:
+    def chosen(self, evaluation: Evaluation) -> int:
         """The position of the document that the evaluation refers to."""
         places: Sequence[int] = range(len(self.each))
-        if one.document is not None:
-            places = self.places(one.document)
+        if evaluation.document is not None:
+            places = self.places(evaluation.document)
             if not places:
-                message = f"the span did not return {one.document[:100]!r}"
+                message = f"the span did not return {evaluation.document[:100]!r}"
                 raise _NoLabel("label_no_document", message)
-        if one.position is not None:
-            if one.position not in places:
-                what = "another document there" if one.document else f"{len(self.each)} documents"
-                message = f"position {one.position}: the span has {what}"
+        if evaluation.position is not None:
+            if evaluation.position not in places:
+                what = (
+                    "another document there"
+                    if evaluation.document
+                    else f"{len(self.each)} documents"
+                )
+                message = f"position {evaluation.position}: the span has {what}"
                 raise _NoLabel("label_no_document", message)
-            return one.position
+            return evaluation.position
         if not places:
             raise _NoLabel("label_no_document", "the span found nothing")
         first = self.each[places[0]]
@@ -93,9 +103,9 @@ class _DocumentLookup:
     def alike(self, document: Document, place: int, count: int) -> int:
         """The position of a document that another span had at ``place`` of ``count``."""
         self._known = self._known or DocumentIndex(self.each)
-        found = self._known.position(document)
-        if found is not None:
-            return found
+        position = self._known.position(document)
+        if position is not None:
+            return position
         if len(self.each) == count and same_document(document, self.each[place]) is None:
             return place
         message = "the agent did not receive the document: a later step dropped it"
@@ -126,80 +136,86 @@ class ResultIndex:
         self, evaluations: Iterable[Evaluation], grading: Grading
     ) -> tuple[list[Label], list[UnusedScore]]:
         """The labels that evaluations give, in no order, and the evaluations that give none."""
-        found: dict[tuple[str, int], dict[int, list[tuple[Evaluation, Label]]]] = {}
+        by_result: dict[tuple[str, int], dict[int, list[tuple[Evaluation, Label]]]] = {}
         unused = []
-        for one in evaluations:
+        for evaluation in evaluations:
             try:
-                label = self._label(one, grading)
+                label = self._label(evaluation, grading)
             except _NoLabel as why:
-                unused.append(UnusedScore(one.origin, why.reason, why.message))
+                unused.append(UnusedScore(evaluation.origin, why.reason, why.message))
                 continue
-            gains = found.setdefault((label.result_id, label.time_us), {})
-            gains.setdefault(label.gain, []).append((one, label))
+            gains = by_result.setdefault((label.result_id, label.time_us), {})
+            gains.setdefault(label.gain, []).append((evaluation, label))
         labels = []
-        for (result_id, _), gains in found.items():
+        for (result_id, _), gains in by_result.items():
             each = [pair for gain in gains.values() for pair in gain]
             if len(gains) == 1:
                 labels.append(min((label for _, label in each), key=_labeller))
                 continue
             listed = " and ".join(map(str, sorted(gains)))
             message = f"scores with the same time give the result {result_id} the gains {listed}"
-            unused += [UnusedScore(one.origin, "label_conflict", message) for one, _ in each]
+            unused += [
+                UnusedScore(evaluation.origin, "label_conflict", message) for evaluation, _ in each
+            ]
         return labels, unused
 
-    def _label(self, one: Evaluation, grading: Grading) -> Label:
-        if not grading.covers(one.name):
-            raise _NoLabel("label_other_name", f"it is called {one.name!r}")
-        turn, search, place = self._result(one)
-        gain = grading.gain(one.score, one.label, minimized=one.minimized)
+    def _label(self, evaluation: Evaluation, grading: Grading) -> Label:
+        if not grading.covers(evaluation.name):
+            raise _NoLabel("label_other_name", f"it is called {evaluation.name!r}")
+        turn, search, place = self._result(evaluation)
+        gain = grading.gain(evaluation.score, evaluation.label, minimized=evaluation.minimized)
         if gain is None:
-            given = [repr(part) for part in (one.score, one.label) if part is not None]
+            given = [
+                repr(part) for part in (evaluation.score, evaluation.label) if part is not None
+            ]
             message = f"no setting gives the gain of {' and '.join(given)}" if given else "no score"
             raise _NoLabel("label_no_grade", message)
-        if not EARLIEST_US <= one.time_us <= LATEST_US:
-            raise _NoLabel("label_malformed", f"its time is {one.time_us} µs after 1970")
+        if not EARLIEST_US <= evaluation.time_us <= LATEST_US:
+            raise _NoLabel("label_malformed", f"its time is {evaluation.time_us} µs after 1970")
         result_id = f"{search.span_id}/{place + 1}"
-        return Label(turn, result_id, gain, one.time_us, one.labeller)
+        return Label(turn, result_id, gain, evaluation.time_us, evaluation.labeller)
 
-    def _result(self, one: Evaluation) -> tuple[Turn, Search, int]:
+    def _result(self, evaluation: Evaluation) -> tuple[Turn, Search, int]:
         """The turn, the search, and the position of the result in it, from 0."""
-        if not one.span_id:
+        if not evaluation.span_id:
             raise _NoLabel("label_no_span", "it names no span, or several")
         if self._tree is None:
             raise _NoLabel("label_not_told", "the span's trace was refused")
-        span = self._tree.by_id.get(one.span_id)
-        if span is None or one.trace_id not in ("", span.trace_id):
-            raise _NoLabel("label_no_span", f"the trace has no span {one.span_id}")
-        found = self._searches.get(self._replaced_by.get(span.span_id, span.span_id))
-        if found is None:
-            turn, search = self._around(one, span, self._tree)
-            return turn, search, self._of(search).chosen(one)
-        turn, search = found
+        span = self._tree.by_id.get(evaluation.span_id)
+        if span is None or evaluation.trace_id not in ("", span.trace_id):
+            raise _NoLabel("label_no_span", f"the trace has no span {evaluation.span_id}")
+        pair = self._searches.get(self._replaced_by.get(span.span_id, span.span_id))
+        if pair is None:
+            turn, search = self._around(evaluation, span, self._tree)
+            return turn, search, self._of(search).chosen(evaluation)
+        turn, search = pair
         if search.span_id == span.span_id:
-            return turn, search, self._of(search).chosen(one)
+            return turn, search, self._of(search).chosen(evaluation)
         own = self._named(span, self._tree)
-        if own is None and one.document is None:
+        if own is None and evaluation.document is None:
             raise _NoLabel("label_no_document", "the span names no documents, nor does the score")
         if own is None:
-            return turn, search, self._of(search).chosen(one)
-        place = own.chosen(one)
+            return turn, search, self._of(search).chosen(evaluation)
+        place = own.chosen(evaluation)
         return turn, search, self._of(search).alike(own.each[place], place, len(own.each))
 
-    def _around(self, one: Evaluation, span: Span, tree: SpanTree) -> tuple[Turn, Search]:
+    def _around(self, evaluation: Evaluation, span: Span, tree: SpanTree) -> tuple[Turn, Search]:
         """The search inside another span that returned the document that the evaluation names."""
         inside = self._searches_inside(tree).get(span.span_id)
         if not inside:
             if tree.role(span) in _SEARCHING or not self._searches:
                 raise _NoLabel("label_not_told", "the span's search was refused")
             raise _NoLabel("label_no_search", f"{span.name!r} is no search, and has none inside")
-        if one.document is None:
+        if evaluation.document is None:
             raise _NoLabel("label_no_document", f"{span.name!r} is no search; name the document")
-        hits = self._returned_in(span.span_id, one.document.strip(), tree)
-        if one.before_ns is not None:
-            before = bisect_right(hits, one.before_ns, key=lambda hit: hit[0])
+        hits = self._returned_in(span.span_id, evaluation.document.strip(), tree)
+        if evaluation.before_ns is not None:
+            before = bisect_right(hits, evaluation.before_ns, key=lambda hit: hit[0])
             hits = hits[before - 1 : before] if before else []
         if not hits:
-            raise _NoLabel("label_no_document", f"no search in it returned {one.document[:100]!r}")
+            raise _NoLabel(
+                "label_no_document", f"no search in it returned {evaluation.document[:100]!r}"
+            )
         if len(hits) > 1:
             raise _NoLabel("label_ambiguous", f"{len(hits)} searches in it returned the document")
         return self._searches[hits[0][-1]]
@@ -207,16 +223,16 @@ class ResultIndex:
     def _returned_in(self, id: str, name: str, tree: SpanTree) -> list[_SearchEnd]:
         """The searches inside a span that returned the document, by their end."""
         if not self._returned:
-            for one, (_, search) in self._searches.items():
-                hit = (max(tree.by_id[one].end_ns, search.start_ns), search.start_ns, one)
+            for span_id, (_, search) in self._searches.items():
+                hit = (max(tree.by_id[span_id].end_ns, search.start_ns), search.start_ns, span_id)
                 for held in self._of(search).names:
                     self._returned.setdefault(held, []).append(hit)
-        found = self._hits.get((id, name))
-        if found is None:
+        hits = self._hits.get((id, name))
+        if hits is None:
             inside = self._inside[id]
-            found = sorted(hit for hit in self._returned.get(name, ()) if hit[-1] in inside)
-            self._hits[id, name] = found
-        return found
+            hits = sorted(hit for hit in self._returned.get(name, ()) if hit[-1] in inside)
+            self._hits[id, name] = hits
+        return hits
 
     def _searches_inside(self, tree: SpanTree) -> dict[str, set[str]]:
         """The searches inside each span."""
@@ -234,11 +250,11 @@ class ResultIndex:
 
     def _of(self, search: Search) -> _DocumentLookup:
         """The documents of a search."""
-        found = self._documents.get(search.span_id)
-        if found is None:
+        lookup = self._documents.get(search.span_id)
+        if lookup is None:
             documents = [result.document for result in search.results]
-            found = self._documents[search.span_id] = _DocumentLookup(documents, search.results)
-        return found
+            lookup = self._documents[search.span_id] = _DocumentLookup(documents, search.results)
+        return lookup
 
     def _named(self, span: Span, tree: SpanTree) -> _DocumentLookup | None:
         """The documents of a span whose results another span has."""

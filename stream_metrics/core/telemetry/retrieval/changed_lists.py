@@ -41,18 +41,18 @@ def find_changed_lists(
             else []
         )
         for documents in lists:
-            one = _DocumentList(documents)
-            fed = [each for each in given if one.of(each)]
+            shown = _DocumentList(documents)
+            fed = [each for each in given if shown.of(each)]
             if not documents:
                 if not any(each.names & returned.names for each in given):
                     continue
                 message = f"{span.name!r} removed all results of a search, and no row matches it"
-            elif returned.names.isdisjoint(one.names):
+            elif returned.names.isdisjoint(shown.names):
                 if fed:
                     continue
                 message = f"{span.name!r} outputs documents of no search"
-            elif returned.explain(one, span.end_ns) and (
-                not fed or any(one.same(each) for each in fed)
+            elif returned.explain(shown, span.end_ns) and (
+                not fed or any(shown.same(each) for each in fed)
             ):
                 continue
             elif returned.compared > MAX_COMPARISONS:
@@ -94,36 +94,36 @@ class _ReturnedLists:
         self.names: set[str] = set()
         self._since: dict[tuple[str | None, ...], int] = {}
         self._beginning: dict[str, list[tuple[int, int, _DocumentList]]] = {}
-        order = sorted(got, key=lambda one: (one.start_ns, one.span.span_id))
-        for place, one in enumerate(order):
-            listed = _DocumentList(one.documents)
+        order = sorted(got, key=lambda retrieval: (retrieval.start_ns, retrieval.span.span_id))
+        for place, retrieval in enumerate(order):
+            listed = _DocumentList(retrieval.documents)
             self.names |= listed.names
             for names in (listed.ids, listed.texts):
-                self._since.setdefault(names, one.start_ns)
+                self._since.setdefault(names, retrieval.start_ns)
             for name in {names[0] for names in (listed.ids, listed.texts) if names} - {None}:
-                entry = (place, one.start_ns, listed)
+                entry = (place, retrieval.start_ns, listed)
                 self._beginning.setdefault(str(name), []).append(entry)
 
-    def explain(self, one: _DocumentList, until_ns: int) -> bool:
+    def explain(self, shown: _DocumentList, until_ns: int) -> bool:
         """Whether the list is one of those returned, several of them in sequence, or their
         union."""
-        forms = [names for names in (one.ids, one.texts) if None not in names]
+        forms = [names for names in (shown.ids, shown.texts) if None not in names]
         if any(self._since.get(names, until_ns + 1) <= until_ns for names in forms):
             return True
-        found: dict[int, _DocumentList] = {}
-        for name in one.names:
+        by_place: dict[int, _DocumentList] = {}
+        for name in shown.names:
             for place, start_ns, listed in self._beginning.get(name, ()):
                 self.compared += 1
                 if self.compared > MAX_COMPARISONS:
                     return False
-                if start_ns <= until_ns and listed.of(one):
-                    found[place] = listed
-        whole = [found[place] for place in sorted(found)]
+                if start_ns <= until_ns and listed.of(shown):
+                    by_place[place] = listed
+        whole = [by_place[place] for place in sorted(by_place)]
         return any(
             None not in mine and (_in_a_row(mine, lists) or _each_once(mine, lists))
             for mine, lists in (
-                (one.ids, [each.ids for each in whole]),
-                (one.texts, [each.texts for each in whole]),
+                (shown.ids, [each.ids for each in whole]),
+                (shown.texts, [each.texts for each in whole]),
             )
         )
 

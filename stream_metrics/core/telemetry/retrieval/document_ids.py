@@ -40,16 +40,16 @@ class DocumentIds:
     without an id takes the id of another document with the same text.
     """
 
-    def __init__(self, found: Sequence[Documents], text_limit: TextLimit = NO_TEXT_LIMIT) -> None:
+    def __init__(self, lists: Sequence[Documents], text_limit: TextLimit = NO_TEXT_LIMIT) -> None:
         self._text_limit = text_limit
-        self._shared = _shared_addresses(found)
+        self._shared = _shared_addresses(lists)
         of_text: dict[str, set[str]] = {}
-        for document in (document for documents in found for document in documents):
+        for document in (document for documents in lists for document in documents):
             if document.id is not None and document.text is not None:
                 of_text.setdefault(document.text, set()).add(document.id)
         self._ids = {text: next(iter(ids)) for text, ids in of_text.items() if len(ids) == 1}
-        self._regenerated = _regenerated(found)
-        self._numbered = _numbered(found)
+        self._regenerated = _regenerated(lists)
+        self._numbered = _numbered(lists)
 
     def of(self, document: Document) -> str | None:
         """The document's own id, else a digest of its text if the text identifies it, else None."""
@@ -93,8 +93,8 @@ class DocumentIds:
         return document.url is None or document.url in self._shared
 
     def _address(self, document: Document) -> str | None:
-        found = document.url or document.page
-        return None if found in self._shared else found
+        address = document.url or document.page
+        return None if address in self._shared else address
 
 
 def detect_text_limit(spans: Iterable[Span]) -> TextLimit:
@@ -117,10 +117,10 @@ def detect_text_limit(spans: Iterable[Span]) -> TextLimit:
     return TextLimit(length if len(longest) > 1 and chosen else None)
 
 
-def _shared_addresses(found: Iterable[Documents]) -> frozenset[str]:
+def _shared_addresses(lists: Iterable[Documents]) -> frozenset[str]:
     """Addresses that one search returned for several documents."""
     shared: set[str] = set()
-    for documents in found:
+    for documents in lists:
         seen: dict[str, str | None] = {}
         for document in documents:
             place = document.url or document.page
@@ -131,12 +131,12 @@ def _shared_addresses(found: Iterable[Documents]) -> frozenset[str]:
     return frozenset(shared)
 
 
-def _regenerated(found: Sequence[Documents]) -> bool:
+def _regenerated(lists: Sequence[Documents]) -> bool:
     """Whether ids are generated for each search: texts repeat, and their ids never do."""
     ids: set[str] = set()
     texts: set[str] = set()
     again = False
-    for documents in found:
+    for documents in lists:
         made = [document for document in documents if _is_generated(document)]
         if any(document.id in ids for document in made):
             return False
@@ -146,11 +146,11 @@ def _regenerated(found: Sequence[Documents]) -> bool:
     return again
 
 
-def _numbered(found: Sequence[Documents]) -> bool:
+def _numbered(lists: Sequence[Documents]) -> bool:
     """Whether ids only number the results: they count from 0 or 1, and occur with several texts."""
     texts: dict[str, str] = {}
     several = False
-    for documents in found:
+    for documents in lists:
         for place, document in enumerate(documents):
             if document.id not in (str(place), str(place + 1)) or document.text is None:
                 return False

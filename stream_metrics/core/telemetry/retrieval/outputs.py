@@ -59,12 +59,12 @@ def _output_text(span: Span, names: Iterable[str]) -> str:
 
 
 def _probes(documents: Iterable[Document]) -> list[str]:
-    return [found for one in documents if one.text and (found := probe(one.text))]
+    return [phrase for document in documents if document.text and (phrase := probe(document.text))]
 
 
 def _text_offsets(documents: Iterable[Document], output: str) -> list[int]:
     """The offset of each document's text in the output; -1 if it is missing."""
-    return [output.find(one) for one in _probes(documents)]
+    return [output.find(phrase) for phrase in _probes(documents)]
 
 
 def tools_of_searches(tree: SpanTree) -> dict[str, str] | None:
@@ -77,14 +77,14 @@ def tools_of_searches(tree: SpanTree) -> dict[str, str] | None:
     siblings: dict[str, list[Span]] = {}
     for span in tree.with_role(Role.TOOL, Role.SEARCH):
         siblings.setdefault(span.parent_id, []).append(span)
-    found: dict[str, str] = {}
+    tools: dict[str, str] = {}
     left = MAX_COMPARED_CHARACTERS
     for spans in siblings.values():
         if len({tree.role(span) for span in spans}) < 2:
             continue
         running: list[_Tool] = []
         taken: set[str] = set()
-        for span in sorted(spans, key=lambda one: (one.start_ns, -one.end_ns, one.span_id)):
+        for span in sorted(spans, key=lambda span: (span.start_ns, -span.end_ns, span.span_id)):
             running = [tool for tool in running if tool.span.end_ns >= span.start_ns]
             row = tree.rows[span.span_id]
             if row.role is Role.TOOL:
@@ -101,13 +101,13 @@ def tools_of_searches(tree: SpanTree) -> dict[str, str] | None:
                 left -= _COMPARISON + length
                 if left < 0:
                     return None
-                returned = sum(one in tool.output for one in probes)
+                returned = sum(phrase in tool.output for phrase in probes)
                 fits[tool.span.span_id] = returned, int(bool(query) and query in tool.asked)
             best = max(fits, key=lambda id: (fits[id], id not in taken), default=None)
             if best is not None and fits[best] > (0, 0):
                 taken.add(best)
-                found[span.span_id] = best
-    return found
+                tools[span.span_id] = best
+    return tools
 
 
 class _Tool(NamedTuple):
@@ -120,21 +120,21 @@ class _Tool(NamedTuple):
 
 def _lists(span: Span, names: Iterable[str]) -> list[list[Document]]:
     """All lists of documents in these attributes, also under names that a program chose."""
-    found = []
+    lists = []
     for name in names:
         value = span.value(name)
         inner = flatten_lists(value)
-        for one in (value, *(inner.values() if isinstance(inner, dict) else ())):
-            documents = documents_in_value(one, True)
+        for item in (value, *(inner.values() if isinstance(inner, dict) else ())):
+            documents = documents_in_value(item, True)
             if isinstance(documents, list) and documents:
-                found.append(documents)
-    return found
+                lists.append(documents)
+    return lists
 
 
 def find_changed_outputs(
     tree: SpanTree,
     before: Sequence[Retrieval],
-    found: Sequence[Retrieval],
+    after: Sequence[Retrieval],
     numbers: Mapping[str, int],
 ) -> Iterator[SpanProblem]:
     """Spans around the searches of one iteration that changed what the searches returned.
@@ -142,23 +142,25 @@ def find_changed_outputs(
     Args:
         tree: The trace.
         before: The searches of a turn before reranking.
-        found: The searches after reranking.
+        after: The searches after reranking.
         numbers: The iteration of each search.
     """
     returned = {
-        key for one in (*before, *found) for key in (_ids(one.documents), _texts(one.documents))
+        key
+        for retrieval in (*before, *after)
+        for key in (_ids(retrieval.documents), _texts(retrieval.documents))
     }
     inside: dict[str, list[Retrieval]] = {}
-    for one in found:
-        outer = tree.parent(one.span)
+    for retrieval in after:
+        outer = tree.parent(retrieval.span)
         for _ in range(_LEVELS):
             if outer is None or tree.role(outer) is Role.TURN:
                 break
-            inside.setdefault(outer.span_id, []).append(one)
+            inside.setdefault(outer.span_id, []).append(retrieval)
             outer = tree.parent(outer)
     for id, searches in inside.items():
         span, role = tree.by_id[id], tree.role(tree.by_id[id])
-        if len({numbers[one.span.span_id] for one in searches}) > 1:
+        if len({numbers[retrieval.span.span_id] for retrieval in searches}) > 1:
             continue
         if role is Role.TOOL and id not in tree.around_models:
             lost = _lost_text(_output_text(span, tree.rows[id].documents), searches)
@@ -177,33 +179,35 @@ def find_changed_outputs(
             yield SpanProblem(span, "unrecognised", message)
 
 
-def find_partly_shown(models: Sequence[Span], found: Sequence[Retrieval]) -> Iterator[SpanProblem]:
+def find_partly_shown(
+    models: Sequence[Span], retrievals: Sequence[Retrieval]
+) -> Iterator[SpanProblem]:
     """Searches of which the following model call was shown only a part.
 
     The program dropped the rest in a step without a span. Later calls count too, since some
     programs have a model look at each document separately.
     """
-    if len(models) * len(found) > MAX_SHOWN_COMPARISONS:
+    if len(models) * len(retrievals) > MAX_SHOWN_COMPARISONS:
         return
     calls = sorted(models, key=lambda span: (span.start_ns, span.span_id))
-    starts = sorted(one.start_ns for one in found)
+    starts = sorted(retrieval.start_ns for retrieval in retrievals)
     shown = _ShownTexts(MAX_SHOWN_CHARACTERS)
-    for one in found:
-        later = [span for span in calls if span.start_ns >= one.end_ns]
-        at = bisect_left(starts, one.end_ns)
+    for retrieval in retrievals:
+        later = [span for span in calls if span.start_ns >= retrieval.end_ns]
+        at = bisect_left(starts, retrieval.end_ns)
         following = starts[at] if at < len(starts) else None
         window = [span for span in later if following is None or span.start_ns < following]
-        probes = _probes(one.documents)
+        probes = _probes(retrieval.documents)
         partly = any(shown.contain(span, each) for span in window for each in probes) and not all(
             any(shown.contain(span, each) for span in later) for each in probes
         )
         if shown.left < 0:
             message = "the texts of the model calls after it are too long to search"
-            yield SpanProblem(one.span, "too_large", message)
+            yield SpanProblem(retrieval.span, "too_large", message)
             return
         if partly:
             message = f"{window[-1].name!r} was shown only a part of its results"
-            yield SpanProblem(one.span, "unrecognised", message)
+            yield SpanProblem(retrieval.span, "unrecognised", message)
 
 
 class _ShownTexts:
@@ -223,7 +227,7 @@ class _ShownTexts:
         return False
 
 
-def find_possibly_nested(tree: SpanTree, found: Sequence[Retrieval]) -> Iterator[SpanProblem]:
+def find_possibly_nested(tree: SpanTree, retrievals: Sequence[Retrieval]) -> Iterator[SpanProblem]:
     """Searches that may be part of a sibling.
 
     A retriever that calls another without passing on its callbacks leaves sibling spans. A search
@@ -231,16 +235,21 @@ def find_possibly_nested(tree: SpanTree, found: Sequence[Retrieval]) -> Iterator
     concurrent. If an instrumentation writes all spans as siblings, time alone cannot decide.
     """
     siblings: dict[tuple[str, str | None, str], list[Retrieval]] = {}
-    for one in found:
-        if one.span.parent_id and tree.role(one.span) is Role.SEARCH:
+    for retrieval in retrievals:
+        if retrieval.span.parent_id and tree.role(retrieval.span) is Role.SEARCH:
             query = (
                 None
-                if tree.rows[one.span.span_id].flattens_nesting
-                else one.query or one.span.span_id
+                if tree.rows[retrieval.span.span_id].flattens_nesting
+                else retrieval.query or retrieval.span.span_id
             )
-            siblings.setdefault((one.span.parent_id, query, one.span.scope), []).append(one)
+            siblings.setdefault((retrieval.span.parent_id, query, retrieval.span.scope), []).append(
+                retrieval
+            )
     for (_, query, _), each in siblings.items():
-        order = sorted(each, key=lambda one: (one.start_ns, -one.end_ns, one.span.span_id))
+        order = sorted(
+            each,
+            key=lambda retrieval: (retrieval.start_ns, -retrieval.end_ns, retrieval.span.span_id),
+        )
         for outer, inner in pairwise(order):
             if inner.end_ns > outer.end_ns:
                 continue
@@ -254,25 +263,25 @@ def find_possibly_nested(tree: SpanTree, found: Sequence[Retrieval]) -> Iterator
 
 
 def find_possible_inputs(
-    found: Sequence[Retrieval], numbers: Mapping[str, int], inferred: bool
+    retrievals: Sequence[Retrieval], numbers: Mapping[str, int], inferred: bool
 ) -> Iterator[SpanProblem]:
     """Searches whose results a reranker may have been given besides those it was matched with.
 
     All their results are among its input, and no model call lies between.
     """
-    for one in found[:MAX_CONCURRENT_SEARCHES]:
-        if not one.reranked_from:
+    for reranked in retrievals[:MAX_CONCURRENT_SEARCHES]:
+        if not reranked.reranked_from:
             continue
-        known = DocumentIndex(one.reranked_from)
-        for other in found[:MAX_CONCURRENT_SEARCHES]:
+        known = DocumentIndex(reranked.reranked_from)
+        for other in retrievals[:MAX_CONCURRENT_SEARCHES]:
             if (
                 other.reranked_from is None
                 and other.documents
-                and other.end_ns <= one.span.start_ns
-                and (inferred or numbers[other.span.span_id] == numbers[one.span.span_id])
+                and other.end_ns <= reranked.span.start_ns
+                and (inferred or numbers[other.span.span_id] == numbers[reranked.span.span_id])
                 and all(known.position(document) is not None for document in other.documents)
             ):
-                message = f"it is unclear whether {one.span.name!r} was given its results too"
+                message = f"it is unclear whether {reranked.span.name!r} was given its results too"
                 yield SpanProblem(other.span, "unrecognised", message)
 
 
@@ -286,19 +295,28 @@ def _part(some: Sequence[Document], all_: Sequence[Document]) -> bool:
 
 
 def _ids(documents: Sequence[Document]) -> tuple[str | None, ...]:
-    return ("id", *(one.id for one in documents))
+    return ("id", *(document.id for document in documents))
 
 
 def _texts(documents: Sequence[Document]) -> tuple[str | None, ...]:
-    return ("text", *(one.text for one in documents))
+    return ("text", *(document.text for document in documents))
 
 
 def _lost(documents: Sequence[Document], searches: Sequence[Retrieval]) -> bool:
     """Whether documents of the searches are missing, or one search's are in another order."""
-    ids = {one.id: place for place, one in reversed([*enumerate(documents)]) if one.id}
-    texts = {one.text: place for place, one in reversed([*enumerate(documents)]) if one.text}
+    ids = {
+        document.id: place for place, document in reversed([*enumerate(documents)]) if document.id
+    }
+    texts = {
+        document.text: place
+        for place, document in reversed([*enumerate(documents)])
+        if document.text
+    }
     each = [
-        [ids.get(one.id or "", texts.get(one.text or "", -1)) for one in search.documents]
+        [
+            ids.get(document.id or "", texts.get(document.text or "", -1))
+            for document in search.documents
+        ]
         for search in searches
     ]
     return _changed(each)

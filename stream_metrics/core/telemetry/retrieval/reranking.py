@@ -39,26 +39,33 @@ def find_rerankers(tree: SpanTree, covered: dict[str, str]) -> set[str]:
 
 
 def apply_rerankers(
-    tree: SpanTree, found: list[Retrieval], spans: Iterable[Span], interpretation: Interpretation
+    tree: SpanTree,
+    retrievals: list[Retrieval],
+    spans: Iterable[Span],
+    interpretation: Interpretation,
 ) -> tuple[list[Retrieval], list[SpanProblem]]:
     """The searches of one turn, with those that these spans reranked or joined replaced."""
     problems: list[SpanProblem] = []
     order = sorted(spans, key=lambda span: (span.start_ns, span.span_id))
     given = {span.span_id: _inputs(span, tree.rows[span.span_id].inputs) for span in order}
     number = sum(len(inputs or ()) for inputs in given.values())
-    if (len(order) + number) * len(found) > MAX_COMPARISONS:
+    if (len(order) + number) * len(retrievals) > MAX_COMPARISONS:
         message = (
-            f"its turn has {len(found):,} searches, and {len(order):,} rerankers of {number:,} "
-            "documents"
+            f"its turn has {len(retrievals):,} searches, and {len(order):,} rerankers of "
+            f"{number:,} documents"
         )
-        return found, [SpanProblem(order[0], "too_large", message)]
+        return retrievals, [SpanProblem(order[0], "too_large", message)]
     known_of: dict[str, DocumentIndex] = {}
     for span in order:
         row = tree.rows[span.span_id]
         output = documents_of(span, row.documents)
         inputs = given[span.span_id]
-        if row.role is Role.POSTPROCESSOR and not any(one.end_ns <= span.start_ns for one in found):
-            if inputs and any(not _without(inputs, one, known_of) for one in found):
+        if row.role is Role.POSTPROCESSOR and not any(
+            retrieval.end_ns <= span.start_ns for retrieval in retrievals
+        ):
+            if inputs and any(
+                not _without(inputs, retrieval, known_of) for retrieval in retrievals
+            ):
                 message = "it was given the results of a search that ends later by its clock"
                 problems.append(SpanProblem(span, "time_out_of_range", message))
             continue
@@ -69,7 +76,9 @@ def apply_rerankers(
             )
             problems.append(SpanProblem(span, reason, message))
             continue
-        left, used = _sources_of_each(span, _parts(span, row.inputs) or [inputs], found, known_of)
+        left, used = _sources_of_each(
+            span, _parts(span, row.inputs) or [inputs], retrievals, known_of
+        )
         if not used and row.role is Role.POSTPROCESSOR:
             continue  # its documents are not of a search; they may be indexed
         if left or (not used and output.documents):
@@ -77,54 +86,61 @@ def apply_rerankers(
                 SpanProblem(span, "unrecognised", "no recorded search returned its input")
             )
             continue
-        if any(one.parts and one.span.parent_id != span.parent_id for one in used):
+        if any(
+            retrieval.parts and retrieval.span.parent_id != span.parent_id for retrieval in used
+        ):
             message = "its input was reranked elsewhere before; a search may have no span"
             problems.append(SpanProblem(span, "unrecognised", message))
             continue
-        used_ids = {one.span.span_id for one in used}
-        found = [one for one in found if one.span.span_id not in used_ids]
+        used_ids = {retrieval.span.span_id for retrieval in used}
+        retrievals = [
+            retrieval for retrieval in retrievals if retrieval.span.span_id not in used_ids
+        ]
         interpretation.reranked += len(used)
-        each = [document for one in used for document in one.documents]
+        each = [document for retrieval in used for document in retrieval.documents]
         known = DocumentIndex(each)
-        routes = {one.route for one in used}
-        found.append(
+        routes = {retrieval.route for retrieval in used}
+        retrievals.append(
             Retrieval(
                 span,
-                min([one.start_ns for one in used], default=span.start_ns),
+                min([retrieval.start_ns for retrieval in used], default=span.start_ns),
                 max(span.start_ns, span.end_ns),
-                query_of(span, row.query) or next((one.query for one in used if one.query), None),
+                query_of(span, row.query)
+                or next((retrieval.query for retrieval in used if retrieval.query), None),
                 routes.pop() if len(routes) == 1 else None,
                 tuple(_completed(document, each, known) for document in output.documents),
                 None if row.role is Role.JOINER else tuple(inputs),
-                tuple(id for one in used for id in (one.span.span_id, *one.parts)),
+                tuple(
+                    id for retrieval in used for id in (retrieval.span.span_id, *retrieval.parts)
+                ),
             )
         )
-    return found, problems
+    return retrievals, problems
 
 
 def _sources_of_each(
     span: Span,
     lists: Iterable[Sequence[Document]],
-    found: Iterable[Retrieval],
+    retrievals: Iterable[Retrieval],
     known_of: dict[str, DocumentIndex],
 ) -> tuple[list[Document], list[Retrieval]]:
     """The sources of each list that a joiner was given; no two lists have the same search."""
-    rest = [*found]
+    rest = [*retrievals]
     left: list[Document] = []
     used: list[Retrieval] = []
     for each in lists:
         missing, some = _sources(span, each, rest, known_of)
         left += missing
         used += some
-        taken = {one.span.span_id for one in some}
-        rest = [one for one in rest if one.span.span_id not in taken]
+        taken = {retrieval.span.span_id for retrieval in some}
+        rest = [retrieval for retrieval in rest if retrieval.span.span_id not in taken]
     return left, used
 
 
 def _sources(
     span: Span,
     inputs: Sequence[Document],
-    found: Iterable[Retrieval],
+    retrievals: Iterable[Retrieval],
     known_of: dict[str, DocumentIndex],
 ) -> tuple[Sequence[Document], list[Retrieval]]:
     """The documents that no search returned, and the latest searches that returned the others.
@@ -132,35 +148,39 @@ def _sources(
     A search that returned all of them is preferred, more so with the same parent or nothing else:
     of concurrent branches each has its own.
     """
-    before = [one for one in found if one.end_ns <= span.start_ns]
-    before.sort(key=lambda one: (-one.end_ns, -one.start_ns, one.span.span_id))
+    before = [retrieval for retrieval in retrievals if retrieval.end_ns <= span.start_ns]
     before.sort(
-        key=lambda one: (
-            one.span.parent_id != span.parent_id,
-            len(one.documents) != len(inputs),
+        key=lambda retrieval: (-retrieval.end_ns, -retrieval.start_ns, retrieval.span.span_id)
+    )
+    before.sort(
+        key=lambda retrieval: (
+            retrieval.span.parent_id != span.parent_id,
+            len(retrieval.documents) != len(inputs),
         )
     )
-    for one in before:
-        if inputs and not _without(inputs, one, known_of):
-            return [], [one]
-    before.sort(key=lambda one: (-one.end_ns, -one.start_ns, one.span.span_id))
+    for retrieval in before:
+        if inputs and not _without(inputs, retrieval, known_of):
+            return [], [retrieval]
+    before.sort(
+        key=lambda retrieval: (-retrieval.end_ns, -retrieval.start_ns, retrieval.span.span_id)
+    )
     left, used = inputs, []
-    for one in before:
-        rest = _without(left, one, known_of)
+    for retrieval in before:
+        rest = _without(left, retrieval, known_of)
         if len(rest) < len(left):
             left = rest
-            used.append(one)
+            used.append(retrieval)
         if not left:
             break
     return left, used
 
 
 def _without(
-    documents: Sequence[Document], one: Retrieval, known_of: dict[str, DocumentIndex]
+    documents: Sequence[Document], retrieval: Retrieval, known_of: dict[str, DocumentIndex]
 ) -> list[Document]:
-    if one.span.span_id not in known_of:
-        known_of[one.span.span_id] = DocumentIndex(one.documents)
-    known = known_of[one.span.span_id]
+    if retrieval.span.span_id not in known_of:
+        known_of[retrieval.span.span_id] = DocumentIndex(retrieval.documents)
+    known = known_of[retrieval.span.span_id]
     return [given for given in documents if known.position(given) is None]
 
 
@@ -190,13 +210,13 @@ def _hides(span: Span, names: Sequence[str]) -> bool:
 def _inputs(span: Span, names: Iterable[str]) -> list[Document] | None:
     for name in names:
         value = span.value(name)
-        one = (
+        documents = (
             documents_in_value(flatten_lists(value))
             if value is not None
             else documents_in_attributes(span, name)
         )
-        if isinstance(one, list):
-            return one
+        if isinstance(documents, list):
+            return documents
     return None
 
 
@@ -204,10 +224,10 @@ def _parts(span: Span, names: Iterable[str]) -> list[list[Document]]:
     """The lists that a joiner was given, if it was given several."""
     for name in names:
         value = find_list(span.value(name))
-        if isinstance(value, list) and value and all(isinstance(one, list) for one in value):
-            parts = [documents_in_value(one) for one in value]
-            if all(isinstance(one, list) for one in parts):
-                return [one for one in parts if isinstance(one, list)]
+        if isinstance(value, list) and value and all(isinstance(item, list) for item in value):
+            parts = [documents_in_value(item) for item in value]
+            if all(isinstance(part, list) for part in parts):
+                return [part for part in parts if isinstance(part, list)]
     return []
 
 

@@ -97,7 +97,7 @@ def find_searches(
     names = {span.span_id: _named(span, tree) for span in spans}
     chosen = _chosen(tree, spans, names)
     covered = tree.outermost(chosen)
-    found, problems = [], []
+    retrievals, problems = [], []
     with_documents = {span.span_id for span in spans if names[span.span_id].documents is not None}
     inner = tree.ancestors(chosen | with_documents)
     in_search = tree.nearest_ancestor(Role.SEARCH)
@@ -105,25 +105,25 @@ def find_searches(
     for span in spans:
         outer = covered.get(span.span_id)
         if span.span_id in chosen and outer == span.span_id:
-            one = names[span.span_id]
-            if one.problem:
-                problems.append(SpanProblem(span, *one.problem))
+            named = names[span.span_id]
+            if named.problem:
+                problems.append(SpanProblem(span, *named.problem))
             else:
-                found.append(_retrieval(span, one.documents or (), tree, routes))
+                retrievals.append(_retrieval(span, named.documents or (), tree, routes))
         elif outer is not None:
             interpretation.nested += tree.role(span) is Role.SEARCH
         elif span.span_id not in inner:
             problems += _without_documents(span, names[span.span_id], tree, in_search)
     problems += _unrecognised(tree, mapping.kinds, covered, inner, limit)
-    return found, problems, covered
+    return retrievals, problems, covered
 
 
 def _named(span: Span, tree: SpanTree) -> SpanDocuments:
     row = tree.rows[span.span_id]
-    found = documents_of(span, row.documents, strict=row.role is Role.TOOL)
-    if not found.documents and _failed(span, row.documents):
+    named = documents_of(span, row.documents, strict=row.role is Role.TOOL)
+    if not named.documents and _failed(span, row.documents):
         return SpanDocuments(())  # a failed call has no results
-    return found
+    return named
 
 
 def _failed(span: Span, names: Iterable[str]) -> bool:
@@ -142,8 +142,8 @@ def _chosen(tree: SpanTree, spans: Sequence[Span], names: dict[str, SpanDocument
     tools = {span.span_id for span in spans if tree.role(span) is Role.TOOL}
     names_some = {
         id
-        for id, one in names.items()
-        if one.documents or (id not in tools and (one.documents is not None or _cut(one)))
+        for id, named in names.items()
+        if named.documents or (id not in tools and (named.documents is not None or _cut(named)))
     }
     inside = tree.ancestors(names_some)
     calls = {
@@ -151,12 +151,12 @@ def _chosen(tree: SpanTree, spans: Sequence[Span], names: dict[str, SpanDocument
     }  # a tool that has found documents is also a search when it finds none
     chosen = set()
     for span in spans:
-        id, one = span.span_id, names[span.span_id]
+        id, named = span.span_id, names[span.span_id]
         if id in tools:
-            empty = one.documents == () and (
+            empty = named.documents == () and (
                 span.name in calls or id in inside or _is_search_tool(span)
             )
-            if (one.documents or empty or (_cut(one) and span.name in calls)) and not (
+            if (named.documents or empty or (_cut(named) and span.name in calls)) and not (
                 id in models and id in inside
             ):
                 chosen.add(id)
@@ -165,18 +165,18 @@ def _chosen(tree: SpanTree, spans: Sequence[Span], names: dict[str, SpanDocument
     return chosen
 
 
-def _cut(one: SpanDocuments) -> bool:
-    return one.problem is not None and one.problem[0] == "truncated"
+def _cut(named: SpanDocuments) -> bool:
+    return named.problem is not None and named.problem[0] == "truncated"
 
 
 def _without_documents(
-    span: Span, one: SpanDocuments, tree: SpanTree, in_search: dict[str, str]
+    span: Span, named: SpanDocuments, tree: SpanTree, in_search: dict[str, str]
 ) -> Iterable[SpanProblem]:
     """The problems of a span that names no documents and has no search inside."""
     if tree.role(span) is Role.SEARCH:
         if span.span_id in in_search:
             return  # the problem is that of the outermost
-        reason, message = one.problem or (
+        reason, message = named.problem or (
             "content_off",
             "it does not record its results, not even an empty list",
         )
@@ -186,11 +186,11 @@ def _without_documents(
                 "its documents are among the dropped attributes",
             )
         yield SpanProblem(span, reason, message)
-    elif _cut(one) and one.problem:
-        yield SpanProblem(span, *one.problem)
+    elif _cut(named) and named.problem:
+        yield SpanProblem(span, *named.problem)
     elif span.failed:
         return
-    elif one.problem is not None or all(
+    elif named.problem is not None or all(
         span.value(name) is None for name in tree.rows[span.span_id].documents
     ):
         yield SpanProblem(span, "content_off", "the tool's result is not recorded")
@@ -264,8 +264,8 @@ def find_overlooked_search(tree: SpanTree) -> SpanProblem | None:
             listed = suggests_search(span.name) and any(
                 documents_in_value(span.value(name)) for name in OUTPUTS
             )
-            found = listed or document_lists(span, OUTPUTS if role else _structured(span))
-            if found and not document_lists(span, INPUTS):
+            returned = listed or document_lists(span, OUTPUTS if role else _structured(span))
+            if returned and not document_lists(span, INPUTS):
                 message = f"{span.name!r} has documents; it has {_attributes(span)}"
             elif any(
                 suggests_search(value)
@@ -294,7 +294,7 @@ def _is_engine_search(span: Span) -> bool:
 
 def document_lists(span: Span, names: Iterable[str] = OUTPUTS) -> list[list[Document]]:
     """The lists of documents in these attributes, also under names that a program chose."""
-    found = []
+    lists = []
     for name in names:
         value = span.value(name)
         if value is None:
@@ -303,12 +303,12 @@ def document_lists(span: Span, names: Iterable[str] = OUTPUTS) -> list[list[Docu
         for wrapper in ("outputs", "inputs"):
             if isinstance(inner, dict) and isinstance(inner.get(wrapper), dict):
                 inner = inner[wrapper]
-        for one in (value, *(inner.values() if isinstance(inner, dict) else (inner,))):
-            documents = documents_in_value(flatten_lists(one), True)
+        for item in (value, *(inner.values() if isinstance(inner, dict) else (inner,))):
+            documents = documents_in_value(flatten_lists(item), True)
             if isinstance(documents, list) and documents:
-                found.append(documents)
+                lists.append(documents)
                 break
-    return found
+    return lists
 
 
 def _attributes(span: Span) -> str:
@@ -333,10 +333,10 @@ def _retrieval(
 def query_of(span: Span, names: Iterable[str]) -> str | None:
     """The query: a text, or an argument with a usual name."""
     for name in names:
-        found = span.text(name)
-        if found is None:
+        recorded = span.text(name)
+        if recorded is None:
             continue
-        value = flatten_lists(found) if found.lstrip().startswith(("{", '"')) else found
+        value = flatten_lists(recorded) if recorded.lstrip().startswith(("{", '"')) else recorded
         for _ in range(3):
             if not isinstance(value, dict):
                 break
@@ -356,7 +356,7 @@ def query_of(span: Span, names: Iterable[str]) -> str | None:
                     )
                     if value.get(key)
                 ),
-                next((one for one in value.values() if len(value) == 1), None),
+                next((only for only in value.values() if len(value) == 1), None),
             )
         if (asked := text(value)) is not None:
             return asked
@@ -377,14 +377,14 @@ class _Routes:
 
     def of(self, span: Span) -> str | None:
         """The route of a search; None if it has no name, or one that is too long."""
-        found = self._sources[span.span_id]
-        if found is None:
-            found = self._tools[span.span_id]
-        if found is None:
-            found = _RUNS.sub("", span.name)
-            if found in ("retrieval", "retrieve"):
+        route = self._sources[span.span_id]
+        if route is None:
+            route = self._tools[span.span_id]
+        if route is None:
+            route = _RUNS.sub("", span.name)
+            if route in ("retrieval", "retrieve"):
                 return None
-        return _short(found)
+        return _short(route)
 
 
 def _short(name: str) -> str | None:
@@ -393,57 +393,59 @@ def _short(name: str) -> str | None:
 
 def merge_duplicates(
     tree: SpanTree,
-    found: list[Retrieval],
+    retrievals: list[Retrieval],
     interpretation: Interpretation,
 ) -> tuple[list[Retrieval], list[SpanProblem], list[tuple[str, str]]]:
     """Merges searches that two instrumentations recorded.
 
     Returns the searches, the problems, and the ids of the spans of each merged pair.
     """
-    if len({one.span.scope for one in found}) < 2:
-        return found, [], []
-    order = sorted(found, key=lambda one: (one.start_ns, one.span.span_id))
+    if len({retrieval.span.scope for retrieval in retrievals}) < 2:
+        return retrievals, [], []
+    order = sorted(retrievals, key=lambda retrieval: (retrieval.start_ns, retrieval.span.span_id))
     pairs: list[tuple[Retrieval, Retrieval]] = []
     problems: list[SpanProblem] = []
     open_: list[Retrieval] = []
-    for one in order:
-        open_ = [other for other in open_ if other.end_ns >= one.start_ns]
+    for retrieval in order:
+        open_ = [other for other in open_ if other.end_ns >= retrieval.start_ns]
         if len(open_) == MAX_CONCURRENT_SEARCHES:
             message = (
                 f"more than {MAX_CONCURRENT_SEARCHES:,} searches of several scopes run concurrently"
             )
-            problems.append(SpanProblem(one.span, "too_large", message))
+            problems.append(SpanProblem(retrieval.span, "too_large", message))
             continue
         unclear: Retrieval | None = None
         for other in open_:
-            if other.span.scope == one.span.scope or (
-                one.query and other.query and one.query != other.query
+            if other.span.scope == retrieval.span.scope or (
+                retrieval.query and other.query and retrieval.query != other.query
             ):
                 continue
-            alike = _alike(other.documents, one.documents)
+            alike = _alike(other.documents, retrieval.documents)
             if alike:
-                pairs.append((other, one))
+                pairs.append((other, retrieval))
                 open_.remove(other)
                 break
-            if alike is None and one.query and one.query == other.query:
+            if alike is None and retrieval.query and retrieval.query == other.query:
                 unclear = other
         else:
-            open_.append(one)
+            open_.append(retrieval)
             if unclear is not None:
-                scopes = f"{unclear.span.scope} and {one.span.scope}"
-                setting = scopes_setting(service_of(one.span), unclear.span.scope)
+                scopes = f"{unclear.span.scope} and {retrieval.span.scope}"
+                setting = scopes_setting(service_of(retrieval.span), unclear.span.scope)
                 message = (
                     f"{scopes} recorded a search, and their documents cannot be compared; {setting}"
                 )
-                problems.append(SpanProblem(one.span, "two_scopes", message))
+                problems.append(SpanProblem(retrieval.span, "two_scopes", message))
     score: Counter[str] = Counter()
     for both in pairs:
-        for one in both:
-            score[one.span.scope] += sum(document.signals for document in one.documents)
-    left: dict[str, Retrieval] = {one.span.span_id: one for one in found}
+        for retrieval in both:
+            score[retrieval.span.scope] += sum(document.signals for document in retrieval.documents)
+    left: dict[str, Retrieval] = {retrieval.span.span_id: retrieval for retrieval in retrievals}
     same_spans = []
     for both in pairs:
-        keep, drop = sorted(both, key=lambda one: (-score[one.span.scope], one.span.scope))
+        keep, drop = sorted(
+            both, key=lambda retrieval: (-score[retrieval.span.scope], retrieval.span.scope)
+        )
         kept = left[keep.span.span_id]
         left[keep.span.span_id] = replace(
             kept,
@@ -465,8 +467,8 @@ def _alike(some: Sequence[Document], others: Sequence[Document]) -> bool | None:
         return False
     unclear = False
     for one, other in zip(some, others, strict=True):
-        found = same_document(one, other)
-        if found is False:
+        same = same_document(one, other)
+        if same is False:
             return False
-        unclear = unclear or found is None
+        unclear = unclear or same is None
     return None if unclear else True

@@ -28,11 +28,11 @@ _PRODUCTS: Final = (
 
 def deduplicate(spans: Iterable[Span]) -> list[Span]:
     """One span for each span id: the preferred one."""
-    found: dict[str, Span] = {}
+    by_id: dict[str, Span] = {}
     for span in spans:
-        kept = found.get(span.span_id)
-        found[span.span_id] = span if kept is None else preferred(kept, span)
-    return list(found.values())
+        kept = by_id.get(span.span_id)
+        by_id[span.span_id] = span if kept is None else preferred(kept, span)
+    return list(by_id.values())
 
 
 def preferred(kept: Span, span: Span) -> Span:
@@ -129,9 +129,9 @@ class SpanTree:
     def longest_text(self, span: Span) -> int:
         """The length of the longest attribute text that the span's process wrote."""
         if not self._longest:
-            for one in self.ordered:
-                lengths = (len(x) for x in one.attributes.values() if isinstance(x, str))
-                process = repr(one.resource)
+            for member in self.ordered:
+                lengths = (len(x) for x in member.attributes.values() if isinstance(x, str))
+                process = repr(member.resource)
                 self._longest[process] = max(self._longest.get(process, 0), *lengths, 0)
         return self._longest[repr(span.resource)]
 
@@ -145,38 +145,38 @@ class SpanTree:
 
     def nearest_ancestor(self, *roles: Role) -> dict[str, str]:
         """For each span, the id of the nearest ancestor with one of these roles, if it has one."""
-        found: dict[str, str] = {}
+        nearest: dict[str, str] = {}
         for span in self.ordered:
             outer = self.parent(span)
             if outer is None:
                 continue
             if self.role(outer) in roles:
-                found[span.span_id] = outer.span_id
-            elif outer.span_id in found:
-                found[span.span_id] = found[outer.span_id]
-        return found
+                nearest[span.span_id] = outer.span_id
+            elif outer.span_id in nearest:
+                nearest[span.span_id] = nearest[outer.span_id]
+        return nearest
 
     def inherited_in_turn(self, value_of: Callable[[Span], str | None]) -> dict[str, str | None]:
         """The value of each span, or else of the nearest ancestor up to its turn."""
-        found: dict[str, str | None] = {}
+        values: dict[str, str | None] = {}
         for span in self.ordered:
             value = value_of(span)
             if value is None and self.role(span) is not Role.TURN:
-                value = found.get(span.parent_id)
-            found[span.span_id] = value
-        return found
+                value = values.get(span.parent_id)
+            values[span.span_id] = value
+        return values
 
     def outermost(self, marks: Iterable[str]) -> dict[str, str]:
         """For each span that is marked or has a marked ancestor, the outermost marked span."""
         marks = set(marks)
-        found: dict[str, str] = {}
+        outermost: dict[str, str] = {}
         for span in self.ordered:
-            outer = found.get(span.parent_id)
+            outer = outermost.get(span.parent_id)
             if outer is not None:
-                found[span.span_id] = outer
+                outermost[span.span_id] = outer
             elif span.span_id in marks:
-                found[span.span_id] = span.span_id
-        return found
+                outermost[span.span_id] = span.span_id
+        return outermost
 
     @cached_property
     def around_models(self) -> set[str]:
@@ -185,10 +185,10 @@ class SpanTree:
 
     def ancestors(self, marks: Iterable[str]) -> set[str]:
         """The ids of all ancestors of the marked spans."""
-        found: set[str] = set()
+        ancestors: set[str] = set()
         for id in marks:
             span = self.by_id.get(id)
-            while span is not None and span.parent_id not in found:
-                found.add(span.parent_id)
+            while span is not None and span.parent_id not in ancestors:
+                ancestors.add(span.parent_id)
                 span = self.parent(span)
-        return found
+        return ancestors

@@ -30,9 +30,11 @@ class ModelCall:
 
 def by_steps(searches: Sequence[TimedSearch], starts: dict[str, int]) -> dict[str, int]:
     """Iterations by the step spans around the searches, in order of their start."""
-    steps = sorted({one.step for one in searches if one.step}, key=lambda id: (starts[id], id))
+    steps = sorted(
+        {search.step for search in searches if search.step}, key=lambda id: (starts[id], id)
+    )
     number = {id: place for place, id in enumerate(steps, 1)}
-    return {one.id: number[one.step] for one in searches if one.step}
+    return {search.id: number[search.step] for search in searches if search.step}
 
 
 def by_models(
@@ -44,8 +46,8 @@ def by_models(
     search to the next one around it. Searches that nothing separates form one iteration.
     """
 
-    def enclosing(one: TimedSearch) -> Iterator[str | None]:
-        place = one.inside
+    def enclosing(search: TimedSearch) -> Iterator[str | None]:
+        place = search.inside
         while place is not None:
             yield place
             place = outer.get(place)
@@ -54,39 +56,41 @@ def by_models(
     moments: list[tuple[int, int, str, TimedSearch | ModelCall]] = [
         (call.start_ns, _MODEL, call.inside or "", call) for call in calls
     ]
-    for one in searches:
-        moments.append((one.start_ns, _START, one.id, one))
-        empty = one.end_ns <= one.start_ns
-        moments.append((max(one.start_ns, one.end_ns), _EMPTY_END if empty else _END, one.id, one))
+    for search in searches:
+        moments.append((search.start_ns, _START, search.id, search))
+        empty = search.end_ns <= search.start_ns
+        moments.append(
+            (max(search.start_ns, search.end_ns), _EMPTY_END if empty else _END, search.id, search)
+        )
     ended: dict[str | None, int] = {}
     separated: dict[str | None, int] = {}
-    found: dict[str, int] = {}
-    for _, what, _, moment in sorted(moments, key=lambda one: one[:3]):
+    numbers: dict[str, int] = {}
+    for _, what, _, moment in sorted(moments, key=lambda moment: moment[:3]):
         if isinstance(moment, ModelCall):
             if moment.inside in ended:
                 separated[moment.inside] = ended[moment.inside]
         elif what == _START:
-            found[moment.id] = 1 + max(separated.get(place, 0) for place in enclosing(moment))
+            numbers[moment.id] = 1 + max(separated.get(place, 0) for place in enclosing(moment))
         else:
             for place in enclosing(moment):
-                ended[place] = max(ended.get(place, 0), found[moment.id])
-    return _without_gaps(found)
+                ended[place] = max(ended.get(place, 0), numbers[moment.id])
+    return _without_gaps(numbers)
 
 
 def by_time(searches: Sequence[TimedSearch]) -> dict[str, int]:
     """Iterations by time: one begins with the first search that starts after another has ended."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     iteration, first_end_ns = 0, -1
-    for one in sorted(searches, key=lambda one: (one.start_ns, one.id)):
-        end_ns = max(one.start_ns, one.end_ns)
-        if not iteration or one.start_ns >= first_end_ns:
+    for search in sorted(searches, key=lambda search: (search.start_ns, search.id)):
+        end_ns = max(search.start_ns, search.end_ns)
+        if not iteration or search.start_ns >= first_end_ns:
             iteration, first_end_ns = iteration + 1, end_ns
         else:
             first_end_ns = min(first_end_ns, end_ns)
-        found[one.id] = iteration
-    return found
+        numbers[search.id] = iteration
+    return numbers
 
 
-def _without_gaps(found: dict[str, int]) -> dict[str, int]:
-    number = {old: new for new, old in enumerate(sorted(set(found.values())), 1)}
-    return {id: number[old] for id, old in found.items()}
+def _without_gaps(numbers: dict[str, int]) -> dict[str, int]:
+    number = {old: new for new, old in enumerate(sorted(set(numbers.values())), 1)}
+    return {id: number[old] for id, old in numbers.items()}

@@ -94,26 +94,26 @@ class TurnBuilder:
         }
 
     def build(
-        self, id: str, span: Span | None, found: list[Retrieval], problems: list[SpanProblem]
+        self, id: str, span: Span | None, retrievals: list[Retrieval], problems: list[SpanProblem]
     ) -> Turn | None:
         """The turn, or None if there is none or it is refused."""
         members = self._members.get(id, [])
-        before = found
-        later = [one for one in members if one.span_id in self._rerankers]
-        found, more = apply_rerankers(self._tree, found, later, self._interpretation)
-        problems = [*problems, *more, *self._unusable(found), *self._hosted_searches(members)]
-        if found:
+        before = retrievals
+        later = [member for member in members if member.span_id in self._rerankers]
+        retrievals, more = apply_rerankers(self._tree, retrievals, later, self._interpretation)
+        problems = [*problems, *more, *self._unusable(retrievals), *self._hosted_searches(members)]
+        if retrievals:
             problems += self._impossible_times(id, members)
         problems += self._truncated_names(members)
-        numbers, inferred = self._iterations(members, found)
-        inferred = inferred or (len(found) > 1 and self._has_clock_skew(members))
-        if found and not problems:
+        numbers, inferred = self._iterations(members, retrievals)
+        inferred = inferred or (len(retrievals) > 1 and self._has_clock_skew(members))
+        if retrievals and not problems:
             problems = [
-                *find_changed_lists(self._tree, members, self._aside, [*before, *found]),
+                *find_changed_lists(self._tree, members, self._aside, [*before, *retrievals]),
                 *find_possibly_nested(self._tree, before),
-                *find_possible_inputs(found, numbers, inferred),
-                *find_changed_outputs(self._tree, before, found, numbers),
-                *find_partly_shown(self._models(members), found),
+                *find_possible_inputs(retrievals, numbers, inferred),
+                *find_changed_outputs(self._tree, before, retrievals, numbers),
+                *find_partly_shown(self._models(members), retrievals),
             ]
         for problem in problems:
             of_span = self._agent(problem.span, span)
@@ -124,16 +124,16 @@ class TurnBuilder:
             return None
         place = self._tree.by_id[id]
         agent = self._agent(place, span)
-        skipped = not found and span is not None and self._answered(span, members)
+        skipped = not retrievals and span is not None and self._answered(span, members)
         if (
-            not found
+            not retrievals
             and span
-            and any(document_lists(one) for one in members if self._may_hide_search(one))
+            and any(document_lists(member) for member in members if self._may_hide_search(member))
         ):
             message = "it has documents, but no span in it is a search"
             self._interpretation.refuse("unrecognised", id, message, agent)
             return None
-        if not found and not skipped:
+        if not retrievals and not skipped:
             return None
         if skipped and self._has_unrecorded_tools(members):
             message = "a model in it called tools, and no span records their results"
@@ -142,29 +142,34 @@ class TurnBuilder:
         if skipped and not _has_plausible_time(place):
             self._interpretation.refuse("time_out_of_range", id, _time_of(place), agent)
             return None
-        conversation = self._conversation(place, found, agent)
+        conversation = self._conversation(place, retrievals, agent)
         if conversation is None:
             return None
-        self.used[id] = found
+        self.used[id] = retrievals
         order = sorted(
-            found, key=lambda one: (numbers[one.span.span_id], one.start_ns, one.span.span_id)
+            retrievals,
+            key=lambda retrieval: (
+                numbers[retrieval.span.span_id],
+                retrieval.start_ns,
+                retrieval.span.span_id,
+            ),
         )
         ordinals: Counter[int] = Counter()
         searches = []
-        identities = self._identities(found)
-        for one in order:
-            number = numbers[one.span.span_id]
+        identities = self._identities(retrievals)
+        for retrieval in order:
+            number = numbers[retrieval.span.span_id]
             searches.append(
                 Search(
-                    one.span.span_id,
-                    one.span.start_ns,
+                    retrieval.span.span_id,
+                    retrieval.span.start_ns,
                     number,
                     ordinals[number],
-                    self._text(one.query),
-                    one.route,
-                    self._agent(one.span, span),
-                    self._release(one.span),
-                    self._results(one, identities),
+                    self._text(retrieval.query),
+                    retrieval.route,
+                    self._agent(retrieval.span, span),
+                    self._release(retrieval.span),
+                    self._results(retrieval, identities),
                 )
             )
             ordinals[number] += 1
@@ -179,20 +184,20 @@ class TurnBuilder:
             skipped,
             agent,
             self._release(place),
-            self._text(self._answer(span, members, found)),
+            self._text(self._answer(span, members, retrievals)),
             self._text(asked),
         )
 
-    def _text(self, found: str | None) -> str | None:
+    def _text(self, value: str | None) -> str | None:
         """The text, if texts are to be kept and it was not cut off."""
-        return found if self._options.content and not self._text_limit.is_truncated(found) else None
+        return value if self._options.content and not self._text_limit.is_truncated(value) else None
 
-    def _identities(self, found: Sequence[Retrieval]) -> DocumentIds:
-        return DocumentIds([one.documents for one in found], self._text_limit)
+    def _identities(self, retrievals: Sequence[Retrieval]) -> DocumentIds:
+        return DocumentIds([retrieval.documents for retrieval in retrievals], self._text_limit)
 
     def _results(self, got: Retrieval, identities: DocumentIds) -> tuple[Result, ...]:
         before = DocumentIndex(got.reranked_from or ())
-        return tuple(self._result(one, before, identities) for one in got.documents)
+        return tuple(self._result(document, before, identities) for document in got.documents)
 
     def _result(self, document: Document, before: DocumentIndex, identities: DocumentIds) -> Result:
         about, place = document.fields, before.position(document)
@@ -201,23 +206,27 @@ class TurnBuilder:
             document,
             identities.of(document),
             None if place is None else place + 1,
-            {name: found for name in self._options.ids if (found := text(about.get(name)))},
-            {name: one for name, one in fields.items() if isinstance(one, (str, bool, int, float))},
+            {name: value for name in self._options.ids if (value := text(about.get(name)))},
+            {
+                name: value
+                for name, value in fields.items()
+                if isinstance(value, (str, bool, int, float))
+            },
         )
 
     def _may_hide_search(self, span: Span) -> bool:
         """Whether the span may contain a search that it does not record."""
         return self._tree.role(span) in (None, Role.OTHER, Role.POSTPROCESSOR)
 
-    def _unusable(self, found: Sequence[Retrieval]) -> Iterable[SpanProblem]:
-        identities = self._identities(found)
-        for one in found:
-            if len(one.documents) > MAX_RESULTS:
+    def _unusable(self, retrievals: Sequence[Retrieval]) -> Iterable[SpanProblem]:
+        identities = self._identities(retrievals)
+        for retrieval in retrievals:
+            if len(retrieval.documents) > MAX_RESULTS:
                 yield SpanProblem(
-                    one.span, "too_large", f"it has more than {MAX_RESULTS:,} documents"
+                    retrieval.span, "too_large", f"it has more than {MAX_RESULTS:,} documents"
                 )
-            elif (problem := identities.problem(one.documents)) is not None:
-                yield SpanProblem(one.span, *problem)
+            elif (problem := identities.problem(retrieval.documents)) is not None:
+                yield SpanProblem(retrieval.span, *problem)
 
     def _impossible_times(self, id: str, members: Sequence[Span]) -> Iterable[SpanProblem]:
         """Spans with impossible times, if the turn depends on them."""
@@ -247,42 +256,47 @@ class TurnBuilder:
 
     def _hosted_searches(self, members: Sequence[Span]) -> Iterable[SpanProblem]:
         """Models with searches at their host, whose answers do not record the results."""
-        for one in self._models(members):
-            if has_hosted_search(one, self._tree.rows[one.span_id].answer):
-                message = f"{one.name!r} contains searches that its host ran"
-                yield SpanProblem(one, "unrecognised", message)
+        for model in self._models(members):
+            if has_hosted_search(model, self._tree.rows[model.span_id].answer):
+                message = f"{model.name!r} contains searches that its host ran"
+                yield SpanProblem(model, "unrecognised", message)
 
     def _has_unrecorded_tools(self, members: Sequence[Span]) -> bool:
         """Whether a model called tools that have no spans."""
-        if any(self._tree.role(one) is Role.TOOL for one in members):
+        if any(self._tree.role(span) is Role.TOOL for span in members):
             return False
         return any(
-            calls_tools(one, self._tree.rows[one.span_id].answer) for one in self._models(members)
+            calls_tools(model, self._tree.rows[model.span_id].answer)
+            for model in self._models(members)
         )
 
     def _models(self, members: Sequence[Span]) -> list[Span]:
-        return [one for one in members if self._tree.role(one) is Role.MODEL]
+        return [span for span in members if self._tree.role(span) is Role.MODEL]
 
     def _lacks_model_spans(
-        self, members: Sequence[Span], found: Sequence[Retrieval], numbers: dict[str, int]
+        self, members: Sequence[Span], retrievals: Sequence[Retrieval], numbers: dict[str, int]
     ) -> bool:
         """Whether an agent in the turn searched several times, and its model has no spans."""
         nearest = self._agents_around
-        asking = {nearest.get(one.span_id) for one in members if self._tree.role(one) in _DECIDING}
+        asking = {
+            nearest.get(span.span_id) for span in members if self._tree.role(span) in _DECIDING
+        }
         once: set[tuple[str, int]] = set()
-        for one in found:
-            agent = nearest.get(one.span.span_id)
+        for retrieval in retrievals:
+            agent = nearest.get(retrieval.span.span_id)
             if agent is None or agent not in nearest or agent in asking:
                 continue  # inside no agent, or only inside the outermost
-            if (key := (agent, numbers[one.span.span_id])) in once:
+            if (key := (agent, numbers[retrieval.span.span_id])) in once:
                 return True
             once.add(key)
         return False
 
-    def _has_concurrent_agents(self, members: Sequence[Span], found: Sequence[Retrieval]) -> bool:
+    def _has_concurrent_agents(
+        self, members: Sequence[Span], retrievals: Sequence[Retrieval]
+    ) -> bool:
         """Whether agents that are not tools ran concurrently, so that one's model separates all
         searches."""
-        searching = self._tree.ancestors(one.span.span_id for one in found)
+        searching = self._tree.ancestors(retrieval.span.span_id for retrieval in retrievals)
         both = searching & self._asking
         siblings: dict[str, list[Span]] = {}
         for span in members:
@@ -291,7 +305,7 @@ class TurnBuilder:
         return any(_overlap(spans) for spans in siblings.values())
 
     def _has_unexplained_span(
-        self, members: Sequence[Span], found: Sequence[Retrieval], numbers: dict[str, int]
+        self, members: Sequence[Span], retrievals: Sequence[Retrieval], numbers: dict[str, int]
     ) -> bool:
         """Whether another span began between two searches of one iteration.
 
@@ -302,11 +316,13 @@ class TurnBuilder:
             for span in members
             if self._tree.role(span) in (None, Role.OTHER) and span.span_id not in self._aside
         )
-        order = sorted(found, key=lambda one: (numbers[one.span.span_id], one.start_ns))
-        for one, other in pairwise(order):
-            if numbers[one.span.span_id] == numbers[other.span.span_id]:
-                after = bisect_left(starts, one.end_ns)
-                if after < len(starts) and starts[after] < other.start_ns:
+        order = sorted(
+            retrievals, key=lambda retrieval: (numbers[retrieval.span.span_id], retrieval.start_ns)
+        )
+        for earlier, later in pairwise(order):
+            if numbers[earlier.span.span_id] == numbers[later.span.span_id]:
+                after = bisect_left(starts, earlier.end_ns)
+                if after < len(starts) and starts[after] < later.start_ns:
                     return True
         return False
 
@@ -330,15 +346,15 @@ class TurnBuilder:
     def _answered(self, span: Span, members: Sequence[Span]) -> bool:
         if self._tree.rows[span.span_id].yields_to_inner:
             return False  # a program that writes its own spans may omit searches
-        if any(self._tree.role(one) is Role.MODEL and not one.failed for one in members):
+        if any(self._tree.role(member) is Role.MODEL and not member.failed for member in members):
             return True
         return answer_of(span, ("gen_ai.output.messages",)) is not None
 
     def _conversation(
-        self, place: Span, found: Sequence[Retrieval], agent: str | None
+        self, place: Span, retrievals: Sequence[Retrieval], agent: str | None
     ) -> str | None:
         """The turn's conversation; None, and the turn is refused, if it is unknown or ambiguous."""
-        nearest = (self._conversations[one.span.span_id] for one in found)
+        nearest = (self._conversations[retrieval.span.span_id] for retrieval in retrievals)
         names = {name for name in nearest if name is not None}
         own = self._conversations[place.span_id]
         if own is not None and (not names or self._tree.role(place) is Role.TURN):
@@ -357,48 +373,48 @@ class TurnBuilder:
         return next(iter(names), None) or place.trace_id
 
     def _agent(self, span: Span, turn: Span | None) -> str | None:
-        found = self._agents[span.span_id]
-        if found is None and turn is not None:
-            found = agent_of_turn(turn, self._tree, self._mapping)
-        return found or service_of(span)
+        agent = self._agents[span.span_id]
+        if agent is None and turn is not None:
+            agent = agent_of_turn(turn, self._tree, self._mapping)
+        return agent or service_of(span)
 
     def _release(self, span: Span) -> str | None:
-        found = self._releases[span.span_id] or text(span.resource.get("service.version"))
-        return short(found)
+        release = self._releases[span.span_id] or text(span.resource.get("service.version"))
+        return short(release)
 
     def _answer(
-        self, span: Span | None, members: Sequence[Span], found: Sequence[Retrieval]
+        self, span: Span | None, members: Sequence[Span], retrievals: Sequence[Retrieval]
     ) -> str | None:
         """The answer that the turn's span records, else its last model call after all searches."""
         row = self._tree.rows.get(span.span_id) if span is not None else None
         if span is not None and row is not None and (answer := answer_of(span, row.answer)):
             return answer
         models = self._models(members)
-        last = max(models, key=lambda one: (one.end_ns, one.span_id), default=None)
-        if last is None or any(one.end_ns > last.start_ns for one in found):
+        last = max(models, key=lambda model: (model.end_ns, model.span_id), default=None)
+        if last is None or any(retrieval.end_ns > last.start_ns for retrieval in retrievals):
             return None
         return answer_of(last, self._tree.rows[last.span_id].answer)
 
     def _iterations(
-        self, members: Sequence[Span], found: Sequence[Retrieval]
+        self, members: Sequence[Span], retrievals: Sequence[Retrieval]
     ) -> tuple[dict[str, int], bool]:
         """The iteration of each search, and whether it is inferred from times."""
         placed = [
             TimedSearch(
-                one.span.span_id,
-                one.start_ns,
-                one.end_ns,
-                self._calls.get(one.span.span_id),
-                self._steps.get(one.span.span_id),
+                retrieval.span.span_id,
+                retrieval.start_ns,
+                retrieval.end_ns,
+                self._calls.get(retrieval.span.span_id),
+                self._steps.get(retrieval.span.span_id),
             )
-            for one in found
+            for retrieval in retrievals
         ]
-        steps = [one.step for one in placed if one.step is not None]
+        steps = [search.step for search in placed if search.step is not None]
         if placed and len(steps) == len(placed):
             spans = [self._tree.by_id[step] for step in set(steps)]
             starts = {span.span_id: span.start_ns for span in spans}
             return by_steps(placed, starts), _overlap(spans)
-        last = max((one.start_ns for one in placed), default=0)
+        last = max((search.start_ns for search in placed), default=0)
         calls = [
             ModelCall(span.start_ns, self._calls.get(span.span_id))
             for span in members
@@ -409,26 +425,26 @@ class TurnBuilder:
         if calls:
             numbers = by_models(placed, calls, self._calls)
             return numbers, (
-                self._lacks_model_spans(members, found, numbers)
-                or self._has_concurrent_agents(members, found)
-                or self._has_unexplained_span(members, found, numbers)
+                self._lacks_model_spans(members, retrievals, numbers)
+                or self._has_concurrent_agents(members, retrievals)
+                or self._has_unexplained_span(members, retrievals, numbers)
             )
         return by_time(placed), len(placed) > 1
 
 
 def agent_of_turn(turn: Span, tree: SpanTree, mapping: SpanMapping) -> str | None:
     """The agent's name by its turn span; None if there is none, or a program named the span."""
-    found = attribute_text(turn.attributes, mapping.agent, MAX_NAME_LENGTH)
-    if found is None and not tree.rows[turn.span_id].yields_to_inner:
+    name = attribute_text(turn.attributes, mapping.agent, MAX_NAME_LENGTH)
+    if name is None and not tree.rows[turn.span_id].yields_to_inner:
         operation = text(turn.attributes.get("gen_ai.operation.name")) or ""
-        found = text(turn.name.removeprefix(f"{operation} "))
-    return short(found)
+        name = text(turn.name.removeprefix(f"{operation} "))
+    return short(name)
 
 
 def _overlap(spans: Iterable[Span]) -> bool:
     """Whether two of the spans run concurrently."""
     order = sorted(spans, key=lambda span: (span.start_ns, span.span_id))
-    return any(one.end_ns > other.start_ns for one, other in pairwise(order))
+    return any(earlier.end_ns > later.start_ns for earlier, later in pairwise(order))
 
 
 def _has_plausible_time(span: Span) -> bool:

@@ -47,15 +47,15 @@ class Logs(Protocol):
 
 def differences(stored: Identity, ours: Identity) -> list[str]:
     """How a state with identity ``ours`` would differ from ``stored``, one line per difference."""
-    found = [str(change) for change in changed_settings(stored, ours)]
-    if not found and stored.fingerprint != ours.fingerprint:
-        found.append(f"settings: fingerprint {stored.fingerprint}, now {ours.fingerprint}")
+    changes = [str(change) for change in changed_settings(stored, ours)]
+    if not changes and stored.fingerprint != ours.fingerprint:
+        changes.append(f"settings: fingerprint {stored.fingerprint}, now {ours.fingerprint}")
     before, now = dict(stored.partition_counts), dict(ours.partition_counts)
     if before != now:
-        found.append(f"topics and their partitions were {before}, are {now}")
+        changes.append(f"topics and their partitions were {before}, are {now}")
     if stored.schema_version != ours.schema_version:
-        found.append(f"schema was {stored.schema_version}, is {ours.schema_version}")
-    return found
+        changes.append(f"schema was {stored.schema_version}, is {ours.schema_version}")
+    return changes
 
 
 def check_counts(layout: Layout, ours: Identity, oldest_ms: Mapping[PartitionId, int]) -> None:
@@ -115,7 +115,7 @@ async def short_logs(
     """Logs that do not reach back far enough, and until when figures would be too low."""
     extents = await logs.extents(places)
     cut = [place for place, extent in extents.items() if extent.first > 0]
-    oldest, needed, found = (
+    oldest, needed, short = (
         await logs.oldest_ms(cut),
         complete_since_ms(windows, ttl_ms, now_ms),
         [],
@@ -124,11 +124,11 @@ async def short_logs(
         first_ms = oldest.get((topic, number), now_ms)
         if first_ms > needed:
             until = _time(first_ms + now_ms - needed)
-            found.append(
+            short.append(
                 f"{topic}/{number} begins at {_time(first_ms)}, so figures would be too low until "
                 f"{until}"
             )
-    return found
+    return short
 
 
 async def needed_bytes(store: StateStore, generation: Generation) -> int | None:
@@ -146,8 +146,11 @@ async def needed_bytes(store: StateStore, generation: Generation) -> int | None:
 async def _partition_bytes(state: StateStore, number: int) -> int:
     held = (await state.describe(number)).conversations
     keys = await state.by_age(number, 0, 1 << 53, SAMPLE, newest=True)
-    found = await state.load(number, [(key, True) for key in keys])
-    sizes = [2 * KEY_BYTES + _size(one.hot) + _size(one.fingerprints or {}) for one in found]
+    conversations = await state.load(number, [(key, True) for key in keys])
+    sizes = [
+        2 * KEY_BYTES + _size(stored.hot) + _size(stored.fingerprints or {})
+        for stored in conversations
+    ]
     buckets = sum(len(sums) + 40 for sums in (await state.buckets(number)).values())
     return held * sum(sizes) // max(1, len(sizes)) + buckets
 
@@ -158,8 +161,8 @@ def gap_policy(layout: Layout, generation: Generation, configured: Policy) -> Po
 
     Once the generation has replaced another one, its state is in use, although it is still muted.
     """
-    found = layout.of(generation.number)
-    return "rebuild" if found is not None and found.state == "building" else configured
+    mine = layout.of(generation.number)
+    return "rebuild" if mine is not None and mine.state == "building" else configured
 
 
 def pause_reason(share: float, *, paused: bool) -> str:
@@ -214,9 +217,9 @@ async def progress(store: StateStore, generation: Generation) -> Progress:
     state, total = store.generation(generation), generation.identity.count
     behind: list[int | None] = []
     for number in range(total):
-        found = await state.describe(number)
-        if found.beat_ms and found.store_ms - found.beat_ms <= HEARTBEAT_TIMEOUT_MS:
-            behind.append(found.behind_ms)
+        described = await state.describe(number)
+        if described.beat_ms and described.store_ms - described.beat_ms <= HEARTBEAT_TIMEOUT_MS:
+            behind.append(described.behind_ms)
     known = [ms for ms in behind if ms is not None]
     whole = len(behind) == total and len(known) == total
     return Progress(len(behind), total, max(known, default=0) if whole else None)

@@ -38,8 +38,8 @@ async def put_back(store: StateStore, known: Layout, now_ms: Callable[[], int]) 
 
 async def state_in_force(store: StateStore) -> StateStore:
     """The store of the generation in force; without partitions if there is no state yet."""
-    found = (await store.layout()).in_force
-    return store if found is None else store.generation(found)
+    generation = (await store.layout()).in_force
+    return store if generation is None else store.generation(generation)
 
 
 def new_mark() -> str:
@@ -53,13 +53,13 @@ def matching_generations(layout: Layout, ours: Callable[[Identity], Identity]) -
     ``ours`` returns the identity that the worker's settings give; it is called with the
     generation's identity, which supplies the settings that are not configured.
     """
-    found = []
+    matching = []
     for generation in (layout.in_force, layout.building):
         with suppress(OtherIdentity):
             if generation is not None:
                 check_identity(generation.identity, ours(generation.identity))
-                found.append(generation)
-    return found
+                matching.append(generation)
+    return matching
 
 
 def generation_to_join(
@@ -71,8 +71,8 @@ def generation_to_join(
     ``build``, the one that is being built is preferred. For ``ours`` see ``matching_generations``.
     Raises ``OtherIdentity`` if neither matches.
     """
-    if found := matching_generations(layout, ours):
-        return found[-1 if build else 0]
+    if matching := matching_generations(layout, ours):
+        return matching[-1 if build else 0]
     named = (layout.building if build else None) or layout.in_force
     if named is not None:
         check_identity(named.identity, ours(named.identity))  # raises, and says what differs
@@ -87,9 +87,9 @@ async def begin(store: StateStore, identity: Identity, now_ms: int) -> Generatio
         _need_generations(layout)
         return layout if layout.in_force is not None else layout.begun(identity, mark, now_ms)
 
-    found = (await change(store, step)).in_force
-    assert found is not None
-    return found
+    generation = (await change(store, step)).in_force
+    assert generation is not None
+    return generation
 
 
 async def join(
@@ -111,15 +111,15 @@ async def join(
     newest = NOTHING
     while True:
         newest = await retry(partial(_layout_to_join, store, newest, now_ms))
-        found = generation_to_join(newest, ours, build=build)
-        if found is None:
+        generation = generation_to_join(newest, ours, build=build)
+        if generation is None:
             identity = await first()
             await retry(partial(begin, store, identity, now_ms()))
             continue  # another worker may have been quicker, with other settings
         try:
-            await retry(partial(allow_schema, store, found, schema))
+            await retry(partial(allow_schema, store, generation, schema))
             newest = await retry(partial(_layout_to_join, store, newest, now_ms))
-            return find_in_use(newest, found), newest
+            return find_in_use(newest, generation), newest
         except Superseded:
             continue
 
@@ -193,9 +193,9 @@ async def check_claimed(
 
 def find_in_use(layout: Layout, generation: Generation) -> Generation:
     """The generation in the layout; raises ``Superseded`` if it has ended or is missing."""
-    found, live = layout.of(generation.number), layout.in_force
-    if found is not None and found.mark == generation.mark and not found.ended:
-        return found
+    held, live = layout.of(generation.number), layout.in_force
+    if held is not None and held.mark == generation.mark and not held.ended:
+        return held
     # Numbers begin again once a namespace was purged.
-    purged = layout.last < generation.number if found is None else found.mark != generation.mark
+    purged = layout.last < generation.number if held is None else held.mark != generation.mark
     raise Superseded(generation.number, 0 if purged or live is None else live.number)
