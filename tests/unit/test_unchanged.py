@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import cache
 from io import TextIOWrapper
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,8 +37,28 @@ PAYLOADS = [
 NAMES = ("day.jsonl", "day.jsonl.gz", "day.jsonl.zst", "day.otlp", "day.parquet")
 
 
-def write(path: Path, lines: list[bytes] = LINES, payloads: list[bytes] = PAYLOADS) -> Path:
+def write(path: Path, lines: list[bytes] = LINES) -> Path:
     """An input of more than two reads in the format of its name."""
+    if lines is LINES:
+        path.write_bytes(_written(path.suffix))
+    else:
+        _write(path, lines, PAYLOADS)
+    return path
+
+
+@cache
+def _written(suffix: str, *, outgrown: bool = False) -> bytes:
+    """The bytes of an input in a format, or of one that has outgrown it."""
+    lines, payloads = LINES, PAYLOADS
+    if outgrown:
+        lines, payloads = [*reversed(LINES), *LINES], PAYLOADS[::-1] * 2
+    with TemporaryDirectory() as folder:
+        path = Path(folder, f"day{suffix}")
+        _write(path, lines, payloads)
+        return path.read_bytes()
+
+
+def _write(path: Path, lines: list[bytes], payloads: list[bytes]) -> None:
     if path.suffix == ".otlp":
         path.write_bytes(framed(payloads))
     elif path.suffix == ".parquet":
@@ -48,15 +69,11 @@ def write(path: Path, lines: list[bytes] = LINES, payloads: list[bytes] = PAYLOA
         with recording(str(path)) as file:
             for line in lines:
                 file.write(Record(line))
-    return path
 
 
 def outgrow(path: Path) -> None:
     """Other and more bytes in the same file, as ``cp`` writes them."""
-    more = write(
-        path.with_name(f"more-{path.name}"), [*reversed(LINES), *LINES], PAYLOADS[::-1] * 2
-    )
-    shutil.copyfile(more, path)
+    path.write_bytes(_written(path.suffix, outgrown=True))
 
 
 CHANGES: dict[Change, str] = {
