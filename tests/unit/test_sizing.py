@@ -118,7 +118,7 @@ def test_batches_grow_with_the_backlog() -> None:
 @pytest.mark.slow
 def test_the_default_load_is_the_traffic_of_the_benchmarks() -> None:
     """Half of the records are searches; the others are labels, ends of turns, and invalid ones."""
-    found = mix_of(traffic(10_000))
+    found = mix_of(traffic(30_000))
 
     assert Load().searches == pytest.approx(found.searches, abs=0.005)
     assert Load().results == pytest.approx(found.results, abs=0.05)
