@@ -40,7 +40,7 @@ from stream_metrics.lab.traffic.faults import INVALID_KINDS
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
 
 ROOT = Path(__file__).resolve().parents[2]
-PROFILE = TrafficProfile(seed=11, conversations=600)
+PROFILE = TrafficProfile(seed=11, conversations=300)
 SMALL = TrafficProfile(seed=5, conversations=40, results_per_search=4)
 DIGEST = """
 import hashlib
