@@ -1,4 +1,4 @@
-"""``stream-metrics build``: rebuilds state for other settings, topics or partition counts."""
+"""``stream-metrics build``: builds state anew for other settings, topics or partition counts."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ class PlainIndex:
 
     def _append(self, result: Fingerprint) -> tuple[int, str]:
         limit = self._fingerprinter.rules.max_candidates
-        found = self._enter(result)
-        decision = self._decide(result, found, limit) if found else None
+        sharing = self._enter(result)
+        decision = self._decide(result, sharing, limit) if sharing else None
         if decision is None:
             decision = (len(self._firsts), "")
             self._firsts.append(len(self._results))
@@ -117,12 +117,12 @@ class PlainIndex:
         return found
 
     def _decide(
-        self, result: Fingerprint, found: list[list[int]], limit: int
+        self, result: Fingerprint, sharing: list[list[int]], limit: int
     ) -> tuple[int, str] | None:
         rules, counts = self._fingerprinter.rules, self._counts
         kind = self._fingerprinter.canonical_type(result.type)
         position = len(self._results)
-        candidates = found[0] if len(found) == 1 else sorted(set().union(*found))
+        candidates = sharing[0] if len(sharing) == 1 else sorted(set().union(*sharing))
         if candidates[-1] == position:
             candidates = candidates[:-1]
         for position in candidates[:limit]:

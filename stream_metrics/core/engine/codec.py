@@ -227,9 +227,9 @@ def stored_header(hot: Mapping[bytes, bytes]) -> Header:
     try:
         return Header(*_known_schema(_HEAD.decode(hot[_HEADER])))
     except (ValueError, RecursionError):
-        found = _read(_ANY, hot[_HEADER], "a conversation's header")
-        if type(found) is list and found and type(found[0]) is int:
-            _known_schema(found)  # the header of another schema may have another form
+        header = _read(_ANY, hot[_HEADER], "a conversation's header")
+        if type(header) is list and header and type(header[0]) is int:
+            _known_schema(header)  # the header of another schema may have another form
         raise DamagedState("a conversation's header cannot be read") from None
 
 
@@ -271,11 +271,11 @@ def _decode_event(conversation: Conversation, digest: bytes, value: bytes) -> No
     turn = _turn(conversation, number)
     items: list[Items] = []
     for register in kind.registers:
-        found = register.unpack(event, stored[first + register.event_index])
+        entries = register.unpack(event, stored[first + register.event_index])
         winners = turn.winners[register.turn_index]
-        for key in found:
+        for key in entries:
             winners[key] = event
-        items.append(found)
+        items.append(entries)
     event.items = tuple(items)
     if kind.in_iteration:
         for search in event.searches:
@@ -287,10 +287,10 @@ def _decode_event(conversation: Conversation, digest: bytes, value: bytes) -> No
 def _add_doc_ids(conversation: Conversation, digest: bytes, value: bytes) -> None:
     event = conversation.events.get(digest)
     searches = [] if event is None else event.searches
-    found = _read(_DOC_IDS, value, "the document ids of an event")
-    if [len(its) for its in found] != [len(search.result_ids) for search in searches]:
+    ids = _read(_DOC_IDS, value, "the document ids of an event")
+    if [len(its) for its in ids] != [len(search.result_ids) for search in searches]:
         raise DamagedState("an event's document ids are not those of its results")
-    for search, its in zip(searches, found, strict=True):
+    for search, its in zip(searches, ids, strict=True):
         search.doc_ids = its
 
 
@@ -301,10 +301,10 @@ def add_fingerprints(
     for digest, event in conversation.events.items():
         searches = event.searches
         if searches:
-            found = _unpacked(fingerprints.get(digest), dedup)
-            if [len(its.types) for its in found] != [len(s.result_ids) for s in searches]:
+            unpacked = _unpacked(fingerprints.get(digest), dedup)
+            if [len(its.types) for its in unpacked] != [len(s.result_ids) for s in searches]:
                 raise DamagedState("an event's fingerprints are not those of its results")
-            for search, its in zip(searches, found, strict=True):
+            for search, its in zip(searches, unpacked, strict=True):
                 search.fingerprints = its
                 conversation.turns[event.turn].extra_values += its.extra_values
     conversation.has_fingerprints = True

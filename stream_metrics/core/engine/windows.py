@@ -78,11 +78,11 @@ def routes_in(sums: Iterable[str]) -> frozenset[str]:
 
 
 def names_with_series(
-    found: Iterable[str], configured: Iterable[str], limit: int
+    names: Iterable[str], configured: Iterable[str], limit: int
 ) -> frozenset[str]:
-    """The names that get series of their own: ``configured``, then ``found`` by code point."""
+    """The names that get series of their own: ``configured``, then ``names`` by code point."""
     chosen = dict.fromkeys(configured)
-    for name in sorted(found):
+    for name in sorted(names):
         if len(chosen) >= limit:
             break
         chosen.setdefault(name)
@@ -236,12 +236,12 @@ class Windows:
             oldest = oldest_bucket(window, record_time_us)
             if self._first.get(window.name, oldest) >= oldest:
                 continue
-            found = False
+            any_outdated = False
             for bucket, agent in self.buckets[window.name]:
                 if bucket < oldest:
-                    found = True
+                    any_outdated = True
                     yield (window.name, bucket, agent), None
-            if not found:
+            if not any_outdated:
                 self._first[window.name] = oldest
 
     def late(self, cells: Iterable[tuple[int, Cell]], record_time_us: int) -> Counter[str]:
@@ -323,13 +323,13 @@ def _code_filter(heads: frozenset[str]) -> _CodeFilter:
 
 
 def add_to_buckets(
-    found: dict[tuple[str, int, str], Sums],
+    buckets: dict[tuple[str, int, str], Sums],
     cells: Iterable[Cell],
     names: Names,
     windows: Iterable[Window],
     record_time_us: int,
 ) -> None:
-    """Add cells to the buckets in ``found``, except where they have left the window.
+    """Add cells to ``buckets``, except where they have left the window.
 
     The direct way to compute what ``Windows.changes`` updates incrementally.
     """
@@ -339,5 +339,5 @@ def add_to_buckets(
         for window, oldest in specs:
             bucket = cell.time_us // window.bucket_us
             if bucket >= oldest:
-                into = found.setdefault((window.name, bucket, agent), {})
+                into = buckets.setdefault((window.name, bucket, agent), {})
                 add(into, in_window(sums, window), 1)

@@ -64,11 +64,11 @@ def label_events(trace_id: str, labels: Iterable[Label]) -> Iterator[Event]:
         return (turn.number, turn.conversation, label.time_us, label.labeller or "")
 
     for _, group in groupby(
-        sorted(labels, key=lambda one: (*together(one), one.result_id)), together
+        sorted(labels, key=lambda label: (*together(label), label.result_id)), together
     ):
         each = list(group)
         turn, time_us, labeller = each[0].turn, each[0].time_us, each[0].labeller
-        given = [{"result_id": one.result_id, "gain": one.gain} for one in each]
+        given = [{"result_id": label.result_id, "gain": label.gain} for label in each]
         content = msgspec.json.encode([time_us, labeller, given])
         kind = f"labels:{hashlib.sha256(content).hexdigest()[:16]}"
         yield _event(
@@ -85,7 +85,8 @@ def label_events(trace_id: str, labels: Iterable[Label]) -> Iterator[Event]:
 
 def _search(trace_id: str, turn: Turn, search: Search, content: bool) -> Event:
     results = [
-        _result(search.span_id, rank, one, content) for rank, one in enumerate(search.results, 1)
+        _result(search.span_id, rank, result, content)
+        for rank, result in enumerate(search.results, 1)
     ]
     return _event(
         trace_id,

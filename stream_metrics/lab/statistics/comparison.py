@@ -119,11 +119,11 @@ def compare(
     """
     shared = sorted(set(a.keys) & set(b.keys))
     a, b = a.subset(shared), b.subset(shared)
-    found = UNTESTED
+    tested = UNTESTED
     if test is not None:
-        found = significance(a, b, test, resample_count=resample_count, seed=seed)
+        tested = significance(a, b, test, resample_count=resample_count, seed=seed)
     if a.figure is None or b.figure is None:
-        return Comparison(0, None, None, None, None, None, None, test, *found)
+        return Comparison(0, None, None, None, None, None, None, test, *tested)
     pairs = Pairs(a.sums, a.counts, b.sums, b.counts)
     difference = a.figure - b.figure
     low = high = None
@@ -138,7 +138,7 @@ def compare(
         high,
         _effect(pairs, difference),
         test,
-        *found,
+        *tested,
     )
 
 
@@ -183,9 +183,9 @@ def _drawn(pairs: Pairs, count: int, seed: int) -> Iterator[Pairs]:
 
 def _difference(pairs: Pairs) -> Floats:
     """The difference of the figures along the last axis."""
-    found = pairs.a_sums.sum(axis=-1) / pairs.a_counts.sum(axis=-1)
-    found -= pairs.b_sums.sum(axis=-1) / pairs.b_counts.sum(axis=-1)
-    return np.asarray(found, dtype=np.float64)
+    difference = pairs.a_sums.sum(axis=-1) / pairs.a_counts.sum(axis=-1)
+    difference -= pairs.b_sums.sum(axis=-1) / pairs.b_counts.sum(axis=-1)
+    return np.asarray(difference, dtype=np.float64)
 
 
 def _resampled(pairs: Pairs, count: int, seed: int) -> Floats:
@@ -235,20 +235,20 @@ def _studentised_bootstrap(pairs: Pairs, count: int, seed: int) -> tuple[float, 
     observed = float(_difference(pairs))
     scale = float(np.abs(pairs.differences).max())
     error = float(standard_error(_residuals(pairs)))
-    found = []
+    distances = []
     if pairs.single:
         differences = pairs.differences
         for drawn in resamples(len(differences), count, seed=seed):
             values = differences[drawn]
             means = values.mean(axis=1)
             values -= means[:, None]
-            found.append(studentised(means - observed, standard_error(values), scale))
+            distances.append(studentised(means - observed, standard_error(values), scale))
     else:
         for resample in _drawn(pairs, count, seed):
             deviations = standard_error(_residuals(resample))
-            found.append(studentised(_difference(resample) - observed, deviations, scale))
+            distances.append(studentised(_difference(resample) - observed, deviations, scale))
     statistic = observed / error
-    return statistic, share_of_extremes(np.concatenate(found), statistic)
+    return statistic, share_of_extremes(np.concatenate(distances), statistic)
 
 
 def _residuals(pairs: Pairs) -> Floats:
@@ -265,10 +265,10 @@ def _permutation(pairs: Pairs, count: int, seed: int) -> tuple[float, float]:
     n = len(pairs.a_sums)
     exact = n < 63 and 2**n <= count
     blocks = _every_swap(n) if exact else swaps(n, count, seed=seed)
-    found = np.concatenate([_differences_after_swaps(pairs, swapped) for swapped in blocks])
+    differences = np.concatenate([_differences_after_swaps(pairs, swapped) for swapped in blocks])
     if not exact:
-        return observed, share_of_extremes(found, observed)
-    return observed, _extremes(found, observed) / len(found)
+        return observed, share_of_extremes(differences, observed)
+    return observed, _extremes(differences, observed) / len(differences)
 
 
 def _differences_after_swaps(pairs: Pairs, swapped: NDArray[np.bool_]) -> Floats:

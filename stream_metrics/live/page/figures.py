@@ -136,13 +136,13 @@ def reranking(sums: Mapping[str, int]) -> Figure:
 def _by_labels(sums: Mapping[str, int], head: str) -> dict[tuple[str, ...], int]:
     """The sums of one family by the values of its labels."""
     width = len(CODES[head].labels)
-    found = {}
+    counts = {}
     for code, value in sums.items():
         if code.startswith(f"{head}|"):
             labels = split_code(code)[1]
             if len(labels) == width:
-                found[labels] = value
-    return found
+                counts[labels] = value
+    return counts
 
 
 def decisions_window(windows: Sequence[Window], chosen: Window) -> Window | None:
@@ -165,18 +165,18 @@ def without(series: Any, unread: Sequence[bool]) -> Any:
     {'srr': [0.5, None], 'routes': [{'route': 'a', 'share': [1.0, None]}]}
     """
     if isinstance(series, dict):
-        return {name: without(one, unread) for name, one in series.items()}
+        return {name: without(part, unread) for name, part in series.items()}
     if not isinstance(series, list):
         return series
-    if all(isinstance(one, dict) for one in series):
-        return [without(one, unread) for one in series]
-    return [None if nothing else one for one, nothing in zip(series, unread, strict=True)]
+    if all(isinstance(part, dict) for part in series):
+        return [without(part, unread) for part in series]
+    return [None if nothing else value for value, nothing in zip(series, unread, strict=True)]
 
 
-def smoothed(found: Sequence[Sums]) -> list[Sums]:
+def smoothed(buckets: Sequence[Sums]) -> list[Sums]:
     """The sums of each bucket and the ``SMOOTHED`` - 1 before it."""
-    spans = (range(at - SMOOTHED + 1, at + 1) for at in range(len(found)))
-    return [dict(sums) for sums in sliding_sums(dict(enumerate(found)), spans)]
+    spans = (range(at - SMOOTHED + 1, at + 1) for at in range(len(buckets)))
+    return [dict(sums) for sums in sliding_sums(dict(enumerate(buckets)), spans)]
 
 
 def values(sliding: Iterable[Sums], of: Callable[[Sums], Figure]) -> Series:
@@ -184,12 +184,12 @@ def values(sliding: Iterable[Sums], of: Callable[[Sums], Figure]) -> Series:
     return [of(sums)["value"] for sums in sliding]
 
 
-def core_series(found: Sequence[Sums]) -> dict[str, Any]:
+def core_series(buckets: Sequence[Sums]) -> dict[str, Any]:
     """The series that every window has."""
-    sliding = smoothed(found)
+    sliding = smoothed(buckets)
     return {
-        "unique": [sums.get("u", 0) for sums in found],
-        "duplicates": [sums.get("d", 0) for sums in found],
+        "unique": [sums.get("u", 0) for sums in buckets],
+        "duplicates": [sums.get("d", 0) for sums in buckets],
         "srr": values(sliding, srr),
         "sre": values(sliding, none_if_unlabelled(sre)),
         "gain": values(sliding, none_if_unlabelled(gain)),
@@ -197,11 +197,11 @@ def core_series(found: Sequence[Sums]) -> dict[str, Any]:
     }
 
 
-def decision_series(found: Sequence[Sums]) -> dict[str, Any]:
+def decision_series(buckets: Sequence[Sums]) -> dict[str, Any]:
     """The series of gate and routes; all but the most used routes are summed into one."""
-    sliding = smoothed(found)
+    sliding = smoothed(buckets)
     total: Sums = {}
-    for sums in found:
+    for sums in buckets:
         add(total, sums, 1)
     names = [row["route"] for row in routing(total)["routes"]]
     shown = names[:ROUTES_SHOWN]

@@ -315,13 +315,13 @@ class Group:
     def _share(
         self, status: _PartitionStatus, numbers: Sequence[int], now: float, owned: OwnedPartitions
     ) -> PartitionSet:
-        found = [self._copies[n] for n in numbers if n in self._copies and not status.own]
-        age = max((now - held.at for held in found), default=0.0)
-        silent = max((now - held.at + (held.silent_seconds or 0) for held in found), default=0.0)
+        copies = [self._copies[n] for n in numbers if n in self._copies and not status.own]
+        age = max((now - held.at for held in copies), default=0.0)
+        silent = max((now - held.at + (held.silent_seconds or 0) for held in copies), default=0.0)
         behinds = (
             [owned.behind_ms.get(number, 0) for number in numbers]
             if status.own
-            else [held.state.behind_ms for held in found]
+            else [held.state.behind_ms for held in copies]
         )
         behind = max((behind_ms or 0 for behind_ms in behinds), default=0) / 1000
         problem = status.problem(age, silent, behind)
@@ -329,7 +329,7 @@ class Group:
             tuple(numbers),
             status.worker,
             own=status.own,
-            age_seconds=age if found or status.own else None,
+            age_seconds=age if copies or status.own else None,
             problem=problem and f"{partitions_text(numbers)}: {problem}",
         )
 
@@ -403,11 +403,11 @@ class Group:
         loop, size = asyncio.get_running_loop(), 0
         fresh: dict[str, dict[Bucket, bytes]] = {}
         for window in self.specs:
-            found = await store.buckets(number, window.name)
+            buckets = await store.buckets(number, window.name)
             first = window.numbers(self.now_us()).start
             before = held.windows.buckets[window.name]
             fresh[window.name], read, kept = await loop.run_in_executor(
-                self._thread, _recent_buckets, found, before, first
+                self._thread, _recent_buckets, buckets, before, first
             )
             done.size += read
             size += kept
@@ -422,7 +422,7 @@ class _TooLarge(Exception):
 
 
 def _recent_buckets(
-    found: Mapping[tuple[str, int, str], bytes], before: Mapping[Bucket, bytes], first: int
+    buckets: Mapping[tuple[str, int, str], bytes], before: Mapping[Bucket, bytes], first: int
 ) -> tuple[dict[Bucket, bytes], int, int]:
     """The buckets from ``first`` on, the bytes that were read, and the bytes that are kept.
 
@@ -431,7 +431,7 @@ def _recent_buckets(
     """
     kept: dict[Bucket, bytes] = {}
     read = size = 0
-    for (_, bucket, agent), sums in found.items():
+    for (_, bucket, agent), sums in buckets.items():
         length = len(sums) + len(agent) + 12
         read += length
         if bucket < first:
@@ -452,13 +452,13 @@ def ranges_text(numbers: Iterable[int]) -> str:
     >>> ranges_text([0, 3, 4, 5, 7])
     '0, 3-5 and 7'
     """
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in sorted(numbers):
-        if found and found[-1][-1] == number - 1:
-            found[-1][1:] = [number]
+        if ranges and ranges[-1][-1] == number - 1:
+            ranges[-1][1:] = [number]
         else:
-            found.append([number])
-    *most, last = ["-".join(map(str, each)) for each in found] or [""]
+            ranges.append([number])
+    *most, last = ["-".join(map(str, each)) for each in ranges] or [""]
     return f"{', '.join(most)} and {last}" if most else last
 
 

@@ -194,11 +194,11 @@ Pools = Mapping[str, Mapping[str, Course]]
 
 def pools_of(pools: Mapping[str, str], courses: Mapping[str, Course]) -> Pools:
     """The pools of some agents; ``pools`` are their names, by agent."""
-    found: dict[str, dict[str, Course]] = {}
+    by_pool: dict[str, dict[str, Course]] = {}
     for agent, course in courses.items():
         if agent in pools and agent != OTHER:
-            found.setdefault(pools[agent], {})[agent] = course
-    return found
+            by_pool.setdefault(pools[agent], {})[agent] = course
+    return by_pool
 
 
 def judge(
@@ -215,7 +215,7 @@ def judge(
     """
     states = []
     for rule in rules:
-        found = sorted(
+        findings = sorted(
             _findings(rule, agents, now, pools or {}), key=lambda f: LEVELS.index(f.level)
         )
         states.append(
@@ -229,7 +229,7 @@ def judge(
                 "fires": rule.fires,
                 "look": rule.look,
                 "of": "agent" if rule.of_agent else "worker",
-                "level": found[0].level if found else NONE,
+                "level": findings[0].level if findings else NONE,
                 "findings": [
                     {
                         "level": f.level,
@@ -238,7 +238,7 @@ def judge(
                         "above": f.above,
                         "since": f.since,
                     }
-                    for f in found
+                    for f in findings
                 ],
             }
         )
@@ -302,7 +302,7 @@ def verdict(
 def waiting(reasons: Iterable[str]) -> Obstacle | None:
     """What the worker waits for first; None if it reads, although a partition may be halted."""
     kinds = {kind_of(reason) for reason in reasons} - {"halted"}
-    return next((one for one in OBSTACLES if one.reason in kinds), None)
+    return next((obstacle for obstacle in OBSTACLES if obstacle.reason in kinds), None)
 
 
 def _new_agents_text(agents: Sequence[str]) -> str:
@@ -342,15 +342,17 @@ def _findings(
     elif rule.of_agent is not None:
         faults = _faults_of(rule.of_agent, pools) if isinstance(rule.of_agent, EvidenceRule) else {}
         for agent, course in agents.items():
-            found = replace(rule.of_agent(course), agent=agent)
-            if agent == OTHER and found.level != NONE:  # a mixture has no usual values
-                found = Finding(UNKNOWN, "agents without series of their own are not judged", agent)
-            fault = faults.get(agent, found)
-            if LEVELS.index(fault.level) < LEVELS.index(found.level):
-                found = replace(
-                    found, level=fault.level, why=f"{fault.why}; by itself: {found.why}"
+            finding = replace(rule.of_agent(course), agent=agent)
+            if agent == OTHER and finding.level != NONE:  # a mixture has no usual values
+                finding = Finding(
+                    UNKNOWN, "agents without series of their own are not judged", agent
                 )
-            yield _with_missing_partitions(now.coverage.missing, found)
+            fault = faults.get(agent, finding)
+            if LEVELS.index(fault.level) < LEVELS.index(finding.level):
+                finding = replace(
+                    finding, level=fault.level, why=f"{fault.why}; by itself: {finding.why}"
+                )
+            yield _with_missing_partitions(now.coverage.missing, finding)
 
 
 def _faults_of(rule: EvidenceRule, pools: Pools) -> dict[str, Finding]:
@@ -366,9 +368,9 @@ def _faults_of(rule: EvidenceRule, pools: Pools) -> dict[str, Finding]:
     }
 
 
-def _with_missing_partitions(missing: str, found: Finding) -> Finding:
+def _with_missing_partitions(missing: str, finding: Finding) -> Finding:
     """The finding if sums lack the latest events of some partitions: it cannot be ok then."""
     if not missing:
-        return found
-    level = found.level if found.level in FAULTS else UNKNOWN
-    return replace(found, level=level, why=f"{found.why}, without the latest of {missing}")
+        return finding
+    level = finding.level if finding.level in FAULTS else UNKNOWN
+    return replace(finding, level=level, why=f"{finding.why}, without the latest of {missing}")

@@ -55,21 +55,21 @@ def trace_ids_of_protobuf(value: bytes) -> list[str]:
 def protobuf_by_trace(value: bytes) -> dict[str, bytes]:
     """A payload for each trace in the payload, by trace id; raises the same error."""
     parsed, (message, _) = _parsed(value), load_opentelemetry()
-    found: dict[str, Any] = {}
+    by_trace: dict[str, Any] = {}
     for resource_spans in parsed.resource_spans:
         for scope_spans in resource_spans.scope_spans:
             within: dict[str, Any] = {}
             for span in scope_spans.spans:
                 trace_id = id_of_bytes(span.trace_id, TRACE_ID_BYTES)
                 if trace_id not in within:
-                    of_resource = found.setdefault(trace_id, message()).resource_spans.add()
+                    of_resource = by_trace.setdefault(trace_id, message()).resource_spans.add()
                     of_resource.resource.CopyFrom(resource_spans.resource)
                     of_resource.schema_url = resource_spans.schema_url
                     within[trace_id] = of_resource.scope_spans.add()
                     within[trace_id].scope.CopyFrom(scope_spans.scope)
                     within[trace_id].schema_url = scope_spans.schema_url
                 within[trace_id].spans.append(span)
-    return {trace_id: one.SerializeToString() for trace_id, one in found.items()}
+    return {trace_id: payload.SerializeToString() for trace_id, payload in by_trace.items()}
 
 
 def _parsed(value: bytes) -> Any:
@@ -137,7 +137,7 @@ def _span(span: Any, resource: dict[str, Any], scope: Any) -> Span:
 
 def plain_attributes(attributes: Iterable[Any]) -> dict[str, Any]:
     """Attributes as a dictionary."""
-    return {one.key: _plain_value(one.value) for one in attributes}
+    return {attribute.key: _plain_value(attribute.value) for attribute in attributes}
 
 
 def _plain_value(value: Any) -> Any:
@@ -147,7 +147,7 @@ def _plain_value(value: Any) -> Any:
     held = getattr(value, kind)
     match kind:
         case "array_value":
-            return [_plain_value(one) for one in held.values]
+            return [_plain_value(item) for item in held.values]
         case "kvlist_value":
             return plain_attributes(held.values)
         case "bytes_value":

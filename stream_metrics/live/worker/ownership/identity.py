@@ -125,7 +125,7 @@ def _way_out(stored: Identity, ours: Identity) -> str:
         f"{listed}. Use the same settings as the workers, for example the environment file or the "
         "TOML file that they are started with"
     )
-    # A command that lacks the workers' key must not be told to rebuild their state.
+    # A command that lacks the workers' key must not be told to build their state anew.
     if any(change.name == _KEY for change in changes):
         return (
             f"{same}: the digest key must be the one that the state was built with. If that key "

@@ -165,19 +165,19 @@ class TakeOver:
         self,
         number: int,
         kept: StatePartition | None = None,
-        found: Sequence[OffsetGap] = (),
+        gaps_read: Sequence[OffsetGap] = (),
     ) -> TakenOver | Blocked | None:
         """Become the owner; None if the group does not recognise this worker as the owner.
 
-        ``kept`` is reused if it still owns the partition. ``found`` are gaps found while reading.
-        Raises ``Superseded`` if another generation has replaced this one.
+        ``kept`` is reused if it still owns the partition. ``gaps_read`` are gaps that were met
+        while reading. Raises ``Superseded`` if another generation has replaced this one.
         """
         while True:
             state = await self._describe(number)
             known = state.token is not None
             extents = await self._extents(number)
             commits = {} if known else await self._commits(number)
-            positions, gaps = self._stored(state, extents, commits, found)
+            positions, gaps = self._stored(state, extents, commits, gaps_read)
             rebuild = bool(gaps) and self.policy == "rebuild"
             for gap in gaps:
                 self._on_gap(number, gap)
@@ -211,7 +211,7 @@ class TakeOver:
         state: PartitionState,
         extents: Mapping[str, Extent],
         commits: Mapping[str, Commit],
-        found: Sequence[OffsetGap],
+        gaps_read: Sequence[OffsetGap],
     ) -> tuple[dict[str, Position], list[OffsetGap]]:
         """The positions that the partition would be read from, and its offset gaps."""
         positions, gaps = state.positions, list[OffsetGap]()
@@ -221,7 +221,7 @@ class TakeOver:
         gaps += [gap for gap in gaps_between(positions, extents) if gap.topic not in told]
         gaps += [
             gap
-            for gap in found
+            for gap in gaps_read
             if gap.topic in state.positions
             and state.positions[gap.topic].offset == gap.offset
             and state.positions[gap.topic].last_digest
@@ -230,13 +230,13 @@ class TakeOver:
 
     async def _extents(self, number: int) -> dict[str, Extent]:
         places = self._places(number)
-        found = await self._retry(lambda: self._source.extents(places))
-        return {place.topic: found[place] for place in places}
+        extents = await self._retry(lambda: self._source.extents(places))
+        return {place.topic: extents[place] for place in places}
 
     async def _commits(self, number: int) -> dict[str, Commit]:
         places = self._places(number)
-        found = await self._retry(lambda: self._source.committed(places))
-        return {place.topic: commit for place, commit in found.items()}
+        commits = await self._retry(lambda: self._source.committed(places))
+        return {place.topic: commit for place, commit in commits.items()}
 
     async def _confirm(self, number: int, targets: Positions, note: str) -> bool:
         """Whether the group recognises this worker as the owner: it accepts this commit."""
