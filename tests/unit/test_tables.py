@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Set
 from dataclasses import asdict, replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -68,6 +69,12 @@ def later(kernel: str, *arguments: str, given: object = None) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+@cache
+def built(kernel: str) -> dict[str, Any]:
+    """What a later release builds under its own tables."""
+    return later(kernel)
 
 
 def duplicates(state: dict[str, Any]) -> dict[str, dict[str, str]]:
@@ -145,7 +152,7 @@ async def test_state_is_refused_under_other_tables_than_its_own() -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 async def test_new_state_is_built_under_the_newest_tables(kernel: str) -> None:
     """All of its rows apply: that of a new type, and that of types without a row."""
-    state = later(kernel)
+    state = built(kernel)
 
     assert state["tables"] == NEXT
     assert duplicates(state) == {"c0": {}}
@@ -154,7 +161,7 @@ async def test_new_state_is_built_under_the_newest_tables(kernel: str) -> None:
 @pytest.mark.slow
 async def test_state_under_later_tables_is_refused_with_the_release_that_is_needed() -> None:
     """After a rollback, the error names the missing tables and the remedy."""
-    store = await work.read(later("python"))
+    store = await work.read(built("python"))
 
     generation = (await store.layout()).in_force
     assert generation is not None
@@ -171,7 +178,7 @@ async def test_state_under_later_tables_is_refused_with_the_release_that_is_need
 @pytest.mark.slow
 async def test_a_type_that_is_not_known_names_the_release_that_is_needed() -> None:
     """The stored code of a later type is not reported as damage."""
-    store = await work.read(later("python"))
+    store = await work.read(built("python"))
     [hot] = [parts.hot async for _, parts in store.conversations(0)]
 
     with pytest.raises(
