@@ -11,6 +11,7 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from stream_metrics.cli.common import UsageError, parse_time, stderr_console
+from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.engine.window import parse_duration
 from stream_metrics.lab.atomic_files import replacing
 from stream_metrics.lab.history import Course, History, UnfitHistory
@@ -94,6 +95,22 @@ def backfill(
         "DATA is Prometheus' --storage.tsdb.path",
         markup=False,
     )
+    _say_what_is_missing(directories)
+
+
+def _say_what_is_missing(directories: list[Path]) -> None:
+    """Say what turns beyond a limit leave out of the series, or that this is not known."""
+    from stream_metrics.lab.replay import report_files  # imports numpy
+
+    beyond = BeyondLimit()
+    for directory in directories:
+        try:
+            beyond = beyond.plus(report_files.read(directory)[1].beyond_limit_of_all)
+        except report_files.IncompatibleReplays as error:
+            said = f"it is not known whether turns are beyond a limit: {error}"
+            stderr_console().print(said, markup=False)
+    if beyond.turns:
+        stderr_console().print(beyond.text(), style="yellow", highlight=False)
 
 
 def _shown(courses: Iterator[Course]) -> Iterator[Course]:

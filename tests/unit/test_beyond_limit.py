@@ -167,6 +167,19 @@ def test_the_summary_of_a_replay_says_what_is_missing(
         assert SENTENCE in CliRunner().invoke(app, arguments).stderr
 
 
+def test_a_backfill_says_what_is_missing_in_all_turns(tmp_path: Path) -> None:
+    """The windows have earlier turns too; where a replay has left no counts, that is said."""
+    later = searching(9, results("r"), turn=2)
+    assert missing([*runaway(), later], tmp_path, results_per_turn=TEN) is None
+
+    said = CliRunner().invoke(app, ["backfill", str(tmp_path)]).stderr
+    (tmp_path / "parts.json").unlink()
+    unknown = CliRunner().invoke(app, ["backfill", str(tmp_path)]).stderr
+
+    assert SENTENCE in said
+    assert "it is not known whether turns are beyond a limit" in unknown
+
+
 def test_the_page_of_a_report_says_what_is_missing_at_its_head(tmp_path: Path) -> None:
     """It stands before the first figure."""
     replayed(runaway(), tmp_path, results_per_turn=TEN)

@@ -223,10 +223,11 @@ class Replay:
         routes: set[str] = set()
         reranked = RerankSums() if self._reranked is None else self._reranked
         orphans = 0
-        beyond = BeyondLimit()
+        beyond = of_all = BeyondLimit()
         for name, conversation in self._conversations.items():
             refused = self._refused.get(name, {}).values()
             beyond = beyond.plus(beyond_limit(conversation, self.options.turn_scope, refused))
+            of_all = of_all.plus(beyond_limit(conversation, "all", refused))
             for turn in shown_turns(conversation, self.options.turn_scope):
                 orphans += len(turn.winners[RESULT_LABEL].keys() - turn.handles.keys())
                 if self._reranked is None:
@@ -249,6 +250,7 @@ class Replay:
             reranks=reranked,
             rejected=tuple(self.rejected),
             beyond_limit=beyond,
+            beyond_limit_of_all=of_all,
         )
         return outcome, history
 

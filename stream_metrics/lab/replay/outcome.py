@@ -80,7 +80,8 @@ class Outcome:
     """The counts of records, the reranking sums and the first bad records, by place.
 
     ``agents`` and ``routes`` are the first by code point, up to the number that may have series of
-    their own.
+    their own. ``beyond_limit`` is of the turns that have a row, ``beyond_limit_of_all`` of all
+    turns, which the windows have.
     """
 
     events: int = 0
@@ -95,6 +96,7 @@ class Outcome:
     reranks: RerankSums = field(default_factory=RerankSums)
     rejected: tuple[RejectedRecord, ...] = ()
     beyond_limit: BeyondLimit = field(default_factory=BeyondLimit)
+    beyond_limit_of_all: BeyondLimit = field(default_factory=BeyondLimit)
 
     def now_us(self, options: ReplayOptions) -> int:
         """The time of the windows."""
@@ -115,7 +117,7 @@ class Outcome:
             "routes": list(self.routes),
             "reranks": [searches, undefined, *map(hex, sums)],
             "rejected": [[list(place), *why] for place, *why in self.rejected],
-            **({"beyond_limit": self.beyond_limit} if any(self.beyond_limit) else {}),
+            **{name: said for name in _BEYOND if any(said := getattr(self, name))},
         }
 
     @classmethod
@@ -129,10 +131,12 @@ class Outcome:
             reranks=RerankSums(searches, undefined, *(int(one, 16) for one in sums)),
             rejected=tuple(RejectedRecord(tuple(place), *why) for place, *why in data["rejected"]),
             beyond_limit=BeyondLimit(*data.get("beyond_limit", ())),
+            beyond_limit_of_all=BeyondLimit(*data.get("beyond_limit_of_all", ())),
         )
 
 
 _COUNTS: Final = ("events", "invalid", "stale", "forgotten", "conversations", "orphan_labels")
+_BEYOND: Final = ("beyond_limit", "beyond_limit_of_all")
 
 
 def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outcome:
@@ -142,7 +146,7 @@ def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outco
     routes: set[str] = set()
     reranks = RerankSums()
     rejected: list[RejectedRecord] = []
-    beyond = BeyondLimit()
+    beyond = of_all = BeyondLimit()
     for one in outcomes:
         for name in _COUNTS:
             counts[name] += getattr(one, name)
@@ -152,6 +156,7 @@ def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outco
         reranks = reranks.plus(one.reranks)
         rejected = nsmallest(REJECTED_LISTED, [*rejected, *one.rejected])
         beyond = beyond.plus(one.beyond_limit)
+        of_all = of_all.plus(one.beyond_limit_of_all)
     return Outcome(
         **counts,
         agents=tuple(sorted(agents)),
@@ -159,4 +164,5 @@ def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outco
         reranks=reranks,
         rejected=tuple(rejected),
         beyond_limit=beyond,
+        beyond_limit_of_all=of_all,
     )
