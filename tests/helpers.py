@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -28,7 +28,10 @@ def examples(number: int) -> int:
 
 
 def ran(
-    *arguments: str, given: str | bytes = b"", folder: Path | None = None, **environment: str
+    *arguments: str,
+    given: str | bytes = b"",
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> CompletedProcess[str]:
     """Run a command in this process, with ``given`` in the pipe that is its standard input.
 
@@ -39,13 +42,14 @@ def ran(
     with open(writing, "wb") as pipe:
         assert len(given) <= PIPE_BYTES
         pipe.write(given)
-    out, err = (TextIOWrapper(BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    told = BytesIO(), BytesIO()
+    out, err = (TextIOWrapper(stream, "utf-8", write_through=True) for stream in told)
     code: Any = None
     with pytest.MonkeyPatch.context() as patch, open(reading, encoding="utf-8") as stdin:
         patch.setattr(sys, "argv", ["stream-metrics", *arguments])
         for name, stream in (("stdin", stdin), ("stdout", out), ("stderr", err)):
             patch.setattr(sys, name, stream)
-        for name, value in environment.items():
+        for name, value in (environment or {}).items():
             patch.setenv(name, value)
         if folder is not None:
             patch.chdir(folder)
@@ -53,7 +57,7 @@ def ran(
             main()
         except SystemExit as ended:
             code = ended.code
-    said, errors = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    said, errors = (stream.getvalue().decode() for stream in told)
     return CompletedProcess(arguments, code or 0, said, errors)
 
 

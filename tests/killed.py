@@ -106,7 +106,7 @@ def states_at_moments(work: Work, folder: Path, *, every: bool) -> list[State]:
     finally:
         _watched = None
     states = list(found.values())
-    kinds = {}
+    kinds: dict[object, State] = {}
     for at, (before, after) in enumerate(pairwise([{}, *states])):
         kinds.setdefault(at if every else _change(before, after), after)
     return list(kinds.values())
@@ -145,7 +145,12 @@ def _state(folder: Path) -> State:
 @cache
 def _hook_once() -> None:
     """A hook stays until the process ends."""
-    sys.addaudithook(lambda event, arguments: _watched and _watched.audit(event, arguments))
+
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
+        if _watched is not None:
+            _watched.audit(event, arguments)
+
+    sys.addaudithook(audit)
 
 
 def _forked(work: Work, folder: Path, last: int | None) -> tuple[int, int]:

@@ -40,7 +40,7 @@ def run(command: str, given: str = "", **settings: str) -> subprocess.CompletedP
         **settings,
     }
     if command not in WORKERS:
-        return ran(command, given=given, **environment)
+        return ran(command, given=given, environment=environment)
     return subprocess.run(
         WORKERS[command],
         input=given,

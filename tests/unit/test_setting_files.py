@@ -115,7 +115,8 @@ def test_commands_that_need_no_server_need_none_of_the_files(
     arguments: list[str], elsewhere: Path
 ) -> None:
     """The settings of a worker on another machine are no obstacle to them."""
-    done = ran(*arguments, folder=elsewhere, **{variable(name): "none" for name in FILES})
+    unusable = {variable(name): "none" for name in FILES}
+    done = ran(*arguments, folder=elsewhere, environment=unusable)
 
     assert done.returncode == 0, done.stderr
     assert ("none" in done.stderr) == (arguments == ["config"])
