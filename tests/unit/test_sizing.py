@@ -115,6 +115,17 @@ def test_batches_grow_with_the_backlog() -> None:
     assert long == pytest.approx(model.full_batch(), rel=0.01)
 
 
+def test_the_capacity_that_plans_count_with_is_that_of_the_model() -> None:
+    """The page has one such figure, and says of all others what they are of."""
+    worker_us = plan(Load()).worker_us
+    page = PAGE.read_text(encoding="utf-8")
+    capacity = f"{round(1e6 / worker_us, -3):,.0f}"
+
+    assert f"handles some {capacity} events/s**" in page
+    assert f"| {capacity} | a core | is planned for:" in page
+    assert f"({worker_us:.1f} µs an event by the model)" in page
+
+
 @pytest.mark.slow
 def test_the_default_load_is_the_traffic_of_the_benchmarks() -> None:
     """Half of the records are searches; the others are labels, ends of turns, and invalid ones."""
