@@ -65,10 +65,13 @@ def imports(file: Path) -> Iterator[tuple[str, bool]]:
                 yield top, node not in inside
 
 
+installed = lru_cache(packages_distributions)
+
+
 @lru_cache
 def distributions(name: str) -> frozenset[str]:
     """The distributions that have a package to import."""
-    return frozenset(map(distribution, packages_distributions().get(name, [name])))
+    return frozenset(map(distribution, installed().get(name, [name])))
 
 
 def matches(pattern: re.Pattern[str]) -> Iterator[tuple[Path, re.Match[str]]]:

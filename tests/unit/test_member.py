@@ -58,7 +58,9 @@ def source_of(cluster: Cluster, health: Health, ask: Any = counts) -> KafkaSourc
     """A member that has not joined yet."""
     group = Group("group", ("events",), RangePartitionAssignor)
     retry = ImmediateRetry(health, lambda: None)
-    return KafkaSource(KafkaSettings(), cluster, group, ask, record_with_headers, retry, health)
+    source = KafkaSource(KafkaSettings(), cluster, group, ask, record_with_headers, retry, health)
+    source.end_commit_within_seconds = source.slow_seconds = 0.01
+    return source
 
 
 class Slow(ScriptedConsumer):

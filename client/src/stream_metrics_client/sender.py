@@ -42,9 +42,16 @@ class Sender:
     """
 
     def __init__(
-        self, open_sink: SinkOpener, *, max_events: int, max_bytes: int, name: str = "the sink"
+        self,
+        open_sink: SinkOpener,
+        *,
+        max_events: int,
+        max_bytes: int,
+        name: str = "the sink",
+        first_pause_seconds: float = _FIRST_PAUSE,
     ) -> None:
         self._open_sink, self._name = open_sink, name
+        self._first_pause = first_pause_seconds
         self._max_events, self._max_bytes = max_events, max_bytes
         self._sink: Sink | None = None
         self._reset()
@@ -179,7 +186,7 @@ class Sender:
     # --- in the thread ------------------------------------------------------------------------
 
     def _run(self) -> None:
-        pause = _FIRST_PAUSE
+        pause = self._first_pause
         batch: list[Record] = []
         more = True
         while (more or batch) and not self._dropped_pending:
@@ -192,10 +199,10 @@ class Sender:
             self._settle(batch, written)
             stuck = len(written.retry) == len(batch)
             self._log(waiting=bool(written.retry))
-            pause = min(pause * 2, _MAX_PAUSE) if stuck else _FIRST_PAUSE
+            pause = min(pause * 2, _MAX_PAUSE) if stuck else self._first_pause
             batch = written.retry
             if batch and self._closing.wait(pause):
-                time.sleep(_FIRST_PAUSE)  # close() is waiting, so retry soon
+                time.sleep(self._first_pause)  # close() is waiting, so retry soon
         if self._sink is not None:
             with contextlib.suppress(Exception):
                 self._sink.close()

@@ -95,6 +95,8 @@ class KafkaSource:
         self._rebalance_started = time.monotonic()
         self._next_offsets: dict[TopicPartition, int] = {}  # what ``poll`` returns next
         self._commit_task: asyncio.Task[None] | None = None
+        self.end_commit_within_seconds = END_COMMIT_WITHIN_SECONDS
+        self.slow_seconds = SLOW_SECONDS
         self.assignment: Assignment | None = None
         self.acknowledged: dict[PartitionId, Commit] = {}
 
@@ -148,7 +150,7 @@ class KafkaSource:
         if admin is not None:
             await admin.close()
         if (commit := self._commit_task) is not None:
-            await asyncio.wait({commit}, timeout=END_COMMIT_WITHIN_SECONDS)
+            await asyncio.wait({commit}, timeout=self.end_commit_within_seconds)
             commit.cancel()
             await asyncio.wait({commit})
 
@@ -343,7 +345,7 @@ class KafkaSource:
         request = asyncio.create_task(asked)
         request.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            done, _ = await asyncio.wait({request}, timeout=SLOW_SECONDS)
+            done, _ = await asyncio.wait({request}, timeout=self.slow_seconds)
             if not done:
                 await self._check_rights()
             return await self._translate_errors(request)
