@@ -41,7 +41,7 @@ TEST := $(RUN) -m pytest --override-ini "pythonpath=.venv/compiled . client/src"
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
-.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client test-spark check format stack collector agent bench bench-replay bounds bridge-campaign neighbours outages peers profile services bench-spark \
+.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client test-spark check check-types check-lint format stack collector agent bench bench-replay bounds bridge-campaign neighbours outages peers profile services bench-spark \
 	tools kernel dashboards panels docs docs-site lock dist clean campaign mutations conformance fuzz drill calibration
 
 help: ## Show the targets
@@ -182,10 +182,16 @@ SPARK := env PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/.venv/compiled:$(CURDIR):$(C
 test-spark: .venv/spark/.ready tools ## Test replays on Apache Spark, with threads and with a cluster of two executors
 	@$(SPARK) -m pytest -c tests/spark/pytest.ini --rootdir . --confcutdir tests/spark -p no:cacheprovider --quiet tests/spark
 
+# Types take longest where no cache is warm, so the rest is checked beside them.
 check: setup ## Check formatting, lint, types and import rules
+	@$(MAKE) --jobs=2 check-types check-lint
+
+check-types:
+	@$(BIN)/mypy
+
+check-lint:
 	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "run: make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet $(CODE)
-	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@cd kernel; if $(TOOLS) cargo fmt --version >/dev/null 2>&1; then \
 		$(TOOLS) cargo fmt --check || { echo "run: make format" >&2; exit 1; }; \
