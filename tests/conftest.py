@@ -82,7 +82,21 @@ SERVICE_FIXTURES = frozenset(
         "sentinel_process",
     }
 )
-SERVICE_FOLDER = Path(__file__).parent / "services"
+TESTS = Path(__file__).parent
+SERVICE_FOLDER = TESTS / "services"
+SERVICE_PLACES = tuple(
+    TESTS / name
+    for name in (
+        "services",
+        "contract",
+        "property/test_partition.py",
+        "unit/test_audit.py",
+        "unit/test_operating_commands.py",
+        "unit/test_stored_state.py",
+        "unit/test_top.py",
+    )
+)
+"""What has tests that need a server: a run of these only imports nothing else."""
 SERVERS_STARTED = frozenset(
     name
     for need in (REDIS, PROMETHEUS, ALERTMANAGER, JAVA)
@@ -118,12 +132,24 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return lines
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without tests on servers if only those are chosen."""
+    chosen = str(config.option.markexpr).split()[:1] == ["service"]
+    return (chosen and collection_path.is_file() and not _may_need_servers(collection_path)) or None
+
+
+def _may_need_servers(path: Path) -> bool:
+    return any(map(path.is_relative_to, SERVICE_PLACES))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests that need a server, and leave out tests that need missing compiled code."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if SERVICE_FOLDER in item.path.parents or fixtures & SERVICE_FIXTURES:
             item.add_marker(pytest.mark.service)
+        if item.get_closest_marker("service") and not _may_need_servers(item.path):
+            raise pytest.UsageError(f"{item.nodeid} needs a server: see SERVICE_PLACES")
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     absent = _not_compiled().keys()
