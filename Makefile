@@ -19,6 +19,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 RUNTIME := .venv/.runtime
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest
+# Each process imports all tests: without those that all need servers, in three quarters of the time.
+SPREAD := -n auto --dist worksteal --ignore tests/services
 PLAIN := tests/property $(addprefix tests/unit/test_, bad_input.py contract.py examples.py regressions.py)
 CODE := setup.py stream_metrics client deploy docs examples tests kernel $(wildcard benchmarks)
 
@@ -135,23 +137,23 @@ tools: setup ## Install everything that tests need if it is missing: servers, Ch
 test-fast: $(READY) ## Run lint and the quick tests, without compilers and servers; a minute
 	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "run: make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet $(CODE)
-	@HYPOTHESIS_PROFILE=fast $(PYTEST) -m "not service and not long and not slow" -n auto --dist worksteal \
+	@HYPOTHESIS_PROFILE=fast $(PYTEST) -m "not service and not long and not slow" $(SPREAD) \
 		--durations 10 --durations-min 2
 
 test: kernel tools check test-unit test-services ## Run checks, unit tests, and each claim on real servers once
 
 # Properties have few examples here: test-all tries each of them with many.
 test-unit: kernel ## Run the tests that need no server
-	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-fast} $(TEST) -m "not service and not long" -n auto --dist worksteal
+	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-fast} $(TEST) -m "not service and not long" $(SPREAD)
 
 # Tests on servers wait more than they compute, so there is a process more than there are cores.
 test-services: tools ## Run the tests on real servers, each process with servers of its own
 	@$(TEST) -m "service and not long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
 
 test-all: kernel tools chart-tools agent .venv/dist/.ready test-client test-spark ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
-	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=long $(TEST) -m "not service and (long or hypothesis)" -n auto --dist worksteal
+	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=long $(TEST) -m "not service and (long or hypothesis)" $(SPREAD)
 	@echo "as Python:"
-	@STREAM_METRICS_KERNEL=python HYPOTHESIS_PROFILE=fast $(PYTEST) -m "not service and not long" -n auto --dist worksteal --quiet $(PLAIN)
+	@STREAM_METRICS_KERNEL=python HYPOTHESIS_PROFILE=fast $(PYTEST) -m "not service and not long" $(SPREAD) --quiet $(PLAIN)
 	@$(TEST) -m "service and long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
 
 # The client as it is installed, beside the frameworks that its handlers are for.
