@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from typing import Final
 
 from stream_metrics.core.compiled import VARIABLE
@@ -24,7 +23,7 @@ class Engines:
 
     def __init__(self, chosen: str | None = None) -> None:
         self._chosen = chosen
-        self._said: Counter[str] = Counter()
+        self._said: dict[str, None] = {}
 
     def note(self, engine: str) -> None:
         """Add what a process said.
@@ -32,7 +31,7 @@ class Engines:
         Raises:
             OtherEngine: It is not what another process said, or not the one that is chosen.
         """
-        self._said[engine] += 1
+        self._said[engine] = None
         if len(self._said) > 1:
             raise OtherEngine(f"processes ran different engines: {' and '.join(self._said)}")
         if self._chosen not in (None, engine):
@@ -40,9 +39,7 @@ class Engines:
 
     def told(self) -> str:
         """The line of a report; empty if nothing ran the engine."""
-        for engine, processes in self._said.items():
-            return f"\nengine    {engine}, by the words of all {processes} processes that ran it\n"
-        return ""
+        return "".join(f"\nengine    {engine}, as each process said\n" for engine in self._said)
 
 
 RAN: Final = Engines()

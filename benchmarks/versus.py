@@ -34,7 +34,7 @@ LIVE = "live"
 LIVE_RECORDS = 30_000
 ROW = re.compile(r"(?P<what>\S.*?) {2,}(?P<value>[\d,.]+)  (?P<unit>\S+)(?: {2,}.*)?")
 TIMES = ("µs", "ms", "s")
-RAN = re.compile(r"^engine    (.*), by the words of", re.M)
+RAN = re.compile(r"^engine    (.*), as each process said", re.M)
 
 
 def main() -> None:

@@ -77,7 +77,7 @@ def test_the_command_prints_the_report_of_a_part() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("machine ")
     assert "label on a turn of 2,000 results" in done.stdout
-    assert f"\nengine    {REFERENCE}, by the words of all " in done.stdout
+    assert f"\nengine    {REFERENCE}, as each process said\n" in done.stdout
 
 
 # --- what ran -------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ async def test_a_report_says_which_engine_the_children_ran(tmp_path: Path) -> No
 
     assert await child(["said"], {"PYTHONPATH": str(tmp_path)}, ran=noted) == {"cpu": 1}
     assert await child(["said"], {"PYTHONPATH": str(tmp_path)}, ran=noted) == {"cpu": 1}
-    assert noted.told() == "\nengine    compiled, by the words of all 2 processes that ran it\n"
+    assert noted.told() == "\nengine    compiled, as each process said\n"
 
 
 async def test_children_that_ran_different_engines_are_an_error(tmp_path: Path) -> None:
