@@ -31,7 +31,7 @@ from stream_metrics_client.sender import Sender
 from stream_metrics.core.events import BadRecord, Event, Limits, decode
 from stream_metrics.core.events.record import Record as ReadRecord
 from stream_metrics.lab.replay.offline import Replay
-from tests.helpers import examples
+from tests.helpers import examples, ran
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "client/src"
@@ -128,10 +128,7 @@ def test_a_file_of_events_passes_validation(tmp_path: Path) -> None:
         turn.iteration().search("q", [{"doc_id": "a"}])
         turn.completed("A\nB")
 
-    done = subprocess.run(
-        [sys.executable, "-m", "stream_metrics", "validate", str(path)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = ran("validate", str(path))
     assert (done.returncode, path.read_text().count("\n")) == (0, 2), done.stderr
 
 
@@ -1182,10 +1179,8 @@ def test_the_figures_of_the_guide_are_those_of_its_program(
     monkeypatch.chdir(tmp_path)
 
     exec(program, {})  # noqa: S102
-    done = subprocess.run(
-        [sys.executable, "-m", "stream_metrics", *shown[0].split()],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = ran(*shown[0].split())
+    assert done.returncode == 0
     assert [line.rstrip() for line in done.stderr.splitlines()] == shown[1].splitlines()
 
 

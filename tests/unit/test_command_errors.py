@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from stream_metrics.cli.errors import error_lines
 from stream_metrics.clients.kafka.rights import error_text, explain
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.live.redis.errors import translate_error
+from tests.helpers import ran
 
 
 @pytest.mark.parametrize(
@@ -108,21 +108,11 @@ def test_wrong_settings_are_told_in_the_words_of_this_program(
     assert error_lines(raised.value) == [said]
 
 
-def run(*arguments: str) -> tuple[int, str]:
-    """Run a command without input; returns the exit code and standard error on one line."""
-    done = subprocess.run(
-        [sys.executable, "-m", "stream_metrics", *arguments],
-        env={**os.environ, "COLUMNS": "300"},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True,
-    )  # fmt: skip
-    return done.returncode, " ".join(done.stderr.split())
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("port", "bound"), [("65536", "65535"), ("-1", "0")])
 def test_a_port_that_does_not_exist_is_an_error_of_usage(port: str, bound: str) -> None:
     """The demo names the option and the bound, and exits with 2."""
-    code, said = run("demo", "--port", port)
+    done = ran("demo", "--port", port, environment={"COLUMNS": "300"})
+    code, said = done.returncode, " ".join(done.stderr.split())
 
     assert (code, "'--port'" in said, f"equal to {bound} " in said) == (2, True, True), said
 
@@ -140,6 +130,10 @@ def test_a_question_without_an_answer_is_an_error() -> None:
 def test_a_bridge_says_once_why_it_cannot_work() -> None:
     """The reason is in its log, and not on standard error a second time."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        code, said = run("bridge", "--web-port", str(taken.getsockname()[1]))
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [sys.executable, "-m", "stream_metrics", "bridge", "--web-port", port],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        )  # fmt: skip
 
-    assert (code, said.count("cannot listen on")) == (2, 1)
+    assert (done.returncode, done.stderr.count("cannot listen on")) == (2, 1)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +26,7 @@ from stream_metrics.lab.sources.files import read_records
 from stream_metrics.lab.sources.otlp.traces import TraceCounts, TraceStore
 from stream_metrics.lab.sources.packing import open_packed
 from stream_metrics.lab.sources.unchanged import InputError
+from tests.helpers import ran
 from tests.otlp import (
     RETRIEVAL,
     RETRIEVER,
@@ -552,16 +551,10 @@ def test_the_database_leaves_no_file(tmp_path: Path) -> None:
 
 def command(*arguments: str) -> tuple[int, str]:
     """The exit code and the output of ``stream-metrics``."""
-    done = subprocess.run(
-        [sys.executable, "-m", "stream_metrics", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(*arguments)
     return done.returncode, done.stderr
 
 
-@pytest.mark.slow
 def test_a_replay_of_traces_reports_counts_of_spans(tmp_path: Path) -> None:
     """Counts and the first refusals are in run.json, the figures in the report."""
     path = tmp_path / "traces.json"
@@ -586,7 +579,6 @@ def test_a_replay_of_traces_reports_counts_of_spans(tmp_path: Path) -> None:
     assert report["counts"]["conversations"] == 1
 
 
-@pytest.mark.slow
 def test_a_replay_of_traces_without_turns_fails(tmp_path: Path) -> None:
     """It exits with 2 and prints the reasons, the remedies and the kinds of spans."""
     path = tmp_path / "traces.json"
@@ -599,7 +591,6 @@ def test_a_replay_of_traces_without_turns_fails(tmp_path: Path) -> None:
     assert "1 × test: a span; 1 × test: gen_ai.operation.name=retrieval" in said
 
 
-@pytest.mark.slow
 def test_a_damaged_file_ends_the_command_with_one_error(tmp_path: Path) -> None:
     """It exits with 2 and one line, and writes no partial report."""
     path = tmp_path / "traces.bin"

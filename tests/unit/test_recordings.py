@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from stream_metrics.lab.sources.packing import open_packed, packing_of_name
 from stream_metrics.lab.sources.parquet import GROUP_ROWS, READ_ROWS
 from stream_metrics.lab.sources.recording import recording
 from stream_metrics.lab.sources.unchanged import InputError
+from tests.helpers import ran
 
 NAMES = ("day.jsonl", "day.jsonl.gz", "day.jsonl.zst", "day.parquet")
 RECORDS = [
@@ -220,20 +220,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     assert "\n" not in message
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["truncated.jsonl.gz", "truncated.jsonl.zst", "missing.parquet"])
 def test_a_replay_of_an_unreadable_file_writes_no_report(tmp_path: Path, name: str) -> None:
     """It exits with 2 and one line on standard error."""
     BROKEN[name][0](tmp_path / name)
 
-    done = subprocess.run(
-        [sys.executable, "-m", "stream_metrics", "replay", name, "--out", "out"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = ran("replay", name, "--out", "out", folder=tmp_path)
 
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from stream_metrics.lab.replay.run import FOLDER, run
 from stream_metrics.lab.sources.files import numbered_records
 from stream_metrics.lab.sources.recording import recording
 from stream_metrics.lab.sources.unchanged import FileState, InputChanged, InputError
+from tests.helpers import ran
 from tests.otlp import RETRIEVER, SpanSpec, as_protobuf, documents, framed
 from tests.replays import SPOOLED, RecordedProgress, overwrite, task, traffic
 
@@ -246,11 +246,7 @@ def test_an_evaluation_refuses_a_pipe(tmp_path: Path, option: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_text("q 0 d 1\n" if option == "--run" else "q Q0 d 1 1.0 s\n")
     other = "--qrels" if option == "--run" else "--run"
-    command = [sys.executable, "-m", "stream_metrics", "evaluate", option, str(tmp_path / "pipe")]
-    done = subprocess.run(
-        [*command, other, str(tmp_path / "file")],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = ran("evaluate", option, str(tmp_path / "pipe"), other, str(tmp_path / "file"))
 
     assert done.returncode == 2
     assert "cannot be read twice" in " ".join(done.stderr.split())
