@@ -18,12 +18,14 @@ from deploy.local.servers import Prometheus
 from deploy.local.waiting import wait_until
 from stream_metrics.core.alerts.evidence import CUSUM
 from tests.rules.faster import FLAGS, faster
+from tests.rules.past import USUAL_SECONDS, Counted, record
 from tests.services.test_evidence_rules import groups
 
 pytestmark = [pytest.mark.service, pytest.mark.long]
 
-CALM_SECONDS: Final = 190  # the usual variance needs as long
+CALM_SECONDS: Final = 10
 SECONDS: Final = 600
+USUAL_SHARE: Final = 0.25
 WITHIN_SECONDS: Final = 120
 NET: Final = 'agent:streammetrics_arrivals:net_1m{figure="srr", part="denominator"}'
 STEP: Final = "agent:streammetrics_evidence:step"
@@ -37,7 +39,7 @@ class Traffic:
     def __init__(self) -> None:
         rng = np.random.default_rng(5)
         self.results = rng.integers(10, 60, SECONDS)
-        share = np.where(np.arange(SECONDS) < CALM_SECONDS, 0.25, 0.45)
+        share = np.where(np.arange(SECONDS) < CALM_SECONDS, USUAL_SHARE, 0.45)
         self.duplicates = rng.binomial(self.results, share)
         self._began = time.monotonic()
 
@@ -85,6 +87,14 @@ def rules(folder: Path) -> Path:
     return file
 
 
+def usual(promtool: str, data: Path) -> None:
+    """What rules would have recorded of the agent in the time before."""
+    rng = np.random.default_rng(4)
+    results = rng.integers(10, 60, USUAL_SECONDS)
+    duplicates = rng.binomial(results, USUAL_SHARE)
+    record(promtool, data, {"a": Counted(results.astype(float), duplicates.astype(float))})
+
+
 async def samples(prometheus: Prometheus, series: str) -> dict[float, float]:
     """All samples of a series by time."""
     answer = await prometheus.get("/api/v1/query", query=f"{series}[10m]")
@@ -92,9 +102,12 @@ async def samples(prometheus: Prometheus, series: str) -> dict[float, float]:
     return {float(at): float(value) for at, value in found[0]["values"]} if found else {}
 
 
-async def test_evidence_outlives_a_restart_and_nothing_counts_twice(tmp_path: Path) -> None:
+async def test_evidence_outlives_a_restart_and_nothing_counts_twice(
+    promtool_path: str, tmp_path: Path
+) -> None:
     """It goes on from its last value, and rises by no more than each minute's step."""
-    traffic = Traffic()
+    usual(promtool_path, tmp_path / "one" / "data")
+    traffic, began = Traffic(), time.time()
     async with worker(traffic) as address:
         jobs, files = {"stream-metrics": [address]}, [rules(tmp_path)]
 
@@ -124,4 +137,4 @@ async def test_evidence_outlives_a_restart_and_nothing_counts_twice(tmp_path: Pa
         if last <= stopped < now:
             assert evidence[now] > 0.9 * evidence[last]
     assert steps.keys() <= counted.keys()
-    assert 0 < sum(counted.values()) <= traffic.arrived()
+    assert 0 < sum(of for at, of in counted.items() if at > began) <= traffic.arrived()

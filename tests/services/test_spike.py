@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import time
 import uuid
 from collections import deque
@@ -25,12 +24,12 @@ from aiokafka import AIOKafkaProducer
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import Alertmanager, Prometheus, RedisServer
 from deploy.local.waiting import wait_until
-from stream_metrics.core.alerts.evidence import CUSUM, NET, RESIDUAL
-from stream_metrics.core.alerts.figures import STRADDLED
+from stream_metrics.core.alerts.evidence import CUSUM
 from stream_metrics.core.alerts.quality import QUALITY
 from stream_metrics.lab.traffic import Incident, TrafficProfile, TrafficRecord, generate
 from tests.rules.faster import FLAGS, faster
 from tests.rules.parts import groups_for
+from tests.rules.past import USUAL_SECONDS, Counted, record
 from tests.services.live import PARTITIONS, LiveSystem, Produced
 from tests.services.test_servers import webhook
 
@@ -39,7 +38,6 @@ pytestmark = pytest.mark.service
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 PACES: Final = {"quiet": 0.4, "steady": 3.0}  # turns a second, which is a minute of the rules
 SHARE: Final = 0.07  # of results that repeat others, as in this traffic without an incident
-USUAL_SECONDS: Final = 300
 HEALTHY_SECONDS: Final = 60
 WITHIN_SECONDS: Final = 120
 DAY: Final = 86_400
@@ -121,33 +119,13 @@ def fast_routes(url: str) -> str:
 
 def usual(promtool_path: str, folder: Path) -> None:
     """What rules would have recorded of both agents in the time before."""
-    rng, now = np.random.default_rng(3), int(time.time())
-    seconds = range(now - USUAL_SECONDS, now)
-    found: dict[str, list[str]] = {}
+    rng = np.random.default_rng(3)
+    agents = {}
     for agent, pace in PACES.items():
-        results = 35.0 * rng.poisson(pace, len(seconds))
+        results = 35.0 * rng.poisson(pace, USUAL_SECONDS).astype(float)
         duplicates = rng.binomial(results.astype(int), SHARE).astype(float)
-        labels = f'job="stream-metrics",agent="{agent}",figure="srr"'
-        for part, values in (
-            ("numerator", duplicates), ("denominator", results), ("active", results > 0)
-        ):  # fmt: skip
-            found.setdefault(NET, []).extend(
-                f'{NET}{{{labels},part="{part}"}} {float(value)} {at}'
-                for at, value in zip(seconds, values, strict=True)
-            )
-        sums = np.convolve(duplicates - SHARE * results, np.ones(STRADDLED), "same")
-        found.setdefault(RESIDUAL, []).extend(
-            f"{RESIDUAL}{{{labels}}} {value} {at}" for at, value in zip(seconds, sums, strict=True)
-        )
-    samples = folder / "usual.om"
-    lines = [line for name, of in found.items() for line in (f"# TYPE {name} gauge", *of)]
-    samples.write_text("\n".join([*lines, "# EOF\n"]), encoding="utf-8")
-    data = folder / "prometheus" / "data"
-    data.mkdir(parents=True)
-    subprocess.run(
-        [promtool_path, "tsdb", "create-blocks-from", "openmetrics", str(samples), str(data)],
-        capture_output=True, check=True, timeout=60,
-    )  # fmt: skip
+        agents[agent] = Counted(results, duplicates)
+    record(promtool_path, folder / "prometheus" / "data", agents)
 
 
 @pytest.fixture
