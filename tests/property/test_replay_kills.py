@@ -49,7 +49,7 @@ def replaying(records: Sequence[Record], out: Path, scale: Execution, turn_scope
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(
     inputs(),
     st.sampled_from(["last", "all"]),
@@ -77,7 +77,7 @@ def test_kills_have_no_effect_on_the_files(
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(inputs(), st.integers(1, 3), st.lists(MOMENTS, max_size=3))
 def test_kills_of_a_merge_have_no_effect_on_the_files(
     arrived: list[KeyedRecord], shares: int, kills: list[int]

@@ -38,7 +38,7 @@ from stream_metrics.lab.sources.files import (
 )
 from stream_metrics.lab.sources.place import LocatedRecord
 from stream_metrics.lab.sources.unchanged import InputChanged, InputError
-from tests.helpers import examples
+from tests.helpers import examples, rest_long
 from tests.property.test_replay import inputs
 from tests.replays import (
     AT_ONCE,
@@ -155,7 +155,7 @@ class InterruptedProgress(RecordedProgress):
 def recording(tmp_path: Path) -> str:
     """A file of some hundred events."""
     path = tmp_path / "events.jsonl"
-    lines = (record.value or b"" for record in traffic())
+    lines = (record.value or b"" for record in traffic(200))
     path.write_bytes(b"".join(line.replace(b"\n", b" ") + b"\n" for line in lines))
     return str(path)
 
@@ -175,7 +175,7 @@ def test_an_interrupted_index_continues(recording: str, processes: int, tmp_path
     assert files_of(out) == files_of(whole)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", rest_long([1, 2]))
 def test_a_file_with_traces_is_read_from_its_first_line(
     recording: str, processes: int, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ BEGINS: Final = 34 * 60  # minutes: on the second day at ten, when there is most
 LASTS: Final = 60
 SOON: Final = 5  # minutes
 SLOW_LABELS_SECONDS: Final = 600.0
+LIBRARIES: Final = Libraries(100)  # turns are made once for each kind of incident
 EVIDENT: Final = [
     (rule.name, rule.of_agent) for rule in RULES if rule.of_agent is not None and not rule.differs
 ]
@@ -71,7 +72,7 @@ class Page:
 def days_of(habits: Habits, turns_per_minute: float, incidents: Sequence[Incident] = ()) -> Placed:
     """The turns of an agent."""
     agent = Agent("agent", habits, turns_per_minute)
-    return place(agent, incidents, MINUTES, np.random.default_rng(5), Libraries(100))
+    return place(agent, incidents, MINUTES, np.random.default_rng(5), LIBRARIES)
 
 
 def alerted(placed: Placed, figure: str) -> set[int]:

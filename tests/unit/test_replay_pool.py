@@ -69,13 +69,13 @@ def told_after(killing: RecordedProgress, folder: Path) -> RecordedProgress:
     The second one creates all files.
     """
     out = folder / "out"
-    replay = task(traffic(), out, Execution(2, small_records=0))
+    replay = task(traffic(150), out, Execution(2, small_records=0))
     with pytest.raises(WorkerDied, match="run the same command again"):
         run(replay, killing)
 
     told = RecordedProgress()
     run(replay, told)
-    assert files_of(out) == replayed(traffic(), folder / "whole", AT_ONCE)
+    assert files_of(out) == replayed(traffic(150), folder / "whole", AT_ONCE)
     return told
 
 
