@@ -9,10 +9,10 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 # Where bytecode is not kept, each of the many processes that tests start compiles the program anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The first Python on PATH that is new enough; empty if there is none.
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+# The first Python on PATH that is new enough; empty if there is none. It is looked for once.
+PYTHON ?= $(eval PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
-	&& { echo "$$python"; break; }; done)
+	&& { echo "$$python"; break; }; done))$(PYTHON)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Stamps: .venv has what the program needs; .venv has everything, tests and tools included.
