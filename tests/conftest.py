@@ -16,14 +16,16 @@ The hypothesis profile gives the number of examples of a property, or ``tests.he
 it needs more or fewer than others.
 
 A missing server is an error that names the command to install it, never a skip. The session's
-``kafka`` and ``redis_server`` are shared: use your own topics and namespaces there, and a factory
-if the test kills, pauses or restarts a server.
+``kafka`` is shared by all of its processes, ``redis_server`` by the tests of one: use your own
+topics, groups and namespaces there, and a factory if the test kills, pauses or restarts a server.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
+import pickle
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -219,12 +221,32 @@ def need_servers() -> None:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """A Kafka of one broker for the session."""
+    """A Kafka of one broker for the session, for all of its processes.
+
+    The process that needs it first starts it, and stops it when no other one uses it any more.
+    """
     need_servers()
-    server = Kafka(tmp_path_factory.mktemp("kafka"))
-    blocking(server.start())
-    yield server
-    blocking(server.stop())
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-kafka"
+    folder.mkdir(exist_ok=True)
+    started = folder / "kafka.pickle"
+    with (folder / "lock").open("w") as lock, (folder / "users").open("w") as users:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if own := not started.exists():
+            server = Kafka(folder)
+            described = pickle.dumps(server)
+            blocking(server.start())
+            started.write_bytes(described)
+        else:
+            server = pickle.loads(started.read_bytes())  # noqa: S301 -- written above
+        fcntl.flock(users, fcntl.LOCK_SH)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        yield server
+        if own:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(users, fcntl.LOCK_EX)  # when the other processes have ended
+            blocking(server.stop())
+            started.unlink()
 
 
 @pytest.fixture(scope="session")

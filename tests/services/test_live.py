@@ -24,15 +24,15 @@ from tests.services.live import PARTITIONS, LiveSystem, Worker, produce, unanswe
 pytestmark = pytest.mark.service
 
 CONVERSATIONS = 5_000
-SEARCH_EVENTS = 20_000
+SEARCHES_A_CONVERSATION = 4
 AWAY_SECONDS = 20
 
 
-def profile(seed: int) -> TrafficProfile:
+def profile(seed: int, conversations: int = CONVERSATIONS) -> TrafficProfile:
     """Traffic of the last half hour, with late, repeated and invalid events."""
     return TrafficProfile(
         seed=seed,
-        conversations=CONVERSATIONS,
+        conversations=conversations,
         start=int(time.time()) - 1_800,
         duration_seconds=1_200,
         turns=(1, 2),
@@ -53,14 +53,19 @@ async def new_topics(kafka: Kafka, group: str, *, dead_letters: bool = True) -> 
 
 
 async def topics_with_traffic(
-    kafka: Kafka, redis: RedisServer, folder: Path, group: str, seed: int
+    kafka: Kafka,
+    redis: RedisServer,
+    folder: Path,
+    group: str,
+    seed: int,
+    conversations: int = CONVERSATIONS,
 ) -> LiveSystem:
     """A system whose topics have all the traffic, without workers."""
     topics = await new_topics(kafka, group)
     produced = await produce(
-        kafka, {"events": topics[0], "labels": topics[1]}, generate(profile(seed))
+        kafka, {"events": topics[0], "labels": topics[1]}, generate(profile(seed, conversations))
     )
-    assert produced.searches >= SEARCH_EVENTS
+    assert produced.searches >= SEARCHES_A_CONVERSATION * conversations
     return LiveSystem(kafka, redis, folder / group, group, topics, produced)
 
 
@@ -71,12 +76,12 @@ async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
         yield server
 
 
-async def same_as_replay(system: LiveSystem) -> None:
+async def same_as_replay(system: LiveSystem, conversations: int = CONVERSATIONS) -> None:
     """The exported live state equals a replay of the same records, byte for byte."""
     live, replayed = await system.compare(system.produced.last_us)
     for name in ("conversations.jsonl", "windows.json"):
         assert (live / name).read_bytes() == (replayed / name).read_bytes(), name
-    assert len((live / "conversations.jsonl").read_bytes().splitlines()) > CONVERSATIONS * 0.99
+    assert len((live / "conversations.jsonl").read_bytes().splitlines()) > conversations * 0.99
     assert await system.dead_letters() == system.produced.broken
 
 
@@ -109,7 +114,8 @@ async def test_a_killed_worker_has_no_effect_on_figures(
 ) -> None:
     """With one of two workers killed midway, state, gauges and dead letters equal a replay's, with
     ranked metrics, too."""
-    system = await topics_with_traffic(kafka, redis, tmp_path, f"kill-{os.getpid()}", seed=1)
+    half = CONVERSATIONS // 2
+    system = await topics_with_traffic(kafka, redis, tmp_path, f"kill-{os.getpid()}", 1, half)
     system.settings["STREAM_METRICS_METRICS__RETRIEVAL"] = RETRIEVAL
     await system.start_workers(2)
     await system.reach(0.15)
@@ -120,7 +126,7 @@ async def test_a_killed_worker_has_no_effect_on_figures(
     await victim.start()
     await system.reach(1.0)
 
-    await same_as_replay(system)
+    await same_as_replay(system, half)
 
     jobs = {"stream-metrics": [worker.address for worker in system.workers]}
     async with Prometheus(tmp_path / "prometheus", jobs) as prometheus:

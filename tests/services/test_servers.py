@@ -100,6 +100,7 @@ async def test_kafka_keeps_data(kafka_factory: Callable[..., Awaitable[Kafka]], 
     assert await consume(kafka, topic, 3) == MESSAGES
 
 
+@pytest.mark.long
 async def test_kafka_quorum_survives_a_broker(
     kafka_factory: Callable[..., Awaitable[Kafka]],
 ) -> None:

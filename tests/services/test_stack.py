@@ -9,14 +9,14 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
 
-from deploy.local.process import ChildProcess, ServerFailed, import_path
+from deploy.local.process import ChildProcess, ServerFailed, blocking, import_path
 from tests.helpers import wait_until
 from tests.services.image import REPOSITORY
 
@@ -78,11 +78,13 @@ class Done(NamedTuple):
     said: str
 
 
-@pytest.fixture
-async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
-    """A running stack, which is stopped by Ctrl-C."""
-    async with Stack(tmp_path) as running:
-        yield running
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A stack that runs until the last of the tests that share it stops it."""
+    running = Stack(tmp_path_factory.mktemp("stack"))
+    blocking(running.start())
+    yield running
+    blocking(running.stop())
 
 
 async def typed(stack: Stack, line: str, given: str = "") -> Done:
@@ -117,10 +119,24 @@ async def test_it_says_what_has_started_before_it_says_where_it_is(stack: Stack)
     assert "127.0.0.1" not in stack.said()
 
 
+async def test_every_address_that_it_prints_answers(stack: Stack) -> None:
+    """Pages and APIs of workers, Prometheus and Alertmanager are where the installed packages have
+    them.
+    """
+    addresses = re.findall(r"http://\S+", stack.said())
+
+    assert len(addresses) == 9
+    async with aiohttp.ClientSession() as session:
+        for address in addresses:
+            async with session.get(address) as answer:
+                assert answer.status == 200, address
+                assert "does not include a web" not in await answer.text(), address
+
+
 async def test_the_commands_work_with_the_settings_that_it_writes(stack: Stack) -> None:
     """check, audit, top, dlq list and send exit with 0 after ``. out/stack.env``; what is sent
     shows in top; alerts link to a worker's page; the file, which has the digest key, is the
-    owner's only, and goes with the stack.
+    owner's only, and goes with the stack, which this test stops.
     """
     file = stack.folder / FILE
     assert file.stat().st_mode & 0o777 == 0o600
@@ -150,25 +166,17 @@ async def test_the_commands_work_with_the_settings_that_it_writes(stack: Stack) 
     assert not folder.exists()
 
 
-async def test_every_address_that_it_prints_answers(stack: Stack) -> None:
-    """Pages and APIs of workers, Prometheus and Alertmanager are where the installed packages have
-    them.
-    """
-    addresses = re.findall(r"http://\S+", stack.said())
-
-    assert len(addresses) == 9
-    async with aiohttp.ClientSession() as session:
-        for address in addresses:
-            async with session.get(address) as answer:
-                assert answer.status == 200, address
-                assert "does not include a web" not in await answer.text(), address
-
-
 @pytest.mark.long
-async def test_what_is_killed_comes_back_and_the_state_is_exact(stack: Stack) -> None:
+async def test_what_is_killed_comes_back_and_the_state_is_exact(tmp_path: Path) -> None:
     """Each kind of process is killed with SIGKILL, and is started again with its data; audit and
     check find nothing wrong, and what is sent afterwards shows in top.
     """
+    async with Stack(tmp_path) as stack:
+        await all_are_killed(stack)
+
+
+async def all_are_killed(stack: Stack) -> None:
+    """Kill each process, and look at what comes back."""
     servers = ("Redis", "Kafka", "Prometheus", "Alertmanager")
     for name in ("worker 1", *servers, "worker 2", "generated traffic"):
         pid = await stack.kill(name)
