@@ -94,8 +94,8 @@ def states_at_moments(work: Work, folder: Path, *, every: bool) -> list[State]:
     def reached(_: int) -> None:
         global _watched
         moments, _watched = _watched, None  # reading the state is no moment
-        state = _state(folder)
-        found.setdefault(frozenset(state.items()), state)
+        now = state(folder)
+        found.setdefault(frozenset(now.items()), now)
         _watched = moments
 
     global _watched
@@ -123,18 +123,24 @@ def _change(before: State, after: State) -> frozenset[tuple[str, str]]:
     )
 
 
-def restore(state: State, folder: Path) -> None:
+def restore(before: State, folder: Path) -> None:
     """Make the folder what it was."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    for name, content in state.items():
+    put(before, folder)
+
+
+def put(what: State, folder: Path) -> None:
+    """Write what was in another folder."""
+    for name, content in what.items():
         if content is None:
             (folder / name).mkdir()
         else:
             (folder / name).write_bytes(content)
 
 
-def _state(folder: Path) -> State:
+def state(folder: Path) -> State:
+    """What is in a folder now."""
     paths = sorted(folder.rglob("*"))  # a folder before what is in it
     return {
         str(path.relative_to(folder)): None if path.is_dir() else path.read_bytes()

@@ -6,7 +6,10 @@ import json
 import random
 import re
 import shutil
+from contextlib import chdir
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -34,6 +37,7 @@ from stream_metrics.lab.statistics.strata_and_corrections import holm
 from stream_metrics.lab.statistics.units import Units
 from stream_metrics.lab.statistics.unpaired import compare_unpaired
 from tests.helpers import refused
+from tests.killed import State, put, state
 
 FAST = Method(resample_count=500)
 Scores = dict[str, dict[str, float | None]]
@@ -415,15 +419,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two directories that evaluate has written, A and B."""
     monkeypatch.setenv("STREAM_METRICS_CONFIG", "")
     monkeypatch.chdir(tmp_path)
+    put(_evaluated(), tmp_path)
+    return tmp_path
+
+
+@cache
+def _evaluated() -> State:
     draw = random.Random(8)
     qrels = [f"q{q} 0 d{d} {draw.randint(0, 2)}" for q in range(40) for d in range(8)]
-    (tmp_path / "qrels").write_text("\n".join(qrels))
-    for name in "AB":
-        lines = [f"q{q} Q0 d{d} 1 {draw.random()} m" for q in range(40) for d in range(8)]
-        (tmp_path / f"{name}.run").write_text("\n".join(lines))
-        invoke("evaluate", "--run", f"{name}.run", "--qrels", "qrels", "--metric", "mrr",
-               "--metric", "ndcg@5", "--out", name)  # fmt: skip
-    return tmp_path
+    with TemporaryDirectory() as folder, chdir(folder):
+        Path("qrels").write_text("\n".join(qrels))
+        for name in "AB":
+            lines = [f"q{q} Q0 d{d} 1 {draw.random()} m" for q in range(40) for d in range(8)]
+            Path(f"{name}.run").write_text("\n".join(lines))
+            invoke("evaluate", "--run", f"{name}.run", "--qrels", "qrels", "--metric", "mrr",
+                   "--metric", "ndcg@5", "--out", name)  # fmt: skip
+        return state(Path(folder))
 
 
 def invoke(*arguments: str, code: int = 0) -> str:

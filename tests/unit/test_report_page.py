@@ -6,8 +6,11 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import chdir
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -18,6 +21,7 @@ from stream_metrics.lab.reports.html.figures import stratified
 from stream_metrics.lab.reports.html.markup import ENVIRONMENT, table
 from stream_metrics.lab.reports.html.report import write_report_page
 from stream_metrics.lab.sources.unchanged import InputError
+from tests.killed import State, put, state
 from tests.replays import SPOOLED, RecordedProgress, task, traffic
 from tests.unit.test_compare import folder, invoke
 
@@ -70,9 +74,16 @@ class Read(HTMLParser):
 @pytest.fixture
 def replayed(folder: Path) -> Path:
     """The directory of a replay."""
-    invoke("generate", "--out", "t.jsonl", "--conversations", "15")
-    invoke("replay", "t.jsonl", "--out", "r")
+    put(_replayed(), folder)
     return folder / "r"
+
+
+@cache
+def _replayed() -> State:
+    with TemporaryDirectory() as folder, chdir(folder):
+        invoke("generate", "--out", "t.jsonl", "--conversations", "15")
+        invoke("replay", "t.jsonl", "--out", "r")
+        return state(Path(folder))
 
 
 def evaluated(folder: Path) -> Path:
