@@ -50,6 +50,7 @@ class Claim:
     """The least number of pairs that the kernel handles."""
     max_examples: int | None = None
     slow: bool = field(default=False, kw_only=True)
+    long: bool = field(default=False, kw_only=True)
 
     def __str__(self) -> str:
         return f"{self.twin.helper}: {self.says}"

@@ -43,8 +43,9 @@ PARTS_OF_HELPERS = frozenset({"Bounds", "Fingerprints", "Index"})
 @pytest.mark.parametrize(
     "claim",
     [
-        pytest.param(claim, id=str(claim), marks=[pytest.mark.slow] if claim.slow else [])
+        pytest.param(claim, id=str(claim), marks=[mark for is_so, mark in marks if is_so])
         for claim in CLAIMS
+        for marks in [((claim.slow, pytest.mark.slow), (claim.long, pytest.mark.long))]
     ],
 )
 def test_a_helper_gives_what_python_gives(claim: Claim) -> None:

@@ -96,9 +96,16 @@ CLAIMS = [
     ),
     Claim(
         WORDS_AMONG,
-        "every character is normalised as in Python, but for one",
-        listed=lambda: map(each_character, (range(0xD800), range(0xE000, 0x32400))),
+        "every character of the basic plane is normalised as in Python, but for one",
+        listed=lambda: map(each_character, (range(0xD800), range(0xE000, 0x10000))),
         handled=True,
+    ),
+    Claim(
+        WORDS_AMONG,
+        "so is every other one of most languages",
+        listed=lambda: [each_character(range(0x10000, 0x32400))],
+        handled=True,
+        long=True,
     ),
     Claim(
         WORDS_AMONG,

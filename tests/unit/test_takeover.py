@@ -45,6 +45,7 @@ from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.retry import Retry
 from stream_metrics.live.worker.source import Commit, PartitionId
 from stream_metrics.live.worker.telemetry import NoTelemetry
+from tests.helpers import rest_long
 from tests.property.test_partition import IDENTITY as ONE_TOPIC
 from tests.property.test_partition import once, options
 
@@ -328,6 +329,9 @@ def lost(world: World) -> Sequence[OffsetGap]:
 KINDS = (made_anew, made_anew_and_short, deleted, lost)
 NEEDLES = ("is not the one", "recreated or has lost", "deleted before", "no state for it")
 BY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+DYING = pytest.mark.parametrize(  # at each step, of which these two have all
+    "kind", rest_long([pytest.param(kind, id=kind.__name__) for kind in reversed(KINDS)], 2)
+)
 
 
 @pytest.mark.parametrize(("kind", "words"), list(zip(KINDS, NEEDLES, strict=True)))
@@ -357,7 +361,7 @@ async def test_rebuild_ends_as_a_replay_of_the_log(kind: Any) -> None:
 
 
 @pytest.mark.slow
-@BY_KIND
+@DYING
 async def test_a_rebuild_may_crash_anywhere(kind: Any) -> None:
     """Wherever it dies: what is shown is the old state, none, or one pass over what was read since;
     and the next worker ends as a replay."""
@@ -379,7 +383,7 @@ async def test_a_rebuild_may_crash_anywhere(kind: Any) -> None:
 
 
 @pytest.mark.slow
-@BY_KIND
+@DYING
 async def test_an_interrupted_rebuild_is_not_undone_by_halt(kind: Any) -> None:
     """If the policy changes to `halt`, the partition is halted, or ends as a replay."""
     ends = set()
