@@ -15,7 +15,7 @@ from tests.simulation.building_schedule import drawn, play
 
 SEEDS = 10
 FEW = 3
-MORE_SEEDS = examples(60)
+MORE_SEEDS = examples(50)
 SEEN_WITHIN = 60  # seeds
 
 

@@ -16,7 +16,7 @@ from stream_metrics.lab.replay.run import FOLDER, Execution, ReplayTask, run
 from stream_metrics.lab.sources.files import numbered_records, record_line
 from stream_metrics.lab.sources.place import LocatedRecord
 from stream_metrics.lab.sources.unchanged import InputChanged
-from tests.killed import AT_EVERY_MOMENT, State, restore, states_at_moments
+from tests.killed import AT_EVERY_MOMENT, State, Work, restore, states_at_moments
 from tests.replays import (
     AT_ONCE,
     SPOOLED,
@@ -108,9 +108,21 @@ def test_the_parent_of_a_linked_folder_is_that_of_its_target(
     )
 
 
-def read_until(states: Iterable[State]) -> Iterator[State]:
-    """Those before anything was computed; the others are like those of a replay of records."""
-    return takewhile(lambda state: not any("piece" in name for name in state), states)
+def states_of(work: Work, out: Path, *, every: bool) -> list[State]:
+    """States in which the folder is while the input is read, all of them or one of each kind.
+
+    What follows is that of a replay of records, so that ``every`` has one of each kind of it.
+    """
+    kinds = states_at_moments(work, out, every=False)
+    if not every:
+        return _while_read(kinds)
+    restore({}, out)
+    all_of_them = states_at_moments(work, out, every=True)
+    return [*_while_read(all_of_them), *kinds[len(_while_read(kinds)) :]]
+
+
+def _while_read(states: Iterable[State]) -> list[State]:
+    return [*takewhile(lambda state: not any("piece" in name for name in state), states)]
 
 
 @pytest.mark.slow
@@ -124,8 +136,7 @@ def test_a_replay_of_files_may_be_killed_at_every_moment(tmp_path: Path, every: 
     def work(moment: Callable[[], None]) -> None:
         run(task(reading(paths, moment), out, scale, evaluation=FEW_DRAWS), RecordedProgress())
 
-    states = states_at_moments(work, out, every=every)
-    for state in states if every else read_until(states):
+    for state in states_of(work, out, every=every):
         restore(state, out)
         assert replayed(reading(paths), out, SPOOLED, evaluation=FEW_DRAWS) == whole
 
@@ -154,10 +165,10 @@ def test_a_replay_in_ranges_may_be_killed_at_every_moment(tmp_path: Path, every:
         source = replace(read.source, ranges=partial(ranges_of, paths))
         return replace(task([], out, read.scale, evaluation=FEW_DRAWS), source=source)
 
-    states = states_at_moments(
-        lambda moment: run(in_ranges(), MomentOfRange(moment)), out, every=every
-    )
-    for state in states if every else read_until(states):
+    def work(moment: Callable[[], None]) -> None:
+        run(in_ranges(), MomentOfRange(moment))
+
+    for state in states_of(work, out, every=every):
         restore(state, out)
         run(in_ranges(), RecordedProgress())
         assert files_of(out) == whole
