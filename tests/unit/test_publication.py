@@ -12,7 +12,9 @@ from msgspec import structs
 
 from stream_metrics.core.engine.codec import stored_header
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.core.engine.row import Row, conversation_rows
+from stream_metrics.core.engine.state import Conversation, DamagedState
+from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.record import DeadLetter, Origin, Record
 from stream_metrics.live.layout import Generation, Identity
 from stream_metrics.live.memory import (
@@ -39,6 +41,7 @@ from stream_metrics.live.worker.ownership.takeover import NotPrepared
 from stream_metrics.live.worker.ownership.tombstones import CARRIED, carry
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.publication import Publication, belongs
+from stream_metrics.live.worker.telemetry import NoTelemetry
 from tests.property.test_partition import IDENTITY, TOPIC, once, opened
 from tests.unit.test_state_partition import NOON_S, search
 
@@ -285,7 +288,7 @@ async def announced_after(
     scope = AnnouncementScope(
         state, EngineConfig(), "last", ttl_ms, "mark", [(was, 0)], page_size=2
     )
-    announcer = Announcer(lambda _: scope, once)
+    announcer = Announcer(lambda _: scope, once, NoTelemetry())
     for _ in range(20):
         await announcer.step(partition)
     return {m.conversation_id: m.value for m in topic.messages}, partition, scope
@@ -327,12 +330,47 @@ async def test_an_interrupted_announcement_starts_again() -> None:
     """The next owner of the partition sends all rows."""
     sent, partition, scope = await announced_after(EVENTS, EVENTS, 10**9)
     partition.marks.clear()
-    again = Announcement(partition, scope)
+    again = Announcement(partition, scope, NoTelemetry())
 
     await again.step(once)
 
     assert len(sent) == 7
     assert not again.belongs_to(partition, "another mark")
+
+
+async def test_a_conversation_that_cannot_be_announced_stops_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bug in making its row is reported; its last row stays on the topic, others are sent."""
+
+    class Counts(NoTelemetry):
+        """Keeps the bugs."""
+
+        def bug(self, bug: Bug) -> None:
+            """Keep it."""
+            bugs.append(bug.kind)
+
+    def failing(conversation: Conversation, turn_scope: str) -> list[Row]:
+        if conversation.conversation_id == "c1":
+            raise ZeroDivisionError
+        return conversation_rows(conversation, turn_scope)
+
+    bugs: list[str] = []
+    space, _, building = await two()
+    topic = MemoryTopic()
+    output = MemoryOutputs(topic).of(0)
+    partition = await owner(space.generation(building), EVENTS[:3], output=output)
+    topic.messages.clear()
+    monkeypatch.setattr("stream_metrics.live.worker.ownership.announce.conversation_rows", failing)
+    scope = AnnouncementScope(
+        space.generation(building), EngineConfig(), "last", 10**9, "mark", page_size=9
+    )
+
+    await Announcement(partition, scope, Counts()).step(once)
+
+    assert {message.conversation_id for message in topic.messages} == {"c0", "c2"}
+    assert [kind.partition(" at ")[0] for kind in bugs] == ["ZeroDivisionError"]
+    assert partition.marks == {"mark"}
 
 
 async def muted_owner(
@@ -395,7 +433,7 @@ async def test_an_announcement_during_which_the_worker_was_muted_starts_again() 
     scope = AnnouncementScope(
         space.generation(new), EngineConfig(), "last", 10**9, "mark", page_size=1
     )
-    announcement = Announcement(partition, scope)
+    announcement = Announcement(partition, scope, NoTelemetry())
     await announcement.step(once)
     publication.muted = True
     await announcement.step(once)

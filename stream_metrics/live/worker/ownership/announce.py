@@ -17,11 +17,14 @@ from stream_metrics.core.engine.codec import decode_conversation, stored_header
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import conversation_rows
 from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.core.events.bugs import Bug
 from stream_metrics.live.ports import ConversationKey, OutputMessage, StateStore, StoredConversation
 from stream_metrics.live.readers.worst import ConversationReader
+from stream_metrics.live.worker.conversations import NO_BUGS
 from stream_metrics.live.worker.output import message_of
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.retry import Retry
+from stream_metrics.live.worker.telemetry import BugCounts
 
 log = structlog.get_logger(__name__)
 
@@ -51,14 +54,19 @@ class AnnouncementScope(NamedTuple):
 class Announcer:
     """Announces the partitions of a worker that are not announced yet.
 
-    ``scope_of`` returns what a partition has to announce, None while that is nothing.
+    ``scope_of`` returns what a partition has to announce, None while that is nothing. ``counts``
+    is told of conversations that a bug keeps from being announced.
     """
 
     def __init__(
-        self, scope_of: Callable[[StatePartition], AnnouncementScope | None], retry: Retry
+        self,
+        scope_of: Callable[[StatePartition], AnnouncementScope | None],
+        retry: Retry,
+        counts: BugCounts,
     ) -> None:
         self._scope_of = scope_of
         self._retry = retry
+        self._counts = counts
         self._running: dict[int, Announcement] = {}
 
     async def step(self, partition: StatePartition) -> None:
@@ -73,7 +81,7 @@ class Announcer:
         """Send a page; an interrupted announcement starts over."""
         running = self._running.get(partition.number)
         if running is None or not running.belongs_to(partition, scope.mark):
-            running = self._running[partition.number] = Announcement(partition, scope)
+            running = self._running[partition.number] = Announcement(partition, scope, self._counts)
         try:
             await running.step(self._retry)
         except BaseException:
@@ -92,9 +100,12 @@ class _Entry(NamedTuple):
 class Announcement:
     """Sends the rows of one partition, for its owner."""
 
-    def __init__(self, partition: StatePartition, scope: AnnouncementScope) -> None:
+    def __init__(
+        self, partition: StatePartition, scope: AnnouncementScope, counts: BugCounts
+    ) -> None:
         self._partition = partition
         self._scope = scope
+        self._counts = counts
         self._reader = ConversationReader(scope.engine)
         self._entries = self._list()
         self._unsent = partition.unsent
@@ -141,7 +152,19 @@ class Announcement:
             yield _Entry(key)
 
     def _message(self, entry: _Entry, parts: StoredConversation) -> OutputMessage | None:
-        """The message due for a conversation; None if there is none."""
+        """The message due for a conversation; None if there is none, or a bug prevents it.
+
+        Its last message stays on the topic then, until an event changes it.
+        """
+        try:
+            return self._due(entry, parts)
+        except NO_BUGS:
+            raise
+        except Exception as error:
+            self._counts.bug(Bug.of(error))
+            return None
+
+    def _due(self, entry: _Entry, parts: StoredConversation) -> OutputMessage | None:
         rows = []
         if parts.hot and not (header := stored_header(parts.hot)).is_stub:
             if header.conversation_id:

@@ -67,7 +67,7 @@ class GenerationState(KeptState):
         self._internal = internal
         self._on_muted = on_muted
         self._page_size = page_size
-        self._announcer = Announcer(self._to_announce, retry)
+        self._announcer = Announcer(self._to_announce, retry, telemetry)
         self._watcher: LayoutWatcher | None = None
 
     def watch(self, fence: Fence, rest: Callable[[], Awaitable[None]]) -> LayoutWatcher:
