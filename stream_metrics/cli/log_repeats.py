@@ -22,7 +22,7 @@ FEW: Final = 5  # of a kind and minute, which are written as they come
 SECONDS: Final = 60.0
 MOST_KINDS: Final = {1: 200, 2: 50}
 """The most kinds of one logger and level, and of one message, that are told apart at a time."""
-SUBJECTS: Final = ("agent", "service", "scope", "topic", "partition", "reason")
+SUBJECTS: Final = ("agent", "service", "scope", "topic", "partition", "reason", "kind")
 """Fields that say what a line is about: lines with other values are of another kind."""
 
 _PLACEHOLDER: Final = re.compile(r"%(\(\w+\))?[-#0 +]*[\d*]*(\.[\d*]+)?[a-zA-Z]")

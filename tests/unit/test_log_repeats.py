@@ -160,7 +160,7 @@ DIFFERENT = [
             record({"event": "refused", name: "a"}),
             record({"event": "refused", name: "b"}),
         )
-        for name in ("agent", "service", "scope", "topic", "partition", "reason")
+        for name in ("agent", "service", "scope", "topic", "partition", "reason", "kind")
     ),
     (record({"event": "halted", "partition": 1}), record({"event": "halted", "partition": 2})),
 ]
