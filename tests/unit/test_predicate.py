@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -378,6 +379,17 @@ def test_files_beside_a_rule_hide_no_library(folder: Path) -> None:
     found = evaluated("--predicate", "both:ids", "--metric", "mrr")
 
     assert list(found["rows"]) == ["q1", "q2"]
+
+
+def test_a_rule_may_be_in_a_module_without_a_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script and a notebook name their own ``__main__:rule``."""
+    written: Any = ModuleType("written")
+    written.rule = SimpleNamespace(total=lambda query: 1, relevant=lambda query, result: True)
+    monkeypatch.setitem(sys.modules, "written", written)
+
+    assert load_predicate("written:rule") is written.rule
 
 
 # -- errors -----------------------------------------------------------------------------------

@@ -84,8 +84,7 @@ def _hidden_file(module_name: str, here: Path) -> Path | None:
         (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()), None
     )
     top = module_name.partition(".")[0]
-    spec = importlib.util.find_spec(top)
-    if file is None or spec is None:
+    if file is None or (spec := importlib.util.find_spec(top)) is None:
         return None
     origins = {spec.origin, *(spec.submodule_search_locations or ())}
     is_here = origins & {str(here / f"{top}.py"), str(here / top), str(here / top / "__init__.py")}
