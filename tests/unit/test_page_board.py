@@ -437,7 +437,7 @@ async def test_the_sampler_goes_on_after_a_bug(showcase: Showcase) -> None:
     ):
         state = await answer.json()
 
-    assert state["verdict"]["title"] == "It is not known how this worker does"
+    assert state["verdict"]["title"] == "The metrics of this worker could not be read"
 
 
 async def test_lag_that_is_unknown_is_shown_with_since_when(showcase: Showcase) -> None:

@@ -282,8 +282,8 @@ def verdict(
         title = f"{len(faults)} things need a look" if many else "One thing needs a look"
         return {"level": min(faults, key=LEVELS.index), "title": title, "text": counts}
     if unread:
-        title = "It is not known how this worker does"
-        text = f"Its metrics could not be read: {unread}. Its log has more. {counts}"
+        title = "The metrics of this worker could not be read"
+        text = f"{unread}. Its log has more. {counts}"
         return {"level": WARNING, "title": title, "text": text}
     of_agents = [state for state in states if state["of"] == "agent"]
     if not any(state["findings"] for state in of_agents):
