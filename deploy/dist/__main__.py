@@ -123,7 +123,8 @@ def has_library(target: str) -> bool:
 
 def chart(folder: Path) -> None:
     """The packaged Helm chart; it is linted, and rendered with its alert rules and dashboards."""
-    helm, values = chart_tools() / "helm", ["--values", CHART / "values-production.yaml"]
+    helm = chart_tools() / "helm"
+    values = ["--values", str(CHART / "values-production.yaml")]
     with tempfile.TemporaryDirectory() as place:
         run([helm, "package", write_chart(Path(place)), "--destination", folder])
     (packed,) = folder.glob("*.tgz")
