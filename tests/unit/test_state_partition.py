@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -455,6 +456,24 @@ async def test_a_bug_costs_as_much_in_a_long_batch() -> None:
 
     assert [letter.record.offset for letter in fed.letters.letters] == [59]
     assert bug.searches == 2 * 60
+
+
+async def test_many_bugs_do_not_hold_up_the_worker() -> None:
+    """Others, such as the member that sends heartbeats, have a turn after each."""
+    fed = await Fed.new(dedups=BuggyDeduplicators(b"secret", Bug(KeyError, at_search=bool)))
+    turns = 0
+
+    async def beat() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beating = asyncio.create_task(beat())
+    await fed.take(*(search("c", number, NOON_S, "a") for number in range(1, 10)))
+    beating.cancel()
+
+    assert turns >= 9
 
 
 async def test_a_conversation_that_cannot_expire_stays(monkeypatch: pytest.MonkeyPatch) -> None:

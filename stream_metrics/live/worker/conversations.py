@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -259,6 +260,7 @@ class Conversations:
         last_ms = _last_ms(self._options)
         for event, record in work.events:
             if work.conversation is None:
+                await asyncio.sleep(0)  # heartbeats: many bugs in a large conversation take long
                 try:
                     parts = _changed(stored, work.write)
                     work.conversation = self.restore(work.conversation_id, parts)
