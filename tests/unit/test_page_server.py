@@ -10,6 +10,7 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +18,8 @@ import aiohttp
 import pytest
 
 from deploy.local.waiting import wait_until
+from stream_metrics.core.engine.codec import UnknownSchema
+from stream_metrics.core.events.bugs import Bug
 from stream_metrics.live.auth import hash_password
 from stream_metrics.live.page import worst
 from stream_metrics.live.page.worst import MAX_WAITING, TooManyRequests
@@ -356,6 +359,34 @@ async def test_a_damaged_conversation_replaces_the_list_by_an_error() -> None:
     async with asking(showcase) as client, client.get("/api/worst") as answer:
         assert answer.status == 503
         assert "the state is damaged" in (await answer.json())["error"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "says"),
+    [
+        (KeyError("a text of a user"), 500, "a bug, of which the worker's log has more: KeyError"),
+        (UnknownSchema("use a later release"), 503, "use a later release"),
+    ],
+)
+async def test_a_conversation_that_cannot_be_ranked_replaces_the_list_by_an_error(
+    error: Exception, status: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug is reported, too; neither the answer nor the report quotes anything."""
+
+    def failing(*_: object) -> None:
+        raise error
+
+    bugs: list[Bug] = []
+    showcase = await Showcase.new(*EVENTS)
+    showcase.board.inputs = replace(showcase.board.inputs, on_bug=bugs.append)
+    monkeypatch.setattr("stream_metrics.live.readers.worst.decode_conversation", failing)
+    async with asking(showcase) as client, client.get("/api/worst") as answer:
+        text = await answer.text()
+
+    assert answer.status == status
+    assert json.loads(text)["error"].startswith(says)
+    assert len(bugs) == (status == 500)
+    assert "a text of a user" not in text + repr(bugs)
 
 
 async def test_too_many_concurrent_requests_are_refused() -> None:

@@ -16,7 +16,9 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
+from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.core.engine.state import DamagedState
+from stream_metrics.core.events.bugs import Bug
 from stream_metrics.live.auth import Handler
 from stream_metrics.live.page.board import Board, View
 from stream_metrics.live.page.operations import SAMPLE_SECONDS
@@ -139,6 +141,12 @@ class PageServer:
             return _error(503, f"the state cannot be read now: {error}")
         except DamagedState as error:
             return _error(503, f"the state is damaged: {error}")
+        except UnknownSchema as error:
+            return _error(503, str(error))
+        except Exception as error:
+            bug = Bug.of(error)
+            self._board.inputs.on_bug(bug)
+            return _error(500, f"a bug, of which the worker's log has more: {bug.kind}")
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         view = self._view(request)
