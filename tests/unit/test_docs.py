@@ -483,7 +483,7 @@ def test_every_module_that_python_runs_exists() -> None:
 
 
 def test_every_named_extra_exists() -> None:
-    """The extra ``name``, and ``'.[name]'``, are extras of the package or of the client."""
+    """Extras that are named, alone or in brackets, are those of the package or of the client."""
     projects = [ROOT / "pyproject.toml", ROOT / "client" / "pyproject.toml"]
     known = {
         extra

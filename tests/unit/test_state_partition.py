@@ -500,20 +500,26 @@ async def test_a_conversation_that_cannot_expire_stays(monkeypatch: pytest.Monke
     assert await fed.state.expire(horizon + DAY_MS + 1, once) == 2  # and a stub
 
 
-class BuggyWindows(Windows):
+class BuggyWindows:
     """Windows that a conversation with three results cannot be added to."""
+
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._windows, name)
 
     def changes(self, cells: Any, names: Any, record_time_us: int) -> Any:
         """Raise if the bug is in these cells."""
         if any(cell.sums.get("r") == 3 for _, cell in cells):
             raise ZeroDivisionError
-        return super().changes(cells, names, record_time_us)
+        return self._windows.changes(cells, names, record_time_us)
 
 
 async def test_a_bug_in_the_windows_rejects_one_event() -> None:
     """The batch is halved until the event is alone."""
     fed = await Fed.new()
-    fed.state.windows = BuggyWindows()
+    fed.state.windows = BuggyWindows(fed.state.windows)  # type: ignore[assignment]
     sent = [search(f"c{n}", 1, NOON_S, "a") for n in range(20)]
 
     await fed.take(*sent[:7], search("c", 1, NOON_S, "a", "b", "c"), *sent[7:])
