@@ -146,15 +146,15 @@ test: kernel tools check test-unit test-services ## Run checks, unit tests, and 
 test-unit: kernel ## Run the tests that need no server
 	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-fast} $(TEST) -m "not service and not long" $(SPREAD)
 
-# Tests on servers wait more than they compute, so there is a process more than there are cores.
-test-services: tools ## Run the tests on real servers, each process with servers of its own
-	@$(TEST) -m "service and not long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
+# Tests on servers wait as much as they compute, so there are more processes than cores.
+test-services: tools ## Run the tests on real servers
+	@$(TEST) -m "service and not long" -n 4 --dist loadfile --no-loadscope-reorder --durations 15
 
 test-all: kernel tools chart-tools agent .venv/dist/.ready test-client test-spark ## Run what `test` leaves out: longer properties, without the kernel, more cases on servers
 	@NEED_COMPILED=yes HYPOTHESIS_PROFILE=long $(TEST) -m "not service and (long or hypothesis)" $(SPREAD)
 	@echo "as Python:"
 	@STREAM_METRICS_KERNEL=python HYPOTHESIS_PROFILE=fast $(PYTEST) -m "not service and not long" $(SPREAD) --quiet $(PLAIN)
-	@$(TEST) -m "service and long" -n 3 --dist loadfile --no-loadscope-reorder --durations 15
+	@$(TEST) -m "service and long" -n 5 --dist loadfile --no-loadscope-reorder --durations 15
 
 # The client as it is installed, beside the frameworks that its handlers are for.
 .venv/client/.ready: client/pyproject.toml client/README.md client/tests/requirements.txt $(shell find client/src -name '*.py') | $(READY)

@@ -99,6 +99,15 @@ SERVICE_PLACES = tuple(
     )
 )
 """What has tests that need a server: a run of these only imports nothing else."""
+LONGEST = tuple(
+    SERVICE_FOLDER / f"test_{name}.py"
+    for name in (
+        "dist", "image", "canaries", "campaign", "spike", "upgrade", "log_flood", "bridge",
+        "kafka_security", "page", "record", "watchdog", "live", "alert_rules", "evidence_rules",
+        "shown", "gaps", "redis_security", "output", "build", "repartition", "stack",
+    )
+)  # fmt: skip
+"""The files of tests on servers that take longest: they begin first, so that none ends alone."""
 SERVERS_STARTED = frozenset(
     name
     for need in (REDIS, PROMETHEUS, ALERTMANAGER, JAVA)
@@ -159,7 +168,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (left_out if absent & {mark.name for mark in item.iter_markers()} else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
+    ranks = {path: rank for rank, path in enumerate(LONGEST)}
+    items[:] = sorted(kept, key=lambda item: ranks.get(item.path, len(ranks)))
 
 
 def pytest_collection_finish() -> None:

@@ -204,6 +204,7 @@ async def test_a_take_over_that_never_ends_is_noticed(
         )
 
 
+@pytest.mark.long
 async def test_markers_alone_are_no_lag(kafka: Kafka, redis_server: RedisServer) -> None:
     """Aborted transactions after a record leave nothing to read."""
     async with working(kafka, redis_server, "markers", MARKERS_SECONDS) as (runtime, topic):
