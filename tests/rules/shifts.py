@@ -78,6 +78,9 @@ def half(of: Agent, instances: str) -> Agent:
     return replace(of, arrived=arrived, instances=instances)
 
 
+RESTARTS: Final = "is silent while workers restart and partitions move, and about a new agent"
+
+
 def cases(subject: Subject) -> list[Case]:
     """The claims about one alert."""
     bad = {subject.goes_bad: BAD[subject.goes_bad]}
@@ -87,7 +90,7 @@ def cases(subject: Subject) -> list[Case]:
     found = [
         Case("fires for the one bad agent among three, and resolves when it is over",
              together(of, troubled, *(agent(seed, name=f"b{seed}") for seed in (2, 3))), fires),
-        Case("is silent while workers restart and partitions move, and about a new agent",
+        Case(RESTARTS,
              together(of, agent(5, restarts=[212, 214, 240]),
                       agent(6, name="moved", instances="other",
                             workers=(range(215), range(213, MINUTES))),
