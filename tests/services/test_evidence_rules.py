@@ -27,8 +27,7 @@ Asked = list[tuple[str, int, float | None]]
 Test = tuple[str, Series, Asked]
 
 (INCIDENT,) = (agent for agent in AGENTS if agent.claim == "a quiet agent with an incident")
-SHORT: Final = (INCIDENT.claim, "restarts after which counters soon pass what they were",
-                "2,000 healthy results are forgotten")  # fmt: skip
+SHORT: Final = (INCIDENT.claim, "restarts after which counters soon pass what they were")
 TOLERANCE: Final = 1e-9
 _ON: Final = "on (job, agent, figure, shift)"
 LENGTH: Final = 60  # minutes of a question: promtool loads at most 10,000 samples for each
@@ -109,6 +108,7 @@ def test_evidence_is_that_of_numpy(agent: Agent, promtool_path: str, tmp_path: P
     run(promtool_path, tmp_path, [agent])
 
 
+@pytest.mark.long
 def test_evidence_about_a_simulated_agent_is_that_of_numpy() -> None:
     """The drill judges by numpy what Prometheus would gather."""
     size = Size(agents=1, days=1, turns_each=20)
@@ -117,6 +117,7 @@ def test_evidence_about_a_simulated_agent_is_that_of_numpy() -> None:
     assert compare(world, ["agent-00"], 240) > 500
 
 
+@pytest.mark.long
 def test_another_rate_of_false_alarms_scales_evidence(promtool_path: str, tmp_path: Path) -> None:
     """Evidence is in units of the threshold, and an alert fires at 1 whatever the rate."""
     run(promtool_path, tmp_path, [INCIDENT], 10.0)

@@ -44,7 +44,7 @@ def counted(kernel: str, hash_seed: int = 0) -> dict[str, float]:
     ("kernel", "how"),
     [
         pytest.param("", "with the kernel", marks=pytest.mark.kernel),
-        ("python", "in Python"),
+        pytest.param("python", "in Python", marks=pytest.mark.long),
     ],
 )
 def test_function_calls_per_event_stay_within_the_recorded_counts(kernel: str, how: str) -> None:

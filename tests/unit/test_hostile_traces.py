@@ -292,6 +292,7 @@ def test_a_turn_with_too_many_documents_to_rerank_is_refused() -> None:
     assert took < 20
 
 
+@pytest.mark.long
 def test_a_turn_with_too_much_text_to_search_is_refused() -> None:
     """Ten models are shown ten million characters each, which may contain 20,000 documents."""
     spans = [

@@ -65,7 +65,7 @@ def test_sources_without_a_repository_have_no_commit(tmp_path: Path) -> None:
     assert commit(tmp_path) == "unknown"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_prints_the_report_of_a_part() -> None:
     """The report follows the head, from the process of the part, with the engine that it ran."""
     command = [sys.executable, "-m", "benchmarks", "cost", "--quick", "--rounds", "1"]
