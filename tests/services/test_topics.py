@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.traces import TRACES_TOPIC_CONFIG
+from deploy.local.waiting import wait_until
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import partition_counts, topic_configs
 from tests.forked import COMMAND
@@ -123,11 +124,15 @@ async def test_topics_of_traces_have_the_times_of_the_broker(kafka: Kafka, names
     made = [traces_of(names), f"{traces_of(names)}.dlq"]
     assert code == 0, said
     assert [f"{name}: 3 partitions, created" in said for name in made] == [True, True]
+    settings = KafkaSettings(bootstrap_servers=kafka.bootstrap_servers)
     for name in made:
-        config = await topic_configs(
-            KafkaSettings(bootstrap_servers=kafka.bootstrap_servers), [name]
-        )
-        assert TRACES_TOPIC_CONFIG.items() <= config[name].items()
+
+        async def known(name: str = name) -> Mapping[str, str]:
+            # brokers answer the request before they show clients the new topic
+            return (await topic_configs(settings, [name])).get(name) or {}
+
+        config = await wait_until(known, 30, f"{name} is not there")
+        assert TRACES_TOPIC_CONFIG.items() <= config.items()
 
 
 async def test_traces_must_be_kept_longer_than_the_bridge_may_read_again(
