@@ -48,8 +48,8 @@ class Forked:
         """The exit code, negative for a signal; None while it runs."""
         return self._wait(os.WNOHANG)
 
-    def wait(self, timeout: float | None = None) -> int:
-        """The exit code, as soon as it has ended; a timeout is not supported."""
+    def wait(self) -> int:
+        """The exit code, as soon as it has ended."""
         code = self._wait(0)
         assert code is not None
         return code

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from deploy.local.cache import cached, made
 from deploy.local.kafka.jars import fetch_jars, kafka_version
+from deploy.local.process import free_port
 
 JVM_OPTIONS = (
     "-Xmx512m",
@@ -42,9 +43,8 @@ log.dirs=data
 def fast_start(java: str) -> Path:
     """The folder with both for this JVM, which may not exist."""
     binary = Path(java).resolve()
-    state = f"{binary} {binary.stat().st_mtime_ns} {Path(__file__).stat().st_mtime_ns}"
-    digest = hashlib.sha256(state.encode()).hexdigest()[:12]
-    return cached(f"kafka-{kafka_version()}-start-{digest}")
+    state = f"{binary} {binary.stat().st_mtime_ns}".encode() + Path(__file__).read_bytes()
+    return cached(f"kafka-{kafka_version()}-start-{hashlib.sha256(state).hexdigest()[:12]}")
 
 
 def prepare(java: str) -> Path:
@@ -54,16 +54,19 @@ def prepare(java: str) -> Path:
 
 def _record(java: str, folder: Path) -> None:
     folder.mkdir()
-    broker, controller = _free_ports()
+    broker, controller = free_port(), free_port()
     (folder / "server.properties").write_text(
         PROPERTIES.format(broker=broker, controller=controller)
     )
     program = [java, *JVM_OPTIONS, "-cp", f"{fetch_jars()}/*"]
-    subprocess.run(
+    done = subprocess.run(
         [*program, "kafka.tools.StorageTool", "format", "--cluster-id=c3RhcnQgcXVpY2tseSE",
          "-c", "server.properties"],
-        cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, check=True,
+        cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, check=False,
     )  # fmt: skip
+    if done.returncode != 0:
+        raise RuntimeError(f"Kafka could not format a folder:\n{done.stdout[-2000:]}")
     shutil.copy(folder / "data" / METADATA, folder / METADATA)
     # Other JVMs than HotSpot do not know the option, and go without an archive.
     archive = ("-XX:+IgnoreUnrecognizedVMOptions", f"-XX:ArchiveClassesAtExit={folder / CLASSES}")
@@ -89,10 +92,3 @@ def _wait_until_it_listens(running: subprocess.Popen[bytes], port: int, log: Pat
         if running.poll() is not None or time.monotonic() > ends:
             raise RuntimeError(f"Kafka did not start:\n{log.read_text()[-2000:]}")
         time.sleep(0.1)
-
-
-def _free_ports() -> list[int]:
-    with socket.socket() as first, socket.socket() as second:
-        for probe in (first, second):
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in (first, second)]

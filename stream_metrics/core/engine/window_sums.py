@@ -104,8 +104,7 @@ class WindowSums:
 
     def document(self, dimension: str = "agent") -> dict[str, Any]:
         """The content of ``windows.json``; ``dimension`` is ``agent`` or ``release``."""
-        rows = window_rows(self.entries(), dimension)
-        return {"schema_version": 1, "now": self._now_us, "sums": rows}
+        return windows_document(self.entries(), self._now_us, dimension)
 
 
 class SumsAt:
@@ -142,8 +141,7 @@ class SumsAt:
 
     def document(self, dimension: str = "agent") -> dict[str, Any]:
         """The content of ``windows.json``; ``dimension`` is ``agent`` or ``release``."""
-        rows = window_rows(self.entries(), dimension)
-        return {"schema_version": 1, "now": self._now_us, "sums": rows}
+        return windows_document(self.entries(), self._now_us, dimension)
 
 
 def sliding_sums(buckets: Mapping[int, Sums], spans: Iterable[range]) -> Iterator[Sums]:
@@ -167,6 +165,11 @@ def sliding_sums(buckets: Mapping[int, Sums], spans: Iterable[range]) -> Iterato
                 add(total, buckets[number], -1)
         held = span
         yield total
+
+
+def windows_document(entries: Iterable[Entry], now_us: int, dimension: str) -> dict[str, Any]:
+    """The content of ``windows.json`` at one time."""
+    return {"schema_version": 1, "now": now_us, "sums": window_rows(entries, dimension)}
 
 
 def window_rows(entries: Iterable[Entry], dimension: str = "agent") -> list[dict[str, Any]]:
