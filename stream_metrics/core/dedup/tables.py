@@ -191,11 +191,20 @@ class Tables:
 
     ``other`` has no name; ``other_row`` adds that of a type. ``labels`` maps the built-in types to
     the label values of metrics.
+
+    Attributes:
+        canonical_texts: Whether canonically equivalent texts are equal (``text_form``).
+        careful_addresses: Whether URLs are compared by the rules of ``address.careful_url``.
+        joined_grades: Whether qrels grade a document by every id of its results, and turns whose
+            results have no document id have no figures from qrels.
     """
 
     number: int
     types: tuple[EntityType, ...]
     other: EntityType
+    canonical_texts: bool = False
+    careful_addresses: bool = False
+    joined_grades: bool = False
     labels: Mapping[str, str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
