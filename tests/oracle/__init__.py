@@ -47,14 +47,17 @@ def evaluate(
     snippet_rejects: bool = True,
     keyed: bool = False,
     retrieval: tuple[str, ...] = (),
+    joined_grades: bool = False,
+    tables: int = 2,
 ) -> Outcome:
     """Evaluate a stream; the order of its records does not matter."""
     options = Options(
         turn_scope,
         good_gain,
         gain_of_document,
-        Settings(identical_content, snippet_rejects),
+        Settings(identical_content, snippet_rejects, tables),
         retrieval,
+        joined_grades,
     )
     events: list[Event] = []
     invalid: list[tuple[int, str]] = []

@@ -62,6 +62,8 @@ def scores(turn: Turn, search_id: str, names: tuple[str, ...]) -> dict[str, floa
 def ranking_of(turn: Turn, search_id: str, *, unjudged: bool = False) -> Ranking | None:
     """The ranking of a search with its judgements; None without any, unless requested."""
     relevant = None if turn.completed is None else turn.completed.entry
+    if relevant is not None and turn.options.joined_grades:
+        return _by_joined_ids(turn, search_id, relevant)
     documents = {one.placement.first for one in turn.found}
     if relevant is not None:
         truth = {f"doc {doc_id}": float(grade) for doc_id, grade in relevant.items()}
@@ -88,14 +90,43 @@ def ranking_of(turn: Turn, search_id: str, *, unjudged: bool = False) -> Ranking
         truth,
         rel,
         [name in truth for name in called],
-        [
-            not any(
-                other.placement.first == first and other.search_id != search_id
-                for other in turn.found[: turn.found.index(mine[0])]
-            )
-            for first in firsts
-        ],
+        _new(turn, mine),
     )
+
+
+def _by_joined_ids(turn: Turn, search_id: str, relevant: Mapping[str, int]) -> Ranking | None:
+    """The ranking by a ground truth that names a document by any of its ids; None without ids."""
+    mine = sorted(
+        (one for one in turn.found if one.search_id == search_id), key=lambda one: one.rank
+    )
+    ids = [turn.ids_of(one) for one in mine]
+    asked = mine or turn.found
+    if relevant and asked and not any(turn.ids_of(one) for one in asked):
+        return None
+    names = [
+        " or ".join(sorted(its)) if its else f"no doc_id {one.placement.first}"
+        for one, its in zip(mine, ids, strict=True)
+    ]
+    truth: dict[str, float] = {}
+    for doc_id, grade in relevant.items():
+        holder = next((one for one in turn.found if one.raw["doc_id"] == doc_id), None)
+        name = doc_id if holder is None else " or ".join(sorted(turn.ids_of(holder)))
+        truth[name] = max(truth.get(name, 0.0), float(grade))
+    return Ranking(
+        [f"again {at}" if name in names[:at] else name for at, name in enumerate(names)],
+        truth,
+        1.0,
+        [name in truth for name in names],
+        _new(turn, mine),
+    )
+
+
+def _new(turn: Turn, mine: list[Found]) -> list[bool]:
+    """Whether no earlier search of the turn returned the document of each result of a search."""
+    earlier = turn.found[: turn.found.index(mine[0])] if mine else []
+    return [
+        not any(other.placement.first == one.placement.first for other in earlier) for one in mine
+    ]
 
 
 def _name(one: Found, *, by_doc: bool) -> str:

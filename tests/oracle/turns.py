@@ -22,6 +22,7 @@ class Options:
     gain_of_document: str = "first"
     dedup: Settings = field(default_factory=Settings)
     retrieval: tuple[str, ...] = ()
+    joined_grades: bool = False
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,8 @@ class Turn:
             ]
             if not wanted or all(one.raw["doc_id"] is None for one in self.found):
                 return None, "qrels"
+            if self.options.joined_grades:
+                return max(map(self._until, wanted)), "qrels"
             needed = 0
             for doc_id in wanted:
                 places = [
@@ -204,6 +207,26 @@ class Turn:
             if self.is_unique(n) and self.is_good(n)
         ]
         return (min(max(places), CAP) if places else None), "retrieved"
+
+    def _until(self, doc_id: str) -> int:
+        """The iterations until a document of the ground truth was retrieved by any of its ids."""
+        places = [
+            self.counted().index(one.iteration) + 1
+            for one in self.found
+            if doc_id in self.ids_of(one)
+        ]
+        return min([*places, CAP])
+
+    def ids_of(self, result: Found) -> frozenset[str]:
+        """Every id of a result's document, of all documents with one of these ids, and so on."""
+        firsts, ids, known = {result.placement.first}, set[str](), -1
+        while known < len(firsts) + len(ids):
+            known = len(firsts) + len(ids)
+            for one in self.found:
+                if one.placement.first in firsts or one.raw["doc_id"] in ids:
+                    firsts.add(one.placement.first)
+                    ids |= {one.raw["doc_id"]} - {None}
+        return frozenset(ids)
 
     def rerank_of(self, search_id: str) -> tuple[float, float] | None:
         """NDCG of the shown and of the baseline order; None if the search is not compared."""
@@ -310,6 +333,15 @@ def _found(turn: Turn, settings: Settings) -> list[Found]:
         if holds and raw["result_id"] in turn.gain_labels:
             label = turn.gain_labels[raw["result_id"]].entry
         found.append(
-            Found(raw, place[4], place[0], place[5], holds, label, placement, canonical_type(raw))
+            Found(
+                raw,
+                place[4],
+                place[0],
+                place[5],
+                holds,
+                label,
+                placement,
+                canonical_type(raw, settings),
+            )
         )
     return found

@@ -16,7 +16,12 @@ from stream_metrics.core.engine.cells import iteration_cell, turn_cell
 from stream_metrics.core.engine.changes import Changes, Observations
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.plan import TurnPlan
-from stream_metrics.core.engine.ranked import note_documents, until_all_relevant
+from stream_metrics.core.engine.ranked import (
+    doc_ids_of,
+    note_documents,
+    units_of,
+    until_all_relevant,
+)
 from stream_metrics.core.engine.registers import RELEVANCE_LABELS, SEARCH_ITERATION, TURN_COMPLETED
 from stream_metrics.core.engine.state import (
     END,
@@ -61,6 +66,7 @@ class Derivation:
         self._by_max = config.gain_of_document == "max"
         self._good_gain = config.good_gain
         self._ranked = bool(config.retrieval)
+        self._joined = config.rules.tables.joined_grades
 
     # -- a batch --------------------------------------------------------------------------------
 
@@ -103,7 +109,7 @@ class Derivation:
         if new:
             self._observe_new(turn, new, labelling, plan.replaced)
         if has_fingerprints and (new or anew or ended):
-            qrels = until_all_relevant(turn, self._good_gain)
+            qrels = until_all_relevant(turn, self._good_gain, joined=self._joined)
             if qrels != turn.qrels:
                 turn.qrels = qrels
                 self._changes.turns.add(turn.number)
@@ -114,6 +120,7 @@ class Derivation:
             self._touch_all(turn)
             turn.scores.clear()
         turn.relevant = None if event is None else event.items[0][WHOLE_TURN]
+        turn.units = None
 
     def _apply_gate(self, turn: Turn, event: WinningEvent) -> None:
         for number, decision in event.items[1].items():
@@ -247,7 +254,16 @@ class Derivation:
         search.documents, search.evidence = turn.index.append(
             search.fingerprints, self._observed.dedup
         )
+        if self._joined and self._ranked and turn.relevant is not None:
+            self._rescore_if_joined(turn, search)
         self._place(turn, search)
+
+    def _rescore_if_joined(self, turn: Turn, search: Search) -> None:
+        """Drop all scores if a new search changes what ground truth says of earlier results."""
+        assert search.fingerprints is not None
+        if units_of(turn).changes_with(search.documents, search.fingerprints.documents):
+            self._touch_all(turn)
+            turn.scores.clear()
 
     def _iteration(self, turn: Turn, number: int) -> Iteration:
         """The iteration of that number; a new one gets its gate and label from the registers."""
@@ -298,6 +314,8 @@ class Derivation:
         self._place_labels(turn, search, iteration)
         if turn.first_by_doc is not None:
             note_documents(turn.first_by_doc, search)
+        if turn.units is not None:
+            turn.units.add(search.documents, doc_ids_of(search))
 
     def _place_labels(self, turn: Turn, search: Search, iteration: Iteration) -> None:
         """Set the handles and labels of a search's results.

@@ -2,7 +2,8 @@
 
 Each search is a ranking. All searches of a turn share one set of judgements: the ground truth of
 its ``turn_completed`` event, else its labels. Without either, no search of the turn has scores. A
-new search does not change other scores; a label may change those of all searches.
+new search changes other scores only where it joins documents or ids of the ground truth (``Units``,
+under tables with ``joined_grades``); a label may change those of all searches.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import isnan
 
 from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.joined import DocIds, Units
 from stream_metrics.core.engine.state import Search, Turn
 from stream_metrics.core.metrics.ranking.relevance import Query, Relevance, Retrieved
 from stream_metrics.core.metrics.ranking.scoring import score
@@ -32,20 +34,70 @@ def scores_of(turn: Turn, search: Search, config: EngineConfig) -> Sequence[floa
 def _score(turn: Turn, config: EngineConfig) -> None:
     searches = [search for search in turn.order if search.search_id not in turn.scores]
     judge = Relevance(good_gain=config.good_gain).judge
-    judged = [row for query in queries_of(turn, searches) if (row := judge(query)) is not None]
-    values = score(judged, config.retrieval).values.tolist() if judged else [[]] * len(searches)
-    for search, scores in zip(searches, values, strict=True):
+    joined = config.rules.tables.joined_grades
+    rows = [judge(query) for query in queries_of(turn, searches, joined=joined)]
+    judged = [row for row in rows if row is not None]
+    values = iter(score(judged, config.retrieval).values.tolist() if judged else ())
+    for search, row in zip(searches, rows, strict=True):
+        scores = [] if row is None else next(values)
         turn.scores[search.search_id] = [None if isnan(value) else value for value in scores]
 
 
-def queries_of(turn: Turn, searches: Iterable[Search]) -> Iterator[Query]:
+def queries_of(turn: Turn, searches: Iterable[Search], *, joined: bool = False) -> Iterator[Query]:
     """Searches of a turn as rankings, each with the turn's ground truth and labels.
 
-    Requires an engine with ranked metrics or loaded fingerprints. Document ids are digests in hex.
+    Requires an engine with ranked metrics or loaded fingerprints. Document ids are digests in hex
+    or, if they are ``joined`` and there is a ground truth, the numbers of units.
     """
     relevant, labels = _relevant(turn), _labels(turn)
+    if joined and relevant is not None:
+        yield from _queries_of_units(turn, searches, labels)
+        return
     for search in searches:
         yield Query(_results(turn, search), relevant, labels)
+
+
+def _queries_of_units(
+    turn: Turn, searches: Iterable[Search], labels: dict[Hashable, float]
+) -> Iterator[Query]:
+    units = units_of(turn)
+    relevant = {str(unit): float(grade) for unit, grade in units.graded.items()}
+    relevant |= {doc.hex(): float(grade) for doc, grade in units.missing().items()}
+    no_ids = bool(relevant) and bool(turn.result_searches) and not units.any_named
+    for search in searches:
+        results = []
+        for found in _results(turn, search):
+            assert isinstance(found.document, int)
+            unit = units.of(found.document)
+            doc_id = str(unit) if units.is_named(unit) else None
+            results.append(found._replace(document=unit, doc_id=doc_id))
+        without = no_ids or (bool(results) and not any(found.doc_id for found in results))
+        yield Query(results, relevant, labels, without_ids=without and bool(relevant))
+
+
+def units_of(turn: Turn) -> Units:
+    """The units of a turn with a ground truth, made on demand; ids must be loaded."""
+    units = turn.units
+    if units is None:
+        assert turn.relevant is not None
+        units = turn.units = units_by(turn, turn.relevant)
+    return units
+
+
+def units_by(turn: Turn, relevant: dict[bytes, int]) -> Units:
+    """The units of a turn by this ground truth."""
+    units = Units(relevant)
+    for search in turn.order:
+        units.add(search.documents, doc_ids_of(search))
+    return units
+
+
+def doc_ids_of(search: Search) -> DocIds:
+    """The digests under which a ground truth names the documents of a search's results."""
+    if search.doc_ids is not None:
+        return search.doc_ids
+    assert search.fingerprints is not None  # a restored search has one of the two
+    return search.fingerprints.documents
 
 
 def _relevant(turn: Turn) -> dict[str, float] | None:
@@ -64,25 +116,23 @@ def _labels(turn: Turn) -> dict[Hashable, float]:
 
 
 def _results(turn: Turn, search: Search) -> list[Retrieved]:
-    doc_ids = search.doc_ids
-    if doc_ids is None:
-        assert search.fingerprints is not None  # a restored search has one of the two
-        doc_ids = search.fingerprints.documents
     first, firsts = search.start, turn.first_results
     return [
         Retrieved(document, None if doc is None else doc.hex(), None, firsts[document] < first)
-        for document, doc in zip(search.documents, doc_ids, strict=True)
+        for document, doc in zip(search.documents, doc_ids_of(search), strict=True)
     ]
 
 
-def until_all_relevant(turn: Turn, good_gain: int) -> int | None:
+def until_all_relevant(turn: Turn, good_gain: int, *, joined: bool) -> int | None:
     """The number of iterations until every relevant document was retrieved, None if undefined.
 
-    Fingerprints must be loaded.
+    Fingerprints must be loaded. If ids are ``joined``, a unit is retrieved with its first document.
     """
     relevant = turn.relevant
     if relevant is None or not turn.result_searches:
         return None
+    if joined:
+        return _until_all_units(turn, good_gain)
     good = [document for document, grade in relevant.items() if grade >= good_gain]
     if not good:
         return None
@@ -99,6 +149,20 @@ def until_all_relevant(turn: Turn, good_gain: int) -> int | None:
             return ITERATIONS_CAP
         needed = max(needed, turn.iterations[number].compact)
     return min(needed, ITERATIONS_CAP)
+
+
+def _until_all_units(turn: Turn, good_gain: int) -> int | None:
+    units = units_of(turn)
+    good = [unit for unit, grade in units.graded.items() if grade >= good_gain]
+    if not units.any_named:
+        return None
+    if any(grade >= good_gain for grade in units.missing().values()):
+        return ITERATIONS_CAP
+    if not good:
+        return None
+    last = max(good)  # documents are numbered in order of first occurrence
+    search = turn.result_searches[turn.first_results[last]]
+    return min(turn.iterations[search.iteration].compact, ITERATIONS_CAP)
 
 
 def note_documents(first_by_doc: dict[bytes, int], search: Search) -> None:

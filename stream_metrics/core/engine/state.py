@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from stream_metrics.core.dedup.deduplicator import Fingerprints, Index
 from stream_metrics.core.engine.config import DEFAULT_AGENT
+from stream_metrics.core.engine.joined import Units
 
 Version = tuple[int, str, bytes]
 """The order of events that carry the same item: time, event id, digest of the content."""
@@ -245,8 +246,9 @@ class Turn:
     labelled result. ``handles`` maps result ids, as labels name them, to results. ``ranked_in``
     lists the iterations in which a document has a baseline rank. ``counted`` lists the iterations
     with a search, in order. ``relevant`` is the ground truth. ``scores`` caches the ranked metrics
-    of searches. ``qrels`` is the number of iterations until all relevant documents were retrieved;
-    it is stored, because it can be computed only with fingerprints.
+    of searches. ``units`` are those of ``relevant``, made on demand under tables with
+    ``joined_grades``. ``qrels`` is the number of iterations until all relevant documents were
+    retrieved; it is stored, because it can be computed only with fingerprints.
 
     ``cell`` is what the turn as a whole adds to the windows, None until it is computed.
     """
@@ -275,6 +277,7 @@ class Turn:
         "result_searches",
         "results",
         "scores",
+        "units",
         "winners",
     )  # fmt: skip
 
@@ -307,6 +310,7 @@ class Turn:
         self.scores: dict[str, Sequence[float | None]] = {}
         self.index: Index | None = None
         self.first_by_doc: dict[bytes, int] | None = None  # digest to iteration, made on demand
+        self.units: Units | None = None
 
     @property
     def exists(self) -> bool:

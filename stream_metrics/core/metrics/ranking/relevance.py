@@ -39,6 +39,19 @@ class Retrieved(NamedTuple):
     recorded: Result | None = None
 
 
+class JoinedIds(NamedTuple):
+    """Which results a custom rule judges together: those of one document or ``doc_id``.
+
+    Attributes:
+        units: By rank, equal for results that are judged together.
+        named: By unit, a result of the turn for each ``doc_id`` of the unit. Units may be missing
+            whose results all have the same ``doc_id``.
+    """
+
+    units: Sequence[Hashable]
+    named: Mapping[Any, Sequence[Retrieved]]
+
+
 class Query(NamedTuple):
     """A ranking, and everything that may judge it.
 
@@ -56,6 +69,9 @@ class Query(NamedTuple):
         text: The search query, if recorded.
         question: The question of the turn, if recorded.
         dimensions: The values by which figures can be split.
+        without_ids: Nothing can be compared with the qrels, because no result has a ``doc_id``.
+            Nothing judges the ranking then.
+        joined: How a custom rule judges what deduplication has joined. None: each result by itself.
     """
 
     results: Sequence[Retrieved]
@@ -69,6 +85,8 @@ class Query(NamedTuple):
     text: str | None = None
     question: str | None = None
     dimensions: Mapping[str, str] = _NO_DIMENSIONS
+    without_ids: bool = False
+    joined: JoinedIds | None = None
 
     @property
     def place(self) -> str:
@@ -151,6 +169,8 @@ class Relevance:
         >>> Relevance().judge(Query([Retrieved(1, "a")], {"a": 2, "b": 0})).grades
         [2]
         """
+        if query.without_ids:
+            return None
         if query.relevant is not None:
             return self._by_qrels(query, query.relevant)
         if self.predicate is not None:
@@ -208,7 +228,11 @@ class Relevance:
 
     def _by_predicate(self, query: Query, predicate: Predicate, total: int) -> Judged:
         grades = [self._relevant(query, result, predicate) for result in query.results]
-        earlier = repeats(query.results)
+        if query.joined is None:
+            earlier, every = repeats(query.results), total
+        else:
+            grades, every = self._of_units(query, query.joined, grades, predicate, total)
+            earlier = _above(query.joined.units)
         count = sum(grade for at, grade in enumerate(grades) if earlier is None or not earlier[at])
         if count > total:
             raise PredicateError(
@@ -217,13 +241,46 @@ class Relevance:
             )
         return Judged(
             grades=grades,
-            truth=[1.0] * total,
+            truth=[1.0] * every,
             strategy="custom",
             graded=False,
             boolean=True,
             earlier=earlier,
             before=_before(query.results),
         )
+
+    def _of_units(
+        self,
+        query: Query,
+        joined: JoinedIds,
+        own: Sequence[float],
+        predicate: Predicate,
+        total: int,
+    ) -> tuple[list[float], int]:
+        """The best grade of each result's unit, and the number of relevant units.
+
+        The rule's total counts ids; several relevant ids of one unit are one document to find.
+        """
+        best: dict[Hashable, float] = {}
+        by_id: dict[Hashable, dict[str, float]] = {}
+        for unit, result, grade in zip(joined.units, query.results, own, strict=True):
+            best[unit] = max(grade, best.get(unit, 0.0))
+            if result.doc_id is not None:
+                grades = by_id.setdefault(unit, {})
+                grades[result.doc_id] = max(grade, grades.get(result.doc_id, 0.0))
+        for unit, others in joined.named.items():
+            grades = by_id.setdefault(unit, {})
+            for other in others:
+                assert other.doc_id is not None
+                if other.doc_id not in grades:
+                    grades[other.doc_id] = self._relevant(query, other, predicate)
+        twice = 0
+        for unit, grades in by_id.items():
+            relevant = int(sum(grades.values()))
+            best[unit] = max(best.get(unit, 0.0), float(relevant > 0))
+            twice += max(relevant - 1, 0)
+        every = max(total - twice, min(total, int(sum(best.values()))))
+        return [best[unit] for unit in joined.units], every
 
     def _by_labels(self, query: Query, labels: Mapping[Hashable, float]) -> Judged:
         return Judged(
@@ -275,6 +332,16 @@ def repeats(results: Sequence[Retrieved]) -> list[int] | None:
             above = max(above, above_id)
         counts.append(above)
     return counts if any(counts) else None
+
+
+def _above(units: Sequence[Hashable]) -> list[int]:
+    """By rank, how many results above belong to the same unit."""
+    seen: dict[Hashable, int] = {}
+    counts = []
+    for unit in units:
+        counts.append(seen.get(unit, 0))
+        seen[unit] = counts[-1] + 1
+    return counts
 
 
 def _before(results: Sequence[Retrieved]) -> list[bool] | None:

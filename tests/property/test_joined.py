@@ -1,0 +1,106 @@
+"""Ground truth names a document by any of its ids, whatever order events arrive in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_metrics.core.dedup.tables import DedupRules, newest
+from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.metrics.ranking.live import live_metrics
+from stream_metrics.live.memory import MemoryStore
+from tests import oracle
+from tests.oracle.retrieval import METRICS
+from tests.property.test_engine import START_S, replayed
+from tests.property.test_partition import live
+from tests.strategies import Draw, KeyedRecord, arrivals, streams
+
+JOINED = DedupRules(tables=replace(newest(), joined_grades=True))
+CONFIG = EngineConfig(rules=JOINED, retrieval=live_metrics(METRICS))
+
+DOCUMENTS = ("A", "B", "C", "D", None)
+_CONTENTS = [" ".join(f"{word}{n}" for n in range(60)) for word in ("one", "two")]
+
+_RESULT: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"doc_id": st.sampled_from(DOCUMENTS)},
+    optional={
+        "ids": st.sampled_from([{"chunk_id": "1"}, {"chunk_id": "2"}]),
+        "content": st.sampled_from(_CONTENTS),
+        "url": st.sampled_from(["https://x.example/a", "https://x.example/b"]),
+    },
+)
+_RELEVANT = st.none() | st.dictionaries(
+    st.sampled_from(["A", "B", "C", "never found"]), st.integers(0, 4)
+)
+
+
+@st.composite
+def joining(draw: Draw) -> list[KeyedRecord]:
+    """A turn whose results join documents and ids, with ground truths, some of them replaced."""
+    events: list[dict[str, Any]] = []
+    for n in range(draw(st.integers(1, 4))):
+        found = [
+            {"result_id": f"s{n}-{rank}", **{k: v for k, v in one.items() if v is not None}}
+            for rank, one in enumerate(draw(st.lists(_RESULT, max_size=4)))
+        ]
+        events.append(
+            {
+                "type": "search_iteration",
+                "iteration": draw(st.integers(1, 3)),
+                "searches": [
+                    {"search_id": draw(st.sampled_from(["s", f"s{n}"])), "results": found}
+                ],
+            }
+        )
+    for relevant in draw(st.lists(_RELEVANT, min_size=1, max_size=2)):
+        events.append({"type": "turn_completed", "relevant": relevant})
+    common = {"conversation_id": "c1", "turn": 1}
+    times = draw(st.permutations(range(len(events))))
+    return [
+        (
+            b"c1",
+            json.dumps(
+                {**one, **common, "event_id": f"e{n}", "occurred_at": START_S + time}
+            ).encode(),
+            None,
+        )
+        for n, (one, time) in enumerate(zip(events, times, strict=True))
+    ]
+
+
+@given(st.data())
+def test_any_arrival_gives_the_figures_of_the_reference(data: st.DataObject) -> None:
+    """Rows and windows follow results that join documents, before or after the ground truth."""
+    stream = data.draw(st.one_of(joining(), streams()))
+    records = [oracle.Record(v, k, t) for k, v, t in stream]
+    expected = oracle.evaluate(
+        records, turn_scope="all", retrieval=tuple(METRICS), joined_grades=True
+    )
+
+    engine = replayed(data.draw(arrivals(stream)), "all", CONFIG)
+
+    assert [canonical(row) for row in engine.rows()] == expected.rows
+    assert canonical(engine.windows()) + "\n" == expected.windows()
+
+
+@given(st.data())
+def test_stored_state_is_corrected_exactly(data: st.DataObject) -> None:
+    """What a worker writes batch by batch, with state that it reads anew, are the same figures."""
+    stream = data.draw(joining())
+    batches = data.draw(arrivals(stream))
+    records = [oracle.Record(v, k, None) for batch in batches for k, v, _ in batch]
+    expected = oracle.evaluate(
+        records, turn_scope="all", keyed=True, retrieval=tuple(METRICS), joined_grades=True
+    )
+
+    cached = data.draw(st.sampled_from([0, 100_000]))
+    rows, windows, _ = asyncio.run(live(MemoryStore(), batches, cached, {1}, CONFIG))
+
+    assert rows == expected.rows
+    assert windows == expected.windows()

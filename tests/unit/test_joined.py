@@ -1,0 +1,264 @@
+"""Ground truth where deduplication joins document ids, and where results have none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stream_metrics.core.dedup.tables import DedupRules, newest, published
+from stream_metrics.core.engine.cells import scaled
+from stream_metrics.core.engine.digested import DigestedEvent
+from stream_metrics.core.engine.row import conversation_rows
+from stream_metrics.core.metrics.ranking.live import live_metrics
+from tests.unit.test_fast_paths import Fed
+
+NAMES = ("judged@5", "map", "mrr", "ndcg@5", "recall@5", "redundancy@5")
+JOINED = DedupRules(tables=replace(newest(), joined_grades=True))
+NOTICE = " ".join(f"This notice applies to plan {n} and to every other one." for n in range(9))
+A, B = {"doc_id": "a", "content": NOTICE}, {"doc_id": "b", "content": NOTICE}
+UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+
+
+class Asked(Fed):
+    """A conversation of one turn, with the ranked figures of its searches."""
+
+    def __init__(self, rules: DedupRules = JOINED) -> None:
+        super().__init__(retrieval=live_metrics(NAMES), rules=rules)
+
+    def found(self, search_id: str, *results: dict[str, Any], **fields: Any) -> DigestedEvent:
+        """A search with these results."""
+        named = [{"result_id": f"{search_id}-{n}", **one} for n, one in enumerate(results, 1)]
+        searches = [{"search_id": search_id, "results": named}]
+        return self.event("search_iteration", **{"iteration": 1, **fields}, searches=searches)
+
+    def relevant(self, documents: Any) -> DigestedEvent:
+        """The ground truth of the turn."""
+        return self.event("turn_completed", relevant=documents)
+
+    def figures(self, search_id: str) -> dict[str, float | None]:
+        """The figures of a search by metric; none if nothing judges it."""
+        metrics = [str(metric) for metric in self.config.retrieval]
+        scores = self.conversation.turns[1].scores[search_id]
+        return dict(zip(metrics, scores, strict=False))
+
+    def until(self) -> int | None:
+        """The iterations until all relevant documents were retrieved."""
+        (row,) = conversation_rows(self.conversation)
+        assert row["all_good_basis"] == "qrels"
+        until: int | None = row["iterations_for_all_good_results"]
+        return until
+
+    def sums(self) -> dict[str, int]:
+        """The counts and sums of ranked metrics in windows, by code."""
+        found: dict[str, int] = {}
+        for sign, cell in self.cells:
+            for code, value in cell.sums.items():
+                if code.startswith(("rs|", "rc|")):
+                    found[code] = found.get(code, 0) + sign * value
+        return {code: value for code, value in found.items() if value}
+
+
+def asked(relevant: Any, *searches: list[dict[str, Any]], **options: Any) -> Asked:
+    """Searches ``s1``, ``s2`` and so on, one in each iteration, and then the ground truth."""
+    fed = Asked(**options)
+    for n, results in enumerate(searches, 1):
+        fed.take(fed.found(f"s{n}", *results, iteration=n))
+    fed.take(fed.relevant(relevant))
+    return fed
+
+
+ALL_FOUND = {"map": 1.0, "mrr": 1.0, "ndcg@5": 1.0, "recall@5": 1.0}
+
+
+@pytest.mark.parametrize(
+    "relevant",
+    [{"b": 4}, {"a": 4}, {"a": 4, "b": 4}, {"a": 1, "b": 4}, {"a": 0, "b": 2}, ["a", "b"]],
+)
+@pytest.mark.parametrize("order", [[A, B], [B, A]])
+def test_a_document_counts_once_with_the_best_grade_of_its_ids(
+    relevant: Any, order: list[dict[str, Any]]
+) -> None:
+    """Its first result has the grade, whichever id that result has itself."""
+    fed = asked(relevant, order)
+
+    assert fed.figures("s1") == {"judged@5": 1.0, "redundancy@5": 0.5, **ALL_FOUND}
+    assert fed.until() == 1
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        [{"doc_id": "a", "ids": {"chunk_id": "7"}}, {"doc_id": "b", "ids": {"chunk_id": "7"}}],
+        [{"url": "https://x.example/p"}, {"doc_id": "b", "url": "https://x.example/p"}],
+        [{"doc_id": UUID.upper()}, {"doc_id": UUID}],
+    ],
+)
+def test_ids_count_whatever_joined_their_results(results: list[dict[str, Any]]) -> None:
+    """Equal numbers of chunks, an address, or a UUID in another case."""
+    fed = asked({results[1]["doc_id"]: 3}, results)
+
+    assert fed.figures("s1") == {"judged@5": 1.0, "redundancy@5": 0.5, **ALL_FOUND}
+    assert fed.until() == 1
+
+
+def test_an_id_is_compared_as_it_was_written() -> None:
+    """Letters of a UUID in another case are another id, unless a result has that one as well."""
+    fed = asked({UUID.upper(): 3}, [{"doc_id": UUID}])
+
+    assert fed.figures("s1")["recall@5"] == 0.0
+
+
+def test_chunks_of_a_page_are_found_with_the_first_of_them() -> None:
+    """They are documents of their own; the ground truth names pages."""
+    chunks = [
+        {"doc_id": page, "ids": {"chunk_id": f"{page}/{n}"}}
+        for page, n in (("p", 1), ("q", 1), ("p", 2), ("r", 1))
+    ]
+    fed = asked({"p": 3, "r": 3}, chunks)
+
+    figures = fed.figures("s1")
+    assert (figures["recall@5"], figures["mrr"], figures["redundancy@5"]) == (1.0, 1.0, 0.25)
+    assert figures["map"] == (1 + 2 / 4) / 2
+    assert fed.until() == 1
+
+
+def test_what_several_results_connect_is_one() -> None:
+    """The second document has an id in common with either of the others."""
+    chunks = [
+        {"doc_id": doc, "ids": {"chunk_id": chunk}}
+        for doc, chunk in (("a", "1"), ("c", "3"), ("a", "2"), ("c", "2"))
+    ]
+    fed = asked({"c": 4}, chunks[:1], chunks)
+
+    assert fed.figures("s1")["recall@5"] == 1.0
+    assert fed.figures("s2")["redundancy@5"] == 0.75
+    assert fed.until() == 1
+
+
+def test_each_id_that_nothing_has_is_a_document() -> None:
+    """It might be a copy of another one, but nothing says so."""
+    fed = asked({"a": 4, "b": 4, "c": 4, "d": 4}, [A, B])
+
+    assert fed.figures("s1")["recall@5"] == 1 / 3
+    assert fed.until() == 100
+
+
+def test_a_later_search_of_the_turn_grades_earlier_results() -> None:
+    """It returns the same text under the id that the ground truth names."""
+    fed = asked({"b": 4}, [A], [B])
+
+    assert [fed.figures(name)["recall@5"] for name in ("s1", "s2")] == [1.0, 1.0]
+    assert fed.until() == 1
+
+
+LATE: list[tuple[Any, list[dict[str, Any]], list[dict[str, Any]]]] = [
+    ({"b": 4}, [A], [B]),
+    ({"b": 4, "c": 2}, [{"doc_id": "c"}], [B, A]),
+    ({"a": 4, "b": 4}, [{"doc_id": "c"}], [A, B]),
+    ({"c": 4}, [{"doc_id": "c"}, {"url": "https://x.example/p"}],
+     [{"doc_id": "p", "url": "https://x.example/p"}]),
+    ({"c": 4}, [{"url": "https://x.example/p"}], [{"doc_id": "p", "url": "https://x.example/p"}]),
+    ({"c": 4}, [], [{"doc_id": "c"}]),
+    ({"c": 4}, [], [{"url": "https://x.example/p"}]),
+    ({"p": 4}, [{"doc_id": doc, "ids": {"chunk_id": doc}} for doc in "pq"],
+     [{"doc_id": "p", "ids": {"chunk_id": "3"}}, {"doc_id": "q", "ids": {"chunk_id": "3"}}]),
+    ({"p": 4}, [{"doc_id": doc, "ids": {"chunk_id": doc}} for doc in "pq"],
+     [{"doc_id": "q", "ids": {"chunk_id": "p"}}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("relevant", "first", "second"), LATE)
+@pytest.mark.parametrize("order", ["012", "120", "102", "021", "201", "210"])
+def test_windows_follow_in_any_order(
+    relevant: Any, first: list[dict[str, Any]], second: list[dict[str, Any]], order: str
+) -> None:
+    """Each event arrives in a batch of its own, the ground truth first, last or in between."""
+    fed = Asked()
+    events = [fed.found("s1", *first), fed.found("s2", *second, iteration=2)]
+    events.append(fed.relevant(relevant))
+    for at in order:
+        fed.take(events[int(at)])
+
+    expected: dict[str, int] = {}
+    for search_id in ("s1", "s2"):
+        for name, value in fed.figures(search_id).items():
+            if value is not None:
+                expected[f"rc|{name}"] = expected.get(f"rc|{name}", 0) + 1
+                expected[f"rs|{name}"] = expected.get(f"rs|{name}", 0) + scaled(value)
+    assert fed.sums() == {code: value for code, value in expected.items() if value}
+    whole = asked(relevant, first, second)
+    assert [fed.figures(name) for name in ("s1", "s2")] == [
+        whole.figures(name) for name in ("s1", "s2")
+    ]
+    assert fed.until() == whole.until()
+
+
+def test_a_later_id_of_a_document_makes_earlier_results_comparable() -> None:
+    """The ground truth does not name it, so that they turn out not to be relevant."""
+    fed = Asked()
+    page = {"url": "https://x.example/p"}
+    fed.take(fed.relevant({"c": 4}), fed.found("s1", {"doc_id": "c"}), fed.found("s2", page))
+    before = fed.sums()["rc|recall@5"]
+    fed.take(fed.found("s3", page | {"doc_id": "p"}, iteration=2))
+
+    assert (before, fed.sums()["rc|recall@5"]) == (1, 3)
+
+
+# -- results without an id --------------------------------------------------------------------
+
+PAGE, OTHER_PAGE = {"url": "https://x.example/a"}, {"url": "https://x.example/b"}
+
+
+@pytest.mark.parametrize("results", [[PAGE, OTHER_PAGE], [{"ids": {"chunk_id": "h/1"}}]])
+def test_a_turn_without_ids_has_no_ranked_figures(results: list[dict[str, Any]]) -> None:
+    """Nothing can be compared with the ground truth; an empty search of the turn does not count."""
+    fed = asked({"https://x.example/a": 4, "h/1": 4}, results, [])
+
+    assert [fed.figures(name) for name in ("s1", "s2")] == [{}, {}]
+    assert fed.sums() == {}
+    assert fed.until() is None
+
+
+def test_a_search_without_ids_has_no_ranked_figures() -> None:
+    """Others of the turn have theirs, and a search that found nothing scores 0."""
+    fed = asked({"a": 4}, [PAGE], [{"doc_id": "a"}], [])
+
+    recalls = [fed.figures(name).get("recall@5") for name in ("s1", "s2", "s3")]
+    assert recalls == [None, 1.0, 0.0]
+    assert fed.sums()["rc|recall@5"] == 2
+    assert fed.until() == 2
+
+
+def test_a_result_without_an_id_keeps_its_rank_among_others() -> None:
+    """It is not judged, as a document that the ground truth does not name."""
+    fed = asked({"a": 4}, [PAGE, {"doc_id": "a"}])
+
+    figures = fed.figures("s1")
+    assert (figures["mrr"], figures["judged@5"], figures["recall@5"]) == (0.5, 0.5, 1.0)
+
+
+def test_labels_do_not_take_the_place_of_a_ground_truth_without_ids() -> None:
+    """A search is judged by the ground truth of its turn or not at all."""
+    fed = asked({"a": 4}, [PAGE | {"gain": 4}])
+
+    assert fed.figures("s1") == {}
+
+
+def test_nothing_is_relevant_whatever_the_results_are_called() -> None:
+    """An empty ground truth needs no comparison."""
+    fed = asked({}, [PAGE])
+
+    assert fed.figures("s1")["recall@5"] == 0.0
+
+
+def test_figures_by_earlier_tables_stay() -> None:
+    """State that was built by them goes on as before."""
+    first = DedupRules(tables=published()[1])
+
+    joined = asked({"b": 4}, [A, B], rules=first)
+    without = asked({"a": 4}, [PAGE], rules=first)
+
+    assert (joined.figures("s1")["recall@5"], joined.until()) == (0.0, 1)
+    assert without.figures("s1")["recall@5"] == 0.0
