@@ -48,7 +48,7 @@ SEARCHES: Final = (
     Mutation(
         "a predicate without texts",
         "a custom rule gets digests instead of the results of a labelled turn",
-        (Edit(SCORED, "options.turn_scope, whole=whole)", "options.turn_scope, whole=False)"),),
+        (Edit(SCORED, "                whole=whole,\n", "                whole=False,\n"),),
         "tests/unit/test_predicate.py::test_a_rule_sees_what_was_recorded",
         "'NoneType' object has no attribute 'fields'",
     ),

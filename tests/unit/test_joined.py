@@ -9,10 +9,25 @@ import pytest
 
 from stream_metrics.core.dedup.tables import DedupRules, newest, published
 from stream_metrics.core.engine.cells import scaled
+from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.digested import DigestedEvent
 from stream_metrics.core.engine.row import conversation_rows
+from stream_metrics.core.metrics.ranking.batch import Judged
 from stream_metrics.core.metrics.ranking.live import live_metrics
+from stream_metrics.core.metrics.ranking.relevance import (
+    Predicate,
+    PredicateError,
+    Query,
+    Relevance,
+    Retrieved,
+)
+from stream_metrics.core.metrics.ranking.scoring import score
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.replay.reread import InMemoryRecords, recorded_of
+from stream_metrics.lab.replay.searches import recorded_searches
+from tests.replays import located
 from tests.unit.test_fast_paths import Fed
+from tests.unit.test_replay_answers import record
 
 NAMES = ("judged@5", "map", "mrr", "ndcg@5", "recall@5", "redundancy@5")
 JOINED = DedupRules(tables=replace(newest(), joined_grades=True))
@@ -262,3 +277,77 @@ def test_figures_by_earlier_tables_stay() -> None:
 
     assert (joined.figures("s1")["recall@5"], joined.until()) == (0.0, 1)
     assert without.figures("s1")["recall@5"] == 0.0
+
+
+# -- custom rules -----------------------------------------------------------------------------
+
+
+class Named:
+    """A rule by id, whose total is the number of its ids."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = ids
+
+    def total(self, query: Query) -> int:
+        """As many as there are ids."""
+        return len(self.ids)
+
+    def relevant(self, query: Query, result: Retrieved) -> bool:
+        """Whether the result has one of them."""
+        return result.doc_id in self.ids
+
+
+def ruled(rule: Predicate, *searches: list[dict[str, Any]], joined: bool = True) -> list[Judged]:
+    """The searches of a turn, one in each iteration, as a replay has the rule judge them."""
+    engine = Replay(EngineConfig(rules=JOINED if joined else DedupRules(tables=published()[1])))
+    sent = []
+    for n, results in enumerate(searches, 1):
+        named = [{"result_id": f"s{n}-{at}", **one} for at, one in enumerate(results)]
+        found = [{"search_id": f"s{n}", "results": named}]
+        sent.append(record("search_iteration", "c", n, iteration=n, searches=found))
+    held = InMemoryRecords(list(located(sent)))
+    for position, (source, number, one) in held.each():
+        engine.feed(one, source, number, position)
+    (conversation,) = engine.conversations()
+    recorded = recorded_of(held, engine, conversation, whole=True)
+    relevance = Relevance(predicate=rule)
+    found_searches = recorded_searches(conversation, recorded, whole=True, joined=joined)
+    rows = [relevance.judge(one.query) for one in found_searches]
+    return [row for row in rows if row is not None]
+
+
+def recalls(rows: list[Judged]) -> list[float]:
+    """Recall of each search."""
+    values: list[list[float]] = score(rows, live_metrics(["recall@5"])).values.tolist()
+    return [value for (value,) in values]
+
+
+@pytest.mark.parametrize("ids", [("a",), ("b",), ("a", "b")])
+def test_a_rule_judges_a_document_by_all_its_ids(ids: tuple[str, ...]) -> None:
+    """Also by one that only a later search has; relevant ids of one document are one."""
+    assert recalls(ruled(Named(*ids), [A, B])) == [1.0]
+    assert recalls(ruled(Named(*ids), [A], [B], [])) == [1.0, 1.0, 0.0]
+
+
+def test_a_rule_sees_no_other_ids_by_earlier_tables() -> None:
+    """As before, each result counts by itself, and repeats do not."""
+    assert recalls(ruled(Named("b"), [A, B], joined=False)) == [0.0]
+
+
+def test_a_rule_judges_a_result_without_an_id_by_that_of_its_document() -> None:
+    """Their address is the same."""
+    page = {"url": "https://x.example/p"}
+
+    assert recalls(ruled(Named("p"), [page], [page | {"doc_id": "p"}])) == [1.0, 1.0]
+
+
+def test_a_total_below_the_documents_found_is_refused() -> None:
+    """A rule that counts a document once whatever its ids is not."""
+
+    class One(Named):
+        def total(self, query: Query) -> int:
+            return 1
+
+    assert recalls(ruled(One("a", "b"), [A, B], [A])) == [1.0, 1.0]
+    with pytest.raises(PredicateError, match="found 2 relevant documents"):
+        ruled(One("a", "c"), [A, {"doc_id": "c"}])

@@ -55,7 +55,13 @@ def scored_lines(
         if whole or name in answered or (scoring is not None and name in engine.described):
             recorded = recorded_of(records, engine, conversation, whole=whole)
         if scoring is not None:
-            searches += recorded_searches(conversation, recorded, options.turn_scope, whole=whole)
+            searches += recorded_searches(
+                conversation,
+                recorded,
+                options.turn_scope,
+                whole=whole,
+                joined=options.config.rules.tables.joined_grades,
+            )
         if recorded is not None and name in answered:
             turns += answered_turns(conversation, recorded, options.turn_scope)
         if len(searches) >= BATCH_SEARCHES:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stream_metrics.core.engine.ranked import queries_of
+from stream_metrics.core.engine.ranked import queries_of, units_by
 from stream_metrics.core.engine.row import shown_turns
-from stream_metrics.core.engine.state import Conversation, Search
-from stream_metrics.core.metrics.ranking.relevance import Query, RecordedSearch
+from stream_metrics.core.engine.state import Conversation, Search, Turn
+from stream_metrics.core.events.wire import Result
+from stream_metrics.core.metrics.ranking.relevance import (
+    JoinedIds,
+    Query,
+    RecordedSearch,
+    Retrieved,
+)
 from stream_metrics.lab.replay.recorded import (
     Recorded,
     recorded_dimensions,
@@ -22,6 +28,7 @@ def recorded_searches(
     turn_scope: str = "last",
     *,
     whole: bool = False,
+    joined: bool = False,
 ) -> Iterator[RecordedSearch]:
     """The searches of the turns that have a row, in canonical order.
 
@@ -35,30 +42,33 @@ def recorded_searches(
             dimensions.
         turn_scope: ``last`` for the highest turn, ``all`` for every turn.
         whole: They are there for all turns without ground truth, for a predicate.
+        joined: Documents are judged by every id of their results (``Tables.joined_grades``).
     """
     for turn in shown_turns(conversation, turn_scope):
         end = None if recorded is None else recorded.end_of(turn)
         told = recorded_dimensions(end)
         references = references_of(end)
         language, question = told.get("language"), None if end is None else end.question
-        for search, bare in zip(turn.order, queries_of(turn, turn.order), strict=True):
+        judged_together = None
+        if joined and whole and recorded is not None and turn.relevant is None:
+            judged_together = _JudgedTogether(turn, recorded)
+        queries = queries_of(turn, turn.order, joined=joined)
+        for search, bare in zip(turn.order, queries, strict=True):
             dimensions = told | _facts(search)
-            query = Query(
-                bare.results,
-                bare.relevant,
-                bare.labels,
-                references,
-                language,
-                search.search_id,
-                conversation.conversation_id,
-                turn.number,
-                None,
-                question,
-                dimensions,
+            query = bare._replace(
+                references=references,
+                language=language,
+                query_id=search.search_id,
+                conversation_id=conversation.conversation_id,
+                turn=turn.number,
+                question=question,
+                dimensions=dimensions,
             )
             unjudged = query.relevant is None and not query.labels and bool(references)
             if recorded is not None and (unjudged or (whole and query.relevant is None)):
                 query = _with_texts(search, query, recorded)
+            if judged_together is not None:
+                query = query._replace(joined=judged_together.of(search))
             yield RecordedSearch(
                 conversation.conversation_id,
                 turn.number,
@@ -83,7 +93,50 @@ def _with_texts(search: Search, query: Query, recorded: Recorded) -> Query:
     return query._replace(
         text=sent.query,
         results=[
-            found._replace(text=text_of(result), doc_id=result.doc_id, recorded=result)
+            _with_text(found, result)
             for found, result in zip(query.results, sent.results or [], strict=True)
         ],
     )
+
+
+def _with_text(found: Retrieved, sent: Result) -> Retrieved:
+    return found._replace(text=text_of(sent), doc_id=sent.doc_id, recorded=sent)
+
+
+class _JudgedTogether:
+    """The results of a turn that a rule judges together.
+
+    Args:
+        turn: A turn without ground truth.
+        recorded: What was recorded of its conversation.
+    """
+
+    def __init__(self, turn: Turn, recorded: Recorded) -> None:
+        self._firsts = turn.first_results
+        self._units = units_by(turn, {})
+        by_id: dict[int, dict[str, tuple[int, Result]]] = {}
+        without: set[int] = set()
+        for search in turn.order:
+            sent = recorded.search_of(search).results or []
+            for document, result in zip(search.documents, sent, strict=True):
+                unit = self._units.of(document)
+                if result.doc_id is None:
+                    without.add(unit)
+                else:
+                    by_id.setdefault(unit, {}).setdefault(result.doc_id, (document, result))
+        self._named = {
+            unit: list(found.values())
+            for unit, found in by_id.items()
+            if len(found) > 1 or unit in without
+        }
+
+    def of(self, search: Search) -> JoinedIds:
+        """The results that are judged together with those of a search."""
+        named = {
+            unit: [
+                _with_text(Retrieved(document, before=self._firsts[document] < search.start), sent)
+                for document, sent in found
+            ]
+            for unit, found in self._named.items()
+        }
+        return JoinedIds([self._units.of(document) for document in search.documents], named)
