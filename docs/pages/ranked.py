@@ -28,11 +28,41 @@ omit default options and are valid input.
 - Negative grades count as 0. An unjudged result has gain 0 and keeps its rank.
 - A repeated document keeps its rank, has gain 0, and counts in denominators.
 - If nothing is relevant or nothing was retrieved, the value is 0. Only metrics that say so can be
-  `null`.
+  `null`, unless results have [no ids](#results-and-the-ids-of-ground-truth).
 - If relevance is estimated by overlap with a reference answer, only retrieved documents are known.
   Metrics that need the full ground truth are `null`, and NDCG is too high.
 
 Learning to rank, click models, and image, cross-modal and temporal metrics are out of scope.
+"""
+
+_IDS: Final = """\
+## Results and the ids of ground truth
+
+Events name relevant documents by `doc_id` (`relevant` in `turn_completed`), while
+[other evidence](../guides/producers.md#documents-and-chunks), too, shows that results are one
+document. From `dedup.tables` 2 on, in live figures and replays:
+
+- **A document has the best grade of all its ids.** What results of the turn connect, documents and
+  their `doc_id`s, is one, whichever search returned them. It counts once: its first result in a
+  ranking has the grade, the others are repeats. If a copy `plan-a` of the relevant `plan-b` comes
+  first, `plan-b` is found there.
+- **Two relevant ids of one document are one relevant document**, in recall and in the best order,
+  so that recall and NDCG can be 1. An id that no result of the turn has counts as a document of its
+  own, since nothing connects it.
+- `iterations_for_all_good_results` follows the same rule, and so does
+  [a rule of your own](../guides/evaluation.md#a-rule-of-your-own).
+- **Later results count.** One that connects an id with an earlier document corrects the scores of
+  all searches of the turn.
+- **Without ids there are no figures.** If no result of a search has a `doc_id`, its own or that of
+  its document, nothing can be compared: all its ranked metrics are `null`, and live sums leave it
+  out. If that is so of all results of a turn, its searches without a result are left out, too.
+  Labels do not stand in. A search with some ids has figures. A result without one is not judged
+  there, like a document that `relevant` does not name: see `judged@k`, and leave such results out
+  with `judged_only`. [Replays](../guides/replay.md#score-searches) count both.
+- Ids are compared as they were written, those of UUIDs too.
+
+`dedup.tables` 1 compares the `doc_id` of each result by itself, and scores results without one as
+not relevant.
 """
 
 SHARED: Final = ("rel", "judged_only")  # options that nearly all metrics take, explained once
@@ -47,21 +77,31 @@ The worker treats each search as a ranking of its results and sums the metrics i
 - **Means.** The mean over searches is `{PREFIX}retrieval_sum` / 1e9 / `{PREFIX}retrieval_count`.
   Searches for which a metric is undefined are in neither.
 - **Ground truth** is shared by all searches of a turn. If `turn_completed` has `relevant`, that is
-  the full ground truth, matched by `doc_id`. Otherwise it is every labelled document of the turn,
-  whichever search returned it. Without either, the turn's searches are not counted.
+  the full ground truth, [matched by `doc_id`](#results-and-the-ids-of-ground-truth). Otherwise it
+  is every labelled document of the turn, whichever search returned it. Without either, the turn's
+  searches are not counted.
 - **Late labels.** A late, revised or withdrawn label or ground truth corrects the scores of all
   searches of the turn, in the windows that contain them.
 - **Repeats.** A result repeats an earlier one if it is the same document or has the same `doc_id`.
 - **Not available live:** `max_ont_sim`, `fa=collection(N)`, `max_grade` below {LARGEST_GRADE} or
   above {LARGEST_NUMBER:,}, and `beta` above {LARGEST_NUMBER:,}. Settings with these are rejected.
 - **Cost.** Each metric adds two series per agent and window. Redis stores one more digest per
-  result, and a batch with labels rescores all searches of the labelled turns.
+  result, and a batch with labels rescores all searches of the labelled turns, as does one with
+  results that connect ids after the ground truth has arrived.
 """
 
 
 def ranked_page() -> str:
     """All ranked metrics, with their options."""
-    parts = [f"# {RANKED}\n", _INTRO, _shared(), *map(_definition, DEFINITIONS), _suites(), _LIVE]
+    parts = [
+        f"# {RANKED}\n",
+        _INTRO,
+        _shared(),
+        *map(_definition, DEFINITIONS),
+        _suites(),
+        _IDS,
+        _LIVE,
+    ]
     return page(*parts)
 
 

@@ -42,6 +42,7 @@ from stream_metrics.lab.evaluation.report_figures import (
     REPLAY_FIGURES,
     beyond_limit_of,
     figures_of_report,
+    without_ids_of,
     without_labels,
 )
 from stream_metrics.lab.evaluation.semantic import BadModel, check_model
@@ -384,3 +385,5 @@ def _summary(report: dict[str, Any], out: Path) -> None:
     console.print(table)
     if (beyond := beyond_limit_of(report)).turns:
         console.print(beyond.text(), style="yellow", highlight=False)
+    for text in without_ids_of(report).texts():
+        console.print(text, style="yellow", highlight=False, markup=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from stream_metrics.core.engine.cells import scaled
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.digested import DigestedEvent
 from stream_metrics.core.engine.row import conversation_rows
+from stream_metrics.core.events.record import Record
 from stream_metrics.core.metrics.ranking.batch import Judged
 from stream_metrics.core.metrics.ranking.live import live_metrics
 from stream_metrics.core.metrics.ranking.relevance import (
@@ -22,10 +25,15 @@ from stream_metrics.core.metrics.ranking.relevance import (
     Retrieved,
 )
 from stream_metrics.core.metrics.ranking.scoring import score
+from stream_metrics.lab.evaluation.notes import Run, notes_of
+from stream_metrics.lab.evaluation.report_figures import without_ids_of
 from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.replay.report_files import merge
 from stream_metrics.lab.replay.reread import InMemoryRecords, recorded_of
+from stream_metrics.lab.replay.run import run
 from stream_metrics.lab.replay.searches import recorded_searches
-from tests.replays import located
+from stream_metrics.lab.reports.html.report import write_report_page
+from tests.replays import AT_ONCE, RecordedProgress, located, task
 from tests.unit.test_fast_paths import Fed
 from tests.unit.test_replay_answers import record
 
@@ -351,3 +359,88 @@ def test_a_total_below_the_documents_found_is_refused() -> None:
     assert recalls(ruled(One("a", "b"), [A, B], [A])) == [1.0, 1.0]
     with pytest.raises(PredicateError, match="found 2 relevant documents"):
         ruled(One("a", "c"), [A, {"doc_id": "c"}])
+
+
+# -- reports ----------------------------------------------------------------------------------
+
+
+def turn(name: str, relevant: Any, *searches: list[dict[str, Any]]) -> list[Record]:
+    """A conversation of one turn with a ground truth."""
+    records = [record("turn_completed", name, 9, relevant=relevant)]
+    for n, results in enumerate(searches, 1):
+        named = [{"result_id": f"s{n}-{at}", **one} for at, one in enumerate(results)]
+        found = [{"search_id": f"s{n}", "results": named}]
+        records.append(record("search_iteration", name, n, iteration=n, searches=found))
+    return records
+
+
+def reported(records: list[Record], out: Path, rules: DedupRules = JOINED) -> dict[str, Any]:
+    """The report of a replay in memory."""
+    whole = task(records, out, AT_ONCE, metrics=["recall@5"])
+    chosen = replace(whole.options, config=EngineConfig(rules=rules))
+    return run(replace(whole, options=chosen), RecordedProgress()).content
+
+
+UNNAMED = [
+    *turn("c1", {"a": 4}, [PAGE, OTHER_PAGE], []),
+    *turn("c2", {"a": 4}, [PAGE, {"doc_id": "a"}], [OTHER_PAGE]),
+    *turn("c3", {"a": 4}, [{"doc_id": "x"}], [PAGE | {"doc_id": "y"}, PAGE]),
+    *turn("c4", {}, [PAGE]),
+]
+
+
+def test_a_report_counts_what_has_no_id(tmp_path: Path) -> None:
+    """A result without one has that of its document; an empty ground truth asks for none."""
+    report = reported(UNNAMED, tmp_path)
+
+    assert report["without_doc_id"] == {
+        "turns": 2, "searches": 3, "results": 1, "compared": 2, "matched": 1,
+    }  # fmt: skip
+    assert report["retrieval"]["queries_without_judgement"] == 3
+    assert report["retrieval"]["metrics"]["recall@5"]["n"] == 4
+    assert report["retrieval"]["metrics"]["recall@5"]["mean"] == 1 / 4
+
+
+def test_parts_of_an_input_have_the_same_counts(tmp_path: Path) -> None:
+    """Each has some of the conversations, and their counts are added."""
+    whole = reported(UNNAMED, tmp_path / "whole")
+    for n, records in enumerate((UNNAMED[:6], UNNAMED[6:])):
+        reported(records, tmp_path / f"part-{n}")
+    (tmp_path / "merged").mkdir()
+    merged = merge([tmp_path / "part-0", tmp_path / "part-1"], tmp_path / "merged").content
+
+    assert merged["without_doc_id"] == whole["without_doc_id"]
+    assert merged["retrieval"] == whole["retrieval"]
+
+
+def test_a_report_in_which_everything_is_named_says_nothing(tmp_path: Path) -> None:
+    """Nor does one by earlier tables, which scores such results as before."""
+    assert "without_doc_id" not in reported(turn("c", ["a"], [{"doc_id": "a"}]), tmp_path)
+    first = reported(UNNAMED, tmp_path, DedupRules(tables=published()[1]))
+    assert "without_doc_id" not in first
+    assert first["retrieval"]["metrics"]["recall@5"]["n"] == 6 + 1
+
+
+def test_a_report_says_that_no_named_document_was_found(tmp_path: Path) -> None:
+    """The ids may be written in another way."""
+    records = [*turn("c1", {"A": 4}, [{"doc_id": "a"}]), *turn("c2", {"B": 4}, [{"doc_id": "b"}])]
+
+    report = reported(records, tmp_path)
+
+    assert without_ids_of(report).texts() == [
+        "no search of the 2 turns with `relevant` found a document that it names: `doc_id` has to "
+        "be the same id, written the same way"
+    ]
+    assert report["retrieval"]["metrics"]["recall@5"]["mean"] == 0.0
+
+
+def test_the_page_and_a_comparison_say_it(tmp_path: Path) -> None:
+    """In the head of the page, and in a note for each run."""
+    report = reported(UNNAMED, tmp_path)
+    write_report_page(tmp_path)
+
+    said = without_ids_of(report).texts()
+    assert len(said) == 2
+    page = html.unescape((tmp_path / "report.html").read_text())
+    assert [page.count(text) for text in said] == [1, 1]
+    assert notes_of([Run("after", {}, report)], {}) == [f"after, {text}" for text in said]

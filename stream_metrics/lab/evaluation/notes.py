@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stream_metrics.lab.evaluation.observations import Kind, Observations
-from stream_metrics.lab.evaluation.report_figures import beyond_limit_of
+from stream_metrics.lab.evaluation.report_figures import beyond_limit_of, without_ids_of
 from stream_metrics.lab.statistics.strata_and_corrections import FEW, MODERATE
 
 Rows = Mapping[Kind, Sequence[Observations | None]]
@@ -29,7 +29,7 @@ class Run(NamedTuple):
 
 def notes_of(runs: Sequence[Run], by_kind: Rows) -> list[str]:
     """All notes, those on what is missing in the figures first."""
-    notes = [note for run in runs for note in _about_limits(run)]
+    notes = [note for run in runs for note in _about_input(run)]
     notes += about_rows([run.name for run in runs], by_kind)
     for run in runs[1:]:
         notes += _about_settings(runs[0], run)
@@ -114,10 +114,11 @@ after. Its difference is of those in both, its values of all'
     )
 
 
-def _about_limits(run: Run) -> list[str]:
+def _about_input(run: Run) -> list[str]:
     rows = run.files.get("conversations")
     beyond = beyond_limit_of(run.report, 0 if rows is None else rows.beyond_limit)
-    return [f"{run.name}, {beyond.text()}"] if beyond.turns else []
+    said = [beyond.text()] if beyond.turns else []
+    return [f"{run.name}, {text}" for text in (*said, *without_ids_of(run.report).texts())]
 
 
 def _about_settings(first: Run, run: Run) -> list[str]:

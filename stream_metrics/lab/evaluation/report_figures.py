@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from stream_metrics.core.engine.beyond_limit import BeyondLimit
+from stream_metrics.core.engine.without_ids import WithoutIds
 from stream_metrics.core.metrics.labels import nothing_labelled
 from stream_metrics.core.metrics.registry import BASES, BLOCKS, ITERATIONS, QUOTIENTS, metrics_at
 from stream_metrics.lab.evaluation.observations import MACRO, MACRO_SUFFIX, uses_labels
@@ -79,6 +80,12 @@ def beyond_limit_of(report: Mapping[str, Any], rows: int = 0) -> BeyondLimit:
     """
     said = report.get("beyond_limit") or {}
     return BeyondLimit(*(said.get(name, 0) for name in BeyondLimit._fields)).at_least(rows)
+
+
+def without_ids_of(report: Mapping[str, Any]) -> WithoutIds:
+    """What a report says could not be compared with ground truth."""
+    said = report.get("without_doc_id") or {}
+    return WithoutIds(*(said.get(name, 0) for name in WithoutIds._fields))
 
 
 def without_labels(report: Mapping[str, Any]) -> bool:

@@ -21,6 +21,7 @@ from stream_metrics.core.engine.step import Step
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window
 from stream_metrics.core.engine.window_sums import SumsAt
 from stream_metrics.core.engine.windows import routes_of
+from stream_metrics.core.engine.without_ids import WithoutIds, without_ids
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.events.wire import TurnCompleted
@@ -224,10 +225,13 @@ class Replay:
         reranked = RerankSums() if self._reranked is None else self._reranked
         orphans = 0
         beyond = of_all = BeyondLimit()
+        unnamed = WithoutIds()
         for name, conversation in self._conversations.items():
             refused = self._refused.get(name, {}).values()
             beyond = beyond.plus(beyond_limit(conversation, self.options.turn_scope, refused))
             of_all = of_all.plus(beyond_limit(conversation, "all", refused))
+            if self.config.rules.tables.joined_grades:
+                unnamed = unnamed.plus(without_ids(conversation, self.options.turn_scope))
             for turn in shown_turns(conversation, self.options.turn_scope):
                 orphans += len(turn.winners[RESULT_LABEL].keys() - turn.handles.keys())
                 if self._reranked is None:
@@ -251,6 +255,7 @@ class Replay:
             rejected=tuple(self.rejected),
             beyond_limit=beyond,
             beyond_limit_of_all=of_all,
+            without_ids=unnamed,
         )
         return outcome, history
 

@@ -16,6 +16,7 @@ from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.core.engine.window import Window
 from stream_metrics.core.engine.window_sums import SumsAt
 from stream_metrics.core.engine.windows import Names, names_with_series
+from stream_metrics.core.engine.without_ids import WithoutIds
 from stream_metrics.core.metrics.decisions import RerankSums
 from stream_metrics.lab.evaluation.recorded_searches import Scoring
 from stream_metrics.lab.history import History
@@ -81,7 +82,7 @@ class Outcome:
 
     ``agents`` and ``routes`` are the first by code point, up to the number that may have series of
     their own. ``beyond_limit`` is of the turns that have a row, ``beyond_limit_of_all`` of all
-    turns, which the windows have.
+    turns, which the windows have. ``without_ids`` is of the turns that have a row.
     """
 
     events: int = 0
@@ -97,6 +98,7 @@ class Outcome:
     rejected: tuple[RejectedRecord, ...] = ()
     beyond_limit: BeyondLimit = field(default_factory=BeyondLimit)
     beyond_limit_of_all: BeyondLimit = field(default_factory=BeyondLimit)
+    without_ids: WithoutIds = field(default_factory=WithoutIds)
 
     def now_us(self, options: ReplayOptions) -> int:
         """The time of the windows."""
@@ -117,7 +119,7 @@ class Outcome:
             "routes": list(self.routes),
             "reranks": [searches, undefined, *map(hex, sums)],
             "rejected": [[list(place), *why] for place, *why in self.rejected],
-            **{name: said for name in _BEYOND if any(said := getattr(self, name))},
+            **{name: said for name in _IF_ANY if any(said := getattr(self, name))},
         }
 
     @classmethod
@@ -132,11 +134,12 @@ class Outcome:
             rejected=tuple(RejectedRecord(tuple(place), *why) for place, *why in data["rejected"]),
             beyond_limit=BeyondLimit(*data.get("beyond_limit", ())),
             beyond_limit_of_all=BeyondLimit(*data.get("beyond_limit_of_all", ())),
+            without_ids=WithoutIds(*data.get("without_ids", ())),
         )
 
 
 _COUNTS: Final = ("events", "invalid", "stale", "forgotten", "conversations", "orphan_labels")
-_BEYOND: Final = ("beyond_limit", "beyond_limit_of_all")
+_IF_ANY: Final = ("beyond_limit", "beyond_limit_of_all", "without_ids")
 
 
 def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outcome:
@@ -147,6 +150,7 @@ def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outco
     reranks = RerankSums()
     rejected: list[RejectedRecord] = []
     beyond = of_all = BeyondLimit()
+    unnamed = WithoutIds()
     for one in outcomes:
         for name in _COUNTS:
             counts[name] += getattr(one, name)
@@ -157,6 +161,7 @@ def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outco
         rejected = nsmallest(REJECTED_LISTED, [*rejected, *one.rejected])
         beyond = beyond.plus(one.beyond_limit)
         of_all = of_all.plus(one.beyond_limit_of_all)
+        unnamed = unnamed.plus(one.without_ids)
     return Outcome(
         **counts,
         agents=tuple(sorted(agents)),
@@ -165,4 +170,5 @@ def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outco
         rejected=tuple(rejected),
         beyond_limit=beyond,
         beyond_limit_of_all=of_all,
+        without_ids=unnamed,
     )

@@ -213,11 +213,13 @@ class Report:
         """The content of ``report.json``, including the block ``generation``.
 
         The block ``retrieval`` is None for the caller to fill in: it takes longest to compute.
-        ``beyond_limit`` is there only if a row is of a turn beyond a limit.
+        ``beyond_limit`` is there only if a row is of a turn beyond a limit, ``without_doc_id`` only
+        if a ground truth could not be compared with results.
         """
         totals = {name: sum(self._counts[name]) for name in _COUNTED}
         found = with_intervals(self._figures(), self._intervals)
         beyond = outcome.beyond_limit.at_least(self._over_limit)
+        unnamed = outcome.without_ids
         return {
             "schema_version": SCHEMA_VERSION,
             "source": list(source),
@@ -234,6 +236,7 @@ class Report:
                 "orphan_labels": outcome.orphan_labels,
             },
             **({"beyond_limit": beyond._asdict()} if beyond.turns else {}),
+            **({"without_doc_id": unnamed._asdict()} if unnamed.texts() else {}),
             "aggregate": self._aggregate(totals, found),
             "strata": {name: self._stratified(name) for name in self._split},
             "gate": GateCounts(**{name: totals[name] for name in _OF_GATES}).row(),

@@ -15,6 +15,7 @@ from stream_metrics.lab.evaluation.observations import MACRO, uses_labels
 from stream_metrics.lab.evaluation.report_figures import (
     beyond_limit_of,
     figures_of_report,
+    without_ids_of,
     without_labels,
 )
 from stream_metrics.lab.evaluation.summaries import (
@@ -144,7 +145,13 @@ def _headline(report: Report, rows: Conversations, ci: str) -> Section:
             "about any of them: the means by language are under “Rows by stratum”."
         )
     beyond = beyond_limit_of(report, rows.over_limit)
-    note = box("card notes", parts().classed(f"{beyond.text()}.", None)) if beyond.turns else None
+    said = [beyond.text()] if beyond.turns else []
+    remarks = [f"{text}." for text in (*said, *without_ids_of(report).texts())]
+    note = None
+    if remarks:
+        alone = len(remarks) == 1
+        shown_remarks = parts().classed(*remarks, None) if alone else parts().bullets(remarks)
+        note = box("card notes", shown_remarks)
     return section("Headline", note, box("tiles", *tiles), lead=lead)
 
 
