@@ -62,6 +62,24 @@ def compatible(text: str) -> str:
     return _IGNORABLE.sub("", formed)
 
 
+def combining(character: str) -> int:
+    """The canonical combining class of a character; 0 for one that combines with nothing."""
+    return unicodedata.combining(character) if is_assigned(character) else 0
+
+
+def is_alone(character: str) -> bool:
+    """Whether its canonical form is itself, whatever precedes it in canonical order."""
+    return character not in _COMPOSING and nfc(character) == character
+
+
+def is_canonical(text: str) -> bool:
+    """Whether a text has no invisible characters and is its own canonical composition.
+
+    It may be denied for one with characters that were assigned later.
+    """
+    return unicodedata.is_normalized("NFC", text) and _IGNORABLE.search(text) is None
+
+
 def is_assigned(character: str) -> bool:
     """Whether Unicode 14.0 has this character."""
     if character not in _ASSIGNED:
@@ -100,6 +118,21 @@ _IGNORABLE: Final = re.compile(
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
 )
+
+
+def _codes(ranges: str) -> frozenset[str]:
+    pairs = (each.partition("-") for each in ranges.split())
+    return frozenset(
+        chr(code) for a, _, b in pairs for code in range(int(a, 16), int(b or a, 16) + 1)
+    )
+
+
+# The characters with which earlier ones are composed to one, in hexadecimal digits.
+_COMPOSING: Final = _codes("""
+    300-304 306-30c 30f 311 313-314 31b 323-328 32d-32e 330-331 338 342 345 653-655 93c 9be 9d7 b3e
+    b56-b57 bbe bd7 c56 cc2 cd5-cd6 d3e d57 dca dcf ddf 102e 1161-1175 11a8-11c2 1b35 3099-309a
+    110ba 11127 1133e 11357 114b0 114ba 114bd 115af 11930
+""")
 
 # The code points that Unicode 14.0 leaves unassigned, in hexadecimal digits.
 _UNASSIGNED: Final = """

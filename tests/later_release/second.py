@@ -9,7 +9,6 @@ from typing import Final
 from stream_metrics.core.dedup.tables import (
     OTHER_CODE,
     EntityType,
-    Tables,
     newest,
     publish,
     type_codes,
@@ -32,7 +31,8 @@ def publish_it() -> None:
     """Let this process have the tables; whoever only imports this module does not."""
     other = newest().other
     publish(
-        Tables(
+        replace(
+            newest(),
             number=NUMBER,
             types=(*newest().types, LATER),
             other=replace(other, not_definitive=other.not_definitive | {"space_id"}),

@@ -47,7 +47,6 @@ def evaluate(
     snippet_rejects: bool = True,
     keyed: bool = False,
     retrieval: tuple[str, ...] = (),
-    joined_grades: bool = False,
     tables: int = 2,
 ) -> Outcome:
     """Evaluate a stream; the order of its records does not matter."""
@@ -57,7 +56,7 @@ def evaluate(
         gain_of_document,
         Settings(identical_content, snippet_rejects, tables),
         retrieval,
-        joined_grades,
+        tables >= 2,
     )
     events: list[Event] = []
     invalid: list[tuple[int, str]] = []

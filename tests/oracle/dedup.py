@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
 
-from .text import Form, field_form, normalise, text_form
+from .text import Form, field_form, fold, normalise, text_form
 
 Result = dict[str, Any]
 
@@ -45,6 +46,13 @@ _DROPPED = {
     *("mc_cid", "mc_eid", "igshid", "ref", "ref_src"),
 }
 _VIEWS = {"view", "action"}
+_TRACKING = {"gclid", "fbclid", "msclkid", "srsltid", "mc_cid", "mc_eid", "igshid", "ref_src"}
+_PLACES = {
+    *("page", "nameddest", "zoom", "view", "viewrect", "pagemode", "search", "toolbar", "navpanes"),
+    *("scrollbar", "statusbar", "messages", "highlight", "comment", "fdf", "t", "xywh", "track"),
+    *("char", "line", "row", "col", "cell"),
+}
+_PLACE_SYNTAX = ("epubcfi(", "xpointer(", "element(", "svgView(", "fn:", "fnref:")
 _IDENTITY = ("id", "itemid", "version", "sourcedoc", "docid", "v", "p")
 _IGNORED = {"retrieved_at", "score", "rank", "similarity", "highlight", "language", "source"}
 _TITLE_FIELDS = ("subject", "file_name", "display_name")
@@ -58,6 +66,12 @@ class Settings:
 
     identical_content: str = "duplicate"
     snippet_rejects: bool = True
+    tables: int = 2
+
+    @property
+    def canonical(self) -> bool:
+        """Whether canonically equivalent texts are equal."""
+        return self.tables >= 2
 
 
 @dataclass(frozen=True)
@@ -83,20 +97,21 @@ class Placement:
 # --- parts of one result ----------------------------------------------------------------------
 
 
-def canonical_type(result: Result) -> str:
+def canonical_type(result: Result, settings: Settings) -> str:
     """The table's spelling of a type in the tables, else the folded name."""
-    folded = result["entity_type"].casefold()
+    folded = fold(result["entity_type"], settings.canonical)
     return str(_CANONICAL.get(folded, folded))
 
 
-def _id_value(name: str, value: str) -> str:
-    return value.casefold() if name in _FOLDED_COMPONENTS or _UUID.fullmatch(value) else value
+def _id_value(name: str, value: str, settings: Settings) -> str:
+    caseless = name in _FOLDED_COMPONENTS or _UUID.fullmatch(value)
+    return fold(value, settings.canonical) if caseless else value
 
 
-def id_components(result: Result) -> dict[str, set[str]]:
+def id_components(result: Result, settings: Settings) -> dict[str, set[str]]:
     """The non-empty values of each component."""
     found = {
-        name: {_id_value(name, value) for value in values if value != ""}
+        name: {_id_value(name, value, settings) for value in values if value != ""}
         for name, values in result["ids"].items()
     }
     return {name: values for name, values in found.items() if values}
@@ -114,22 +129,36 @@ def has_definitive(kind: str, ids: dict[str, set[str]]) -> bool:
     return any(is_definitive(kind, name) for name in ids)
 
 
-def generic_id(result: Result) -> str | None:
+def generic_id(result: Result, settings: Settings) -> str | None:
     """The comparable form of `doc_id`."""
-    return None if result["doc_id"] is None else _id_value("doc_id", result["doc_id"])
+    return None if result["doc_id"] is None else _id_value("doc_id", result["doc_id"], settings)
 
 
-def own_text(result: Result, name: str) -> str:
+def own_text(result: Result, name: str, settings: Settings) -> str:
     """Normalised title, snippet or content; empty if absent."""
-    return normalise(str(result[name] or ""))
+    return normalise(str(result[name] or ""), settings.canonical)
 
 
-def url_parts(result: Result) -> tuple[str, str, Counter[tuple[str, str]]] | None:
-    """Net location, path with route, and the parameters that count; None if absent."""
+@dataclass(frozen=True)
+class Address:
+    """What is compared of a URL."""
+
+    place: tuple[str, str]  # net location, and path with route
+    parameters: Counter[tuple[str, str]]
+    weak: Counter[tuple[str, str]]  # counted only where something else differs
+    route: str  # the same, a fragment
+
+
+def url_parts(result: Result, settings: Settings) -> Address | None:
+    """None if absent."""
     if result["url"] is None:
         return None
+    return _careful(result["url"]) if settings.tables >= 2 else _plain(result["url"])
+
+
+def _plain(url: str) -> Address | None:
     try:
-        split = urlsplit(result["url"])
+        split = urlsplit(url)
     except ValueError:
         return None
     netloc = split.netloc.casefold().rpartition("@")[2]
@@ -154,7 +183,96 @@ def url_parts(result: Result) -> tuple[str, str, Counter[tuple[str, str]]] | Non
     kept = [pair for pair in kept if pair[0] not in _DROPPED and not pair[0].startswith("utm_")]
     if any(name not in _VIEWS for name, _ in kept):
         kept = [pair for pair in kept if pair[0] not in _VIEWS]
-    return netloc, path, Counter(kept)
+    return Address((netloc, path), Counter(kept), Counter(), "")
+
+
+def _careful(url: str) -> Address | None:
+    try:
+        split = urlsplit(url)
+    except ValueError:
+        return None
+    if split.scheme in ("", "http", "https"):
+        host = split.netloc.split("@")[-1]
+        implied = {"http": ":80", "https": ":443"}.get(split.scheme, ":")
+        if host.endswith((implied, ":")):
+            host = host.rpartition(":")[0]
+        place = _host(host)
+    else:
+        place = split.netloc and split.scheme + "://" + _TRIPLET.sub(_triplet, split.netloc)
+    if not place:
+        return None
+    fragment = split.fragment
+    path = _clean(_spelled(split.path))
+    if fragment.startswith(("/", "!")):
+        path, fragment = path + "#" + fragment, ""
+    counted: Counter[tuple[str, str]] = Counter()
+    weak: Counter[tuple[str, str]] = Counter()
+    pairs = []
+    for piece in split.query.split("&"):
+        if piece:
+            name, _, value = piece.partition("=")
+            pairs.append((_decoded(name).casefold(), _decoded(value)))
+    if len(pairs) > MAX_PARAMETERS:
+        return None
+    pairs = [pair for pair in pairs if pair[0] not in _TRACKING and pair[0][:4] != "utm_"]
+    certain = {name for name, _ in pairs} - (_DROPPED | _VIEWS)
+    for name, value in pairs:
+        is_weak = name in _DROPPED or (name in _VIEWS and certain)
+        (weak if is_weak else counted)[name, value] += 1
+    return Address((place, path), counted, weak, _route(fragment))
+
+
+def _host(host: str) -> str:
+    """Decoded, in lower case, and each label in ASCII where it can be."""
+    labels = []
+    for label in unquote_to_bytes(host.lower()).decode("utf-8", "replace").split("."):
+        if not label.isascii():
+            label = "xn--" + unicodedata.normalize("NFC", label.lower()).encode("punycode").decode()
+        labels.append(label.lower())
+    return ".".join(labels)
+
+
+def _spelled(path: str) -> str:
+    """With what no URI may have, and what is beyond ASCII, in percent triplets."""
+    allowed = _UNRESERVED | set("/:@!$&'()*+,;=%")
+    signs = [s if s in allowed else "".join(f"%{b:02X}" for b in s.encode()) for s in path]
+    return _TRIPLET.sub(_triplet, "".join(signs))
+
+
+def _clean(path: str) -> str:
+    """Without dot segments and one slash at the end."""
+    segments = path.split("/")[1:]
+    kept: list[str] = []
+    for number, segment in enumerate(segments):
+        if segment == "..":
+            kept = kept[:-1]
+        if segment not in (".", ".."):
+            kept.append(segment)
+        elif number == len(segments) - 1:
+            kept.append("")
+    path = "/" + "/".join(kept)
+    return path[:-1] if path.endswith("/") and path != "/" else path
+
+
+def _decoded(text: str) -> str:
+    return unquote_to_bytes(text.replace("+", " ")).decode("utf-8", "surrogateescape")
+
+
+def _route(fragment: str) -> str:
+    """The fragment, if it looks like the page of an application."""
+    fragment = fragment.split(":~:")[0]
+    if not set("/:@=") & set(fragment) or fragment.startswith(_PLACE_SYNTAX):
+        return ""
+    parts = [part.split("=")[0].lower() for part in fragment.split("&") if "=" in part]
+    if len(parts) == len(fragment.split("&")) and set(parts) <= _PLACES:
+        return ""
+    signs = [
+        sign
+        if sign in _UNRESERVED | set("/?:@!$&'()*+,;=%")
+        else "".join(f"%{byte:02X}" for byte in sign.encode())
+        for sign in fragment
+    ]
+    return _TRIPLET.sub(_triplet, "".join(signs))
 
 
 def _triplet(match: re.Match[str]) -> str:
@@ -162,39 +280,39 @@ def _triplet(match: re.Match[str]) -> str:
     return char if char in _UNRESERVED else match[0].upper()
 
 
-def title_key_text(result: Result) -> str:
+def title_key_text(result: Result, settings: Settings) -> str:
     """The text of the title key: the title, else the first text among the fallback fields."""
-    if own_text(result, "title"):
-        return own_text(result, "title")
+    if own_text(result, "title", settings):
+        return own_text(result, "title", settings)
     for name in _TITLE_FIELDS:
         value = result["fields"].get(name)
         if isinstance(value, list):
-            present = [entry for entry in value if field_form(entry) is not None]
+            present = [one for one in value if field_form(one, settings.canonical) is not None]
             value = present[0] if len(present) == 1 else None
-        if isinstance(value, str) and normalise(value):
-            return normalise(value)
+        if isinstance(value, str) and normalise(value, settings.canonical):
+            return normalise(value, settings.canonical)
     return ""
 
 
-def candidate_keys(result: Result) -> set[tuple[str, ...]]:
+def candidate_keys(result: Result, settings: Settings) -> set[tuple[str, ...]]:
     """All keys of phase 1."""
-    kind = canonical_type(result)
-    ids = id_components(result)
+    kind = canonical_type(result, settings)
+    ids = id_components(result, settings)
     keys: set[tuple[str, ...]] = set()
     for name, values in ids.items():
         if is_definitive(kind, name) or name == "original_id":
             keys |= {(kind, "id", name, value) for value in values}
-    doc_id = generic_id(result)
+    doc_id = generic_id(result, settings)
     if doc_id is not None and not has_definitive(kind, ids):
         keys.add((kind, "id", "doc_id", doc_id))
-    url = url_parts(result)
+    url = url_parts(result, settings)
     if url is not None:
-        keys.add((kind, "url", url[0], url[1]))
+        keys.add((kind, "url", *url.place))
     for name, length in (("snippet", 100), ("content", 500)):
-        text = own_text(result, name)
+        text = own_text(result, name, settings)
         if len(text) >= 50:
             keys.add((kind, name, text[:length]))
-    title = title_key_text(result)
+    title = title_key_text(result, settings)
     if title:
         keys.add((kind, "title", title[:100]))
     return keys
@@ -205,17 +323,32 @@ def candidate_keys(result: Result) -> set[tuple[str, ...]]:
 
 def verify(a: Result, b: Result, settings: Settings) -> Verdict:
     """Decide whether two results of one type are one document."""
-    kind = canonical_type(a)
-    if kind == "MeetingTranscript":
-        forms = [field_form(result["fields"].get("segment")) for result in (a, b)]
-        if None not in forms and forms[0] != forms[1]:
-            return Verdict(False, None, "segment")
+    kind = canonical_type(a, settings)
+    if kind == "MeetingTranscript" and _Pair(kind, a, b, settings).field_differs("segment"):
+        return Verdict(False, None, "segment")
+    by_ids = compare_ids(kind, _identity([a], settings), _identity([b], settings), settings)
+    if by_ids and by_ids.duplicate and _parts_of_two_documents(kind, a, b, settings):
+        return Verdict(False, None, "ids")
     return (
-        compare_ids(kind, _identity([a]), _identity([b]), settings)
-        or _compare_urls(a, b, settings)
+        by_ids
+        or _compare_urls(kind, a, b, settings)
         or _compare_fields(kind, a, b, settings)
         or Verdict(False, None, "inconclusive")
     )
+
+
+def _parts_of_two_documents(kind: str, a: Result, b: Result, settings: Settings) -> bool:
+    """Only the `chunk_id` identifies them, and documents and texts are others."""
+    if settings.tables < 2:
+        return False
+    left, right = id_components(a, settings), id_components(b, settings)
+    if {name for name in left if name in right and is_definitive(kind, name)} != {"chunk_id"}:
+        return False
+    ids = [generic_id(result, settings) for result in (a, b)]
+    urls = [url_parts(result, settings) for result in (a, b)]
+    other_id = None not in ids and ids[0] != ids[1]
+    other_url = urls[0] and urls[1] and urls[0].place != urls[1].place
+    return bool(other_id or other_url) and _text(a, b, settings) == "differs"
 
 
 @dataclass(frozen=True)
@@ -227,13 +360,13 @@ class Identity:
     long_contents: set[str]
 
 
-def _identity(members: list[Result]) -> Identity:
+def _identity(members: list[Result], settings: Settings) -> Identity:
     ids: dict[str, set[str]] = {}
     for member in members:
-        for name, values in id_components(member).items():
+        for name, values in id_components(member, settings).items():
             ids[name] = ids.get(name, set()) | values
-    doc_ids = {generic_id(member) for member in members} - {None}
-    contents = {own_text(member, "content") for member in members}
+    doc_ids = {generic_id(member, settings) for member in members} - {None}
+    contents = {own_text(member, "content", settings) for member in members}
     return Identity(ids, doc_ids, {text for text in contents if len(text) >= 200})  # type: ignore[arg-type]
 
 
@@ -255,17 +388,22 @@ def compare_ids(kind: str, a: Identity, b: Identity, settings: Settings) -> Verd
     return Verdict(False, None, "doc_id")
 
 
-def _compare_urls(a: Result, b: Result, settings: Settings) -> Verdict | None:
-    left, right = url_parts(a), url_parts(b)
+def _compare_urls(kind: str, a: Result, b: Result, settings: Settings) -> Verdict | None:
+    left, right = url_parts(a, settings), url_parts(b, settings)
     if left is None or right is None:
         return None
-    if left[:2] != right[:2]:
+    if left.place != right.place:
         return Verdict(False, None, "url")
-    if left[2] == right[2]:
+    pair = _Pair(kind, a, b, settings)
+    apart = pair.differs("title") or _text(a, b, settings) == "differs"
+    if left.route != right.route and apart:
+        return Verdict(False, None, "url")
+    weak_count = left.weak != right.weak and (apart or _rejected(kind, pair))
+    if left.parameters == right.parameters and not weak_count:
         return Verdict(True, "url", "url")
     for name in _IDENTITY:
         values = [
-            Counter({value: n for (key, value), n in side[2].items() if key == name})
+            Counter({value: n for (key, value), n in side.parameters.items() if key == name})
             for side in (left, right)
         ]
         if values[0] and values[1] and values[0] != values[1]:
@@ -281,7 +419,7 @@ def _compare_urls(a: Result, b: Result, settings: Settings) -> Verdict | None:
 def _text(a: Result, b: Result, settings: Settings) -> str:
     equal_long = False
     for name in ("snippet", "content"):
-        left, right = own_text(a, name), own_text(b, name)
+        left, right = own_text(a, name, settings), own_text(b, name, settings)
         if not left or not right:
             continue
         if left != right:
@@ -300,20 +438,23 @@ class _Pair:
 
     def _form(self, result: Result, name: str) -> Form | None:
         if name in ("title", "snippet", "content"):
-            form = text_form(result[name])
+            form = text_form(result[name], self.settings.canonical)
             if form is None and name == "title" and self.kind == "Event":
-                form = field_form(result["fields"].get("subject"))
+                form = self._field(result, "subject")
             return form
-        return field_form(result["fields"].get(name))
+        return self._field(result, name)
+
+    def _field(self, result: Result, name: str) -> Form | None:
+        return field_form(result["fields"].get(name), self.settings.canonical)
 
     def field_differs(self, name: str) -> bool:
         """Both have the entry of `fields`, and it is not the same."""
-        left, right = (field_form(result["fields"].get(name)) for result in (self.a, self.b))
+        left, right = self._field(self.a, name), self._field(self.b, name)
         return left is not None and right is not None and left != right
 
     def field_matches(self, name: str) -> bool:
         """Both have the entry of `fields`, and it is the same."""
-        left, right = (field_form(result["fields"].get(name)) for result in (self.a, self.b))
+        left, right = self._field(self.a, name), self._field(self.b, name)
         return left is not None and left == right
 
     def differs(self, name: str) -> bool:
@@ -458,22 +599,32 @@ _TABLE: dict[str, tuple[tuple[str, ...], tuple[Rule, ...]]] = {
 
 
 def _original_id_matches(pair: _Pair) -> bool:
-    left, right = (id_components(result).get("original_id") for result in (pair.a, pair.b))
+    left, right = (
+        id_components(result, pair.settings).get("original_id") for result in (pair.a, pair.b)
+    )
     return left is not None and right is not None and bool(left & right)
+
+
+def _other_names(pair: _Pair) -> set[str]:
+    return (set(pair.a["fields"]) & set(pair.b["fields"])) - _IGNORED
+
+
+def _rejected(kind: str, pair: _Pair) -> bool:
+    """Whether a name of the type's row differs."""
+    if kind in _TABLE:
+        return any(pair.differs(name) for name in _TABLE[kind][0])
+    own = any(pair.differs(name) for name in ("title", "snippet", "content"))
+    return own or any(pair.field_differs(name) for name in _other_names(pair))
 
 
 def _compare_fields(kind: str, a: Result, b: Result, settings: Settings) -> Verdict | None:
     pair = _Pair(kind, a, b, settings)
+    if _rejected(kind, pair):
+        return Verdict(False, None, "fields")
     if kind in _TABLE:
-        rejecting, rules = _TABLE[kind]
-        if any(pair.differs(name) for name in rejecting):
-            return Verdict(False, None, "fields")
+        rules = _TABLE[kind][1]
     else:
-        names = (set(a["fields"]) & set(b["fields"])) - _IGNORED
-        if any(pair.differs(name) for name in ("title", "snippet", "content")):
-            return Verdict(False, None, "fields")
-        if any(pair.field_differs(name) for name in names):
-            return Verdict(False, None, "fields")
+        names = _other_names(pair)
         rules = (
             (("text",), lambda m: m("text")),
             ((), lambda m: m("title") and sum(map(m.field_matches, names)) >= 2),
@@ -491,7 +642,7 @@ def _compare_fields(kind: str, a: Result, b: Result, settings: Settings) -> Verd
 def deduplicate(results: list[Result], settings: Settings) -> list[Placement]:
     """The placements of a turn's results, which must be in canonical order."""
     placements: list[Placement] = []
-    keys = [candidate_keys(result) for result in results]
+    keys = [candidate_keys(result, settings) for result in results]
     for index, result in enumerate(results):
         sharing = [n for n in range(index) if keys[n] & keys[index]]
         contradicted = 0
@@ -505,7 +656,10 @@ def deduplicate(results: list[Result], settings: Settings) -> list[Placement]:
             first = placements[earlier].first
             members = [results[n] for n in range(index) if placements[n].first == first]
             together = compare_ids(
-                canonical_type(result), _identity(members), _identity([result]), settings
+                canonical_type(result, settings),
+                _identity(members, settings),
+                _identity([result], settings),
+                settings,
             )
             if together is not None and not together.duplicate:
                 contradicted += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from fractions import Fraction
 
 Form = tuple[str, object]
@@ -14,9 +15,17 @@ _TIME = re.compile(
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
-def normalise(text: str) -> str:
+def fold(text: str, canonical: bool) -> str:
+    """Fold the case; if `canonical`, of what is left when accents are put in order."""
+    if not canonical:
+        return text.casefold()
+    folded = "".join(sign.casefold() for sign in unicodedata.normalize("NFC", text))
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", folded))
+
+
+def normalise(text: str, canonical: bool) -> str:
     """Fold the case and collapse white space."""
-    return " ".join(text.casefold().split())
+    return " ".join(fold(text, canonical).split())
 
 
 def _is_leap(year: int) -> bool:
@@ -53,15 +62,15 @@ def rfc3339(text: str) -> int | None:
     return seconds * 1_000_000 + int(((match[7] or "") + "000000")[:6])
 
 
-def text_form(text: str | None) -> Form | None:
+def text_form(text: str | None, canonical: bool) -> Form | None:
     """The form of a result's own title, snippet or content, which is always a text."""
     if text is None:
         return None
-    folded = normalise(text)
+    folded = normalise(text, canonical)
     return ("text", folded) if folded else None
 
 
-def field_form(value: object) -> Form | None:
+def field_form(value: object, canonical: bool) -> Form | None:
     """The form of an entry of `fields`; None if it counts as absent."""
     if value is None:
         return None
@@ -70,13 +79,13 @@ def field_form(value: object) -> Form | None:
     if isinstance(value, int | float):
         return ("number", Fraction(value))
     if isinstance(value, str):
-        folded = normalise(value)
+        folded = normalise(value, canonical)
         if not folded:
             return None
         instant = rfc3339(folded)
         return ("text", folded) if instant is None else ("instant", instant)
     assert isinstance(value, list)
-    forms = [form for form in map(field_form, value) if form is not None]
+    forms = [form for one in value if (form := field_form(one, canonical)) is not None]
     if not forms:
         return None
     if len(forms) == 1:

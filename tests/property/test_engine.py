@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_metrics.core.dedup.tables import DedupRules, published
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.events.record import Record
@@ -77,9 +78,12 @@ def replayed(
 
 def agrees(data: st.DataObject, stream: list[KeyedRecord]) -> None:
     """Draw an order of arrival of ``stream``, and compare the engine with the reference."""
-    expected = oracle.evaluate([oracle.Record(v, k, t) for k, v, t in stream], turn_scope="all")
+    number = data.draw(st.sampled_from([2, 1]), label="dedup.tables")
+    records = [oracle.Record(v, k, t) for k, v, t in stream]
+    expected = oracle.evaluate(records, turn_scope="all", tables=number)
 
-    engine = replayed(data.draw(arrivals(stream)), "all")
+    rules = DedupRules(tables=published()[number])
+    engine = replayed(data.draw(arrivals(stream)), "all", EngineConfig(rules=rules))
 
     rows = engine.rows()
     assert [canonical(row) for row in rows] == expected.rows

@@ -80,7 +80,7 @@ def test_any_arrival_gives_the_figures_of_the_reference(data: st.DataObject) -> 
     stream = data.draw(st.one_of(joining(), streams()))
     records = [oracle.Record(v, k, t) for k, v, t in stream]
     expected = oracle.evaluate(
-        records, turn_scope="all", retrieval=tuple(METRICS), joined_grades=True
+        records, turn_scope="all", retrieval=tuple(METRICS)
     )
 
     engine = replayed(data.draw(arrivals(stream)), "all", CONFIG)
@@ -96,7 +96,7 @@ def test_stored_state_is_corrected_exactly(data: st.DataObject) -> None:
     batches = data.draw(arrivals(stream))
     records = [oracle.Record(v, k, None) for batch in batches for k, v, _ in batch]
     expected = oracle.evaluate(
-        records, turn_scope="all", keyed=True, retrieval=tuple(METRICS), joined_grades=True
+        records, turn_scope="all", keyed=True, retrieval=tuple(METRICS)
     )
 
     cached = data.draw(st.sampled_from([0, 100_000]))

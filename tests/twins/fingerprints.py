@@ -15,7 +15,7 @@ from stream_metrics.core.dedup.normalise import (
     DROPPED_UNLESS_ALONE,
     IDENTITY_PARAMETERS,
 )
-from stream_metrics.core.dedup.tables import DedupRules, EntityType, Need
+from stream_metrics.core.dedup.tables import DedupRules, EntityType, Need, published
 from stream_metrics.core.events.wire import Result
 from tests import strategies as streams
 from tests.twins import Claim, Pair, Refusal, Twin, kernel
@@ -43,7 +43,8 @@ NOTE = EntityType(
 RULES = [
     DedupRules(),
     DedupRules(types=(TICKET, NOTE), ignore_fields=frozenset(("score", "n2"))),
-    DedupRules(types=(), ignore_fields=frozenset()),
+    DedupRules(types=(), ignore_fields=frozenset(), tables=published()[1]),
+    DedupRules(types=published()[1].types, tables=published()[1]),
 ]
 KEYS = [b"", b"k", b"a key of as many bytes as BLAKE2b takes".ljust(64, b".")]
 
@@ -69,7 +70,10 @@ _PIECES = [
     "\u2003", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\u200b", "\ufeff", "\u00df",
     "\u1e9e", "\u0130", "\u0131", "\u0149", "\u01f0", "\u0390", "\u03a3", "\u03c2", "\u0587",
     "\u1f80", "\u1fb7", "\ufb03", "\u13a0", "\uab70", "\u00b5", "\u017f", "\u212a", "e\u0301",
-    "\u0345", "\u4e2d\u6587", "\U0001f600", "\U00010400", "2024", "2024-05-06T09:00:00Z", "-",
+    "\u0345", "\u0323", "a\u0301\u0323", "\u00fc", "u\u0308", "\u093c",
+    "\u0915\u094d", "\u1100\u1161",
+    "\u11a8", "\u1e0b\u0323", "\ufb1d", "\u2126", "\u0f71\u0f72",
+    "\u4e2d\u6587", "\U0001f600", "\U00010400", "2024", "2024-05-06T09:00:00Z", "-",
 ]  # fmt: skip
 _SURROGATES = ["\ud800", "\udfff", "x\udc80y"]
 _EDGES = [49, 50, 51, 99, 100, 101, 199, 200, 201, 499, 500, 501]
@@ -102,11 +106,14 @@ TEXTS = st.one_of(
 _HOSTS = [
     "docs.example", "Docs.EXAMPLE", "", "[::1]", "[::zz]", "[v1.a]", "[", "]", "a]b[c", "1.2.3.4",
     "ex\u00e4mple.org", "\u2100.org", "\uff0fx", "a\\b", "a b", "a\tb", "a%41b", "\u0130.org",
-    "a<>\"^`{|}b", "x\x7fy", ":80", "a:443:80",
+    "a<>\"^`{|}b", "x\x7fy", ":80", "a:443:80", "B\u00dccher.example", "bu\u0308cher.example",
+    "XN--Bcher-kva.example", "b%C3%BCcher.example", "xn--\u00e9", "xn--zz--", "stra\u00dfe.de",
+    "a\u3002b", "b%FCcher.example", "\U0001e4ec.org", "a_b",
 ]  # fmt: skip
 _PATHS = [
     "/", "//", "a", "Page", "%7e", "%7E", "%2f", "%C3%a4", "%zz", "%4", "%", "%%41", "%0", "\u00e9",
     " ", "\t", "\n", "\x00", "[x]", ";p=1", "+", "\\", "a:b", "@", "\u3000", "&", "=", "~", "%41%",
+    "/.", "/..", "/./", "/../", "/%2e", "/%2E%2e/", ".", "..", "/.a", "u\u0308", "<", "|", "^",
 ]  # fmt: skip
 _NAMES = [
     "a", "B", "id", "ID", "itemid", "Version", "sourcedoc", "docid", "v", "p", "view", "Action",
@@ -143,7 +150,31 @@ ASSEMBLED_URLS = st.builds(
         st.lists(_PARAMETERS, max_size=3).map(lambda pairs: "?" + ";".join(pairs)),
         st.integers(498, 503).map(lambda n: "?" + "&".join(f"n{i}" for i in range(n)) + "&"),
     ),
-    st.sampled_from(["", "", "#", "#top", "#/route", "#!x", "#/\u00e9?a#b", "#%2f", "# "]),
+    st.sampled_from(
+        [
+            "",
+            "",
+            "#",
+            "#top",
+            "#/route",
+            "#!x",
+            "#/\u00e9?a#b",
+            "#%2f",
+            "# ",
+            "#inbox/1",
+            "#@me/x",
+            "#a:b=c",
+            "#page=2",
+            "#t=1&xywh=2",
+            "#T=1&a=2",
+            "#fn:1",
+            "#epubcfi(/6/4)",
+            "#a:~:text=b",
+            "#:~:text=a",
+            "#x=%7e%fc\u00e9 ?",
+            "#/%7e",
+        ]
+    ),
 )
 URLS = st.one_of(
     st.sampled_from([url for url in streams.URLS if url is not None]),
@@ -377,12 +408,18 @@ def with_halves(draw: st.DrawFn) -> tuple[Result]:
 
 
 def every_character() -> Iterator[tuple[Any, ...]]:
-    """Each character of Unicode, to be folded, kept or taken as white space."""
+    """Each character of Unicode, to be folded, kept, composed or taken as white space."""
     halves = range(0xD800, 0xE000)
     for first in range(0, 0x110000, 256):
         codes = range(first, first + 256)
-        text = "".join(f"{chr(code)}." for code in codes if code not in halves)
-        yield [[result(content=text)]], PAIRS[0]
+        characters = [chr(code) for code in codes if code not in halves]
+        # Alone, and behind what it may combine with, in one text each: some need Python's help.
+        searches = [
+            [result(content="".join(f"{character}." for character in characters))],
+            *([result(content=f"{c}.a{c}\u0323{c}\u0301e{c}")] for c in characters),
+        ]
+        yield searches, PAIRS[0]
+        yield searches[:1], PAIRS[-1]
 
 
 def ascii_everywhere(times: int) -> tuple[Result, ...]:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tests.helpers import examples
 from tests.oracle import Event, Outcome, Record, Turn, evaluate
-from tests.oracle.dedup import NAMED_TYPES, url_parts
+from tests.oracle.dedup import NAMED_TYPES, Settings, url_parts
 from tests.oracle.retrieval import METRICS, scores
 from tests.strategies import INVALID, KeyedRecord, arrivals, streams
 
-SAMPLE = 500
+SAMPLE = 700
 
 
 def _outcome(stream: list[KeyedRecord]) -> Outcome:
@@ -42,10 +42,17 @@ def _turn_features(turn: Turn) -> set[str]:
                 one.search_id
             ) > 1:
                 seen.add("handle conflict within a search")
-        if one.raw["url"] and url_parts(one.raw) is None:
+        if one.raw["url"] and url_parts(one.raw, Settings()) is None:
             seen.add("absent url")
         if one.raw["url"] and "#/" in one.raw["url"]:
             seen.add("route in a fragment")
+        if (here := url_parts(one.raw, Settings())) is not None:
+            there = [url_parts(other.raw, Settings()) for other in found]
+            same = [each for each in there if each is not None and each.place == here.place]
+            if any(each.weak != here.weak for each in same):
+                seen.add("weak parameters that differ")
+            if any(each.route != here.route for each in same):
+                seen.add("routes that differ")
         first = found[placement.first]
         if first.label is None and one.label is not None:
             seen.add("inherited label")
@@ -197,6 +204,7 @@ EXPECTED = sorted(
         *("iteration before one that came already", "search moved", "redelivery", "same version"),
         *("replaced search", "replaced label", "replaced completed"),
         *("label before its result", "label after its result"),
+        *("weak parameters that differ", "routes that differ"),
         *("several conversations", "several turns", "stale", "forgotten", "forgotten in part"),
         *("a row without search", "a release", "windows that differ", "1 agents", "3 agents"),
         *(

@@ -14,7 +14,6 @@ use crate::times::rfc3339_micros;
 const WHOLE: f64 = 9e18;
 
 /// Computes forms of values, with reusable buffers.
-#[derive(Default)]
 pub struct Forms {
     normal: Normal,
     /// The last form computed.
@@ -22,6 +21,14 @@ pub struct Forms {
 }
 
 impl Forms {
+    /// `canonical`: whether canonically equivalent texts are equal.
+    pub fn new(canonical: bool) -> Self {
+        Forms {
+            normal: Normal::new(canonical),
+            form: Vec::new(),
+        }
+    }
+
     /// Computes the form of a field's value; false if it is absent.
     pub fn field(&mut self, py: Python<'_>, mut values: Values<'_>) -> PyResult<bool> {
         if values.len() == 1 {

@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use super::digests::{key_of, Digest, Digester, Key, Slot};
 use super::forms::Forms;
@@ -14,9 +12,9 @@ use super::print::{
     Print, DEFINITIVE, IDENTICAL_CONTENT, LONG_CONTENT, LONG_SNIPPET, NO_TITLE_KEY,
 };
 use super::sent::{Entries, Reader, Value};
-use super::tables::{Kind, Tables};
+use super::tables::{casefold, Kind, Tables};
 use super::text::{write_counted, Normal};
-use super::url::{self, Parsed, Url, IDENTITY_PARAMETERS};
+use super::url::{self, Pair, Parsed, Url, IDENTITY_PARAMETERS};
 
 const LONG_TEXT: usize = 50;
 const IDENTICAL_TEXT: usize = 200;
@@ -53,8 +51,8 @@ impl<'a> Maker<'a> {
         Maker {
             tables,
             digester,
-            normal: Normal::default(),
-            forms: Forms::default(),
+            normal: Normal::new(tables.rules.canonical_texts),
+            forms: Forms::new(tables.rules.canonical_texts),
             pairs: Vec::new(),
             last: None,
         }
@@ -87,10 +85,11 @@ impl<'a> Maker<'a> {
         }
         let mut url_unparsed = false;
         if let Some(text) = url {
-            let url = match url::parse(text) {
+            let careful = self.tables.rules.careful_addresses;
+            let url = match url::parse(text, careful) {
                 Parsed::Url(url) => Some(url),
                 Parsed::Absent => None,
-                Parsed::Doubtful => url::ask(py, text)?,
+                Parsed::Doubtful => url::ask(py, text, careful)?,
             };
             match url {
                 Some(url) => self.add_url(&mut print, &url),
@@ -134,7 +133,7 @@ impl<'a> Maker<'a> {
             for value in values {
                 if let Value::Text(text) = value {
                     if !text.is_empty() {
-                        let form = id_form(py, text, caseless)?;
+                        let form = self.id_form(py, text, caseless)?;
                         let digest = named.id.digest(form.as_bytes());
                         print.ids.push((named.name, digest));
                     }
@@ -153,26 +152,44 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
+    /// The comparable form of an identifier.
+    fn id_form<'b>(&self, py: Python<'_>, text: &'b str, caseless: bool) -> PyResult<Cow<'b, str>> {
+        if caseless && !text.is_ascii() {
+            return casefold(py, text, self.tables.rules.canonical_texts).map(Cow::Owned);
+        }
+        let fold = (caseless || is_uuid_form(text)) && text.bytes().any(|b| b.is_ascii_uppercase());
+        Ok(match fold {
+            true => Cow::Owned(text.to_ascii_lowercase()),
+            false => Cow::Borrowed(text),
+        })
+    }
+
     fn add_url(&mut self, print: &mut Print, url: &Url<'_>) {
         print.url = Some(self.digester.url.digest(&url.place));
+        if !url.route.is_empty() {
+            print.route = Some(self.digester.route.digest(&url.route));
+        }
+        if !url.weak.is_empty() {
+            write_pairs(&mut self.pairs, texts_of(&url.weak));
+            print.weak = Some(self.digester.weak.digest(&self.pairs));
+        }
         if url.parameters.is_empty() {
             return;
         }
-        let pairs = url
-            .parameters
-            .iter()
-            .map(|(name, value)| (&**name, &**value));
-        write_pairs(&mut self.pairs, pairs);
+        write_pairs(&mut self.pairs, texts_of(&url.parameters));
         print.parameters = Some(self.digester.parameters.digest(&self.pairs));
         let mut rest = url.parameters.as_slice();
         while let Some((name, _)) = rest.first() {
             let count = rest.iter().take_while(|(other, _)| other == name).count();
             let (same, others) = rest.split_at(count);
             rest = others;
-            if let Some(place) = IDENTITY_PARAMETERS.iter().position(|known| known == name) {
+            if let Some(place) = IDENTITY_PARAMETERS
+                .iter()
+                .position(|known| known.as_bytes() == &**name)
+            {
                 write_pairs(
                     &mut self.pairs,
-                    same.iter().map(|(_, value)| (&**value, "")),
+                    same.iter().map(|(_, value)| (&**value, &b""[..])),
                 );
                 let digest = self.digester.identity[place].digest(&self.pairs);
                 print.identity.push((identity_tag(place), digest));
@@ -293,19 +310,6 @@ fn digests(slot: &Slot, text: &Normal, prefix: usize) -> (Option<Key>, Digest) {
     (Some(key_of(&first)), whole)
 }
 
-/// The comparable form of an identifier.
-fn id_form<'a>(py: Python<'_>, text: &'a str, caseless: bool) -> PyResult<Cow<'a, str>> {
-    if caseless && !text.is_ascii() {
-        let folded = PyString::new(py, text).call_method0(intern!(py, "casefold"))?;
-        return Ok(Cow::Owned(folded.extract()?));
-    }
-    let fold = (caseless || is_uuid_form(text)) && text.bytes().any(|b| b.is_ascii_uppercase());
-    Ok(match fold {
-        true => Cow::Owned(text.to_ascii_lowercase()),
-        false => Cow::Borrowed(text),
-    })
-}
-
 fn is_uuid_form(text: &str) -> bool {
     let fits = |(at, byte): (usize, u8)| match at {
         8 | 13 | 18 | 23 => byte == b'-',
@@ -314,10 +318,14 @@ fn is_uuid_form(text: &str) -> bool {
     text.len() == 36 && text.bytes().enumerate().all(fits)
 }
 
-fn write_pairs<'a>(written: &mut Vec<u8>, pairs: impl Iterator<Item = (&'a str, &'a str)>) {
+fn texts_of<'a>(pairs: &'a [Pair<'_>]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    pairs.iter().map(|(name, value)| (&**name, &**value))
+}
+
+fn write_pairs<'a>(written: &mut Vec<u8>, pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
     written.clear();
     for (name, value) in pairs {
-        write_counted(written, name.as_bytes());
-        write_counted(written, value.as_bytes());
+        write_counted(written, name);
+        write_counted(written, value);
     }
 }

@@ -14,6 +14,8 @@ use crate::msgpack::{write_size, write_text, Size};
 
 const FIRST_IDENTITY: u8 = 11;
 const LAST_IDENTITY: u8 = 17;
+const ROUTE: u8 = 18;
+const WEAK: u8 = 19;
 const KNOWN_ID: u8 = 32;
 const KNOWN_FIELD: u8 = 96;
 const NEW_ID: u8 = 160;
@@ -157,6 +159,8 @@ fn write_values(packed: &mut Vec<u8>, print: &Print, shared: &mut Shared<'_>) ->
     for (tag, digest) in &print.identity {
         write_digest(packed, *tag, digest);
     }
+    write_some(packed, ROUTE, &print.route);
+    write_some(packed, WEAK, &print.weak);
     for (values, tags) in [(&print.ids, ID_TAGS), (&print.fields, FIELD_TAGS)] {
         for (name, digest) in values {
             match name {
@@ -236,6 +240,8 @@ fn read_print(mut reader: Reader<'_>, names: &[Name], kinds: &[Arc<Kind>]) -> Py
             9 => print.key_snippet = Some(reader.array()?),
             10 => print.key_content = Some(reader.array()?),
             FIRST_IDENTITY..=LAST_IDENTITY => print.identity.push((tag, reader.array()?)),
+            ROUTE => print.route = Some(reader.array()?),
+            WEAK => print.weak = Some(reader.array()?),
             KNOWN_ID..=NEW_ID_BEFORE => {
                 let (first, values) = match tag {
                     KNOWN_FIELD.. => (KNOWN_FIELD, &mut print.fields),

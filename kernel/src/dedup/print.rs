@@ -30,6 +30,8 @@ pub struct Print {
     pub key_content: Option<Key>,
     /// By the tag of the parameter's name (`pack`), in order of first occurrence.
     pub identity: Vec<(u8, Digest)>,
+    pub route: Option<Digest>,
+    pub weak: Option<Digest>,
     /// The values of one component are contiguous and sorted.
     pub ids: Vec<(Name, Digest)>,
     pub fields: Vec<(Name, Digest)>,
@@ -51,6 +53,8 @@ impl Print {
             key_snippet: None,
             key_content: None,
             identity: Vec::new(),
+            route: None,
+            weak: None,
             ids: Vec::new(),
             fields: Vec::new(),
         }

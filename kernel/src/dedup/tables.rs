@@ -185,6 +185,10 @@ pub struct Rules {
     pub snippet_rejects: bool,
     pub max_candidates: usize,
     pub ignore_fields: Vec<String>,
+    /// See `tables.Tables` for these.
+    pub canonical_texts: bool,
+    pub careful_addresses: bool,
+    pub local_components: Vec<Name>,
 }
 
 /// The rows by name, and the switches.
@@ -205,19 +209,23 @@ impl Tables {
         rules: &Bound<'_, PyAny>,
         digester: &Digester,
     ) -> PyResult<Self> {
+        let tables = rules.getattr(intern!(py, "tables"))?;
+        let canonical_texts = tables.getattr(intern!(py, "canonical_texts"))?.extract()?;
         let mut by_folded = HashMap::new();
         let mut by_name = HashMap::new();
         for row in rules.getattr(intern!(py, "types"))?.try_iter()? {
             let row = row?;
             let kind = Arc::new(Kind::compile(&row, digester)?);
-            by_folded.insert(casefold(py, &kind.name)?, Arc::clone(&kind));
+            let folded = casefold(py, &kind.name, canonical_texts)?;
+            by_folded.insert(folded, Arc::clone(&kind));
             for alias in strings(&row.getattr(intern!(py, "aliases"))?)? {
-                by_folded.insert(casefold(py, &alias)?, Arc::clone(&kind));
+                let folded = casefold(py, &alias, canonical_texts)?;
+                by_folded.insert(folded, Arc::clone(&kind));
             }
             by_name.insert(kind.name.clone(), kind);
         }
         let identical: String = rules.getattr(intern!(py, "identical_content"))?.extract()?;
-        let tables = rules.getattr(intern!(py, "tables"))?;
+        let local = strings(&tables.getattr(intern!(py, "local_components"))?)?;
         let other = tables.getattr(intern!(py, "other"))?;
         Ok(Tables {
             rules: Rules {
@@ -225,6 +233,11 @@ impl Tables {
                 snippet_rejects: rules.getattr(intern!(py, "snippet_rejects"))?.extract()?,
                 max_candidates: rules.getattr(intern!(py, "max_candidates"))?.extract()?,
                 ignore_fields: strings(&rules.getattr(intern!(py, "ignore_fields"))?)?,
+                canonical_texts,
+                careful_addresses: tables
+                    .getattr(intern!(py, "careful_addresses"))?
+                    .extract()?,
+                local_components: local.iter().map(|name| digester.name(name)).collect(),
             },
             series: digester.name(SERIES_COMPONENT),
             by_folded,
@@ -248,7 +261,8 @@ impl Tables {
                 return Ok(self.folded(py, folded));
             }
         }
-        Ok(self.folded(py, &casefold(py, name)?))
+        let folded = casefold(py, name, self.rules.canonical_texts)?;
+        Ok(self.folded(py, &folded))
     }
 
     /// The row for the canonical name in a fingerprint.
@@ -280,9 +294,15 @@ impl Tables {
     }
 }
 
-fn casefold(py: Python<'_>, text: &str) -> PyResult<String> {
+/// The case folding of a text; if `canonical`, the same for canonically equivalent texts.
+pub fn casefold(py: Python<'_>, text: &str, canonical: bool) -> PyResult<String> {
     if text.is_ascii() {
         return Ok(text.to_ascii_lowercase());
+    }
+    if canonical {
+        static FOLD: GILOnceCell<Py<PyAny>> = GILOnceCell::new();
+        let fold = FOLD.import(py, "stream_metrics.core.dedup.normalise", "fold")?;
+        return fold.call1((text,))?.extract();
     }
     PyString::new(py, text)
         .call_method0(intern!(py, "casefold"))?

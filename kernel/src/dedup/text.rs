@@ -1,18 +1,27 @@
-//! Normalised text: the compiled form of `normalise.normalise_text`.
+//! Normalised text: the compiled form of `normalise.normalise_text` and `normalise.canonical_text`.
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::GILOnceCell;
-use pyo3::types::PyString;
+use pyo3::types::{PyBytes, PyString};
 
 /// Normalised text and its length in code points.
-#[derive(Default)]
 pub struct Normal {
     pub bytes: Vec<u8>,
     pub chars: usize,
+    canonical: bool,
 }
 
 impl Normal {
+    /// `canonical`: whether canonically equivalent texts are equal.
+    pub fn new(canonical: bool) -> Self {
+        Normal {
+            bytes: Vec::new(),
+            chars: 0,
+            canonical,
+        }
+    }
+
     /// Casefolds, collapses white space to single spaces, and strips.
     pub fn set(&mut self, py: Python<'_>, text: &str) -> PyResult<()> {
         if self.set_plain(text.as_bytes()) {
@@ -23,6 +32,8 @@ impl Normal {
         let mut words = Words {
             written: &mut self.bytes,
             ended: false,
+            canonical: self.canonical,
+            class: 0,
         };
         let mut rest = text;
         while !rest.is_empty() {
@@ -30,10 +41,24 @@ impl Normal {
             words.add_ascii(run.as_bytes());
             let mut others = others.chars();
             if let Some(character) = others.next() {
-                words.add_other(py, character)?;
+                if !words.add_other(py, character)? {
+                    return self.ask(py, text);
+                }
             }
             rest = others.as_str();
         }
+        self.chars = code_points(&self.bytes);
+        Ok(())
+    }
+
+    /// Has Python normalise a text with characters that depend on those around them.
+    fn ask(&mut self, py: Python<'_>, text: &str) -> PyResult<()> {
+        static CANONICAL_TEXT: GILOnceCell<Py<PyAny>> = GILOnceCell::new();
+        let normalise = CANONICAL_TEXT.import(py, NORMALISE, "canonical_text")?;
+        let normal = normalise.call1((text,))?;
+        self.bytes.clear();
+        self.bytes
+            .extend_from_slice(normal.downcast::<PyString>()?.to_str()?.as_bytes());
         self.chars = code_points(&self.bytes);
         Ok(())
     }
@@ -83,6 +108,7 @@ impl Normal {
     }
 }
 
+const NORMALISE: &str = "stream_metrics.core.dedup.normalise";
 const ROOM: usize = 128; // bytes, so that it need not grow with each text
 const BLOCK: usize = 16;
 
@@ -159,10 +185,16 @@ struct Words<'a> {
     written: &'a mut Vec<u8>,
     /// Whether white space follows what is written.
     ended: bool,
+    canonical: bool,
+    /// The canonical combining class of the last character.
+    class: u8,
 }
 
 impl Words<'_> {
     fn add_ascii(&mut self, text: &[u8]) {
+        if !text.is_empty() {
+            self.class = 0;
+        }
         if is_plain(text) {
             self.add_plain(text);
             return;
@@ -189,9 +221,19 @@ impl Words<'_> {
         self.ended |= last;
     }
 
-    fn add_other(&mut self, py: Python<'_>, character: char) -> PyResult<()> {
-        let page = Page::of(py, character)?;
-        match page.folded[character as usize % PAGE] {
+    /// False if the form of this character depends on those around it.
+    fn add_other(&mut self, py: Python<'_>, character: char) -> PyResult<bool> {
+        let page = Page::of(py, character, self.canonical)?;
+        let place = character as usize % PAGE;
+        if let Some(classes) = &page.classes {
+            let class = classes[place];
+            if class != 0 && class < self.class {
+                return Ok(false); // not in canonical order
+            }
+            self.class = class;
+        }
+        match page.folded[place] {
+            Folded::InContext => return Ok(false),
             Folded::Space => self.ended = true,
             Folded::One(folded) => {
                 self.begin();
@@ -205,7 +247,7 @@ impl Words<'_> {
                 self.written.extend_from_slice(folded);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Adds ASCII characters of one word, or of words that are one space apart.
@@ -230,6 +272,7 @@ enum Folded {
     Space,
     One(char),
     Many(u8),
+    InContext,
 }
 
 const PAGE: usize = 256;
@@ -240,24 +283,49 @@ const PAGES: usize = 0x11_0000 / PAGE;
 struct Page {
     folded: [Folded; PAGE],
     many: Vec<String>,
+    /// The canonical combining classes, for canonical texts only.
+    classes: Option<[u8; PAGE]>,
 }
 
 impl Page {
-    fn of(py: Python<'_>, character: char) -> PyResult<&'static Page> {
+    fn of(py: Python<'_>, character: char, canonical: bool) -> PyResult<&'static Page> {
         #[allow(clippy::declare_interior_mutable_const)]
         const NONE: GILOnceCell<Box<Page>> = GILOnceCell::new();
-        static ALL: [GILOnceCell<Box<Page>>; PAGES] = [NONE; PAGES];
+        static FOLDED: [GILOnceCell<Box<Page>>; PAGES] = [NONE; PAGES];
+        static CANONICAL: [GILOnceCell<Box<Page>>; PAGES] = [NONE; PAGES];
         let number = character as usize / PAGE;
-        let page = ALL[number].get_or_try_init(py, || Page::ask(py, number).map(Box::new))?;
-        Ok(page)
+        let page = match canonical {
+            false => FOLDED[number].get_or_try_init(py, || Page::ask(py, number).map(Box::new)),
+            true => CANONICAL[number]
+                .get_or_try_init(py, || Page::ask_canonical(py, number).map(Box::new)),
+        };
+        page.map(|page| &**page)
+    }
+
+    fn new() -> Self {
+        Page {
+            folded: [Folded::Space; PAGE],
+            many: Vec::new(),
+            classes: None,
+        }
+    }
+
+    fn put(&mut self, place: usize, text: String) {
+        let mut characters = text.chars();
+        self.folded[place] = match (characters.next(), characters.next()) {
+            (Some(one), None) => Folded::One(one),
+            _ => {
+                self.many.push(text);
+                Folded::Many((self.many.len() - 1) as u8) // at most 256 of them
+            }
+        };
     }
 
     fn ask(py: Python<'_>, number: usize) -> PyResult<Page> {
-        let mut folded = [Folded::Space; PAGE];
-        let mut many = Vec::new();
+        let mut page = Page::new();
         let codes = (number * PAGE) as u32..;
         let mut buffer = [0; 4];
-        for (place, code) in folded.iter_mut().zip(codes) {
+        for (place, code) in (0..PAGE).zip(codes) {
             let character = match char::from_u32(code) {
                 Some(character) => character,
                 None => continue, // half of a surrogate pair
@@ -266,16 +334,29 @@ impl Page {
             if text.call_method0(intern!(py, "isspace"))?.extract()? {
                 continue;
             }
-            let text: String = text.call_method0(intern!(py, "casefold"))?.extract()?;
-            let mut characters = text.chars();
-            *place = match (characters.next(), characters.next()) {
-                (Some(one), None) => Folded::One(one),
-                _ => {
-                    many.push(text);
-                    Folded::Many((many.len() - 1) as u8) // at most 256 of them
-                }
-            };
+            page.put(
+                place,
+                text.call_method0(intern!(py, "casefold"))?.extract()?,
+            );
         }
-        Ok(Page { folded, many })
+        Ok(page)
+    }
+
+    fn ask_canonical(py: Python<'_>, number: usize) -> PyResult<Page> {
+        static FOLDED_PAGE: GILOnceCell<Py<PyAny>> = GILOnceCell::new();
+        let folded_page = FOLDED_PAGE.import(py, NORMALISE, "folded_page")?;
+        let answer = folded_page.call1((number,))?;
+        let forms: Vec<Option<String>> = answer.get_item(0)?.extract()?;
+        let classes = answer.get_item(1)?;
+        let mut page = Page::new();
+        page.classes = Some(classes.downcast::<PyBytes>()?.as_bytes().try_into()?);
+        for (place, form) in (0..PAGE).zip(forms) {
+            match form {
+                None => page.folded[place] = Folded::InContext,
+                Some(form) if form.is_empty() => {} // white space
+                Some(form) => page.put(place, form),
+            }
+        }
+        Ok(page)
     }
 }

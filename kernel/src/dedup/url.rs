@@ -1,4 +1,5 @@
-//! The comparable parts of URLs: the compiled form of `normalise.parse_url`.
+//! The comparable parts of URLs: the compiled form of `normalise.parse_url` and, if `careful`, of
+//! `address.careful_url`.
 //!
 //! `parse` handles URLs that do not depend on details of Python's `urllib`; for all others, `ask`
 //! calls Python.
@@ -8,6 +9,7 @@ use std::borrow::Cow;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::GILOnceCell;
+use pyo3::types::PyString;
 
 /// In the order of their tags (`pack`).
 pub const IDENTITY_PARAMETERS: [&str; 7] =
@@ -15,12 +17,17 @@ pub const IDENTITY_PARAMETERS: [&str; 7] =
 
 const MAX_PARAMETERS: usize = 500;
 
-/// The parts of a URL that are compared: the remaining (name, value) pairs, sorted, and host
-/// and path with a NUL between them.
+/// Name and value of a parameter: UTF-8, in which bytes that are none are surrogates.
+pub type Pair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
+/// The parts of a URL that are compared: host and path with a NUL between them, the remaining
+/// pairs, sorted, and what counts only where the results differ in something else.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Url<'a> {
     pub place: Vec<u8>,
-    pub parameters: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    pub parameters: Vec<Pair<'a>>,
+    pub route: Vec<u8>,
+    pub weak: Vec<Pair<'a>>,
 }
 
 /// The outcome of parsing a URL.
@@ -34,15 +41,15 @@ pub enum Parsed<'a> {
 }
 
 /// Parses a URL of plain ASCII characters.
-pub fn parse(url: &str) -> Parsed<'_> {
+pub fn parse(url: &str, careful: bool) -> Parsed<'_> {
     // Without a branch, so that the compiler vectorises the loop.
     let plain = |byte: u8| matches!(byte, b'!'..=b'~') & (byte != b'\\');
     if !url.bytes().fold(true, |all, byte| all & plain(byte)) {
         return Parsed::Doubtful;
     }
-    let rest = match url.bytes().position(|byte| byte == b':') {
-        Some(end) if is_scheme(&url[..end]) => &url[end + 1..],
-        _ => url,
+    let (scheme, rest) = match url.bytes().position(|byte| byte == b':') {
+        Some(end) if is_scheme(&url[..end]) => (&url[..end], &url[end + 1..]),
+        _ => ("", url),
     };
     // Python's releases differ on whether a scheme may begin like this.
     if matches!(
@@ -62,16 +69,22 @@ pub fn parse(url: &str) -> Parsed<'_> {
     if authority.bytes().any(|byte| matches!(byte, b'[' | b']')) {
         return Parsed::Doubtful;
     }
+    let (rest, fragment) = split_at_byte(rest, b'#');
+    let (path, query) = split_at_byte(rest, b'?');
     let host = authority.rsplit('@').next().unwrap_or(authority);
-    let host = host
-        .strip_suffix(":80")
-        .or_else(|| host.strip_suffix(":443"))
-        .unwrap_or(host);
+    let host = if careful {
+        match web_host(scheme, host) {
+            Some(host) if is_spelled_once(host, path) && !is_route(fragment) => host,
+            _ => return Parsed::Doubtful,
+        }
+    } else {
+        host.strip_suffix(":80")
+            .or_else(|| host.strip_suffix(":443"))
+            .unwrap_or(host)
+    };
     if host.is_empty() {
         return Parsed::Absent;
     }
-    let (rest, fragment) = split_at_byte(rest, b'#');
-    let (path, query) = split_at_byte(rest, b'?');
     let mut place = Vec::with_capacity(url.len() + 2);
     place.extend(host.bytes().map(|byte| byte.to_ascii_lowercase()));
     place.push(0);
@@ -97,28 +110,101 @@ pub fn parse(url: &str) -> Parsed<'_> {
             _ => return Parsed::Doubtful,
         }
     }
-    keep_parameters(&mut parameters);
-    Parsed::Url(Url { place, parameters })
+    let mut weak = Vec::new();
+    if careful {
+        weak = take_weak(&mut parameters);
+    } else {
+        keep_parameters(&mut parameters);
+    }
+    parameters.sort_unstable();
+    Parsed::Url(Url {
+        place,
+        parameters,
+        route: Vec::new(),
+        weak,
+    })
 }
 
 /// Python's result for a URL; None for one that counts as absent.
-pub fn ask(py: Python<'_>, url: &str) -> PyResult<Option<Url<'static>>> {
+pub fn ask(py: Python<'_>, url: &str, careful: bool) -> PyResult<Option<Url<'static>>> {
     static PARSE_URL: GILOnceCell<Py<PyAny>> = GILOnceCell::new();
-    let parse_url = PARSE_URL.import(py, "stream_metrics.core.dedup.normalise", "parse_url")?;
-    let parsed = parse_url.call1((url,))?;
+    static CAREFUL_URL: GILOnceCell<Py<PyAny>> = GILOnceCell::new();
+    let parse = match careful {
+        false => PARSE_URL.import(py, "stream_metrics.core.dedup.normalise", "parse_url"),
+        true => CAREFUL_URL.import(py, "stream_metrics.core.dedup.address", "careful_url"),
+    };
+    let parsed = parse?.call1((url,))?;
     if parsed.is_none() {
         return Ok(None);
     }
-    let (host, path): (String, String) = parsed.getattr(intern!(py, "address"))?.extract()?;
-    let mut parameters = Vec::new();
-    for pair in parsed.getattr(intern!(py, "parameters"))?.try_iter()? {
-        let (name, value): (String, String) = pair?.extract()?;
-        parameters.push((Cow::Owned(name), Cow::Owned(value)));
-    }
-    let mut place = host.into_bytes();
+    let address = parsed.getattr(intern!(py, "address"))?;
+    let mut place = utf8(&address.get_item(0)?)?;
     place.push(0);
-    place.extend_from_slice(path.as_bytes());
-    Ok(Some(Url { place, parameters }))
+    place.append(&mut utf8(&address.get_item(1)?)?);
+    let pairs = |name: &Bound<'_, PyString>| -> PyResult<Vec<Pair<'static>>> {
+        let mut pairs = Vec::new();
+        for pair in parsed.getattr(name)?.try_iter()? {
+            let pair = pair?;
+            let (name, value) = (utf8(&pair.get_item(0)?)?, utf8(&pair.get_item(1)?)?);
+            pairs.push((Cow::Owned(name), Cow::Owned(value)));
+        }
+        Ok(pairs)
+    };
+    Ok(Some(Url {
+        place,
+        parameters: pairs(intern!(py, "parameters"))?,
+        route: utf8(&parsed.getattr(intern!(py, "route"))?)?,
+        weak: pairs(intern!(py, "weak"))?,
+    }))
+}
+
+/// The UTF-8 of a text that may have surrogates.
+fn utf8(text: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    text.call_method1(intern!(text.py(), "encode"), ("utf-8", "surrogatepass"))?
+        .extract()
+}
+
+/// The host without a port that its scheme implies; None for schemes other than the web's.
+fn web_host<'a>(scheme: &str, host: &'a str) -> Option<&'a str> {
+    let port = match scheme {
+        "" => "",
+        _ if scheme.eq_ignore_ascii_case("http") => "80",
+        _ if scheme.eq_ignore_ascii_case("https") => "443",
+        _ => return None,
+    };
+    Some(match host.rsplit_once(':') {
+        Some((name, "")) => name,
+        Some((name, given)) if given == port => name,
+        _ => host,
+    })
+}
+
+/// Whether host and path have no other spelling that Python would have to find.
+fn is_spelled_once(host: &str, path: &str) -> bool {
+    let odd = |byte: u8| {
+        matches!(
+            byte,
+            b'"' | b'<' | b'>' | b'[' | b']' | b'^' | b'`' | b'{'..=b'}'
+        )
+    };
+    let coded = |host: &str| {
+        let mut places = host.as_bytes().windows(4);
+        host.contains('%') || places.any(|four| four.eq_ignore_ascii_case(b"xn--"))
+    };
+    let coded_dot = |four: &[u8]| four.eq_ignore_ascii_case(b"/%2e");
+    !host.starts_with(':')
+        && !coded(host)
+        && !path.bytes().any(odd)
+        && !path.contains("/.")
+        && !path.as_bytes().windows(4).any(coded_dot)
+}
+
+/// Whether a fragment may be a page of an application, which Python decides.
+fn is_route(fragment: &str) -> bool {
+    !fragment.starts_with(['/', '!'])
+        && fragment
+            .bytes()
+            .any(|byte| matches!(byte, b'/' | b':' | b'@' | b'='))
 }
 
 /// The parts before and after the first occurrence of this ASCII character.
@@ -167,9 +253,9 @@ fn add_path(path: &str, place: &mut Vec<u8>) {
 }
 
 /// Python's `unquote_plus`; None if the bytes are not UTF-8.
-fn unquoted(text: &str) -> Option<Cow<'_, str>> {
+fn unquoted(text: &str) -> Option<Cow<'_, [u8]>> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
-        return Some(Cow::Borrowed(text));
+        return Some(Cow::Borrowed(text.as_bytes()));
     }
     let mut rest = text.as_bytes();
     let mut bytes = Vec::with_capacity(rest.len());
@@ -182,48 +268,67 @@ fn unquoted(text: &str) -> Option<Cow<'_, str>> {
             rest = others;
         }
     }
-    String::from_utf8(bytes).ok().map(Cow::Owned)
+    std::str::from_utf8(&bytes).ok()?;
+    Some(Cow::Owned(bytes))
 }
 
-fn lower(mut name: Cow<'_, str>) -> Cow<'_, str> {
-    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+fn lower(mut name: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    if name.iter().any(|byte| byte.is_ascii_uppercase()) {
         name.to_mut().make_ascii_lowercase();
     }
     name
 }
 
-fn is_dropped(name: &str) -> bool {
-    name.starts_with("utm_")
+fn is_tracking(name: &[u8]) -> bool {
+    name.starts_with(b"utm_")
         || matches!(
             name,
-            "web"
-                | "preview"
-                | "auth"
-                | "token"
-                | "session"
-                | "gclid"
-                | "fbclid"
-                | "msclkid"
-                | "srsltid"
-                | "mc_cid"
-                | "mc_eid"
-                | "igshid"
-                | "ref"
-                | "ref_src"
+            b"gclid"
+                | b"fbclid"
+                | b"msclkid"
+                | b"srsltid"
+                | b"mc_cid"
+                | b"mc_eid"
+                | b"igshid"
+                | b"ref_src"
         )
 }
 
-fn is_dropped_unless_alone(name: &str) -> bool {
-    matches!(name, "view" | "action")
+fn is_weak(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"web" | b"preview" | b"auth" | b"token" | b"session" | b"ref"
+    )
 }
 
-fn keep_parameters(parameters: &mut Vec<(Cow<'_, str>, Cow<'_, str>)>) {
-    parameters.retain(|(name, _)| !is_dropped(name));
+fn is_weak_unless_alone(name: &[u8]) -> bool {
+    matches!(name, b"view" | b"action")
+}
+
+/// Drops what counts never and, if there are others, what counts only alone.
+fn keep_parameters(parameters: &mut Vec<Pair<'_>>) {
+    parameters.retain(|(name, _)| !is_tracking(name) && !is_weak(name));
     if !parameters
         .iter()
-        .all(|(name, _)| is_dropped_unless_alone(name))
+        .all(|(name, _)| is_weak_unless_alone(name))
     {
-        parameters.retain(|(name, _)| !is_dropped_unless_alone(name));
+        parameters.retain(|(name, _)| !is_weak_unless_alone(name));
     }
-    parameters.sort_unstable();
+}
+
+/// Drops what counts never; takes out, sorted, what counts only where something else differs.
+fn take_weak<'a>(parameters: &mut Vec<Pair<'a>>) -> Vec<Pair<'a>> {
+    parameters.retain(|(name, _)| !is_tracking(name));
+    let ordinary = |name: &[u8]| !is_weak(name) && !is_weak_unless_alone(name);
+    let alone = !parameters.iter().any(|(name, _)| ordinary(name));
+    let is_taken = |name: &[u8]| is_weak(name) || (!alone && is_weak_unless_alone(name));
+    if !parameters.iter().any(|(name, _)| is_taken(name)) {
+        return Vec::new(); // the usual case
+    }
+    let (mut weak, kept) = std::mem::take(parameters)
+        .into_iter()
+        .partition::<Vec<_>, _>(|(name, _)| is_taken(name));
+    *parameters = kept;
+    weak.sort_unstable();
+    weak
 }

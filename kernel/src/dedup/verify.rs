@@ -53,11 +53,45 @@ pub fn text_verdict(a: &Print, b: &Print, rules: &Rules) -> Option<bool> {
     matches.then_some(true)
 }
 
-fn compare_urls(a: &Print, b: &Print, rules: &Rules) -> Option<Verdict> {
+/// Whether equal identifiers name parts of two documents, each with its own numbers.
+fn in_other_documents(a: Single<'_>, b: Single<'_>, kind: &Kind, rules: &Rules) -> bool {
+    if rules.local_components.is_empty() {
+        return false;
+    }
+    let mut local = false;
+    for run in runs(&a.print.ids) {
+        let name = run[0].0;
+        if kind.is_definitive(name) && !b.component(name).is_empty() {
+            if !rules.local_components.contains(&name) {
+                return false;
+            }
+            local = true;
+        }
+    }
+    let differ = |mine: &Option<Digest>, other: &Option<Digest>| matches!((mine, other), (Some(mine), Some(other)) if mine != other);
+    local
+        && (differ(&a.print.doc, &b.print.doc) || differ(&a.print.url, &b.print.url))
+        && text_verdict(a.print, b.print, rules) == Some(false)
+}
+
+/// Whether the titles or the texts differ.
+fn told_apart(a: &Print, b: &Print, rules: &Rules) -> bool {
+    let titles = matches!((&a.title, &b.title), (Some(mine), Some(other)) if mine != other);
+    titles || text_verdict(a, b, rules) == Some(false)
+}
+
+fn compare_urls(one: Single<'_>, other: Single<'_>, kind: &Kind, rules: &Rules) -> Option<Verdict> {
+    let (a, b) = (one.print, other.print);
     if a.url.as_ref()? != b.url.as_ref()? {
         return Some(Verdict::UrlDiffers);
     }
-    if a.parameters == b.parameters {
+    if a.route != b.route && told_apart(a, b, rules) {
+        return Some(Verdict::UrlDiffers);
+    }
+    if a.parameters == b.parameters
+        && (a.weak == b.weak
+            || !(told_apart(a, b, rules) || fields_reject(one, other, kind, rules)))
+    {
         return Some(Verdict::UrlEqual);
     }
     for (tag, digest) in &a.identity {
@@ -127,15 +161,16 @@ fn compare_part(a: Single<'_>, b: Single<'_>, part: Part, rules: &Rules) -> (boo
     (outcome == Some(true), outcome == Some(false))
 }
 
+fn fields_reject(a: Single<'_>, b: Single<'_>, kind: &Kind, rules: &Rules) -> bool {
+    kind.rejects.iter().any(|part| match part {
+        Part::Every => common_fields(a.print, b.print).any(|equal| !equal),
+        part => compare_part(a, b, *part, rules).1,
+    })
+}
+
 fn compare_fields(a: Single<'_>, b: Single<'_>, kind: &Kind, rules: &Rules) -> Verdict {
-    for part in &kind.rejects {
-        let differs = match part {
-            Part::Every => common_fields(a.print, b.print).any(|equal| !equal),
-            part => compare_part(a, b, *part, rules).1,
-        };
-        if differs {
-            return Verdict::FieldsDiffer;
-        }
+    if fields_reject(a, b, kind, rules) {
+        return Verdict::FieldsDiffer;
     }
     let mut verdict = Verdict::Inconclusive;
     for rule in &kind.confirms {
@@ -178,7 +213,12 @@ pub fn verify(a: Single<'_>, b: Single<'_>, kind: &Kind, rules: &Rules) -> Verdi
             return Verdict::PartsDiffer;
         }
     }
-    compare_ids(a.print, &b, kind, rules)
-        .or_else(|| compare_urls(a.print, b.print, rules))
-        .unwrap_or_else(|| compare_fields(a, b, kind, rules))
+    match compare_ids(a.print, &b, kind, rules) {
+        Some(Verdict::IdsEqual) if in_other_documents(a, b, kind, rules) => {
+            return Verdict::IdsDiffer;
+        }
+        Some(verdict) => return verdict,
+        None => {}
+    }
+    compare_urls(a, b, kind, rules).unwrap_or_else(|| compare_fields(a, b, kind, rules))
 }

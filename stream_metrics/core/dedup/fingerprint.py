@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from stream_metrics.core.dedup.address import careful_url
 from stream_metrics.core.dedup.digests import KEY_BYTES, Digester, Name
 from stream_metrics.core.dedup.normalise import (
     CONTENT_PREFIX,
@@ -21,7 +22,9 @@ from stream_metrics.core.dedup.normalise import (
     SNIPPET_PREFIX,
     TITLE_PREFIX,
     Url,
+    canonical_text,
     field_form,
+    fold,
     is_uuid_form,
     normalise_text,
     parse_url,
@@ -80,6 +83,8 @@ class Fingerprint:
         url: Host and path.
         parameters: All URL parameters that are not dropped, as one multiset.
         identity: The multiset of values of each URL parameter that identifies a page, by name.
+        route: The URL's fragment, if it may name a page of its own.
+        weak: The URL parameters that count only where the results differ in something else.
         title, snippet, content: The full normalised texts.
         fields: The digest of each field's value, by field name.
         key_title, key_snippet, key_content: Candidate keys that are not prefixes of those digests.
@@ -90,8 +95,8 @@ class Fingerprint:
 
     __slots__ = (
         "candidate_keys", "content", "doc", "doc_exact", "fields", "flags", "identity", "ids",
-        "key_content", "key_snippet", "key_title", "packed", "parameters", "snippet", "title",
-        "type", "url", "view",
+        "key_content", "key_snippet", "key_title", "packed", "parameters", "route", "snippet",
+        "title", "type", "url", "view", "weak",
     )  # fmt: skip
 
     def __init__(self, type_name: str) -> None:
@@ -103,6 +108,8 @@ class Fingerprint:
         self.url: bytes | None = None
         self.parameters: bytes | None = None
         self.identity: dict[str, bytes] = _NO_IDENTITY
+        self.route: bytes | None = None
+        self.weak: bytes | None = None
         self.title: bytes | None = None
         self.snippet: bytes | None = None
         self.content: bytes | None = None
@@ -158,17 +165,21 @@ class Fingerprinter:
     def __init__(self, rules: DedupRules, digester: Digester) -> None:
         self.rules = rules
         self.digester = digester
+        canonical = rules.tables.canonical_texts
+        self._text_form = canonical_text if canonical else normalise_text
+        self._fold = fold if canonical else str.casefold
+        self._url_form = careful_url if rules.tables.careful_addresses else parse_url
         self._types: dict[str, EntityType] = {}
         for kind in rules.types:
             for name in (kind.name, *kind.aliases):
-                self._types[name.casefold()] = kind
+                self._types[self._fold(name)] = kind
         self._others: dict[str, EntityType] = {}
         self._remembered: dict[bytes, Fingerprint] = {}
         self._by_name = {kind.name: kind for kind in rules.types}
 
     def entity_type(self, name: str | None) -> EntityType:
         """The row for the name of a type as producers write it."""
-        folded = (name or DEFAULT_ENTITY_TYPE).casefold()
+        folded = self._fold(name or DEFAULT_ENTITY_TYPE)
         kind = self._types.get(folded)
         return kind if kind is not None else self._other(folded)
 
@@ -222,7 +233,7 @@ class Fingerprinter:
             made.doc = digest("doc", doc_id)
             if is_uuid_form(doc_id) and (folded := doc_id.casefold()) != doc_id:
                 made.doc_exact, made.doc = made.doc, digest("doc", folded)
-        if result.url and (url := parse_url(result.url)) is not None:
+        if result.url and (url := self._url_form(result.url)) is not None:
             self._add_url(made, url)
         self._add_texts(made, kind, result)
         if result.fields:
@@ -237,7 +248,7 @@ class Fingerprinter:
             slot, known = "i:" + name, digester.name(name)
             caseless = name in CASELESS_COMPONENTS
             digests = {
-                digester.of(slot, v.casefold() if caseless or is_uuid_form(v) else v)
+                digester.of(slot, self._fold(v) if caseless or is_uuid_form(v) else v)
                 for v in values
                 if v
             }
@@ -249,6 +260,10 @@ class Fingerprinter:
     def _add_url(self, made: Fingerprint, url: Url) -> None:
         digest = self.digester.of
         made.url = digest("url", f"{url.address[0]}\0{url.address[1]}")
+        if url.route:
+            made.route = digest("route", url.route)
+        if url.weak:
+            made.weak = digest("weak", _pairs_text(url.weak))
         if not url.parameters:
             return
         made.parameters = digest("parameters", _pairs_text(url.parameters))
@@ -264,14 +279,14 @@ class Fingerprinter:
             )
 
     def _add_texts(self, made: Fingerprint, kind: EntityType, result: Result) -> None:
-        digest = self.digester.of
-        if result.snippet and (text := normalise_text(result.snippet)):
+        digest, form = self.digester.of, self._text_form
+        if result.snippet and (text := form(result.snippet)):
             made.snippet = digest("snippet", text)
             if len(text) >= LONG_TEXT:
                 made.flags |= LONG_SNIPPET
                 if len(text) > SNIPPET_PREFIX:
                     made.key_snippet = digest("snippet", text[:SNIPPET_PREFIX])[:KEY_BYTES]
-        if result.content and (text := normalise_text(result.content)):
+        if result.content and (text := form(result.content)):
             made.content = digest("content", text)
             if len(text) >= LONG_TEXT:
                 made.flags |= LONG_CONTENT
@@ -279,7 +294,7 @@ class Fingerprinter:
                     made.flags |= IDENTICAL_CONTENT
                 if len(text) > CONTENT_PREFIX:
                     made.key_content = digest("content", text[:CONTENT_PREFIX])[:KEY_BYTES]
-        if result.title and (text := normalise_text(result.title)):
+        if result.title and (text := form(result.title)):
             made.title = digest("title", text)
             if len(text) > TITLE_PREFIX:
                 made.key_title = digest("title", text[:TITLE_PREFIX])[:KEY_BYTES]
@@ -289,14 +304,14 @@ class Fingerprinter:
     def _title_from_fields(self, made: Fingerprint, kind: EntityType, result: Result) -> None:
         fields = result.fields or {}
         if kind.title_fallback is not None:
-            form = field_form(fields.get(kind.title_fallback))
+            form = field_form(fields.get(kind.title_fallback), self._text_form)
             if form is not None:
                 is_text = form[0] == "s"
                 made.title = self.digester.of(
                     "title" if is_text else "title form", form[1:] if is_text else form
                 )
         for name in TITLE_FIELDS:
-            text = single_text(fields.get(name))
+            text = single_text(fields.get(name), self._text_form)
             if text is not None:
                 made.key_title = self.digester.of("title", text[:TITLE_PREFIX])[:KEY_BYTES]
                 return
@@ -310,7 +325,7 @@ class Fingerprinter:
         for name, value in result.fields.items():  # type: ignore[union-attr]
             if (name in ignored) if used is None else (name not in used):
                 continue
-            form = field_form(value)
+            form = field_form(value, self._text_form)
             if form is not None:
                 made.fields[digester.name(name)] = digester.of("f:" + name, form)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
+from stream_metrics.core import unicode
 from stream_metrics.core.events.times import parse_rfc3339
 
 LONG_TEXT: Final = 50  # code points from which an equal text is evidence
@@ -33,15 +34,61 @@ _PERCENT_TRIPLET = re.compile(r"%[0-9a-fA-F]{2}")
 _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 Scalar = str | bool | int | float
+TextForm = Callable[[str], str]
 
 
 def normalise_text(text: str) -> str:
-    """Casefold, strip, and replace every run of white space by one space.
+    """Casefold, strip, and replace every run of white space by one space (tables 1).
 
     >>> normalise_text("  Groß\\u00a0 und\\tKLEIN ")
     'gross und klein'
     """
     return " ".join(text.casefold().split())
+
+
+def fold(text: str) -> str:
+    """Casefold, so that canonically equivalent texts have one form.
+
+    >>> fold("Zu\\u0308rich") == fold("Z\\xdcRICH")
+    True
+    """
+    if text.isascii():
+        return text.lower()
+    return unicode.nfc(unicode.casefold(unicode.nfc(text)))
+
+
+def canonical_text(text: str) -> str:
+    """Fold, strip, and replace every run of white space by one space (from tables 2 on).
+
+    >>> canonical_text(" Zu\\u0308rich\\u00a0 WEST") == canonical_text("z\\xfcrich west")
+    True
+    """
+    return " ".join(fold(text).split())
+
+
+def folded_page(page: int) -> tuple[list[str | None], bytes]:
+    """The folded forms of 256 characters and their combining classes, for the kernel.
+
+    A form is None if that of a text with this character depends on the characters around it; it is
+    "" for white space. Other forms can be joined if the text is in canonical order.
+
+    >>> forms, classes = folded_page(3)
+    >>> forms[0x01], forms[0x35], classes[0x35]  # an acute accent, and an overlay
+    (None, '̵', 1)
+    """
+    characters = [chr(code) for code in range(256 * page, 256 * (page + 1))]
+    return [_folded(c) for c in characters], bytes(map(unicode.combining, characters))
+
+
+def _folded(character: str) -> str | None:
+    if character.isspace():
+        return ""
+    folded = unicode.casefold(character)
+    if not (unicode.is_alone(character) and all(map(unicode.is_alone, folded))):
+        return None
+    if folded != character and any(map(unicode.combining, character + folded)):
+        return None
+    return folded
 
 
 def is_uuid_form(value: str) -> bool:
@@ -53,19 +100,24 @@ def is_uuid_form(value: str) -> bool:
 class Url:
     """The comparable parts of a URL.
 
-    ``address`` is (host, path); ``parameters`` are the sorted (name, value) pairs that are not
-    dropped.
+    Attributes:
+        address: Host and path.
+        parameters: The sorted (name, value) pairs that are not dropped.
+        route: A fragment that may name a page of its own; "" if there is none.
+        weak: The sorted pairs that count only where the results differ in something else.
     """
 
     address: tuple[str, str]
     parameters: tuple[tuple[str, str], ...]
+    route: str = ""
+    weak: tuple[tuple[str, str], ...] = ()
 
 
 def parse_url(url: str) -> Url | None:
-    """The comparable parts of ``url``; None if it cannot be parsed.
+    """The comparable parts of ``url`` by the rules of tables 1; None if it cannot be parsed.
 
     >>> parse_url("HTTP://me@Example.org:80/a%7eb/?utm_source=x&B=1#top")
-    Url(address=('example.org', '/a~b'), parameters=(('b', '1'),))
+    Url(address=('example.org', '/a~b'), parameters=(('b', '1'),), route='', weak=())
     >>> parse_url("http://[broken/") is None
     True
     """
@@ -90,7 +142,7 @@ def _parse_url(url: str) -> Url | None:
     if len(path) > 1 and path.endswith("/"):
         path = path[:-1]
     if "%" in path:
-        path = _PERCENT_TRIPLET.sub(_normal_triplet, path)
+        path = normal_triplets(path)
     if parts.fragment[:1] in ("/", "!"):
         path = f"{path}#{parts.fragment}"
     if not parts.query:
@@ -106,6 +158,15 @@ def _parse_url(url: str) -> Url | None:
 _parse_short_url = lru_cache(maxsize=16_384)(_parse_url)
 
 
+def normal_triplets(text: str) -> str:
+    """Percent triplets in upper case, and those of unreserved characters decoded (RFC 3986).
+
+    >>> normal_triplets("/a%7eb%2f")
+    '/a~b%2F'
+    """
+    return _PERCENT_TRIPLET.sub(_normal_triplet, text)
+
+
 def _normal_triplet(match: re.Match[str]) -> str:
     triplet = match.group().upper()
     character = chr(int(triplet[1:], 16))
@@ -119,7 +180,7 @@ def _kept_parameters(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str],
     return tuple(sorted(kept))
 
 
-def scalar_form(value: Scalar | None) -> str | None:
+def scalar_form(value: Scalar | None, text_form: TextForm = normalise_text) -> str | None:
     """The comparable form of a field value; None if it is absent.
 
     The first character is the kind, so that a text never equals a number, time or boolean that
@@ -132,7 +193,7 @@ def scalar_form(value: Scalar | None) -> str | None:
     """
     kind = type(value)
     if kind is str:
-        text = normalise_text(value)  # type: ignore[arg-type]
+        text = text_form(value)  # type: ignore[arg-type]
         if not text:
             return None
         if text[0] in "0123456789" and (instant := parse_rfc3339(text)) is not None:
@@ -149,15 +210,17 @@ def scalar_form(value: Scalar | None) -> str | None:
     return f"n{value}"
 
 
-def field_form(value: Scalar | list[Scalar | None] | None) -> str | None:
+def field_form(
+    value: Scalar | list[Scalar | None] | None, text_form: TextForm = normalise_text
+) -> str | None:
     """The comparable form of a field: the sorted entries of a list; a single entry equals itself.
 
     >>> field_form(["b", "a", None]) == field_form(["a", "b"]), field_form(["a"]) == field_form("A")
     (True, True)
     """
     if type(value) is not list:
-        return scalar_form(value)  # type: ignore[arg-type]
-    forms = sorted(form for item in value if (form := scalar_form(item)) is not None)
+        return scalar_form(value, text_form)  # type: ignore[arg-type]
+    forms = sorted(form for item in value if (form := scalar_form(item, text_form)) is not None)
     if not forms:
         return None
     if len(forms) == 1:
@@ -165,11 +228,13 @@ def field_form(value: Scalar | list[Scalar | None] | None) -> str | None:
     return "l" + "".join(f"{len(form)}:{form}" for form in forms)
 
 
-def single_text(value: Scalar | list[Scalar | None] | None) -> str | None:
+def single_text(
+    value: Scalar | list[Scalar | None] | None, text_form: TextForm = normalise_text
+) -> str | None:
     """The normalised text of a field that is a text or a list with one text; None otherwise."""
     if type(value) is list:
-        present = [item for item in value if scalar_form(item) is not None]
+        present = [item for item in value if scalar_form(item, text_form) is not None]
         value = present[0] if len(present) == 1 else None
     if type(value) is not str:
         return None
-    return normalise_text(value) or None
+    return text_form(value) or None

@@ -22,6 +22,7 @@ _OWN: Final = (
 _IDENTITY_TAGS: Final = {
     "id": 11, "itemid": 12, "version": 13, "sourcedoc": 14, "docid": 15, "v": 16, "p": 17,
 }  # fmt: skip
+_URL_TAGS: Final = {18: "route", 19: "weak"}  # further attributes
 _KNOWN_ID: Final = 32
 _KNOWN_FIELD: Final = 96
 _NEW_ID: Final = 160
@@ -31,7 +32,7 @@ _FAR_ID: Final = 254
 _FAR_FIELD: Final = 255
 
 _KNOWN_INDEX: Final = {name: index for index, name in enumerate(KNOWN_NAMES)}
-_OWN_BY_TAG: Final = dict(enumerate(_OWN, 1))
+_OWN_BY_TAG: Final = dict(enumerate(_OWN, 1)) | _URL_TAGS
 _IDENTITY_BY_TAG: Final = {tag: name for name, tag in _IDENTITY_TAGS.items()}
 
 
@@ -87,6 +88,10 @@ class Packer:
         for name, digest in f.identity.items():
             parts.append(_TAG[_IDENTITY_TAGS[name]])
             parts.append(digest)
+        for tag, value in zip(_URL_TAGS, (f.route, f.weak), strict=True):
+            if value is not None:
+                parts.append(_TAG[tag])
+                parts.append(value)
         for component, digests in f.ids.items():
             tag_bytes = self._tag(component, _KNOWN_ID, _NEW_ID, _FAR_ID)
             for digest in digests:
@@ -157,7 +162,7 @@ class Unpacker:
             at += size
             if at > end or tag not in _TAGS:
                 raise _malformed()
-            if tag <= 10:
+            if tag in _OWN_BY_TAG:
                 setattr(f, _OWN_BY_TAG[tag], digest)
             elif tag < _KNOWN_ID:
                 f.identity = {**f.identity, _IDENTITY_BY_TAG[tag]: digest}

@@ -193,8 +193,11 @@ class Tables:
     the label values of metrics.
 
     Attributes:
-        canonical_texts: Whether canonically equivalent texts are equal (``text_form``).
+        canonical_texts: Whether canonically equivalent texts are equal
+            (``normalise.canonical_text``).
         careful_addresses: Whether URLs are compared by the rules of ``address.careful_url``.
+        local_components: ID components whose values may be unique within one document only. Equal
+            ones in results of two documents with different texts are no evidence.
         joined_grades: Whether qrels grade a document by every id of its results, and turns whose
             results have no document id have no figures from qrels.
     """
@@ -204,6 +207,7 @@ class Tables:
     other: EntityType
     canonical_texts: bool = False
     careful_addresses: bool = False
+    local_components: frozenset[str] = frozenset()
     joined_grades: bool = False
     labels: Mapping[str, str] = field(init=False, compare=False, repr=False)
 
@@ -285,7 +289,7 @@ class DedupRules:
 
     def names(self) -> frozenset[str]:
         """The names of all ID components and fields in the rows."""
-        found: set[str] = set()
+        found = set(self.tables.local_components)
         for kind in (*self.types, self.tables.other):
             found |= (kind.definitive or frozenset()) | kind.not_definitive
             for name in kind.names_in_rules():
@@ -301,5 +305,16 @@ publish(
         number=1,
         types=(FILE, EVENT, EMAIL_MESSAGE, TEAMS_MESSAGE, PEOPLE, EXTERNAL, MEETING_TRANSCRIPT),
         other=other_type(""),
+    )
+)
+publish(
+    Tables(
+        number=2,
+        types=published()[1].types,
+        other=published()[1].other,
+        canonical_texts=True,
+        careful_addresses=True,
+        local_components=frozenset(("chunk_id",)),
+        joined_grades=True,
     )
 )

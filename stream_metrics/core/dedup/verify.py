@@ -110,12 +110,37 @@ def text_verdict(a: Fingerprint, b: Fingerprint, rules: DedupRules) -> bool | No
     return True if matches else None
 
 
-def _compare_urls(a: Fingerprint, b: Fingerprint, rules: DedupRules) -> Verdict | None:
+def _in_other_documents(
+    a: Fingerprint, b: Fingerprint, kind: EntityType, rules: DedupRules
+) -> bool:
+    """Whether equal identifiers name parts of two documents, each with its own numbers."""
+    local = rules.tables.local_components
+    both = [name for name in a.ids if name in b.ids and kind.is_definitive(name)]
+    if not both or not local.issuperset(both):
+        return False
+    other_doc = a.doc is not None and b.doc is not None and a.doc != b.doc
+    other_url = a.url is not None and b.url is not None and a.url != b.url
+    return (other_doc or other_url) and text_verdict(a, b, rules) is False
+
+
+def _told_apart(a: Fingerprint, b: Fingerprint, rules: DedupRules) -> bool:
+    """Whether the titles or the texts differ."""
+    titles = a.title is not None and b.title is not None and a.title != b.title
+    return titles or text_verdict(a, b, rules) is False
+
+
+def _compare_urls(
+    a: Fingerprint, b: Fingerprint, kind: EntityType, rules: DedupRules
+) -> Verdict | None:
     if a.url is None or b.url is None:
         return None
     if a.url != b.url:
         return URL_DIFFERS
-    if a.parameters == b.parameters:
+    if a.route != b.route and _told_apart(a, b, rules):
+        return URL_DIFFERS
+    if a.parameters == b.parameters and (
+        a.weak == b.weak or not (_told_apart(a, b, rules) or _fields_reject(a, b, kind, rules))
+    ):
         return URL_EQUAL
     for name, digest in a.identity.items():
         other = b.identity.get(name)
@@ -158,15 +183,21 @@ def _compare_name(
     return mine_field == other_field, mine_field != other_field
 
 
-def _compare_fields(a: Fingerprint, b: Fingerprint, kind: EntityType, rules: DedupRules) -> Verdict:
+def _fields_reject(a: Fingerprint, b: Fingerprint, kind: EntityType, rules: DedupRules) -> bool:
     for name in kind.rejects:
         if name == "*":
             for field, digest in a.fields.items():
                 other = b.fields.get(field)
                 if other is not None and other != digest:
-                    return FIELDS_DIFFER
+                    return True
         elif _compare_name(a, b, name, rules)[1]:
-            return FIELDS_DIFFER
+            return True
+    return False
+
+
+def _compare_fields(a: Fingerprint, b: Fingerprint, kind: EntityType, rules: DedupRules) -> Verdict:
+    if _fields_reject(a, b, kind, rules):
+        return FIELDS_DIFFER
     evidence = None
     for rule in kind.confirms:
         text = _rule_holds(a, b, rule, rules)
@@ -206,7 +237,9 @@ def verify(a: Fingerprint, b: Fingerprint, kind: EntityType, rules: DedupRules) 
             return PARTS_DIFFER
     decided = compare_ids(identifiers_of(a), identifiers_of(b), kind, rules)
     if decided is None:
-        decided = _compare_urls(a, b, rules)
+        decided = _compare_urls(a, b, kind, rules)
+    elif decided is IDS_EQUAL and _in_other_documents(a, b, kind, rules):
+        decided = IDS_DIFFER
     if decided is None:
         decided = _compare_fields(a, b, kind, rules)
     return decided
