@@ -26,6 +26,8 @@ omit default options and are valid input.
 
 - A document is *relevant* if its grade is at least `rel`.
 - Negative grades count as 0. An unjudged result has gain 0 and keeps its rank.
+- A grade that is too large for a gain is an error: above `max_grade`, above 1,000 for
+  `gains=exponential`, and above 2⁵³ where grades are gains themselves, in NDCG and the Q-measure.
 - A repeated document keeps its rank, has gain 0, and counts in denominators.
 - If nothing is relevant or nothing was retrieved, the value is 0. Only metrics that say so can be
   `null`, unless results have [no ids](#results-and-the-ids-of-ground-truth).

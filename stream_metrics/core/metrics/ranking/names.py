@@ -7,10 +7,11 @@ back to an equal value. Case is ignored, and ``ndcg_at_10`` is ``ndcg@10``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Literal
+from math import inf
+from typing import Final, Literal, NamedTuple, Self
 
 from stream_metrics.core.metrics.numerals import read_number
 from stream_metrics.core.metrics.ranking.batch import Floats, Rankings
@@ -19,11 +20,15 @@ from stream_metrics.core.metrics.registry import Metric
 Value = float | str | bool | None
 Cutoff = Literal["required", "optional", "none"]
 
+MOST_DIGITS: Final = 100
+"""The most digits of a cut-off, leading zeros included."""
+MAX_GRADE: Final = "max_grade"
+"""The option of metrics that are told the largest possible grade."""
 _NAME = re.compile(
     r"\s*([a-z][a-z_]*?)\s*(\(.*\))?\s*(?:(?:@|_at_)\s*([0-9]+))?\s*", re.I | re.S | re.A
 )
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
-_COLLECTION = re.compile(r"collection\(\s*([0-9]+)\s*\)")
+_COLLECTION = re.compile(r"collection\(\s*([0-9]{1,15})\s*\)")
 
 
 class MetricNameError(ValueError):
@@ -49,7 +54,7 @@ class Option:
     default: Value = None
     choices: tuple[str, ...] = ()
     low: float = 0.0
-    high: float = float("inf")
+    high: float = inf
     low_open: bool = False
     collection: bool = False
     word: bool = False
@@ -80,7 +85,7 @@ class Option:
         except ValueError:
             return None
         above = number > self.low if self.low_open else number >= self.low
-        return number if above and number <= self.high and number != float("inf") else None
+        return number if above and number <= self.high and number != inf else None
 
     def takes(self) -> str:
         """A description of the accepted values."""
@@ -91,7 +96,8 @@ class Option:
         if isinstance(self.default, bool):
             return "true or false"
         low = f"a number {'above' if self.low_open else 'from'} {self.low:g}"
-        return low if self.high == float("inf") else f"{low} to {self.high:g}"
+        up = "up to" if self.low_open else "to"
+        return low if self.high == inf else f"{low} {up} {self.high:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,7 @@ class Definition:
             threshold, a grade above 0, either of these depending on the option ``gains``, or always
             (the metric ignores relevance).
         companions: The names of metrics that are reported together with it.
+        largest_grade: The largest grade for which a metric of the family is defined. None: any.
     """
 
     metric: Metric
@@ -119,6 +126,7 @@ class Definition:
     long_names: tuple[str, ...] = ()
     relevant_by: Literal["threshold", "grade", "gains", "none"] = "threshold"
     companions: tuple[str, ...] = ()
+    largest_grade: Callable[[RankedMetric], float] | None = None
 
     @property
     def name(self) -> str:
@@ -179,6 +187,43 @@ class RankedMetric:
     def judged_only(self) -> bool:
         """Whether unjudged results are removed first."""
         return bool(self.option("judged_only"))
+
+    @property
+    def largest_grade(self) -> float:
+        """The largest grade for which the metric is defined; infinite if any is."""
+        limit = self.definition.largest_grade
+        return inf if limit is None else limit(self)
+
+
+class GradeLimit(NamedTuple):
+    """The largest grade for which some metrics are defined, and a metric that has no larger one."""
+
+    largest: float = inf
+    metric: RankedMetric | None = None
+
+    @classmethod
+    def of(cls, metrics: Iterable[RankedMetric]) -> Self:
+        """The limit for these metrics."""
+        limits = (cls(metric.largest_grade, metric) for metric in metrics)
+        return min(limits, key=lambda limit: limit.largest, default=cls())
+
+    def refusal(self, grade: float) -> str:
+        """Why a grade above the limit is refused."""
+        metric = self.metric
+        assert metric is not None
+        for option in metric.definition.options:
+            if option.name == MAX_GRADE and grade <= option.high:
+                return (
+                    f"{metric}: a grade of {grade:g} is above {MAX_GRADE}={self.largest:g}; give "
+                    f"the largest possible grade, as in {metric.name}({MAX_GRADE}={grade:g})"
+                )
+        return (
+            f"{metric}: a grade of {grade:g} is above {self.largest:,.0f}, the largest whose gains "
+            "add up in double precision; use smaller grades"
+        )
+
+
+NO_LIMIT: Final = GradeLimit()
 
 
 def _printed(value: Value) -> str:
@@ -269,6 +314,6 @@ def _cutoff(text: str, definition: Definition, k: str | None) -> int | None:
         return None
     if definition.cutoff == "none":
         raise MetricNameError(f"{text!r}: {definition.name} takes no cut-off")
-    if not 1 <= int(k) <= 1_000_000:
+    if len(k) > MOST_DIGITS or not 1 <= int(k) <= 1_000_000:
         raise MetricNameError(f"{text!r}: the cut-off must be from 1 to 1,000,000")
     return int(k)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from stream_metrics.core.metrics.ranking import scores
-from stream_metrics.core.metrics.ranking.names import Definition, Option, RankedMetric, read
+from stream_metrics.core.metrics.ranking.names import (
+    MAX_GRADE,
+    Definition,
+    Option,
+    RankedMetric,
+    read,
+)
 from stream_metrics.core.metrics.registry import NEVER, Metric
 
 RANKED: Final = "Ranked retrieval"
@@ -19,8 +26,12 @@ _REL: Final = Option(
     "The lowest relevant grade. Defaults to 1 for qrels and to `metrics.good_gain` for labels.",
     low_open=True,
 )
-_MAX_GRADE: Final = Option("max_grade", "The highest possible grade.", 4.0, low_open=True)
-_BETA: Final = Option("beta", "The cost of a false alarm relative to a miss.", 40.0)
+_MAX_GRADE: Final = Option(MAX_GRADE, "The highest possible grade.", 4.0, low_open=True)
+_MAX_EXPONENT: Final = replace(_MAX_GRADE, high=scores.LARGEST_EXPONENT)
+_LARGEST_BETA: Final = 1e15
+_BETA: Final = Option(
+    "beta", "The cost of a false alarm relative to a miss.", 40.0, high=_LARGEST_BETA
+)
 _FA: Final = Option(
     "fa",
     "The denominator of P_FA: the results in the top k, or the non-relevant documents of a "
@@ -128,7 +139,7 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
             _REL,
             _JUDGED_ONLY,
         ),
-        cutoff="optional", relevant_by="gains",
+        cutoff="optional", relevant_by="gains", largest_grade=scores.largest_gain,
         long_names=("normalized_discounted_cumulative_gain",
                  "normalised_discounted_cumulative_gain"),
     ),
@@ -155,7 +166,8 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
         _metric("err", "ERR@k", "Expected reciprocal rank of the result that satisfies a reader.",
                 "sum of R_r / r * product of (1 - R_j), j < r; R = (2^g - 1) / 2^max_grade",
                 "Chapelle et al., Expected reciprocal rank for graded relevance, CIKM 2009."),
-        scores.err, (_MAX_GRADE, _JUDGED_ONLY), cutoff="optional", relevant_by="grade",
+        scores.err, (_MAX_EXPONENT, _JUDGED_ONLY), cutoff="optional", relevant_by="grade",
+        largest_grade=scores.max_grade,
     ),
     Definition(
         _metric("rbp", "RBP", "Gain per rank read, for a reader who continues to the next "
@@ -171,7 +183,7 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
             _REL,
             _JUDGED_ONLY,
         ),
-        cutoff="optional", relevant_by="gains",
+        cutoff="optional", relevant_by="gains", largest_grade=scores.max_grade,
         companions=("rbp_residual",),
     ),
     Definition(
@@ -190,8 +202,12 @@ DEFINITIONS: Final[tuple[Definition, ...]] = (
                 "Sakai, Ranking the NTCIR systems based on multigrade relevance, AIRS 2004.",
                 none_means=_NO_TRUTH),
         scores.q_measure,
-        (Option("beta", "The weight of grades; 0 gives average precision.", 1.0), _JUDGED_ONLY),
-        cutoff="none", aliases=("q",), relevant_by="grade",
+        (
+            Option("beta", "The weight of grades; 0 gives average precision.", 1.0,
+                   high=_LARGEST_BETA),
+            _JUDGED_ONLY,
+        ),
+        cutoff="none", aliases=("q",), relevant_by="grade", largest_grade=scores.largest_gain,
     ),
     Definition(
         _metric("alpha_ndcg", "α-NDCG@k", "NDCG in which repeats of a document (or subtopic) "
@@ -290,7 +306,8 @@ def parse(text: str) -> RankedMetric:
 
 
 def parse_all(texts: Iterable[str]) -> list[RankedMetric]:
-    """Parse names and suites into metrics, without repeats, in order."""
+    """Parse names and suites into metrics, without repeats, in order; a text is one name."""
+    texts = [texts] if isinstance(texts, str) else texts
     found = [parse(name) for text in texts for name in SUITES.get(text.strip().lower(), (text,))]
     return list(dict.fromkeys(found))
 

@@ -8,12 +8,32 @@ bit in any batch.
 from __future__ import annotations
 
 from functools import lru_cache
-from math import log2
+from math import inf, log2
+from typing import Final
 
 import numpy as np
 
 from stream_metrics.core.metrics.ranking.batch import Bools, Floats, Ints, Rankings
-from stream_metrics.core.metrics.ranking.names import RankedMetric
+from stream_metrics.core.metrics.ranking.names import MAX_GRADE, RankedMetric
+
+LARGEST_EXPONENT: Final = 1_000.0
+"""The largest grade of a gain that doubles with each grade: a million of them still add up."""
+LARGEST_GAIN: Final = 2.0**53
+"""The largest grade that is a gain itself: up to here, different whole numbers stay different."""
+
+
+def largest_gain(metric: RankedMetric) -> float:
+    """The largest grade whose gains add up in doubles."""
+    gains = None if metric.name == "q_measure" else metric.option("gains")
+    if gains == "binary":
+        return inf
+    return LARGEST_EXPONENT if gains == "exponential" else LARGEST_GAIN
+
+
+def max_grade(metric: RankedMetric) -> float:
+    """The largest grade that the metric was told; any if it does not use grades as gains."""
+    takes_gains = any(option.name == "gains" for option in metric.definition.options)
+    return inf if takes_gains and metric.option("gains") != "linear" else metric.number(MAX_GRADE)
 
 
 def total(terms: Floats) -> Floats:
@@ -206,23 +226,11 @@ def _gains(batch: Rankings, metric: RankedMetric, grades: Floats) -> Floats:
 def err(batch: Rankings, metric: RankedMetric) -> Floats:
     """Expected reciprocal rank: a reader stops at rank r with probability R_r."""
     gains = batch.gains[:, : metric.k]
-    most = _max_grade(batch, metric)
-    stops = (np.exp2(gains) - 1.0) / 2.0**most
+    stops = (np.exp2(gains) - 1.0) / 2.0 ** metric.number(MAX_GRADE)
     ranks = np.arange(1, gains.shape[1] + 1)
     passed = np.ones_like(stops)
     np.multiply.accumulate(1.0 - stops[:, :-1], axis=1, out=passed[:, 1:])
     return total(stops * passed / ranks)
-
-
-def _max_grade(batch: Rankings, metric: RankedMetric) -> float:
-    most = metric.number("max_grade")
-    largest = max(batch.grades.max(initial=0.0), batch.truth.max(initial=0.0))
-    if largest > most:
-        raise ValueError(
-            f"{metric}: a grade of {largest:g} is above max_grade={most:g}; "
-            f"give the largest possible grade, as in {metric.name}(max_grade={largest:g})"
-        )
-    return most
 
 
 def rbp(batch: Rankings, metric: RankedMetric) -> Floats:
@@ -230,7 +238,7 @@ def rbp(batch: Rankings, metric: RankedMetric) -> Floats:
     p = metric.number("p")
     gains = relevant(batch, metric).astype(np.float64)
     if metric.option("gains") == "linear":
-        gains = batch.gains[:, : metric.k] / _max_grade(batch, metric)
+        gains = batch.gains[:, : metric.k] / metric.number(MAX_GRADE)
     return (1.0 - p) * total(gains * powers(p, gains.shape[1]))
 
 

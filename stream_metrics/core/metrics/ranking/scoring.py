@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 
@@ -16,8 +17,9 @@ from stream_metrics.core.metrics.ranking.batch import (
     Rankings,
     batches,
 )
-from stream_metrics.core.metrics.ranking.names import RankedMetric
+from stream_metrics.core.metrics.ranking.names import GradeLimit, RankedMetric
 from stream_metrics.core.metrics.ranking.scores import has_relevant
+from stream_metrics.core.metrics.registry import NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ def score_batches(parts: Iterable[Rankings], count: int, metrics: Sequence[Ranke
     """Score the rankings of several batches, ``count`` in all, by each metric.
 
     Raises:
-        ValueError: A metric is not defined for a grade.
+        ValueError: A grade is not a finite number, a metric is not defined for a grade, or a score
+            is beyond the range of doubles.
     """
     values = np.empty((count, len(metrics)))
     with_relevant = np.empty((count, len(metrics)), np.bool_)
@@ -78,8 +81,31 @@ def score_batches(parts: Iterable[Rankings], count: int, metrics: Sequence[Ranke
         retrieved[part] = batch.lengths
         judged[part] = batch.judged.sum(axis=1)
         relevant[part] = np.where(batch.truth_known, batch.relevant_documents(None), -1)
+        largest = float(np.maximum(batch.grades.max(initial=0.0), batch.truth.max(initial=0.0)))
+        if not isfinite(largest):
+            raise ValueError(f"a grade is {largest:g}; grades are finite numbers")
         for column, metric in enumerate(metrics):
-            values[part, column] = metric.scores(batch)
+            limit = metric.definition.largest_grade
+            if limit is not None and largest > limit(metric):
+                raise ValueError(GradeLimit(limit(metric), metric).refusal(largest))
+            values[part, column] = _scores(batch, metric)
             with_relevant[part, column] = has_relevant(batch, metric)
         start = part.stop
+    if np.isnan(values).any():
+        _check_undefined(values, metrics)
     return Scores(tuple(metrics), values, with_relevant, retrieved, judged, relevant)
+
+
+def _scores(batch: Rankings, metric: RankedMetric) -> Floats:
+    try:
+        with np.errstate(over="raise", divide="raise", invalid="raise"):
+            return metric.scores(batch)
+    except FloatingPointError as error:
+        raise ValueError(f"{metric}: a score is beyond the range of doubles ({error})") from error
+
+
+def _check_undefined(values: Floats, metrics: Sequence[RankedMetric]) -> None:
+    """Refuse scores that are not a number for a reason other than that they are undefined."""
+    for column, metric in enumerate(metrics):
+        if metric.definition.metric.none_means == NEVER and np.isnan(values[:, column]).any():
+            raise ValueError(f"{metric}: a score is not a number")
