@@ -15,7 +15,13 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError, field_validator
 
 from stream_metrics.lab.evaluation.collection import Collection
-from stream_metrics.lab.sources.collection.lines import Progress, place, read_bytes, read_objects
+from stream_metrics.lab.sources.collection.lines import (
+    Progress,
+    Say,
+    place,
+    read_bytes,
+    read_objects,
+)
 from stream_metrics.lab.sources.unchanged import InputError
 
 Term = Annotated[str, StringConstraints(pattern=r"^HP:[0-9]{7}$")]
@@ -94,14 +100,16 @@ def read_cases(paths: Sequence[Path]) -> Collection:
     return Collection(qrels, dimensions=dimensions)
 
 
-def read_retrieved(path: Path, *, progress: Progress | None = None) -> dict[str, list[str]]:
+def read_retrieved(
+    path: Path, *, progress: Progress | None = None, say: Say | None = None
+) -> dict[str, list[str]]:
     """Read the retrieved ids of each case, the best first, from JSONL. Ids may repeat.
 
     Raises:
         InputError: The file cannot be read, a line is malformed, or a case occurs twice.
     """
     found: dict[str, list[str]] = {}
-    for line, content in read_objects(path, progress):
+    for line, content in read_objects(path, progress, say):
         name = content.get("case_id")
         if isinstance(name, int) and not isinstance(name, bool):
             name = str(name)  # the index of a case without an id

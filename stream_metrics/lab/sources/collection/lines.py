@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,19 +22,57 @@ from stream_metrics.lab.sources.unchanged import InputError
 Progress = Callable[[int], None]
 """Called with the number of lines read since the last call."""
 
+Say = Callable[[str], None]
+"""Called with a sentence about lines of a file that were passed over."""
+
 EVERY: Final = 50_000
 """Lines between two calls of a ``Progress``."""
 
+BLANKS: Final = " \t\n\r\v\f"
+"""White space, as other programs that read such files know it: that of ASCII. All other characters,
+such as a no-break space, are part of an id."""
+_COMMENT: Final = "#"
+
 
 class Line(NamedTuple):
-    """A line that is not blank, with its number in the file (from 1)."""
+    """A line without its end, and its number in the file (from 1)."""
 
     number: int
     text: str
 
 
-def read_lines(path: Path, progress: Progress | None = None) -> Iterator[Line]:
-    """The stripped lines of a file, without blank lines.
+def read_lines(
+    path: Path,
+    progress: Progress | None = None,
+    say: Say | None = None,
+    *,
+    comments: bool = False,
+) -> Iterator[Line]:
+    """The lines of a file, without blank lines and, if it may have them, without comments.
+
+    Args:
+        path: A plain, gzip or zstd file.
+        progress: Called with the number of lines read.
+        say: Told how many lines were passed over.
+        comments: Whether a line that begins with ``#`` is a comment.
+
+    Raises:
+        InputError: The file is missing, truncated, or not UTF-8.
+    """
+    passed = Passed()
+    for line in read_raw_lines(path, progress):
+        text = line.text.strip(BLANKS)
+        if not text:
+            passed.blank += 1
+        elif comments and text.startswith(_COMMENT):
+            passed.add_comment(line.number)
+        else:
+            yield Line(line.number, line.text.rstrip("\r\n"))
+    passed.tell(path, say)
+
+
+def read_raw_lines(path: Path, progress: Progress | None = None) -> Iterator[Line]:
+    """All lines of a file with their ends, without byte order marks.
 
     Raises:
         InputError: The file is missing, truncated, or not UTF-8.
@@ -46,13 +85,45 @@ def read_lines(path: Path, progress: Progress | None = None) -> Iterator[Line]:
                 if progress is not None and number - told >= EVERY:
                     progress(number - told)
                     told = number
-                text = data.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-                if text:
-                    yield Line(number, text)
+                # Files that were joined have a byte order mark in the middle.
+                yield Line(number, data.removeprefix(BOM_UTF8).decode())
     except UnicodeDecodeError as error:
         raise InputError(f"{path}, line {number:,}: not UTF-8 ({error.reason})") from error
     if progress is not None:
         progress(number - told)
+
+
+class Passed:
+    """Counts the lines of a file that say nothing.
+
+    >>> passed = Passed()
+    >>> passed.blank = 1
+    >>> passed.add_comment(3)
+    >>> passed.tell(Path("run.txt"), print)
+    run.txt: 1 comment (first on line 3) and 1 blank line passed over
+    """
+
+    def __init__(self) -> None:
+        self.blank = self.comments = self.first_comment = 0
+
+    def add_comment(self, line: int) -> None:
+        """Count a comment."""
+        self.comments += 1
+        self.first_comment = self.first_comment or line
+
+    def __str__(self) -> str:
+        said = []
+        if self.comments:
+            first = f" (first on line {self.first_comment:,})"
+            said.append(f"{self.comments:,} comment{'s' if self.comments > 1 else ''}{first}")
+        if self.blank:
+            said.append(f"{self.blank:,} blank line{'s' if self.blank > 1 else ''}")
+        return " and ".join(said)
+
+    def tell(self, path: Path, say: Say | None) -> None:
+        """Say what was passed over, if anything was."""
+        if say is not None and (said := str(self)):
+            say(f"{path}: {said} passed over")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -113,13 +184,15 @@ def place(path: Path, line: Line) -> str:
     return f"{path}, line {line.number:,}"
 
 
-def read_objects(path: Path, progress: Progress | None = None) -> Iterator[tuple[Line, Any]]:
+def read_objects(
+    path: Path, progress: Progress | None = None, say: Say | None = None
+) -> Iterator[tuple[Line, Any]]:
     """The JSON objects of a JSONL file.
 
     Raises:
         InputError: As for ``read_lines``, or a line is not a JSON object.
     """
-    for line in read_lines(path, progress):
+    for line in read_lines(path, progress, say):
         try:
             content = msgspec.json.decode(line.text)
         except (msgspec.DecodeError, RecursionError) as error:

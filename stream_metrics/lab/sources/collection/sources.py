@@ -5,10 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from stream_metrics.core.metrics.ranking.names import NO_LIMIT, GradeLimit
 from stream_metrics.lab.evaluation.collection import Collection
 from stream_metrics.lab.sources.collection import beir, trec
 from stream_metrics.lab.sources.collection.cases import read_cases, read_retrieved
-from stream_metrics.lab.sources.collection.lines import Progress, bare_name, read_lines
+from stream_metrics.lab.sources.collection.lines import (
+    BLANKS,
+    Progress,
+    Say,
+    bare_name,
+    read_lines,
+)
 from stream_metrics.lab.sources.unchanged import InputError
 
 Kind = Literal["trec", "beir", "cases"]
@@ -26,7 +33,9 @@ def read_truth(
     *,
     subtopics: bool = False,
     split: str | None = None,
+    limit: GradeLimit = NO_LIMIT,
     progress: Progress | None = None,
+    say: Say | None = None,
 ) -> Truth:
     """Read the queries and their relevant documents.
 
@@ -35,7 +44,9 @@ def read_truth(
             a folder in which all JSON files are test cases.
         subtopics: For TREC qrels: whether the second field is a subtopic.
         split: For a BEIR folder: the qrels to read.
+        limit: The largest grade.
         progress: Called with the number of lines read.
+        say: Told how many lines were passed over.
 
     Raises:
         InputError: The file is missing, does not fit the options, or cannot be used.
@@ -48,16 +59,28 @@ def read_truth(
     if kind == "cases":
         return Truth(kind, read_cases(_case_files(path)))
     if kind == "trec":
-        return Truth(kind, trec.read_qrels(path, subtopics=subtopics, progress=progress))
-    if path.is_dir():
-        return Truth(kind, beir.read_folder(path, split=split, progress=progress))
-    return Truth(kind, beir.read_qrels(path, progress=progress))
+        qrels = trec.read_qrels(path, subtopics=subtopics, limit=limit, progress=progress, say=say)
+    elif path.is_dir():
+        qrels = beir.read_folder(path, split=split, limit=limit, progress=progress, say=say)
+    else:
+        qrels = beir.read_qrels(path, limit=limit, progress=progress, say=say)
+    return Truth(kind, qrels)
 
 
 def read_run(
-    path: Path, *, float32: bool = False, progress: Progress | None = None
+    path: Path,
+    *,
+    float32: bool = False,
+    progress: Progress | None = None,
+    say: Say | None = None,
 ) -> dict[str, list[str]]:
     """Read a TREC run, or the retrieved ids of test cases from JSONL.
+
+    Args:
+        path: A plain, gzip or zstd file.
+        float32: For a TREC run: round scores to single precision first.
+        progress: Called with the number of lines read.
+        say: Told how many lines were passed over.
 
     Raises:
         InputError: The file is missing or cannot be used.
@@ -65,9 +88,9 @@ def read_run(
     if path.is_dir():
         raise InputError(f"{path}: this is a folder; give the file of a run")
     if _first(path).startswith("{"):
-        found = read_retrieved(path, progress=progress)
+        found = read_retrieved(path, progress=progress, say=say)
     else:
-        found = trec.read_run(path, float32=float32, progress=progress)
+        found = trec.read_run(path, float32=float32, progress=progress, say=say)
     if not found:
         raise InputError(f"{path}: there is no ranking in this file")
     return found
@@ -83,10 +106,9 @@ def _kind(path: Path) -> Kind:
             f"{path}: this folder has no qrels; a BEIR folder contains a folder qrels/, a folder "
             "of test cases contains JSON files"
         )
-    first = _first(path)
-    if first.startswith(("{", "[")):
+    if _first(path).startswith(("{", "[")):
         return "cases"
-    return "beir" if first.startswith(beir.HEADER[0]) else "trec"
+    return "beir" if beir.has_header(path) else "trec"
 
 
 def _case_files(path: Path) -> list[Path]:
@@ -102,4 +124,4 @@ def _first(path: Path) -> str:
             f"{path}: a pipe or device, which cannot be read twice; save it as a file, plain, "
             "gzip or zstd"
         )
-    return next((line.text for line in read_lines(path)), "")
+    return next((line.text.strip(BLANKS) for line in read_lines(path)), "")
