@@ -42,7 +42,8 @@ impl<'py> Ranked<'py> {
     fn take(&mut self, run: &Bound<'py, PyDict>, single: bool) -> Option<()> {
         self.scores.clear();
         self.documents.clear();
-        for value in run.values() {
+        for (key, value) in run {
+            text(&key)?;
             self.scores.push(score(&value, single)?);
         }
         // Most files are in order, so that their documents are not needed.
@@ -65,12 +66,12 @@ impl<'py> Ranked<'py> {
     }
 
     /// The position of a document whose score is known.
-    fn place(&self, score: f64, document: &Bound<'py, PyAny>) -> Option<usize> {
+    fn place(&self, score: f64, document: &Bound<'py, PyString>) -> Option<usize> {
         let first = self.scores.partition_point(|&above| above > score);
         if self.documents.is_empty() || self.scores.get(first + 1) != Some(&score) {
             return Some(first);
         }
-        let document = document.downcast_exact::<PyString>().ok()?.to_str().ok()?;
+        let document = document.to_str().ok()?;
         let tied = self.documents[first..].iter();
         let among = tied.take_while(|one| one.to_str().map_or(false, |one| one > document));
         Some(first + among.count())
@@ -81,6 +82,16 @@ impl<'py> Ranked<'py> {
 fn order(one: &(f64, Bound<'_, PyString>), other: &(f64, Bound<'_, PyString>)) -> Ordering {
     let by_score = other.0.partial_cmp(&one.0).unwrap_or(Ordering::Equal);
     by_score.then_with(|| other.1.to_str().ok().cmp(&one.1.to_str().ok()))
+}
+
+/// An id; None if Python has to look at it, as at ids of several types.
+fn text<'a, 'py>(id: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, PyString>> {
+    id.downcast_exact::<PyString>().ok()
+}
+
+/// A grade; None also if it is not finite, which Python refuses.
+fn grade(value: &Bound<'_, PyAny>) -> Option<f64> {
+    number(value).filter(|grade| grade.is_finite())
 }
 
 fn score(value: &Bound<'_, PyAny>, single: bool) -> Option<f64> {
@@ -104,11 +115,12 @@ fn judge<'py>(
     ranked.take(run, single)?;
     let start = columns.grades.len();
     columns.grades.resize(start + ranked.scores.len(), f64::NAN);
-    for (document, grade) in qrels {
-        let grade = number(&grade)?;
+    for (document, value) in qrels {
+        let document = text(&document)?;
+        let grade = grade(&value)?;
         columns.truth.push(grade);
-        if let Some(value) = run.get_item(&document).ok()? {
-            let place = ranked.place(score(&value, single)?, &document)?;
+        if let Some(value) = run.get_item(document).ok()? {
+            let place = ranked.place(score(&value, single)?, document)?;
             columns.grades[start + place] = grade;
         }
     }

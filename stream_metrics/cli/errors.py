@@ -9,6 +9,7 @@ from stream_metrics.clients.setting_files import UnreadableFile
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.lab.sources.unchanged import InputError
+from stream_metrics.lab.statistics.units import OutOfRange
 from stream_metrics.live.layout import UnreadableLayout
 
 
@@ -27,7 +28,7 @@ def setting_problems(error: ValidationError) -> list[str]:
 def error_lines(error: Exception) -> list[str]:
     """Return the lines to print for an error; none if it is a bug in the program."""
     match error:
-        case UsageError() | InputError() | UnreadableFile() | UnreadableLayout():
+        case UsageError() | InputError() | UnreadableFile() | UnreadableLayout() | OutOfRange():
             return [str(error)]
         case UnknownSchema():
             return [f"the state in Redis cannot be read: {error}"]

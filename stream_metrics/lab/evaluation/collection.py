@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from stream_metrics.core.metrics.ranking.batch import Judged
+from stream_metrics.core.metrics.ranking.checks import check_ids, check_ranking, check_rel
 from stream_metrics.core.metrics.ranking.names import RankedMetric
 from stream_metrics.core.metrics.ranking.relevance import (
     Query,
@@ -23,6 +25,14 @@ Run = Mapping[str, Sequence[str]]
 """Document ids by query, the best first."""
 
 QuerySet = Literal["qrels", "intersection"]
+
+
+class Apart(NamedTuple):
+    """A query with a document that was retrieved for it and one that is judged."""
+
+    query: str
+    retrieved: str
+    judged: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,29 @@ class Collection:
     def queries(self) -> list[str]:
         """The query set, sorted by code point."""
         return sorted({*self.qrels, *self.subtopics})
+
+    def judged(self, query: str) -> set[str]:
+        """The documents that are judged for a query."""
+        by_subtopic = self.subtopics.get(query, {}).values()
+        return {*self.qrels.get(query, ()), *chain.from_iterable(by_subtopic)}
+
+    def documents_apart(self, run: Run) -> Apart | None:
+        """An example from a run that retrieved no judged document for any query.
+
+        None if it retrieved one, or if no query of it has both results and judgements.
+
+        >>> Collection({"1": {"a": 1}, "2": {"b": 0}}).documents_apart({"1": ["x"], "2": ["b"]})
+        >>> Collection({"1": {"a": 1}}).documents_apart({"1": ["x.txt"]})
+        Apart(query='1', retrieved='x.txt', judged='a')
+        """
+        apart = None
+        for query in self.queries:
+            judged, retrieved = self.judged(query), run.get(query, ())
+            if not judged.isdisjoint(retrieved):
+                return None
+            if apart is None and judged and retrieved:
+                apart = Apart(query, retrieved[0], min(judged))
+        return apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +101,9 @@ class JudgingOptions:
     ignore_identical_ids: bool = False
     limit: int | None = None
     fallback: Relevance | None = None
+
+    def __post_init__(self) -> None:
+        check_rel(self.rel)
 
 
 class Joined(NamedTuple):
@@ -110,14 +146,16 @@ def join(
         The rankings, sorted by query id, and the counts of queries that only one side has.
 
     Raises:
-        ValueError: The ontology has no such formula, or returns a value outside [0, 1] for a
-            formula that it does not declare as unbounded.
+        ValueError: A ranking has no order, a grade is not a number, or some ids are texts and
+            others are not. Or the ontology has no such formula, or returns a value outside [0, 1]
+            for a formula that it does not declare as unbounded.
         PredicateError: The predicate cannot judge a query.
 
     >>> found = join(Collection({"1": {"a": 1}, "2": {"a": 1}}), {"1": ["a"], "3": ["a"]})
     >>> [(one.unit, list(one.judged.grades)) for one in found.rankings], found.missing
     ([('1', [1]), ('2', [])], 1)
     """
+    check_ids(collection.qrels, collection.subtopics, run, what="query")
     fallback = _judged_by_fallback(collection, run, judging)
     known = set(collection.queries)
     queries = sorted(known | fallback.keys())
@@ -133,8 +171,11 @@ def join(
         if query in fallback:
             rankings.append(Ranking(query, fallback[query], dimensions=dimensions))
             continue
-        ranking = _found(run, query, judging)
-        judged = _judged(collection, query, ranking, judging)
+        try:
+            ranking = _found(run, query, judging)
+            judged = _judged(collection, query, ranking, judging)
+        except ValueError as error:
+            raise ValueError(f"query {query!r}: {error}") from error
         if similarities is not None:
             judged = _with_similarities(
                 judged, collection.qrels.get(query, {}), ranking, similarities
@@ -146,6 +187,7 @@ def join(
 
 def _found(run: Run, query: str, judging: JudgingOptions) -> Sequence[str]:
     ranking = run.get(query, ())
+    check_ranking(ranking)
     if judging.ignore_identical_ids:
         return [document for document in ranking if document != query]
     return ranking

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import reduce
-from math import isfinite
 from operator import add
 from typing import Any, Final, Literal, NamedTuple
 
@@ -27,7 +26,7 @@ from stream_metrics.core.metrics.registry import (
 )
 from stream_metrics.lab.evaluation.estimates import split_by
 from stream_metrics.lab.metrics.generation import BY_NAME as ANSWERS
-from stream_metrics.lab.statistics.units import Units
+from stream_metrics.lab.statistics.units import LARGEST, Units
 
 Kind = Literal["conversations", "queries", "turns"]
 Better = Literal["higher", "lower", "neither"]
@@ -188,7 +187,7 @@ def _checked(one: Observation) -> Observation:
     for name, value in one.values.items():
         numbers: tuple[object, ...] = value if isinstance(value, tuple) else (value,)
         for number in () if value is None else numbers:
-            if not isinstance(number, int | float) or not isfinite(number):
+            if not isinstance(number, int | float) or not -LARGEST <= number <= LARGEST:
                 raise TypeError(f"{name} is not a finite number or a pair of them")
     return one
 

@@ -152,8 +152,11 @@ class Retrieval:
             values = [nan if value is None else value for value in values]
         unit, dimensions = row["conversation_id"], self._dimensions.of(row)
         self._turns.append(row["turn"])
-        for column, value in zip(self._columns, values, strict=True):
-            column.append(value)
+        try:
+            for column, value in zip(self._columns, values, strict=True):
+                column.append(value)
+        except OverflowError as error:
+            raise ValueError(f"a score is beyond the range of doubles: {error}") from error
         self._with_relevant += relevant
         self._place(unit, dimensions)
         self._strategies.append(strategy and STRATEGIES[STRATEGIES.index(strategy)])

@@ -20,7 +20,7 @@ from stream_metrics.core.metrics.text import (
     tokens_among,
     tokens_of_each,
 )
-from stream_metrics.core.metrics.words import STOPWORDS
+from stream_metrics.core.metrics.words import STOPWORDS, WORDS_VERSION
 
 GENERATION: Final = "Generation"
 
@@ -30,7 +30,9 @@ _NO_STOPWORDS: Final[frozenset[str]] = frozenset()
 class Texts(Protocol):
     """Texts that are not in memory, in which tokens can be looked up."""
 
-    def tokens_among(self, wanted: Iterable[str], language: str) -> tuple[set[str], int]:
+    def tokens_among(
+        self, wanted: Iterable[str], language: str, version: int
+    ) -> tuple[set[str], int]:
         """See ``text.tokens_among``."""
 
 
@@ -45,6 +47,7 @@ class AnsweredTurn(NamedTuple):
         references: The reference answers.
         question: The question. None: not recorded.
         texts: The texts of the turn's unique results.
+        words_version: The version of the rules for words (``words.WORDS_VERSION``).
     """
 
     conversation_id: str
@@ -55,6 +58,7 @@ class AnsweredTurn(NamedTuple):
     references: Sequence[str] = ()
     question: str | None = None
     texts: Sequence[str] | Texts = ()
+    words_version: int = WORDS_VERSION
 
     @property
     def language(self) -> str:
@@ -84,19 +88,25 @@ class Words(NamedTuple):
 def words_of(turn: AnsweredTurn) -> Words:
     """Tokenize a turn's texts.
 
+    Raises:
+        ValueError: References or texts are a text, whose characters would be taken for texts.
+
     >>> words_of(AnsweredTurn("c", answer="The Nile.", texts=["Nile: a river", "..."])).supported
     frozenset({'nile'})
     """
-    language = turn.language
-    answer = None if turn.answer is None else tokens(turn.answer, language)
+    for name, given in (("references", turn.references), ("texts", turn.texts)):
+        if isinstance(given, str):
+            raise ValueError(f"{name} are one text; give a list of texts")
+    language, version = turn.language, turn.words_version
+    answer = None if turn.answer is None else tokens(turn.answer, language, version)
     if isinstance(turn.texts, Sequence):
-        supported, texts = tokens_among(turn.texts, answer or (), language)
+        supported, texts = tokens_among(turn.texts, answer or (), language, version)
     else:
-        supported, texts = turn.texts.tokens_among(answer or (), language)
+        supported, texts = turn.texts.tokens_among(answer or (), language, version)
     return Words(
         answer,
-        tokens_of_each(turn.references, language),
-        None if turn.question is None else tokens(turn.question, language),
+        tokens_of_each(turn.references, language, version),
+        None if turn.question is None else tokens(turn.question, language, version),
         frozenset(supported),
         texts,
         STOPWORDS.get(language, _NO_STOPWORDS),

@@ -1,16 +1,18 @@
 """The metrics as plain functions of document ids, for notebooks and tests.
 
 An argument of relevant or predicted ids is a list, the best first, or a single id. An id that is
-predicted twice counts at its first rank. The result is 0.0 if nothing is relevant or predicted.
+predicted twice counts at its first rank. The result is 0.0 if nothing is relevant or predicted. Ids
+may be of any type, but of one only. Everything else is a ``ValueError``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any, Final, Literal
 
 from stream_metrics.core.metrics.ranking.batch import Judged
+from stream_metrics.core.metrics.ranking.checks import check_ids, check_ranking
 from stream_metrics.core.metrics.ranking.registry import parse
 from stream_metrics.core.metrics.ranking.relevance import judge_ids
 from stream_metrics.core.metrics.ranking.scoring import score
@@ -20,14 +22,24 @@ Ids = str | Sequence[str]
 BATCH_METRICS: Final = ("hit@1", "hit@3", "hit@5", "ndcg@5", "ndcg@10", "mrr")
 
 
-def _list(ids: Ids) -> list[str]:
-    return [ids] if isinstance(ids, str) else list(ids)
+def _ranking(ids: Ids) -> list[str]:
+    if isinstance(ids, str):
+        return [ids]
+    check_ranking(ids)
+    return list(ids)
 
 
 def _judged(relevant: Ids, predicted: Ids, grades: Mapping[str, float] | None = None) -> Judged:
-    ids = dict.fromkeys(_list(relevant))
-    truth = {one: 1.0 if grades is None else float(grades.get(one, 0.0)) for one in ids}
-    return judge_ids(_list(predicted), truth)
+    ids = [relevant] if isinstance(relevant, str) else relevant
+    if isinstance(ids, Mapping) or not isinstance(ids, Iterable):
+        raise ValueError(
+            f"relevant ids are a list, not a {type(ids).__name__}; give grades as relevance_grades"
+        )
+    if grades is None:
+        return judge_ids(_ranking(predicted), dict.fromkeys(ids, 1.0))
+    ids = list(ids)
+    check_ids(ids, grades)
+    return judge_ids(_ranking(predicted), {one: grades.get(one, 0.0) for one in ids})
 
 
 def _one(name: str, row: Judged) -> float:
@@ -137,6 +149,9 @@ def _mean(name: str, relevant: Sequence[Ids], predicted: Sequence[Ids]) -> float
             f"{len(relevant)} lists of relevant ids and {len(predicted)} of predicted ids: "
             "give one of each per query"
         )
+    for given in (relevant, predicted):
+        if isinstance(given, str):
+            raise ValueError(f"{given!r} is one text; give one list of ids per query")
     rows = [_judged(*pair) for pair in zip(relevant, predicted, strict=True)]
     return fsum(score(rows, [parse(name)]).values[:, 0]) / len(rows) if rows else 0.0
 
@@ -157,7 +172,8 @@ def evaluate_retrieval_batch(
         The means under the names as given; None if a metric is undefined for every query.
 
     Raises:
-        ValueError: There is no query, the lists differ in length, or a name is not a metric.
+        ValueError: There is no query, the lists differ in length, a name is not a metric, or a
+            query or a result has no ids, or others than the functions above take.
 
     >>> evaluate_retrieval_batch([{"relevant_docs": ["a"]}], [[{"id": "b"}, {"id": "a"}]], ["mrr"])
     {'mrr': 0.5}
@@ -167,11 +183,20 @@ def evaluate_retrieval_batch(
             f"{len(queries)} queries and {len(retrieval_results)} lists of results: "
             "give at least one query, and one list of results per query"
         )
-    rows = [
-        _judged(query["relevant_docs"], [one["id"] for one in found], query.get("relevance_grades"))
-        for query, found in zip(queries, retrieval_results, strict=True)
-    ]
-    names = list(BATCH_METRICS if metrics is None else metrics)
+    rows = []
+    for at, (query, found) in enumerate(zip(queries, retrieval_results, strict=True)):
+        try:
+            ids = [one["id"] for one in found]
+            rows.append(_judged(query["relevant_docs"], ids, query.get("relevance_grades")))
+        except KeyError as error:
+            raise ValueError(f"query {at} (from 0): it or a result has no {error}") from error
+        except ValueError as error:
+            raise ValueError(f"query {at} (from 0): {error}") from error
+    names = (
+        [metrics]
+        if isinstance(metrics, str)
+        else list(BATCH_METRICS if metrics is None else metrics)
+    )
     values = score(rows, [parse(name) for name in names]).values
     means: dict[str, float | None] = {}
     for column, name in enumerate(names):

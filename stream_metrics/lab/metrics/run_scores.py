@@ -15,6 +15,7 @@ import numpy as np
 
 from stream_metrics.core import compiled
 from stream_metrics.core.metrics.ranking.batch import UNJUDGED, Columns, Rankings, rankings_of
+from stream_metrics.core.metrics.ranking.checks import check_ids, check_rel, checked_grades
 from stream_metrics.core.metrics.ranking.registry import parse_all
 from stream_metrics.core.metrics.ranking.relevance import order_by_score
 from stream_metrics.core.metrics.ranking.scoring import Scores, score_batches
@@ -74,12 +75,18 @@ def score_run(
 
     Raises:
         MetricNameError: A name is not a metric.
-        ValueError: A score is not a number, or a metric is not defined for a grade.
+        ValueError: A score or a grade is not a number, a metric is not defined for a grade, or
+            some ids are texts and others are not.
 
     >>> found = score_run({"1": {"a": 2}, "2": {"a": 1}}, {"1": {"b": 0.5, "a": 0.25}}, ["mrr"])
     >>> found.by_query(), found.means()
     ({'1': {'mrr': 0.5}, '2': {'mrr': 0.0}}, {'mrr': 0.25})
     """
+    for name, given in (("qrels", qrels), ("run", run)):
+        if not isinstance(given, Mapping):
+            raise ValueError(f"{name} is {type(given).__name__}; give a dictionary by query id")
+    check_rel(rel)
+    check_ids(qrels, run, what="query")
     batches = judged_batches(qrels, run, rel=rel, graded=graded, float32=float32)
     return RunScores(tuple(qrels), score_batches(batches, len(qrels), parse_all(metrics)))
 
@@ -94,43 +101,61 @@ def judged_batches(
     cells: int = CELLS,
 ) -> Iterator[Rankings]:
     """The queries of the qrels in judged batches of bounded size."""
+    queries: list[str] = []
     truths: list[Mapping[str, float]] = []
     rankings: list[Mapping[str, float]] = []
     width = 1
     for query, truth in qrels.items():
         ranking = run.get(query, {})
+        for given in (truth, ranking):
+            if not isinstance(given, Mapping):
+                kind = type(given).__name__
+                raise ValueError(f"query {query!r} has a {kind}; give a dictionary by document id")
         width = max(width, len(ranking), len(truth))
         if truths and width * (len(truths) + 1) > cells:
-            yield rankings_of(judged(truths, rankings, float32), rel=rel, graded=graded)
-            truths, rankings, width = [], [], max(len(ranking), len(truth), 1)
+            yield rankings_of(judged(truths, rankings, float32, queries), rel=rel, graded=graded)
+            queries, truths, rankings, width = [], [], [], max(len(ranking), len(truth), 1)
+        queries.append(query)
         truths.append(truth)
         rankings.append(ranking)
     if truths:
-        yield rankings_of(judged(truths, rankings, float32), rel=rel, graded=graded)
+        yield rankings_of(judged(truths, rankings, float32, queries), rel=rel, graded=graded)
 
 
 def judged(
-    truths: Sequence[Mapping[str, float]], rankings: Sequence[Mapping[str, float]], float32: bool
+    truths: Sequence[Mapping[str, float]],
+    rankings: Sequence[Mapping[str, float]],
+    float32: bool,
+    queries: Sequence[str] = (),
 ) -> Columns:
-    """Order each query's results and look up their grades.
+    """Order each query's results and look up their grades; errors name the query.
 
     The kernel handles plain dictionaries of strings and numbers; Python handles all others.
     """
     made = compiled.judged_rankings(truths, rankings, float32)
     if made is None:
-        return plain_judged(truths, rankings, float32)
+        return plain_judged(truths, rankings, float32, queries)
     grades, lengths, truth, truth_lengths = map(np.frombuffer, made)
     return Columns(grades, lengths.astype(np.int64), truth, truth_lengths.astype(np.int64))
 
 
 def plain_judged(
-    truths: Sequence[Mapping[str, float]], rankings: Sequence[Mapping[str, float]], float32: bool
+    truths: Sequence[Mapping[str, float]],
+    rankings: Sequence[Mapping[str, float]],
+    float32: bool,
+    queries: Sequence[str] = (),
 ) -> Columns:
     """``judged`` in Python."""
     grades: list[float] = []
     truth: list[float] = []
-    for relevant, scores in zip(truths, rankings, strict=True):
-        grades.extend(map(relevant.get, order_by_score(scores, float32=float32), repeat(UNJUDGED)))
+    for at, (relevant, scores) in enumerate(zip(truths, rankings, strict=True)):
+        try:
+            relevant = checked_grades(relevant)
+            check_ids(scores, relevant)
+            ordered = order_by_score(scores, float32=float32)
+        except ValueError as error:
+            raise ValueError(f"query {queries[at]!r}: {error}" if queries else error) from error
+        grades.extend(map(relevant.get, ordered, repeat(UNJUDGED)))
         truth.extend(relevant.values())
     return Columns(
         np.array(grades, dtype=np.float64),

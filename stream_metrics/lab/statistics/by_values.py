@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import fsum
 from typing import TypedDict
 
+from stream_metrics.core.metrics.ranking.checks import number
 from stream_metrics.lab.choices import ALPHA, CONFIDENCE, RESAMPLES, TEST_RESAMPLES
 from stream_metrics.lab.statistics.comparison import compare
 from stream_metrics.lab.statistics.intervals import estimate
@@ -24,9 +25,11 @@ class TTestResult(TypedDict):
 
 
 def _units(scores: Sequence[float]) -> Units:
-    if not scores:
+    if not len(scores):
         raise ValueError("there are no scores")
-    return Units.of_values((f"{at:09}", score) for at, score in enumerate(scores))
+    return Units.of_values(
+        (f"{at:09}", number(score, f"score {at} (from 0)")) for at, score in enumerate(scores)
+    )
 
 
 def calculate_confidence_interval(
@@ -35,7 +38,7 @@ def calculate_confidence_interval(
     """Student's t interval of a mean; no bounds for one score.
 
     Raises:
-        ValueError: There are no scores.
+        ValueError: There are no scores, or one is not a finite number.
 
     >>> low, high = calculate_confidence_interval([0.2, 0.4, 0.9])
     >>> round(low, 4), round(high, 4)
@@ -53,7 +56,7 @@ def statistical_significance_test(
     Scores of the same queries are not independent: use ``paired_bootstrap_test`` for them.
 
     Raises:
-        ValueError: There are no scores.
+        ValueError: There are no scores, or one is not a finite number.
     """
     found = compare_unpaired(_units(scores_a), _units(scores_b), "pooled_t")
     return {
@@ -71,7 +74,7 @@ def bootstrap_confidence_interval(
     """The mean and its percentile bootstrap interval; no bounds for one value.
 
     Raises:
-        ValueError: There are no values.
+        ValueError: There are no values, or one is not a finite number.
     """
     found = estimate(_units(values), confidence=confidence_level, resample_count=n_bootstrap)
     assert found.mean is not None
@@ -86,7 +89,7 @@ def paired_bootstrap_test(
     It rejects too often with fewer than 50 queries; ``compare`` has the studentised bootstrap.
 
     Raises:
-        ValueError: There are no values, or the lists differ in length.
+        ValueError: There are no values, one is not a finite number, or the lists differ in length.
     """
     if len(values_a) != len(values_b):
         raise ValueError(f"{len(values_a)} and {len(values_b)} values: give one pair per query")

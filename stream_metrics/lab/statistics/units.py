@@ -19,6 +19,14 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
+LARGEST: Final = 1e75
+"""The largest value: sums of cubes of more of them than fit into memory do not overflow."""
+
+
+class OutOfRange(ValueError):
+    """A value is not a number, or so large that statistics of it would overflow."""
+
+
 @dataclass(frozen=True, slots=True)
 class Units:
     """A figure Σ sums ÷ Σ counts over units, in the order of their keys.
@@ -44,6 +52,9 @@ class Units:
     def of_values(cls, rows: Iterable[tuple[str, float | None]]) -> Units:
         """The mean of all values, each with the id of its unit; None is ignored.
 
+        Raises:
+            OutOfRange: A value is NaN or above ``LARGEST``.
+
         >>> units = Units.of_values([("b", 1.0), ("a", 0.0), ("b", 0.5), ("c", None)])
         >>> units.keys, units.sums.tolist(), units.counts.tolist(), units.figure
         (('a', 'b'), [0.0, 1.5], [1.0, 2.0], 0.5)
@@ -54,6 +65,7 @@ class Units:
                 by_unit.setdefault(key, []).append(value)
         keys = tuple(sorted(by_unit))
         values = [value for key in keys for value in by_unit[key]]
+        _check_range(values)
         return cls(
             keys,
             np.array([fsum(by_unit[key]) for key in keys]),
@@ -67,6 +79,9 @@ class Units:
     def of_sums(cls, rows: Iterable[tuple[str, float, float]]) -> Units:
         """Σ numerators ÷ Σ denominators; units whose denominators sum to 0 are left out.
 
+        Raises:
+            OutOfRange: A numerator or a denominator is NaN or above ``LARGEST``.
+
         >>> Units.of_sums([("a", 1, 4), ("b", 0, 0), ("a", 1, 4), ("c", 3, 2)]).figure
         0.5
         """
@@ -75,6 +90,7 @@ class Units:
         for key, numerator, denominator in rows:
             above.setdefault(key, []).append(numerator)
             below.setdefault(key, []).append(denominator)
+        _check_range([term for terms in (*above.values(), *below.values()) for term in terms])
         keys = tuple(sorted(key for key in below if fsum(below[key])))
         sums = np.array([fsum(above[key]) for key in keys])
         counts = np.array([fsum(below[key]) for key in keys])
@@ -88,12 +104,16 @@ class Units:
             unit: The number of each value's unit, in ascending order.
             values: The values.
 
+        Raises:
+            OutOfRange: A value is above ``LARGEST``.
+
         >>> units = Units.of_columns(np.array([0, 0, 1, 4]), np.array([1.0, 0.5, np.nan, 3.0]))
         >>> units.sums.tolist(), units.counts.tolist(), units.n
         ([1.5, 3.0], [2.0, 1.0], 3)
         """
         taken = ~np.isnan(values)
         unit, values = unit[taken], values[taken]
+        _check_range(values)
         starts = np.flatnonzero(np.diff(unit, prepend=-1))
         counts = np.diff(starts, append=len(values)).astype(np.float64)
         sums = values
@@ -153,6 +173,14 @@ class Units:
         sums, counts = self.sums[kept], self.counts[kept]
         own = standard_deviation((sums / counts).tolist())
         return Units(tuple(self.keys[at] for at in kept), sums, counts, len(kept), own, self.binary)
+
+
+def _check_range(values: Sequence[float] | Floats) -> None:
+    """Raise ``OutOfRange`` for a value that is NaN or above ``LARGEST``."""
+    within = np.abs(np.asarray(values, dtype=np.float64)) <= LARGEST
+    if not within.all():
+        value = values[int(np.argmin(within))]
+        raise OutOfRange(f"a value is {value:g}; statistics take numbers up to {LARGEST:g}")
 
 
 def sums_from(values: Floats, starts: Integers) -> Floats:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from operator import gt
 from pathlib import Path
 from types import MappingProxyType
@@ -18,8 +19,16 @@ import numpy as np
 from stream_metrics.core.events.turns import turn_text
 from stream_metrics.core.events.wire import Result
 from stream_metrics.core.metrics.ranking.batch import UNJUDGED, Judged
+from stream_metrics.core.metrics.ranking.checks import (
+    check_ids,
+    check_ranking,
+    check_rel,
+    checked_grades,
+    checked_scores,
+)
 from stream_metrics.core.metrics.ranking.subtopics import Subtopics
 from stream_metrics.core.metrics.text import overlap_f1, tokens_of_each
+from stream_metrics.core.metrics.words import WORDS_VERSION
 
 _NO_DIMENSIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -143,6 +152,7 @@ class Relevance:
         overlap: The lowest token F1 with a reference answer for which a text is relevant.
         predicate: A custom rule, which is tried after qrels and before labels.
         predicate_name: The predicate's name in messages.
+        words_version: The version of the rules for words (``words.WORDS_VERSION``).
     """
 
     rel: float = 1.0
@@ -151,6 +161,7 @@ class Relevance:
     overlap: float = 0.3
     predicate: Predicate | None = field(default=None)
     predicate_name: str = "the predicate"
+    words_version: int = WORDS_VERSION
 
     def __post_init__(self) -> None:
         if not (self.rel > 0 and self.good_gain > 0):
@@ -294,8 +305,9 @@ class Relevance:
         )
 
     def _by_overlap(self, query: Query) -> Judged:
-        answers = tokens_of_each(query.references, query.language)
-        texts = tokens_of_each([result.text or "" for result in query.results], query.language)
+        language, version = query.language, self.words_version
+        answers = tokens_of_each(query.references, language, version)
+        texts = tokens_of_each([result.text or "" for result in query.results], language, version)
         grades = []
         for text in texts:
             best = max(overlap_f1(text, answer) for answer in answers)
@@ -374,9 +386,17 @@ def judge_ids(
         rel: The lowest relevant grade, for metrics that do not set their own.
         graded: Whether NDCG uses the grades as gains by default.
 
+    Raises:
+        ValueError: The ranking has no order, a grade or ``rel`` is not a number, or some ids are
+            texts and others are not.
+
     >>> judge_ids(["b", "x", "b"], {"b": 1}).earlier
     [0, 0, 1]
     """
+    check_ranking(ranking)
+    check_rel(rel)
+    relevant = checked_grades(relevant)
+    check_ids(ranking, relevant)
     earlier = None
     if len(set(ranking)) < len(ranking):
         seen: dict[str, int] = {}
@@ -404,13 +424,16 @@ def judge_subtopics(
         qrels: Grade by subtopic and id. A document's grade is the largest over the subtopics.
         rel: The lowest grade for which a document covers a subtopic.
 
+    Raises:
+        ValueError: As for ``judge_ids``.
+
     If several documents are equally good for the ideal ranking, it takes the one with the last id,
     as ndeval does.
     """
     covered: dict[str, set[str]] = {}
     grades: dict[str, float] = {}
     for subtopic, judged in qrels.items():
-        for document, grade in judged.items():
+        for document, grade in checked_grades(judged).items():
             grades[document] = max(grades.get(document, 0.0), grade)
             if grade >= rel:
                 covered.setdefault(document, set()).add(subtopic)
@@ -433,11 +456,12 @@ def order_by_score(scores: Mapping[str, float], *, float32: bool = False) -> lis
         float32: Round scores to single precision first, for the same ties as trec_eval.
 
     Raises:
-        ValueError: A score is not a number.
+        ValueError: A score is not a number, or some ids are texts and others are not.
 
     >>> order_by_score({"a": 0.5, "b": 0.5, "c": 1.0})
     ['c', 'b', 'a']
     """
+    scores = checked_scores(scores)
     values = list(scores.values())
     if not float32 and len(values) > 1 and all(map(gt, values, values[1:])):
         return list(scores)  # already sorted, as in most files; comparisons with NaN are False
@@ -446,5 +470,13 @@ def order_by_score(scores: Mapping[str, float], *, float32: bool = False) -> lis
             raise ValueError(f"the score of document {document!r} is not a number")
     if float32:
         with np.errstate(over="ignore"):  # values that are too large become infinite, as in C
-            scores = {document: float(np.float32(score)) for document, score in scores.items()}
+            scores = {document: _single(score) for document, score in scores.items()}
     return sorted(scores, key=lambda document: (scores[document], document), reverse=True)
+
+
+def _single(score: float) -> float:
+    """A score in single precision."""
+    try:
+        return float(np.float32(score))
+    except OverflowError:  # a whole number beyond the range of doubles
+        return inf if score > 0 else -inf
