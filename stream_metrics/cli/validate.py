@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Final
 
 import msgspec
@@ -23,7 +24,7 @@ from stream_metrics.cli.common import (
 from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.sources import KAFKA, SinceOption, Sources, UntilOption
 from stream_metrics.lab.sources.place import place_text
-from stream_metrics.lab.sources.problems import Finding, find_problems
+from stream_metrics.lab.sources.problems import Finding, GroundTruths, find_problems
 
 SHOW_EVERY: Final = 1_000
 LISTED: Final = 100
@@ -72,9 +73,13 @@ class Findings:
     )  # by kind and what about
     listed: Counter[str] = field(default_factory=Counter)  # events, by kind
 
-    def add(self, found: Iterable[Finding], source: str, **place: int) -> None:
+    def add_record(self, found: Iterable[Finding], source: str, **place: int) -> None:
         """Add the findings of the next record."""
         self.records += 1
+        self.add(found, source, **place)
+
+    def add(self, found: Iterable[Finding], source: str, **place: int) -> None:
+        """Add findings about an event."""
         for one in found:
             kind = one.kind
             self.found[kind] += 1
@@ -130,7 +135,8 @@ def validate(
     """Check recorded events: name bad records, misspelt and unknown fields, and empty events.
 
     Exit code 2 if a record is bad or a field is misspelt, or if there is no record at all. Unknown
-    fields that resemble no known one, and events that say nothing, are warnings.
+    fields that resemble no known one, events that say nothing, and ground truth that cannot be
+    compared because results have no doc_id, are warnings.
     """
     reads_topics = any(source.startswith(KAFKA) for source in sources)
     settings = load_settings(config, connects=reads_topics)
@@ -138,7 +144,7 @@ def validate(
     copied = settings.kafka.repartition_topic is not None  # workers read copies with other keys
     source = Sources(sources, settings, since, until)
     topics = source.topics
-    findings = Findings(limit)
+    findings, truths = Findings(limit), GroundTruths[tuple[str, dict[str, int]]]()
     try:
         with (
             show_progress(lambda: source.offsets) as progress,
@@ -146,22 +152,26 @@ def validate(
         ):
             for name, number, record in located:
                 live = record.topic in topics
+                if live:
+                    place = {"partition": record.partition, "offset": record.offset}
+                else:
+                    place = {"line": number}
+                where = (record.topic if live else name, place)
                 found = find_problems(
                     record.value,
                     key=None if live and copied else record.key,
                     timestamp_ms=record.timestamp_ms,
                     limits=limits,
                     require_key=live and not copied,
+                    take=partial(truths.take, place=where),
                 )
-                if live:
-                    place = {"partition": record.partition, "offset": record.offset}
-                    findings.add(found, record.topic, **place)
-                else:
-                    findings.add(found, name, line=number)
+                findings.add_record(found, where[0], **place)
                 if findings.records % SHOW_EVERY == 0:
                     progress.read(findings.records)
             for line in source.missed:
                 progress.note(line)
+            for one, (source_name, place) in truths.findings():
+                findings.add([one], source_name, **place)
     finally:  # also what was found before a file that cannot be read
         for reported in findings.all_listed:
             as_json = format_ == "json"

@@ -151,3 +151,51 @@ def test_a_strict_replay_ends_at_a_misspelt_field(tmp_path: Path) -> None:
     )
     assert command(tmp_path, "replay", "events.jsonl").returncode == 0
     assert command(tmp_path, "replay", "fine.jsonl", "--strict").returncode == 0
+
+
+PAGES = [{"result_id": f"r{n}", "url": f"https://x.example/{n}"} for n in range(2)]
+NAMED = [{"result_id": "n", "doc_id": "a"}, {"result_id": "m", "url": "https://x.example/m"}]
+
+
+def searched(*searches: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
+    """An event of searches with these results."""
+    found = [{"search_id": f"s{n}", "results": results} for n, results in enumerate(searches)]
+    return {**ITERATION, "searches": found, **fields}
+
+
+def ended(**fields: Any) -> dict[str, Any]:
+    """The end of a turn with a ground truth."""
+    common = {"event_id": "end", "occurred_at": ITERATION["occurred_at"], "turn": 1}
+    return {
+        "type": "turn_completed", "conversation_id": ITERATION["conversation_id"], **common,
+        "relevant": {"a": 4}, **fields,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_ground_truth_without_ids_to_compare_is_named(tmp_path: Path, first: bool) -> None:
+    """With its line, and how many there are; it is a warning."""
+    events = [searched(PAGES), searched(PAGES, turn=2), ended(), ended(turn=2)]
+    (tmp_path / "a.jsonl").write_text(lines(*(events[::-1] if first else events)))
+
+    found = command(tmp_path, "validate", "a.jsonl")
+
+    assert found.returncode == 0
+    assert found.stdout.splitlines() == [
+        f"warning: a.jsonl:{1 if first else 3}: `relevant` names documents, but no result of the "
+        "turn has a `doc_id`: nothing can be compared, so it has no figures (2 events)"
+    ]
+    assert found.stderr.strip() == "4 records, 0 of them bad"
+
+
+def test_a_search_without_ids_beside_others_is_named(tmp_path: Path) -> None:
+    """Where the turn has a ground truth, and the search has results."""
+    events = [searched(NAMED, []), searched(PAGES, iteration=2), searched(PAGES, turn=2)]
+    events += [ended(), ended(turn=2, relevant={}), ended(turn=3)]
+    (tmp_path / "a.jsonl").write_text(lines(*events))
+
+    found = command(tmp_path, "validate", "a.jsonl", "--format", "json")
+
+    assert [(one["kind"], one["about"], one["line"]) for one in told(found)] == [
+        ("without_doc_id", "search_iteration", 2)
+    ]

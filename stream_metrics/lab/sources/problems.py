@@ -1,19 +1,21 @@
-"""Find problems of a record: why it is rejected, and which of its fields have no effect."""
+"""Find problems of records: why one is rejected, and which fields and searches have no effect."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from stream_metrics.core.events.canonical import decode_json
-from stream_metrics.core.events.decode import MISSING, BadRecord, decode
+from stream_metrics.core.events.decode import MISSING, BadRecord, Event, decode
 from stream_metrics.core.events.fields import MOST_NAMED, OTHER, UnknownField, without_unknown
 from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.wire import SearchIteration, TurnCompleted
 
-Kind = Literal["bad_record", "misspelt_field", "unknown_field", "empty_event"]
+Kind = Literal["bad_record", "misspelt_field", "unknown_field", "empty_event", "without_doc_id"]
 
 LEAST_RATIO: Final = 0.82
 """The least similarity (``difflib``) of a misspelt name; ``search`` and ``searches`` have 0.857."""
@@ -48,7 +50,8 @@ class Finding:
     Attributes:
         kind: ``bad_record`` and ``misspelt_field`` are errors, the others are warnings.
         about: The reason of a bad record (``decode.REASONS``), the path of a field
-            (``fields.paths``), or the type of an empty event.
+            (``fields.paths``), or the type of an empty event or of one about which ground truth
+            says nothing.
         message: The problem in words. It quotes only names of fields from the record.
     """
 
@@ -69,10 +72,12 @@ def find_problems(
     timestamp_ms: int | None = None,
     limits: Limits,
     require_key: bool = False,
+    take: Callable[[Event], None] = lambda _: None,
 ) -> list[Finding]:
     """All problems of a record; empty if there are none.
 
     The arguments are those of ``decode``. A field is reported once, however often it occurs.
+    ``take`` is called with a valid event.
     """
     event = decode(
         value, key=key, timestamp_ms=timestamp_ms, limits=limits, require_key=require_key
@@ -81,6 +86,7 @@ def find_problems(
         sent = _sent_instead(value or b"", event.message)
         hint = f"; was it sent as `{sent}`?" if sent else ""
         return [Finding("bad_record", event.reason, event.message + hint)]
+    take(event)
     found = _fields(value or b"") if event.unknown else []
     kind, missing_content = event.payload.kind, event.payload.missing_content
     if missing_content:
@@ -88,6 +94,63 @@ def find_problems(
             Finding("empty_event", kind, f"a `{kind}` with {missing_content} says nothing")
         )
     return found
+
+
+Place = TypeVar("Place")
+
+
+class GroundTruths(Generic[Place]):
+    """Finds ground truth that cannot be compared, because results have no ``doc_id``.
+
+    A number is kept for each turn with a ``doc_id``, and a place for each with a ground truth or
+    with a search without any.
+    """
+
+    def __init__(self) -> None:
+        self._named: set[int] = set()
+        self._unnamed: dict[int, tuple[Place, int]] = {}  # first event with such a search, and all
+        self._asked: dict[int, Place] = {}
+
+    def take(self, event: Event, place: Place) -> None:
+        """Take the next event, in any order, and where it is."""
+        sent, turn = event.payload, hash((event.conversation_id, event.turn))
+        if isinstance(sent, TurnCompleted) and sent.relevant:
+            self._asked.setdefault(turn, place)
+        elif isinstance(sent, SearchIteration):
+            named = [
+                any(result.doc_id is not None for result in search.results)
+                for search in sent.searches or ()
+                if search.results
+            ]
+            if any(named):
+                self._named.add(turn)
+            if not all(named):
+                first, events = self._unnamed.get(turn, (place, 0))
+                self._unnamed[turn] = (first, events + 1)
+
+    def findings(self) -> Iterator[tuple[Finding, Place]]:
+        """What cannot be compared: whole turns, at their ends, or single searches."""
+        for turn, place in self._asked.items():
+            if turn not in self._unnamed:
+                continue
+            if turn not in self._named:
+                yield _WITHOUT_IDS["turn_completed"], place
+                continue
+            first, events = self._unnamed[turn]
+            for _ in range(events):
+                yield _WITHOUT_IDS["search_iteration"], first
+
+
+_WITHOUT_IDS: Final = {
+    kind: Finding("without_doc_id", kind, f"{what}: nothing can be compared, so it has no figures")
+    for kind, what in (
+        ("turn_completed", "`relevant` names documents, but no result of the turn has a `doc_id`"),
+        (
+            "search_iteration",
+            "no result of a search has a `doc_id`, as `relevant` of the turn asks",
+        ),
+    )
+}
 
 
 def likely_field(field: UnknownField) -> str | None:
