@@ -27,7 +27,7 @@ from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.cli.predicates import PredicateOption, load_named_predicate, predicate_settings
 from stream_metrics.cli.settings import masked_settings
 from stream_metrics.core.engine.row import canonical
-from stream_metrics.core.metrics.ranking.names import MetricNameError, RankedMetric
+from stream_metrics.core.metrics.ranking.names import GradeLimit, MetricNameError, RankedMetric
 from stream_metrics.lab.evaluation.collection import (
     Collection,
     Joined,
@@ -72,6 +72,7 @@ class _Sources(NamedTuple):
     split: str | None
     subtopics: bool
     float32: bool
+    nothing_in_common: bool
 
 
 class _Read(NamedTuple):
@@ -156,6 +157,14 @@ def evaluate(
             help="Drop results whose id equals the query's id, as BEIR does.",
         ),
     ] = False,
+    allow_no_common_documents: Annotated[
+        bool,
+        typer.Option(
+            "--allow-no-common-documents",
+            help="Accept a run in which no query has any of its judged documents. Otherwise that "
+            "is an error, because the ids are probably of different kinds.",
+        ),
+    ] = False,
     trec_float32: Annotated[
         bool,
         typer.Option(
@@ -201,11 +210,15 @@ def evaluate(
     )
     started = time.perf_counter()
     with _ProgressReporter() as reading:
-        sources = _Sources(run, qrels, split, subtopic_qrels, trec_float32)
+        sources = _Sources(
+            run, qrels, split, subtopic_qrels, trec_float32, allow_no_common_documents
+        )
         read = _read(sources, chosen, reading)
         reading.say("scoring")
         joined = _joined(read, judging, chosen, reading)
         scored, block = _scored(read, joined, chosen, stratify)
+    for line in reading.remarks:
+        Console(stderr=True, soft_wrap=True).print(line, markup=False, highlight=False)
     options = {
         "queries": queries,
         "ignore_identical_ids": ignore_identical_ids,
@@ -248,6 +261,8 @@ class _ProgressReporter:
             *columns, console=self._console, disable=not self._console.is_terminal, transient=True
         )
         self._lines = 0
+        self.remarks: list[str] = []
+        """What was passed over in the files, to be printed unless the command fails."""
 
     def __enter__(self) -> _ProgressReporter:
         self._progress.start()
@@ -285,19 +300,43 @@ def _usage_errors() -> Iterator[None]:
 
 
 def _read(sources: _Sources, chosen: EvaluationSettings, reading: _ProgressReporter) -> _Read:
-    run, qrels, split, subtopics, float32 = sources
+    run, qrels, split, subtopics, float32, _ = sources
     with _usage_errors():
         metrics = metrics_of(chosen.metrics)
         truth = NO_TRUTH
         if qrels is not None:
-            truth = read_truth(qrels, subtopics=subtopics, split=split, progress=reading.lines)
-        found = read_run(run, float32=float32, progress=reading.lines)
-    if qrels is not None and not any(query in found for query in truth.collection.queries):
-        raise UsageError(
-            f"{run} and {qrels} have no query in common. Compare their ids, for example "
-            f"{_example(found)} and {_example(truth.collection.queries)}"
-        )
+            truth = read_truth(
+                qrels,
+                subtopics=subtopics,
+                split=split,
+                limit=GradeLimit.of(metrics),
+                progress=reading.lines,
+                say=reading.remarks.append,
+            )
+        found = read_run(run, float32=float32, progress=reading.lines, say=reading.remarks.append)
+    if qrels is not None:
+        _check_common(sources, truth.collection, found)
     return _Read(metrics, truth, found)
+
+
+def _check_common(sources: _Sources, collection: Collection, run: Run) -> None:
+    """Raise ``UsageError`` if the run has no query of the qrels, or none of their documents."""
+    files = f"{sources.run} and {sources.qrels}"
+    queries = [query for query in collection.queries if query in run]
+    if not queries:
+        raise UsageError(
+            f"{files} have no query in common. Compare their ids, for example "
+            f"{_example(run)} and {_example(collection.queries)}"
+        )
+    if sources.nothing_in_common:
+        return
+    apart = collection.documents_apart(run)
+    if apart is not None:
+        raise UsageError(
+            f"{files} have no document in common in any query. Compare their ids, for example "
+            f"{apart.retrieved!r} and {apart.judged!r} of query {apart.query}. If nothing relevant "
+            "was retrieved, give --allow-no-common-documents"
+        )
 
 
 def _example(ids: Any) -> str:

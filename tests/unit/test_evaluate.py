@@ -283,6 +283,44 @@ def test_a_report_says_how_it_was_made(folder: Path) -> None:
     }  # fmt: skip
 
 
+# -- lines and documents that do not count ----------------------------------------------------
+
+
+def test_a_run_without_common_documents_may_be_asked_for(folder: Path) -> None:
+    """A retriever that found nothing relevant scores 0, if one says that this is so."""
+    (folder / "others").write_text("q1 0 x 1\n")
+
+    said = evaluate("--metric", "mrr", "--allow-no-common-documents", qrels="others")
+
+    assert re.search(r"^mrr +0\.0000 ", said, re.M)
+
+
+def test_one_common_document_is_enough(folder: Path) -> None:
+    """It may be judged as not relevant: ids are then of one kind."""
+    (folder / "others").write_text("q1 0 x 1\nq2 0 y 1\nq3 0 d 0\n")
+
+    assert "(25.0% judged)" in evaluate("--metric", "mrr", qrels="others")
+
+
+def test_a_run_that_found_nothing_scores_zero(folder: Path) -> None:
+    """Without results there are no ids that could be of another kind."""
+    (folder / "nothing.jsonl").write_text('{"case_id": 0, "retrieved": []}\n')
+
+    said = evaluate("--metric", "mrr", run="nothing.jsonl", qrels="cases.json")
+
+    assert re.search(r"^mrr +0\.0000 ", said, re.M)
+
+
+def test_comments_and_blank_lines_are_said_on_standard_error(folder: Path) -> None:
+    """Standard output has only figures."""
+    (folder / "run").write_text(f"# by hand\n{RUN}\n")
+
+    done = CliRunner().invoke(app, ["evaluate", "--run", "run", "--qrels", "qrels"])
+
+    assert done.stderr == "run: 1 comment (first on line 1) and 1 blank line passed over\n"
+    assert done.exit_code == 0
+
+
 # -- errors -----------------------------------------------------------------------------------
 
 
@@ -313,9 +351,28 @@ ERRORS: dict[str, tuple[list[str], str]] = {
         ["--run", "found.jsonl", "--qrels", "qrels"],
         "have no query in common. Compare their ids, for example '0' and 'q1'",
     ),
+    "no document in common": (
+        ["--run", "run", "--qrels", "others"],
+        "run and others have no document in common in any query. Compare their ids, for example "
+        "'b' and 'A.txt' of query q1. If nothing relevant was retrieved, give "
+        "--allow-no-common-documents",
+    ),
+    "no document of a subtopic in common": (
+        ["--run", "run", "--qrels", "others", "--subtopic-qrels"],
+        "for example 'b' and 'A.txt' of query q1",
+    ),
+    "no retrieved list in common": (
+        ["--run", "upper.jsonl", "--qrels", "cases.json"],
+        "for example 'hp:0001250' and 'HP:0001250' of query 0",
+    ),
     "grade too large": (
         ["--run", "run", "--qrels", "qrels", "--metric", "err(max_grade=1)@5"],
-        "a grade of 2 is above max_grade=1",
+        "qrels, line 1: err(max_grade=1)@5: a grade of 2 is above max_grade=1",
+    ),
+    "grade too large for its gain": (
+        ["--run", "run", "--qrels", "large", "--metric", "ndcg(gains=exponential)@5",
+         "--fail-if", "ndcg(gains=exponential)@5<0.9"],
+        "large, line 2: ndcg(gains=exponential)@5: a grade of 1100 is above 1,000",
     ),
     "unknown dimension": (
         ["--run", "run", "--qrels", "qrels", "--stratify", "language"],
@@ -349,6 +406,9 @@ def test_an_error_is_one_line_and_code_2(
     (folder / "cut.gz").write_bytes(packed[: len(packed) - 10])
     (folder / "twice").write_text("q1 Q0 b 1 0.9 m\nq1 Q0 b 2 0.8 m\n")
     (folder / "wrong.toml").write_text('[evaluation]\nmetrics = ["recal@5"]\n')
+    (folder / "others").write_text("q1 0 A.txt 1\nq2 0 B.txt 1\n")
+    (folder / "large").write_text("q1 0 a 1\nq1 0 b 1100\n")
+    (folder / "upper.jsonl").write_text('{"case_id": 0, "retrieved": ["hp:0001250"]}\n')
     case = {"case_id": "c-1", "text": "x", "expected_hpo_ids": ["MONDO:1"]}
     (folder / "wrong.json").write_text(json.dumps({"test_cases": [case]}))
     arguments, message = ERRORS[name]
